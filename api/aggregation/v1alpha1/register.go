@@ -1,0 +1,22 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of the types in this package.
+var GroupVersion = schema.GroupVersion{Group: "aggregation.coder.com", Version: "v1alpha1"}
+
+// Resource gives the group-qualified name of a resource of this group.
+func Resource(name string) schema.GroupResource {
+	return GroupVersion.WithResource(name).GroupResource()
+}
+
+// AddToScheme registers the types of this package with a scheme, for clients.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &CoderWorkspace{}, &CoderWorkspaceList{}, &CoderTemplate{}, &CoderTemplateList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
