@@ -1,0 +1,41 @@
+#!/bin/bash
+# images.sh: the cluster's own images, once, into $IMAGES: pause, busybox, CoreDNS, and Coder under its official name.
+set -euo pipefail
+. "$(dirname "$0")/settings.sh"
+. "$HERE/lib.sh"
+mkdir -p "$IMAGES" "$LOGS"
+
+# Each is made again when what it is made of changed.
+image() { # name tag argument...
+  local name="$1" tag="$2" key
+  shift 2
+  key="$tag $(printf '%s\n' "$@" | cksum) $(cat "$BIN"/.*.built | cksum)"
+  [ "$(cat "$IMAGES/.$name.built" 2>/dev/null)" = "$key" ] && [ -f "$IMAGES/$name.tar" ] && return
+  watched "$LOGS/images.log" "image $tag" "$BIN/image" -out "$IMAGES/$name.tar" -tag "$tag" "$@" || die "the image $tag could not be assembled: see $LOGS/images.log"
+  echo "$key" >"$IMAGES/.$name.built"
+}
+
+# The shared libraries that a program needs, as arguments.
+libraries() { { ldd "$1" 2>/dev/null || true; } | grep -o '/[^ ]*' | sort -u | sed 's#.*#&:&#'; }
+
+busybox=$(command -v busybox)
+image pause "$PAUSE_IMAGE" -entrypoint /pause -user 65535:65535 "$BIN/pause:/pause"
+
+applets=()
+for a in $("$busybox" --list-full); do
+  case "$a" in bin/busybox | linuxrc) ;; *) applets+=(-symlink "/$a=/bin/busybox") ;; esac
+done
+image busybox "$BUSYBOX_IMAGE" -cmd /bin/sh -text '/etc/passwd=root:x:0:0:root:/root:/bin/sh\n' -dir /tmp:1777 -dir /root:755 \
+  -dir /var:755 -dir /www:755 "${applets[@]}" "$busybox:/bin/busybox" $(libraries "$busybox")
+
+image coredns "$COREDNS_IMAGE" -entrypoint /coredns "$BIN/coredns:/coredns"
+
+# As the official image: entrypoint ["/opt/coder","server"], user 1000. Terraform and the coder provider are inside, so
+# nothing is downloaded when a template is planned.
+# shellcheck disable=SC2046
+image coder "$CODER_IMAGE" -entrypoint /opt/coder,server -user 1000:1000 -env HOME=/home/coder -env TF_CLI_CONFIG_FILE=/etc/terraformrc \
+  -workdir /home/coder -dir /tmp:1777 -dir /home/coder:777 \
+  -text '/etc/passwd=root:x:0:0:root:/:/bin/sh\ncoder:x:1000:1000:coder:/home/coder:/bin/sh\n' \
+  -text '/etc/terraformrc=provider_installation {\n  filesystem_mirror {\n    path = "/opt/mirror"\n  }\n}\n' \
+  "$BIN/coder:/opt/coder" "$BIN/terraform:/usr/local/bin/terraform" "$busybox:/bin/sh" "$MIRROR:/opt/mirror" \
+  $({ libraries "$BIN/coder"; libraries "$BIN/terraform"; libraries "$busybox"; } | sort -u)

@@ -1,0 +1,137 @@
+# shellcheck shell=bash
+# lib.sh: how the scripts talk, wait and recognise what is theirs. Sourced after settings.sh.
+
+# One clock for a whole run: a script that calls another hands it on.
+export RUN_STARTED="${RUN_STARTED:-$EPOCHREALTIME}"
+
+step() { # message: one line with the time since the run started
+  local us=$((${EPOCHREALTIME/[.,]/} - ${RUN_STARTED/[.,]/}))
+  printf '[%4d.%d s] %s\n' $((us / 1000000)) $((us / 100000 % 10)) "$*"
+}
+
+die() { # message: the reason, in one sentence
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+tail_of() { # log...: the end of each, on stderr
+  local f
+  for f in "$@"; do
+    [ -s "$f" ] || continue
+    printf -- '--- the end of %s\n' "$f" >&2
+    tail -n 15 "$f" | cut -c1-400 >&2
+  done
+}
+
+# watched LOG NAME COMMAND...: runs COMMAND with its output in LOG, and says every 10 s that it still runs and how far it
+# is: PROGRESS names a function that prints that (default: the last line of LOG). On failure: the log's end, and status 1.
+watched() {
+  local log="$1" name="$2" start=$SECONDS pid beat status=0
+  shift 2
+  mkdir -p "$(dirname "$log")"
+  "$@" >>"$log" 2>&1 </dev/null 9>&- &
+  pid=$!
+  (
+    # Ends by itself with the command, also when this script was killed.
+    while sleep 10 && kill -0 "$pid" 2>/dev/null; do
+      step "  $name: $((SECONDS - start)) s so far; $("${PROGRESS:-last_line}" "$log")"
+    done
+  ) 9>&- &
+  beat=$!
+  wait "$pid" || status=$?
+  kill "$beat" 2>/dev/null || true
+  wait "$beat" 2>/dev/null || true
+  [ "$status" = 0 ] && return
+  tail_of "$log"
+  return 1
+}
+
+last_line() { printf 'now: %s' "$(tail -n 1 "$1" 2>/dev/null | cut -c1-120)"; }
+
+# until_ok SECONDS WHAT COMMAND...: polls until COMMAND succeeds, saying every 10 s what is waited for. Fails after
+# SECONDS, and at once when the function named by GIVE_UP succeeds.
+until_ok() {
+  local limit="$1" what="$2" start=$SECONDS said=0
+  shift 2
+  until "$@" >/dev/null 2>&1; do
+    if [ $((SECONDS - start)) -ge "$limit" ]; then return 1; fi
+    if [ -n "${GIVE_UP:-}" ] && "$GIVE_UP"; then return 1; fi
+    if [ $(((SECONDS - start) / 10)) -gt "$said" ]; then
+      said=$(((SECONDS - start) / 10))
+      step "  waiting for $what: $((SECONDS - start)) s so far"
+    fi
+    sleep 0.2
+  done
+}
+
+kubectl_admin() { "$BIN/kubectl" --kubeconfig "$KUBECONFIG_ADMIN" "$@"; }
+
+# The host's ids of all processes that carry our mark, but for this script and those above it.
+our_processes() {
+  local mine=" " p=$BASHPID
+  while [ "${p:-0}" -gt 1 ]; do
+    mine="$mine$p "
+    p=$(sed -n 's/^PPid:\t//p' "/proc/$p/status" 2>/dev/null)
+  done
+  for p in $({ grep -lzxF "$MARK" /proc/[0-9]*/environ || true; } 2>/dev/null | cut -d/ -f3); do
+    case "$mine" in *" $p "*) continue ;; esac
+    # A child of this very script (the grep, a heartbeat) is not meant either, and a zombie is already dead.
+    [ "$(sed -n 's/^PPid:\t//p' "/proc/$p/status" 2>/dev/null)" = "$BASHPID" ] && continue
+    grep -q '^State:.*Z' "/proc/$p/status" 2>/dev/null && continue
+    [ ! -d "/proc/$p" ] || echo "$p"
+  done
+}
+
+# The host's id of the node's first process, if it lives and is ours: a number alone might have been given to another.
+node_pid() {
+  local p
+  p=$(cat "$STATE/node.pid" 2>/dev/null) || return 1
+  grep -qzxF "$MARK" "/proc/$p/environ" 2>/dev/null && echo "$p"
+}
+
+# Every cgroup directory of ours, whatever hierarchy it is in.
+our_cgroups() { find /sys/fs/cgroup -maxdepth 2 -type d -name "$CGROUP_ROOT" 2>/dev/null; }
+
+cgroup_v2() { [ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ]; }
+
+# take_lock SECONDS: one `up` or `down` of an instance at a time. The lock ends with the process that holds it; the
+# commands that it runs get no copy (9>&-), so a killed `up` leaves it free.
+take_lock() {
+  mkdir -p "$(dirname "$LOCK")"
+  exec 9>>"$LOCK"
+  flock -w "$1" 9 || return 1
+  echo "$$" >"$LOCK"
+}
+
+# listening PORT: whether any program of this machine listens on the TCP port, at whatever address; needs no tool.
+listening() {
+  awk -v port="$(printf ':%04X' "$1")" '$4 == "0A" && substr($2, length($2) - 4) == port {found = 1} END {exit !found}' \
+    /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
+# The owner's name of an interface that has our name but is not ours; fails if there is none. An interface that was never
+# named ours may be one of an `up` killed in the middle: it goes with its node, so it is waited for.
+foreign_interface() {
+  local i alias
+  for i in 1 2 3 4 5 6 7 8 9 10; do
+    [ -e "/sys/class/net/$VETH" ] || return 1
+    alias=$(cat "/sys/class/net/$VETH/ifalias" 2>/dev/null || true)
+    [ "$alias" = "$VETH_ALIAS" ] && return 1
+    [ -z "$alias" ] && [ -n "$(our_processes)" ] && return 1
+    [ -n "$alias" ] && break
+    sleep 0.3
+  done
+  echo "${alias:-it has no alias}"
+}
+
+# The interface of a route, other than a default route, that covers the IPv4 address; fails if there is none.
+route_into() {
+  awk -v ip="$1" '
+    function bits(hex,  i, n) { n = 0; for (i = 7; i >= 1; i -= 2) n = n * 256 + index("0123456789ABCDEF", substr(hex, i, 1)) * 16 - 16 + index("0123456789ABCDEF", substr(hex, i + 1, 1)) - 1; return n }
+    function size(mask) { return 4294967296 - mask }
+    NR > 1 && bits($8) > 0 {
+      split(ip, p, "."); a = ((p[1] * 256 + p[2]) * 256 + p[3]) * 256 + p[4]; net = bits($2)
+      if (a >= net && a < net + size(bits($8))) { print $1; found = 1; exit }
+    }
+    END { exit !found }' /proc/net/route
+}

@@ -1,0 +1,148 @@
+#!/bin/bash
+# node.sh: the first process of the node's namespaces (mount, net, pid, uts, ipc); started by up.sh only. It starts the
+# daemons and becomes `pause`, so that ending this one process ends everything that ever ran on the node.
+set -euo pipefail
+. "$(dirname "$0")/settings.sh"
+. "$HERE/lib.sh"
+exec >>"$LOGS/node.log" 2>&1
+mkdir -p "$STATE"/{run,kubelet,log,log/pods,log/containers,containerd,etcd,cni,cni.d,fake}
+
+# Private to this machine's mounts, shared within the node: what pods with mount propagation need.
+mount --make-rprivate /
+mount --make-rshared /
+echo "$NODE_NAME" >/proc/sys/kernel/hostname
+
+# Paths that some component has compiled in, redirected into $STATE, in this mount namespace alone.
+mount --bind "$STATE/kubelet" /var/lib/kubelet
+mount --bind "$STATE/cni" /var/lib/cni
+mount --bind "$STATE/log" /var/log
+mount -t tmpfs tmpfs /run
+mkdir -p /run/containerd /run/netns
+
+# The kubelet wants these kernel settings and would write the machine's own: show it files that have them.
+for kv in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
+  kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+  f="$STATE/fake/$(echo "${kv%%=*}" | tr / _)"
+  echo "${kv##*=}" >"$f"
+  mount --bind "$f" "/proc/sys/${kv%%=*}"
+done
+
+. "$HERE/cgroups.sh"
+
+ip link set lo up
+until_ok 20 "the node's end of the veth" ip link show eth0
+ip addr add "$NODE_IP/30" dev eth0
+ip link set eth0 up
+ip route add default via "$HOST_IP"
+echo 1 >/proc/sys/net/ipv4/ip_forward
+echo 1 >/proc/sys/net/bridge/bridge-nf-call-iptables
+
+run() { # name command...: keeps it running, its output in $LOGS/name.log
+  local n="$1"
+  shift
+  (
+    while :; do
+      "$@" >>"$LOGS/$n.log" 2>&1 || true
+      echo "$(date +%T) $n exited"
+      sleep 0.5
+    done
+  ) &
+}
+
+K="$STATE/pki"
+run etcd "$BIN/etcd" --data-dir "$STATE/etcd" --listen-client-urls http://127.0.0.1:2379 \
+  --advertise-client-urls http://127.0.0.1:2379 --listen-peer-urls http://127.0.0.1:2380 --unsafe-no-fsync --log-level warn
+run kube-apiserver "$BIN/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --service-cluster-ip-range "$SVC_CIDR" \
+  --advertise-address "$NODE_IP" --secure-port 6443 --client-ca-file "$K/ca.crt" \
+  --tls-cert-file "$K/apiserver.crt" --tls-private-key-file "$K/apiserver.key" \
+  --kubelet-certificate-authority "$K/ca.crt" --kubelet-client-certificate "$K/apiserver-kubelet-client.crt" \
+  --kubelet-client-key "$K/apiserver-kubelet-client.key" --kubelet-preferred-address-types InternalIP \
+  --service-account-issuer https://kubernetes.default.svc.cluster.local --service-account-key-file "$K/sa.pub" \
+  --service-account-signing-key-file "$K/sa.key" --authorization-mode Node,RBAC \
+  --requestheader-client-ca-file "$K/front-ca.crt" --requestheader-allowed-names front-proxy-client \
+  --requestheader-username-headers X-Remote-User --requestheader-group-headers X-Remote-Group \
+  --requestheader-extra-headers-prefix X-Remote-Extra- --proxy-client-cert-file "$K/front-proxy.crt" \
+  --proxy-client-key-file "$K/front-proxy.key" --enable-admission-plugins NodeRestriction --allow-privileged=true --profiling=false
+
+for d in /usr/lib/cni /opt/cni/bin /usr/libexec/cni; do if [ -x "$d/bridge" ]; then CNI_BIN="$d"; break; fi; done
+cat >"$STATE/containerd.toml" <<Y
+version = 2
+root = "$STATE/containerd"
+state = "/run/containerd"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "$PAUSE_IMAGE"
+  restrict_oom_score_adj = true # Where CAP_SYS_RESOURCE is missing, a lower score than our own cannot be set.
+  disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "$CNI_BIN"
+    conf_dir = "$STATE/cni.d"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+Y
+cat >"$STATE/cni.d/10-bridge.conflist" <<Y
+{"cniVersion": "1.0.0", "name": "coder-k8s", "plugins": [
+ {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "$POD_CIDR"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+ {"type": "portmap", "capabilities": {"portMappings": true}}]}
+Y
+run containerd containerd --config "$STATE/containerd.toml"
+until_ok 60 containerd ctr version
+for i in pause busybox coredns coder; do ctr -n k8s.io images import "$IMAGES/$i.tar"; done
+touch "$STATE/images.loaded"
+until_ok 120 "the API server" kubectl_admin get --raw /readyz
+
+run kube-controller-manager "$BIN/kube-controller-manager" --kubeconfig "$STATE/controller-manager.kubeconfig" \
+  --authentication-kubeconfig "$STATE/controller-manager.kubeconfig" --authorization-kubeconfig "$STATE/controller-manager.kubeconfig" \
+  --service-account-private-key-file "$K/sa.key" --root-ca-file "$K/ca.crt" --cluster-signing-cert-file "$K/ca.crt" \
+  --cluster-signing-key-file "$K/ca.key" --use-service-account-credentials --cluster-cidr "$POD_CIDR" --allocate-node-cidrs=true \
+  --leader-elect=false --bind-address 127.0.0.1 --kube-api-qps 300 --kube-api-burst 600 --concurrent-gc-syncs 5 \
+  --flex-volume-plugin-dir "$STATE/volume-plugins"
+run kube-scheduler "$BIN/kube-scheduler" --kubeconfig "$STATE/scheduler.kubeconfig" \
+  --authentication-kubeconfig "$STATE/scheduler.kubeconfig" --authorization-kubeconfig "$STATE/scheduler.kubeconfig" \
+  --leader-elect=false --bind-address 127.0.0.1
+
+cat >"$STATE/kubelet.yaml" <<Y
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: $NODE_IP
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $K/ca.crt}}
+authorization: {mode: Webhook}
+tlsCertFile: $K/kubelet-server.crt
+tlsPrivateKeyFile: $K/kubelet-server.key
+clusterDNS: [$DNS_IP]
+clusterDomain: cluster.local
+resolvConf: $STATE/resolv.conf
+volumePluginDir: $STATE/volume-plugins
+cgroupDriver: cgroupfs
+cgroupRoot: /$CGROUP_ROOT
+failCgroupV1: false
+failSwapOn: false
+oomScoreAdj: 0
+containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
+podCIDR: $POD_CIDR
+imageGCHighThresholdPercent: 100
+evictionHard: {memory.available: 100Mi, nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%"}
+nodeStatusUpdateFrequency: 5s
+fileCheckFrequency: 0s
+serializeImagePulls: false
+shutdownGracePeriod: 0s
+Y
+: >"$STATE/resolv.conf"
+run kubelet "$BIN/kubelet" --config "$STATE/kubelet.yaml" --kubeconfig "$STATE/kubelet.kubeconfig" \
+  --hostname-override "$NODE_NAME" --node-ip "$NODE_IP"
+
+cat >"$STATE/proxy.yaml" <<Y
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: ${PROXY_MODE:-nftables}
+bindAddress: 0.0.0.0
+clientConnection: {kubeconfig: $STATE/proxy.kubeconfig}
+clusterCIDR: $POD_CIDR
+hostnameOverride: $NODE_NAME
+oomScoreAdj: 0
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+Y
+run kube-proxy "$BIN/kube-proxy" --config "$STATE/proxy.yaml"
+exec "$BIN/pause"

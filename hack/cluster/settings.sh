@@ -1,0 +1,63 @@
+# shellcheck shell=bash disable=SC2034
+# settings.sh: every name, address, path and version of the cluster, in one place. Sourced, never run.
+#
+# Everything that belongs to one running cluster derives from its instance name, CLUSTER_NAME, so several run side by side:
+# "demo" (make demo) and "e2e" (make test-e2e) have the indexes 1 and 2, any other name gets one from its checksum, or
+# from CLUSTER_INDEX (1 to 99). With index I and CLUSTER_OCTET 201 (the default) an instance uses
+#   10.201.I.0/30  this machine (.1) and the node (.2)      10.202.I.0/24  pods      10.203.I.0/24  Services
+# and PostgreSQL's port 55431+I. Change CLUSTER_OCTET if one of those networks is already yours.
+
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+
+KUBE_VERSION=1.37.0
+CODER_VERSION=2.30.0
+TERRAFORM_VERSION=1.5.7  # The last release under the MPL; coderd 2.30 accepts 1.1.0 to 1.14.9.
+PROVIDER_VERSION=2.13.1  # The coder/coder Terraform provider.
+
+# Built things, kept and shared by all instances.
+CACHE="${CODER_K8S_CACHE:-${HOME:-/root}/.cache/coder-k8s}"
+BIN="$CACHE/bin"
+IMAGES="$CACHE/images"
+MIRROR="$CACHE/mirror"
+
+# One instance.
+CLUSTER_NAME="${CLUSTER_NAME:-demo}"
+case "$CLUSTER_NAME" in
+  *[!a-z0-9-]* | -* | *- | "" | ?????????????*) # At most 12 characters: a network interface's name has 15.
+    echo "error: CLUSTER_NAME \"$CLUSTER_NAME\" must be 1 to 12 of a-z, 0-9 and -, with no - at either end" >&2
+    exit 1 ;;
+  demo) CLUSTER_INDEX=1 ;;
+  e2e) CLUSTER_INDEX=2 ;;
+  *) CLUSTER_INDEX="${CLUSTER_INDEX:-$(($(printf %s "$CLUSTER_NAME" | cksum | cut -d' ' -f1) % 97 + 3))}" ;;
+esac
+OCTET="${CLUSTER_OCTET:-201}"
+[ "$CLUSTER_INDEX" -ge 1 ] 2>/dev/null && [ "$CLUSTER_INDEX" -le 99 ] ||
+  { echo "error: CLUSTER_INDEX \"$CLUSTER_INDEX\" must be a number from 1 to 99" >&2; exit 1; }
+[ "$OCTET" -ge 1 ] 2>/dev/null && [ "$OCTET" -le 253 ] ||
+  { echo "error: CLUSTER_OCTET \"$OCTET\" must be a number from 1 to 253" >&2; exit 1; }
+
+STATES="$CACHE/state"
+STATE="$STATES/$CLUSTER_NAME"          # Everything of the running cluster; removed when it ends.
+LOGS="$CACHE/logs/$CLUSTER_NAME"       # Outlives it, so that a failure can be read; emptied by the next start.
+LOCK="$CACHE/lock/$CLUSTER_NAME"       # Held while an `up` or `down` of this instance runs.
+MARK="CODER_K8S_CLUSTER_STATE=$STATE"  # In the environment of every process that we start: that makes it provably ours.
+
+NODE_NAME="$CLUSTER_NAME-node"
+VETH="ck-$CLUSTER_NAME"                # This machine's end of the veth; the node's end is its eth0.
+VETH_ALIAS="coder-k8s $STATE"          # Says that the interface is ours.
+CGROUP_ROOT="coder-k8s-$CLUSTER_NAME"  # The kubelet's cgroups live under /<controller>/<this> (v1) or /<this> (v2).
+HOST_IP="10.$OCTET.$CLUSTER_INDEX.1"   # Pods reach servers of this machine here.
+NODE_IP="10.$OCTET.$CLUSTER_INDEX.2"   # The API server is https://$NODE_IP:6443.
+LINK_CIDR="10.$OCTET.$CLUSTER_INDEX.0/30"
+POD_CIDR="10.$((OCTET + 1)).$CLUSTER_INDEX.0/24"
+SVC_CIDR="10.$((OCTET + 2)).$CLUSTER_INDEX.0/24"
+API_SVC_IP="${SVC_CIDR%.0/24}.1"
+DNS_IP="${SVC_CIDR%.0/24}.10"
+PG_PORT=$((55431 + CLUSTER_INDEX))
+KUBECONFIG_ADMIN="$STATE/admin.kubeconfig"
+
+# The images, without a registry: known to the node by name alone.
+PAUSE_IMAGE=coder-k8s.local/pause:1
+BUSYBOX_IMAGE=coder-k8s.local/busybox:1
+COREDNS_IMAGE=coder-k8s.local/coredns:1
+CODER_IMAGE="ghcr.io/coder/coder:v$CODER_VERSION"

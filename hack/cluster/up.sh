@@ -1,0 +1,93 @@
+#!/bin/bash
+# up.sh: starts the instance CLUSTER_NAME: a real one-node Kubernetes in namespaces of its own on this machine, and
+# PostgreSQL beside it. Needs root. Of the machine's own network and mounts only this changes: one veth (ck-<name>), two
+# routes through it, one cgroup directory per controller. Already up is fine; leftovers of a dead run are removed first;
+# a failure or an interrupt (Ctrl-C, TERM) takes everything down again, a kill -9 leaves that to the next up or down.
+set -euo pipefail
+. "$(dirname "$0")/settings.sh"
+. "$HERE/lib.sh"
+# Start over with our mark in the environment, so that whatever runs below is recognised as ours.
+[ "${CODER_K8S_CLUSTER_STATE:-}" = "$STATE" ] || exec env "$MARK" "$0" "$@"
+
+. "$HERE/preconditions.sh"
+if ! take_lock 1; then
+  # A holder that is alive is another `up` or `down`.
+  die "another start or stop of $CLUSTER_NAME is at work (process $(cat "$LOCK" 2>/dev/null)): wait for it, or end it with hack/cluster/down.sh"
+fi
+
+answers() { kubectl_admin --request-timeout=5s get --raw /readyz && listening "$PG_PORT"; }
+if [ -f "$STATE/ready" ] && node_pid >/dev/null && answers >/dev/null 2>&1; then
+  step "$CLUSTER_NAME is already up: eval \"\$(CLUSTER_NAME=$CLUSTER_NAME hack/cluster/env.sh)\""
+  exit 0
+fi
+if ! CLUSTER_NAME="$CLUSTER_NAME" "$HERE/leftovers.sh" >/dev/null; then
+  # The port alone is not ours to free.
+  step "removing the leftovers of an earlier run"
+  LOCK_HELD=1 QUIET=1 "$HERE/down.sh"
+fi
+! listening "$PG_PORT" || die "port $PG_PORT is taken by another program: end it, or set CLUSTER_INDEX or another CLUSTER_NAME"
+
+failed=1
+clean_up() {
+  trap '' INT TERM HUP
+  [ "$failed" ] || return 0
+  [ "${KEEP_FAILED:-}" ] && { step "kept as it is (KEEP_FAILED); logs: $LOGS"; return 0; }
+  step "taking down what was started; logs: $LOGS"
+  LOCK_HELD=1 QUIET=1 "$HERE/down.sh" || true
+}
+trap clean_up EXIT
+trap 'echo; step "interrupted"; exit 130' INT
+trap 'step "terminated"; exit 143' TERM HUP
+rm -rf "$LOGS" && mkdir -p "$LOGS"
+
+"$HERE/packages.sh"
+[ -e /proc/sys/net/bridge/bridge-nf-call-iptables ] || modprobe -q br_netfilter || true
+[ -e /proc/sys/net/bridge/bridge-nf-call-iptables ] ||
+  die "the kernel module br_netfilter is neither loaded nor loadable: Services need it"
+grep -qw overlay /proc/filesystems || modprobe -q overlay || die "the kernel module overlay is neither loaded nor loadable: containers need it"
+"$HERE/build.sh"
+step "programs ready: Kubernetes $KUBE_VERSION, Coder $CODER_VERSION, Terraform $TERRAFORM_VERSION"
+"$HERE/images.sh"
+step "images ready"
+
+"$HERE/mountpoints.sh" claim
+echo "$CLUSTER_INDEX" >"$STATE/index"
+"$HERE/pki.sh" >>"$LOGS/pki.log" 2>&1 || { tail_of "$LOGS/pki.log"; die "openssl could not make the certificates: see $LOGS/pki.log"; }
+step "certificates and kubeconfigs written"
+
+# The node. --kill-child and the pid namespace make one kill end everything on it.
+setsid unshare --mount --net --pid --uts --ipc --fork --mount-proc --kill-child "$HERE/node.sh" </dev/null >>"$LOGS/node.log" 2>&1 9>&- &
+unshare_pid=$!
+node_started() {
+  local p
+  p=$(cat "/proc/$unshare_pid/task/$unshare_pid/children") && p="${p// /}"
+  [ -n "$p" ] && [ "$(readlink "/proc/$p/ns/net")" != "$(readlink /proc/self/ns/net)" ] && echo "$p" >"$STATE/node.pid"
+}
+node_died() { ! node_pid >/dev/null; }
+node_logs() { tail_of "$LOGS"/{node,etcd,kube-apiserver,containerd,kubelet}.log; }
+until_ok 10 "the node's namespaces" node_started || { tail_of "$LOGS/node.log"; die "the node's namespaces could not be made: see $LOGS/node.log"; }
+GIVE_UP=node_died
+ip link add "$VETH" type veth peer name eth0 netns "$(cat "$STATE/node.pid")" || die "the veth $VETH could not be made"
+ip link set "$VETH" alias "$VETH_ALIAS"
+ip addr add "$HOST_IP/30" dev "$VETH"
+ip link set "$VETH" up
+ip route add "$SVC_CIDR" via "$NODE_IP"
+ip route add "$POD_CIDR" via "$NODE_IP"
+
+setsid unshare --mount --pid --ipc --fork --mount-proc --kill-child "$HERE/postgres.sh" </dev/null >>"$LOGS/postgres.log" 2>&1 9>&- &
+until_ok 60 "PostgreSQL" psql -h 127.0.0.1 -p "$PG_PORT" -U postgres -c 'CREATE DATABASE coder' ||
+  { tail_of "$LOGS/postgres.log"; die "PostgreSQL did not start: see $LOGS/postgres.log"; }
+step "PostgreSQL ready: postgres://postgres@$HOST_IP:$PG_PORT/coder?sslmode=disable"
+
+until_ok 120 "the API server" kubectl_admin get --raw /readyz || { node_logs; die "the API server did not become ready: see $LOGS"; }
+step "API server ready: https://$NODE_IP:6443"
+kubectl_admin create clusterrolebinding coder-k8s:kubelet-api-admin --clusterrole=system:kubelet-api-admin --group=coder-k8s:kubelet-api-admin >/dev/null
+sed "s/@DNS_IP@/$DNS_IP/" "$HERE/manifests/coredns.yaml" | kubectl_admin apply -f - >/dev/null
+until_ok 120 "the node" kubectl_admin wait --for=condition=Ready "node/$NODE_NAME" --timeout=1s || { node_logs; die "the node did not become Ready: see $LOGS"; }
+step "node Ready"
+until_ok 120 "CoreDNS" kubectl_admin -n kube-system rollout status deployment/coredns --timeout=1s ||
+  { node_logs; kubectl_admin -n kube-system get pods,events >&2 || true; die "CoreDNS did not become ready: see $LOGS"; }
+until_ok 60 "the default ServiceAccount" kubectl_admin get serviceaccount default || die "the controller manager did not make the default ServiceAccount: see $LOGS"
+touch "$STATE/ready"
+failed=""
+step "CoreDNS ready; the cluster $CLUSTER_NAME is up"

@@ -1,0 +1,31 @@
+#!/bin/bash
+# build.sh BINARY OUT.tar: our image of a static BINARY as a docker-archive tar; prints the tar's path.
+# VERSION is the image's tag (default v0.1.0-dev, the one that config/default names), IMAGE its name, PLATFORM of BINARY
+# (default linux/<this machine's>); GZIP=1 compresses the layers.
+set -euo pipefail
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+[ $# = 2 ] || { echo "usage: hack/image/build.sh BINARY OUT.tar" >&2; exit 2; }
+binary="$1" out="$2"
+[ -x "$binary" ] || { echo "error: $binary is not there: build it with \"make build\"" >&2; exit 1; }
+
+version="${VERSION:-v0.1.0-dev}"
+name="${IMAGE:-ghcr.io/coder-k8s/coder-k8s}"
+revision=$(git -C "$HERE" rev-parse HEAD 2>/dev/null || echo unknown)
+# The image's only time is its commit's, so that the same commit gives the same image.
+SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git -C "$HERE" log -1 --format=%ct 2>/dev/null || echo 0)}"
+export SOURCE_DATE_EPOCH
+
+mkdir -p "$(dirname "$out")"
+tool=$(mktemp)
+trap 'rm -f "$tool"' EXIT
+(cd "$HERE" && CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w" -o "$tool" .)
+"$tool" -out "$out" -tag "$name:$version" ${PLATFORM:+-platform "$PLATFORM"} ${GZIP:+-gzip} -distroless \
+  -entrypoint /coder-k8s -user 65532:65532 -workdir / \
+  -label "org.opencontainers.image.title=coder-k8s" \
+  -label "org.opencontainers.image.description=Coder on Kubernetes: controllers, an aggregated API server and an MCP server" \
+  -label "org.opencontainers.image.version=$version" \
+  -label "org.opencontainers.image.revision=$revision" \
+  -label "org.opencontainers.image.source=https://github.com/coder-k8s/coder-k8s" \
+  -label "org.opencontainers.image.licenses=Apache-2.0 AND AGPL-3.0-only" \
+  "$binary:/coder-k8s:755"
+echo "$out"
