@@ -25,13 +25,13 @@ stamp_of() {
 
 # How far a `go build -v` is, from its log: it names each module that it downloads and each package that it compiles.
 go_progress() {
-  local got done
+  local got compiled
   got=$(grep -c '^go: downloading' "$1" || true)
-  done=$(grep -c '^[a-z][^ ]*$' "$1" || true)
-  if [ "$done" = 0 ]; then
+  compiled=$(grep -c '^[a-z][^ ]*$' "$1" || true)
+  if [ "$compiled" = 0 ]; then
     printf '%s modules downloaded' "$got"
   else
-    printf '%s packages compiled%s, last: %s' "$done" "${TOTAL:+ of at most $TOTAL}" "$(grep '^[a-z][^ ]*$' "$1" | tail -n 1 | cut -c1-90)"
+    printf '%s packages compiled%s, last: %s' "$compiled" "${TOTAL:+ of at most $TOTAL}" "$(grep '^[a-z][^ ]*$' "$1" | tail -n 1 | cut -c1-90)"
   fi
 }
 

@@ -25,6 +25,7 @@ applets=()
 for a in $("$busybox" --list-full); do
   case "$a" in bin/busybox | linuxrc) ;; *) applets+=(-symlink "/$a=/bin/busybox") ;; esac
 done
+# shellcheck disable=SC2046
 image busybox "$BUSYBOX_IMAGE" -cmd /bin/sh -text '/etc/passwd=root:x:0:0:root:/root:/bin/sh\n' -dir /tmp:1777 -dir /root:755 \
   -dir /var:755 -dir /www:755 "${applets[@]}" "$busybox:/bin/busybox" $(libraries "$busybox")
 

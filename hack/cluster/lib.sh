@@ -112,8 +112,8 @@ listening() {
 # The owner's name of an interface that has our name but is not ours; fails if there is none. An interface that was never
 # named ours may be one of an `up` killed in the middle: it goes with its node, so it is waited for.
 foreign_interface() {
-  local i alias
-  for i in 1 2 3 4 5 6 7 8 9 10; do
+  local alias
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
     [ -e "/sys/class/net/$VETH" ] || return 1
     alias=$(cat "/sys/class/net/$VETH/ifalias" 2>/dev/null || true)
     [ "$alias" = "$VETH_ALIAS" ] && return 1

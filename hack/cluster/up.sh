@@ -6,13 +6,13 @@
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
-# Start over with our mark in the environment, so that whatever runs below is recognised as ours.
-[ "${CODER_K8S_CLUSTER_STATE:-}" = "$STATE" ] || exec env "$MARK" "$0" "$@"
-
-. "$HERE/preconditions.sh"
-if ! take_lock 1; then
-  # A holder that is alive is another `up` or `down`.
-  die "another start or stop of $CLUSTER_NAME is at work (process $(cat "$LOCK" 2>/dev/null)): wait for it, or end it with hack/cluster/down.sh"
+if [ "${CODER_K8S_CLUSTER_STATE:-}" != "$STATE" ] || [ ! "${LOCK_HELD:-}" ]; then
+  . "$HERE/preconditions.sh"
+  take_lock 1 ||
+    die "another start or stop of $CLUSTER_NAME is at work (process $(cat "$LOCK" 2>/dev/null)): wait for it, or end it with hack/cluster/down.sh"
+  # Start over with our mark in the environment, so that whatever runs below is recognised as ours. Not before: one that
+  # only waits for the lock must not be taken for a leftover by the one that holds it. The lock stays over an exec.
+  exec env "$MARK" LOCK_HELD=1 "$0" "$@"
 fi
 
 answers() { kubectl_admin --request-timeout=5s get --raw /readyz && listening "$PG_PORT"; }
@@ -23,7 +23,7 @@ fi
 if ! CLUSTER_NAME="$CLUSTER_NAME" "$HERE/leftovers.sh" >/dev/null; then
   # The port alone is not ours to free.
   step "removing the leftovers of an earlier run"
-  LOCK_HELD=1 QUIET=1 "$HERE/down.sh"
+  QUIET=1 "$HERE/down.sh"
 fi
 ! listening "$PG_PORT" || die "port $PG_PORT is taken by another program: end it, or set CLUSTER_INDEX or another CLUSTER_NAME"
 
@@ -33,7 +33,7 @@ clean_up() {
   [ "$failed" ] || return 0
   [ "${KEEP_FAILED:-}" ] && { step "kept as it is (KEEP_FAILED); logs: $LOGS"; return 0; }
   step "taking down what was started; logs: $LOGS"
-  LOCK_HELD=1 QUIET=1 "$HERE/down.sh" || true
+  QUIET=1 "$HERE/down.sh" || true
 }
 trap clean_up EXIT
 trap 'echo; step "interrupted"; exit 130' INT
