@@ -1,0 +1,51 @@
+# Every target that a person calls has a "## " comment, which make help prints.
+# What takes more than three lines stands in hack/.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+export CODER_K8S_CACHE ?= $(HOME)/.cache/coder-k8s
+export TOOLS_DIR ?= $(CODER_K8S_CACHE)/tools
+export VERSION ?= v0.1.0-dev
+COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+PKG := github.com/coder-k8s/coder-k8s
+LDFLAGS := -s -w -X $(PKG)/internal/version.version=$(VERSION) -X $(PKG)/internal/version.commit=$(COMMIT)
+
+.PHONY: help generate verify lint test test-e2e bench build image demo demo-down demo-env
+
+help: ## Show this list.
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+generate: ## Generate deepcopy, CRDs, RBAC, OpenAPI and the API reference.
+	@hack/generate.sh
+
+verify: ## Fail if generated files, formatting or go.mod differ from their sources.
+	@hack/verify.sh
+
+lint: ## Run the linters, import rules included.
+	@hack/tools.sh golangci-lint
+	@$(TOOLS_DIR)/golangci-lint run
+
+test: ## Run unit and integration tests with the race detector (README command two).
+	@hack/test.sh
+
+test-e2e: ## Run the main job on a real cluster of its own, with the real Coder (root).
+	@hack/test-e2e.sh
+
+bench: ## Run the benchmarks.
+	go test -run '^$$' -bench . -benchmem ./...
+
+build: ## Build bin/coder-k8s.
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/coder-k8s ./cmd/coder-k8s
+
+image: build ## Assemble the container image as bin/coder-k8s.tar.
+	@hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar
+
+demo: ## Start a real cluster with a real Coder and install the operator (README command one, root).
+	@hack/demo/up.sh
+
+demo-down: ## Stop the demo and remove everything that it made.
+	@hack/demo/down.sh
+
+demo-env: ## Print the export lines for kubectl and PostgreSQL of the demo: eval "$$(make -s demo-env)"
+	@hack/demo/env.sh

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# generate.sh: everything in the repository that is generated, from its sources.
+set -euo pipefail
+. "$(dirname "$0")/cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
+hack/tools.sh controller-gen openapi-gen crd-ref-docs
+
+generate() { # what command...
+  local log="$CACHE/logs/generate.log" what="$1"
+  shift
+  : >"$log"
+  watched "$log" "$what" "$@" || die "$what could not be generated"
+  step "$what"
+}
+gen="$TOOLS_DIR/controller-gen"
+mkdir -p "$CACHE/logs" docs/reference
+generate "deepcopy" "$gen" object paths=./api/...
+generate "CRDs" "$gen" crd paths=./api/v1alpha1/... output:crd:dir=config/crd/bases
+# One role for each component, so that a split installation gets least rights.
+generate "RBAC of the controllers" "$gen" rbac:roleName=coder-k8s-controller paths=./internal/controllers/... output:rbac:dir=config/rbac/controller
+generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths=./internal/apiserver/... output:rbac:dir=config/rbac/apiserver
+generate "RBAC of the MCP server" "$gen" rbac:roleName=coder-k8s-mcp paths=./internal/mcpserver/... output:rbac:dir=config/rbac/mcp
+generate "OpenAPI" hack/update-openapi.sh
+generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
+  --output-path=docs/reference/api.md --log-level=ERROR

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# test-e2e.sh [GO TEST FLAG...]: the end-to-end tests on a cluster of their own,
+# which is removed when they end. E2E_KEEP=1 keeps it, to look at what failed.
+set -euo pipefail
+export CLUSTER_NAME="${CLUSTER_NAME:-e2e}"
+. "$(dirname "$0")/cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+
+finish() {
+  local rc=$?
+  trap - EXIT
+  if [ -n "${E2E_KEEP:-}" ]; then
+    echo "kept: CLUSTER_NAME=$CLUSTER_NAME hack/cluster/down.sh removes it"
+    exit $rc
+  fi
+  "$HERE/down.sh" >&2 || rc=1
+  "$HERE/leftovers.sh" "$CLUSTER_NAME" >&2 || rc=1
+  exit $rc
+}
+trap finish EXIT
+
+"$HERE/up.sh"
+log="$CACHE/logs/build/operator.log"
+: >"$log"
+watched "$log" "make build" make --no-print-directory build || die "the operator could not be built: see $log"
+watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || die "the image could not be assembled: see $log"
+"$HERE/load-image.sh" bin/coder-k8s.tar
+eval "$("$HERE/env.sh")"
+export E2E_POSTGRES_URL="$DEMO_POSTGRES_URL"
+step "end-to-end tests"
+go test -tags e2e -count=1 -timeout 40m -v "$@" ./test/e2e/...

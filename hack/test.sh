@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# test.sh [PACKAGE...]: unit and integration tests with the race detector.
+# The integration tests start the etcd and kube-apiserver that the demo also
+# uses, or those in KUBEBUILDER_ASSETS; what is missing is built first.
+set -euo pipefail
+. "$(dirname "$0")/cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
+  "$HERE/build.sh" etcd kube
+  export KUBEBUILDER_ASSETS="$BIN"
+fi
+# The library's own detectors of inconsistent caches are on in every test.
+export KUBE_CACHE_MUTATION_DETECTOR=true KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true
+[ $# -gt 0 ] || set -- ./...
+step "compiling the tests with the race detector"
+log="$CACHE/logs/build/tests.log"
+: >"$log" 2>/dev/null || { mkdir -p "$(dirname "$log")" && : >"$log"; }
+watched "$log" "go build -race" go test -race -v -run '^$' "$@" || die "the tests do not compile: see $log"
+step "go test -race $*"
+go test -race -count=1 -timeout 20m "$@"

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# tools.sh NAME...: builds the named development tools, once for each version,
+# into $TOOLS_DIR. The versions are pinned here and nowhere else.
+set -euo pipefail
+. "$(dirname "$0")/cluster/settings.sh"
+. "$HERE/lib.sh"
+TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
+mkdir -p "$TOOLS_DIR"
+
+module_of() {
+  case "$1" in
+    controller-gen) echo sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 ;;
+    openapi-gen) echo k8s.io/kube-openapi/cmd/openapi-gen@v0.0.0-20260721132016-d427ff9ee9ad ;;
+    golangci-lint) echo github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 ;;
+    crd-ref-docs) echo github.com/elastic/crd-ref-docs@v0.3.0 ;;
+    *) die "tools.sh knows no tool \"$1\": controller-gen openapi-gen golangci-lint crd-ref-docs" ;;
+  esac
+}
+
+for name in "$@"; do
+  module=$(module_of "$name")
+  stamp="$TOOLS_DIR/.$name-${module##*@}"
+  if [ -x "$TOOLS_DIR/$name" ] && [ -e "$stamp" ]; then continue; fi
+  step "building $name ${module##*@}"
+  # Outside the module, so that its go.mod has no say in the tool's versions.
+  log="$CACHE/logs/build/$name.log"
+  (cd / && watched "$log" "$name" env GOBIN="$TOOLS_DIR" go install -v "$module") || die "$name could not be built: see $log"
+  touch "$stamp"
+done

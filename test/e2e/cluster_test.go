@@ -1,0 +1,212 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The tests poll this often; a cluster on two cores answers in milliseconds.
+const pollInterval = 200 * time.Millisecond
+
+// kubectl runs kubectl and fails the test when it fails.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := tryKubectl(t, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// tryKubectl runs kubectl and gives its standard output, or both outputs when it
+// fails.
+func tryKubectl(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	return kubectlInput(t, "", args...)
+}
+
+// kubectlInput is tryKubectl with a manifest on standard input.
+func kubectlInput(t *testing.T, input string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "kubectl", args...)
+	cmd.Stdin = strings.NewReader(input)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.String() + stderr.String(), err
+	}
+	return stdout.String(), nil
+}
+
+// apply applies a manifest given as text.
+func apply(t *testing.T, manifest string) {
+	t.Helper()
+	if out, err := kubectlInput(t, manifest, "apply", "-f", "-"); err != nil {
+		t.Fatalf("kubectl apply: %v\n%s\n%s", err, out, manifest)
+	}
+}
+
+// get reads an object as generic JSON; nil when it does not exist.
+func get(t *testing.T, args ...string) map[string]any {
+	t.Helper()
+	out, err := tryKubectl(t, append([]string{"get", "-o", "json", "--ignore-not-found"}, args...)...)
+	if err != nil || strings.TrimSpace(out) == "" {
+		return nil
+	}
+	var object map[string]any
+	if err := json.Unmarshal([]byte(out), &object); err != nil {
+		t.Fatalf("kubectl get %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return object
+}
+
+// condition gives status, reason and message of a condition of an object.
+func condition(object map[string]any, conditionType string) (status, reason, message string) {
+	st, _ := object["status"].(map[string]any)
+	list, _ := st["conditions"].([]any)
+	for _, entry := range list {
+		c, _ := entry.(map[string]any)
+		if c["type"] == conditionType {
+			return fmt.Sprint(c["status"]), fmt.Sprint(c["reason"]), fmt.Sprint(c["message"])
+		}
+	}
+	return "", "", ""
+}
+
+// field reads a path of an object as text; empty where there is none.
+func field(object map[string]any, path ...string) string {
+	var value any = object
+	for _, p := range path {
+		m, _ := value.(map[string]any)
+		value = m[p]
+	}
+	if value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
+}
+
+// eventually polls until the check gives no error, and fails the test with its
+// last error when the time is up.
+func eventually(t *testing.T, within time.Duration, what string, check func() error) {
+	t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			t.Logf("%s: after %.1f s", what, time.Since(start).Seconds())
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, within, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// waitCondition waits until a condition of an object has a status, and a reason
+// where one is given, and returns its message.
+func waitCondition(t *testing.T, within time.Duration, conditionType, status, reason string, args ...string) string {
+	t.Helper()
+	var message string
+	what := fmt.Sprintf("%s %s=%s %s", strings.Join(args, " "), conditionType, status, reason)
+	eventually(t, within, what, func() error {
+		object := get(t, args...)
+		if object == nil {
+			return fmt.Errorf("%s does not exist", strings.Join(args, " "))
+		}
+		gotStatus, gotReason, m := condition(object, conditionType)
+		message = m
+		if gotStatus != status || (reason != "" && gotReason != reason) {
+			return fmt.Errorf("condition %s is %q, reason %q: %s", conditionType, gotStatus, gotReason, m)
+		}
+		return nil
+	})
+	return message
+}
+
+// database makes an empty database and gives its address as pods reach it.
+func database(t *testing.T, name string) string {
+	t.Helper()
+	query(t, "postgres", fmt.Sprintf("DROP DATABASE IF EXISTS %q WITH (FORCE)", name))
+	query(t, "postgres", fmt.Sprintf("CREATE DATABASE %q", name))
+	return databaseURL(name)
+}
+
+// databaseURL is the address of a database on the test's server.
+func databaseURL(name string) string {
+	base, options, _ := strings.Cut(os.Getenv("E2E_POSTGRES_URL"), "?")
+	return strings.TrimSuffix(base, "/") + "/" + name + "?" + options
+}
+
+// query runs one statement of SQL and gives its only value.
+func query(t *testing.T, database, sql string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "psql", databaseURL(database), "-v", "ON_ERROR_STOP=1", "-qAtc", sql)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("psql %s: %v\n%s", sql, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// namespace makes a namespace that is deleted when the test ends.
+func namespace(t *testing.T, name string) {
+	t.Helper()
+	kubectl(t, "create", "namespace", name)
+	t.Cleanup(func() {
+		cleanup("delete", "namespace", name, "--wait=false", "--ignore-not-found")
+	})
+}
+
+// cleanup runs kubectl after a test, when its context has ended.
+func cleanup(args ...string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "kubectl", args...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// explain prints what a person would look at, when the test has failed.
+func explain(t *testing.T, namespaces ...string) {
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		show := func(args ...string) {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			out, _ := exec.CommandContext(ctx, "kubectl", args...).CombinedOutput()
+			t.Logf("$ kubectl %s\n%s", strings.Join(args, " "), out)
+		}
+		show("get", "pods", "-A", "-o", "wide")
+		show("get", "codercontrolplanes", "-A", "-o", "yaml")
+		show("get", "apiservice", "v1alpha1.aggregation.coder.com", "-o", "yaml")
+		for _, ns := range append(namespaces, "coder-system") {
+			show("-n", ns, "get", "events", "--sort-by=.lastTimestamp")
+			show("-n", ns, "get", "coderworkspaces,codertemplates", "-o", "yaml")
+		}
+		show("-n", "coder-system", "logs", "deploy/coder-k8s", "--tail=150")
+		show("-n", "coder-system", "logs", "deploy/coder-k8s", "--previous", "--tail=50")
+		for _, ns := range namespaces {
+			show("-n", ns, "logs", "-l", "app.kubernetes.io/name=coder-control-plane", "--tail=80")
+		}
+	})
+}

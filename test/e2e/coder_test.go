@@ -1,0 +1,75 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// secretValue reads one key of a Secret.
+func secretValue(t *testing.T, namespace, name, key string) string {
+	t.Helper()
+	object := get(t, "-n", namespace, "secret", name)
+	if object == nil {
+		t.Fatalf("Secret %s/%s does not exist", namespace, name)
+	}
+	value, err := base64.StdEncoding.DecodeString(field(object, "data", key))
+	if err != nil || len(value) == 0 {
+		t.Fatalf("Secret %s/%s has no readable key %q: %v", namespace, name, key, err)
+	}
+	return string(value)
+}
+
+// coderURL is where this machine reaches a control plane: pods' addresses and
+// ClusterIPs answer it directly.
+func coderURL(t *testing.T, namespace, name string) string {
+	t.Helper()
+	service := get(t, "-n", namespace, "service", name)
+	if service == nil {
+		t.Fatalf("Service %s/%s does not exist", namespace, name)
+	}
+	return "http://" + field(service, "spec", "clusterIP")
+}
+
+// login gives a client of Coder that acts as the person who was made first.
+func login(t *testing.T, namespace, name string) *coderd.Client {
+	t.Helper()
+	url := coderURL(t, namespace, name)
+	anonymous, err := coderd.New(coderd.Config{URL: url, Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := name + "-initial-admin"
+	token, err := anonymous.Login(t.Context(), secretValue(t, namespace, secret, "email"), secretValue(t, namespace, secret, "password"))
+	if err != nil {
+		t.Fatalf("logging in to Coder with Secret %s/%s: %v", namespace, secret, err)
+	}
+	client, err := coderd.New(coderd.Config{URL: url, Token: token, Timeout: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// buildStatus waits until the newest build of a workspace has a status in Coder.
+func buildStatus(t *testing.T, client *coderd.Client, owner, name, want string) coderd.Workspace {
+	t.Helper()
+	var workspace coderd.Workspace
+	eventually(t, time.Minute, fmt.Sprintf("workspace %s/%s is %s in Coder", owner, name, want), func() error {
+		var err error
+		workspace, err = client.WorkspaceByName(t.Context(), owner, name)
+		if err != nil {
+			return err
+		}
+		if workspace.LatestBuild.Status != want {
+			return fmt.Errorf("its newest build is %s %s", workspace.LatestBuild.Status, workspace.LatestBuild.Error)
+		}
+		return nil
+	})
+	return workspace
+}

@@ -1,0 +1,195 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) {
+	for _, name := range []string{"KUBECONFIG", "E2E_POSTGRES_URL"} {
+		if os.Getenv(name) == "" {
+			fmt.Fprintf(os.Stderr, "%s is not set: the end-to-end tests run on a cluster of their own; call make test-e2e\n", name)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// sampleNamespace is where the samples live.
+const sampleNamespace = "coder"
+
+// TestEndToEnd runs in this order: each step starts from what the earlier ones
+// left, as a user's day does. A failed installation ends it.
+func TestEndToEnd(t *testing.T) {
+	if !t.Run("install", testInstall) {
+		return
+	}
+	t.Run("namespace without control plane", testNamespaceWithoutControlPlane)
+	if t.Run("main job", testMainJob) {
+		t.Run("MCP", testMCP)
+		t.Run("token refused", testTokenRefused)
+		t.Run("Coder unreachable", testCoderUnreachable)
+	}
+	t.Run("database unreachable", testDatabaseUnreachable)
+	t.Run("image missing", testImageMissing)
+	t.Run("not owned", testNotOwned)
+	t.Run("killed half way", testKilledHalfWay)
+	t.Run("remove", testRemove)
+}
+
+// testInstall installs the operator with the manifests that a user applies.
+func testInstall(t *testing.T) {
+	explain(t)
+	kubectl(t, "apply", "-k", "../../config/default")
+	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
+	kubectl(t, "wait", "--for=condition=Available", "apiservice/v1alpha1.aggregation.coder.com", "--timeout=60s")
+
+	if out := kubectl(t, "get", "coderworkspaces,codertemplates", "-A"); strings.Contains(out, "NAME") {
+		t.Errorf("there are objects before the first control plane:\n%s", out)
+	}
+	if out := kubectl(t, "explain", "coderworkspace.spec.running"); !strings.Contains(out, "whether the workspace shall run") {
+		t.Errorf("kubectl explain does not show the field's documentation:\n%s", out)
+	}
+	if out := kubectl(t, "api-resources", "--categories=coder", "--no-headers"); strings.Count(out, "\n") != 3 {
+		t.Errorf("the category coder has not the three kinds:\n%s", out)
+	}
+}
+
+// testMainJob is what the project is for: from an empty namespace to a running
+// workspace, seen and steered from both sides.
+func testMainJob(t *testing.T) {
+	explain(t, sampleNamespace)
+	kubectl(t, "create", "namespace", sampleNamespace)
+	url := database(t, "coder")
+	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+url)
+
+	kubectl(t, "apply", "-f", "../../config/samples/codercontrolplane.yaml")
+	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", sampleNamespace, "codercontrolplane", "coder")
+	plane := get(t, "-n", sampleNamespace, "codercontrolplane", "coder")
+	for path, want := range map[string]string{"phase": "Ready", "readyReplicas": "1", "operatorAccessReady": "true", "version": "v2.30.0"} {
+		if got := field(plane, "status", path); !strings.HasPrefix(got, want) {
+			t.Errorf("status.%s is %q, not %q", path, got, want)
+		}
+	}
+
+	kubectl(t, "apply", "-f", "../../config/samples/codertemplate.yaml")
+	waitCondition(t, time.Minute, "Ready", "True", "", "-n", sampleNamespace, "codertemplate", "coder.hello")
+	kubectl(t, "apply", "-f", "../../config/samples/coderworkspace.yaml")
+	waitCondition(t, time.Minute, "Ready", "True", "", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
+
+	out := kubectl(t, "get", "codercontrolplanes,codertemplates,coderworkspaces", "-A")
+	t.Logf("kubectl get codercontrolplanes,codertemplates,coderworkspaces -A\n%s", out)
+	for _, want := range []string{"coder.hello", "coder.admin.hello", "Running"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the list does not show %q", want)
+		}
+	}
+
+	client := login(t, sampleNamespace, "coder")
+	workspace := []string{"-n", sampleNamespace, "coderworkspace", "coder.admin.hello"}
+
+	t.Run("stopped with kubectl, seen in Coder", func(t *testing.T) {
+		kubectl(t, "-n", sampleNamespace, "patch", "cws", "coder.admin.hello", "--type=merge", "-p", `{"spec":{"running":false}}`)
+		buildStatus(t, client, "admin", "hello", "stopped")
+		waitCondition(t, time.Minute, "Ready", "True", "Stopped", workspace...)
+	})
+	t.Run("started in Coder, seen with kubectl", func(t *testing.T) {
+		ws := buildStatus(t, client, "admin", "hello", "stopped")
+		if err := client.Build(t.Context(), ws.ID, "start"); err != nil {
+			t.Fatal(err)
+		}
+		waitCondition(t, time.Minute, "Ready", "True", "Running", workspace...)
+	})
+	t.Run("stopped in Coder, seen with kubectl", func(t *testing.T) {
+		ws := buildStatus(t, client, "admin", "hello", "running")
+		if err := client.Build(t.Context(), ws.ID, "stop"); err != nil {
+			t.Fatal(err)
+		}
+		waitCondition(t, time.Minute, "Ready", "True", "Stopped", workspace...)
+	})
+	t.Run("dry-run changes nothing in Coder", func(t *testing.T) {
+		before := buildStatus(t, client, "admin", "hello", "stopped")
+		kubectl(t, "-n", sampleNamespace, "patch", "cws", "coder.admin.hello", "--type=merge", "-p", `{"spec":{"running":true}}`, "--dry-run=server")
+		kubectl(t, "-n", sampleNamespace, "delete", "cws", "coder.admin.hello", "--dry-run=server")
+		kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "coder.hello", "--dry-run=server")
+		after := buildStatus(t, client, "admin", "hello", "stopped")
+		if before.LatestBuild.ID != after.LatestBuild.ID {
+			t.Errorf("a dry run made build %d", after.LatestBuild.Number)
+		}
+	})
+	t.Run("an applied template is not uploaded again", func(t *testing.T) {
+		before := field(get(t, "-n", sampleNamespace, "codertemplate", "coder.hello"), "status", "latestVersionID")
+		kubectl(t, "apply", "-f", "../../config/samples/codertemplate.yaml")
+		after := field(get(t, "-n", sampleNamespace, "codertemplate", "coder.hello"), "status", "latestVersionID")
+		if before == "" || before != after {
+			t.Errorf("the newest version was %q and is %q", before, after)
+		}
+	})
+	t.Run("a new template version becomes active after its build", func(t *testing.T) {
+		before := field(get(t, "-n", sampleNamespace, "codertemplate", "coder.hello"), "status", "activeVersionID")
+		kubectl(t, "-n", sampleNamespace, "patch", "ctpl", "coder.hello", "--type=merge", "-p", `{"spec":{"files":{"README.md":"Changed.\n"}}}`)
+		eventually(t, time.Minute, "the new version is active", func() error {
+			object := get(t, "-n", sampleNamespace, "codertemplate", "coder.hello")
+			ready, _, _ := condition(object, "Ready")
+			if active := field(object, "status", "activeVersionID"); active == before || ready != "True" {
+				return fmt.Errorf("active version %s, Ready=%s", active, ready)
+			}
+			return nil
+		})
+	})
+}
+
+// testMCP calls the MCP server as a ServiceAccount, and without a token.
+func testMCP(t *testing.T) {
+	explain(t, sampleNamespace)
+	kubectl(t, "-n", sampleNamespace, "create", "serviceaccount", "robot")
+	kubectl(t, "-n", sampleNamespace, "create", "rolebinding", "robot-view", "--clusterrole=view", "--serviceaccount="+sampleNamespace+":robot")
+	kubectl(t, "create", "clusterrolebinding", "e2e-robot-mcp", "--clusterrole=coder-k8s-mcp-user", "--serviceaccount="+sampleNamespace+":robot")
+	t.Cleanup(func() { cleanup("delete", "clusterrolebinding", "e2e-robot-mcp") })
+	token := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "create", "token", "robot", "--audience=coder-k8s-mcp"))
+
+	if status, body := callMCP(t, "", "list_control_planes", `{}`); status != 401 {
+		t.Errorf("without a token the answer is %d, not 401: %s", status, body)
+	}
+	apiToken := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "create", "token", "robot"))
+	if status, body := callMCP(t, apiToken, "list_control_planes", `{}`); status != 401 {
+		t.Errorf("with a token for another audience the answer is %d, not 401: %s", status, body)
+	}
+	eventually(t, 15*time.Second, "the robot lists control planes", func() error {
+		status, body := callMCP(t, token, "list_control_planes", `{"namespace":"coder"}`)
+		if status != 200 || !strings.Contains(body, `"name":"coder"`) || !strings.Contains(body, "Ready") {
+			return fmt.Errorf("%d %s", status, body)
+		}
+		return nil
+	})
+	if status, body := callMCP(t, token, "list_workspaces", `{"namespace":"coder"}`); status != 200 || !strings.Contains(body, "coder.admin.hello") {
+		t.Errorf("list_workspaces: %d %s", status, body)
+	}
+	if _, body := callMCP(t, token, "set_workspace_running", `{"namespace":"coder","name":"coder.admin.hello","running":true}`); !strings.Contains(body, `"isError":true`) || !strings.Contains(body, "update") {
+		t.Errorf("a caller who may only view has changed a workspace, or is not told what is missing: %s", body)
+	}
+	kubectl(t, "-n", sampleNamespace, "create", "rolebinding", "robot-edit", "--clusterrole=edit", "--serviceaccount="+sampleNamespace+":robot")
+	eventually(t, 30*time.Second, "the robot starts the workspace once it may", func() error {
+		if _, body := callMCP(t, token, "set_workspace_running", `{"namespace":"coder","name":"coder.admin.hello","running":true}`); strings.Contains(body, `"isError":true`) {
+			return fmt.Errorf("%s", body)
+		}
+		return nil
+	})
+	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
+}
+
+// testNamespaceWithoutControlPlane deletes one: an aggregated API that answers
+// anything but an empty list there blocks that for every namespace of a cluster.
+func testNamespaceWithoutControlPlane(t *testing.T) {
+	explain(t)
+	kubectl(t, "create", "namespace", "plain")
+	if out := kubectl(t, "-n", "plain", "get", "coderworkspaces,codertemplates", "-o", "name"); strings.TrimSpace(out) != "" {
+		t.Errorf("the list is not empty: %s", out)
+	}
+	kubectl(t, "delete", "namespace", "plain", "--timeout=60s")
+}

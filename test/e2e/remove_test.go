@@ -1,0 +1,42 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// testRemove deletes what was made, from the workspace to the operator.
+func testRemove(t *testing.T) {
+	explain(t, sampleNamespace)
+	kubectl(t, "-n", sampleNamespace, "delete", "coderworkspace", "coder.admin.hello", "--timeout=120s")
+	client := login(t, sampleNamespace, "coder")
+	if _, err := client.WorkspaceByName(t.Context(), "admin", "hello"); !coderd.IsNotFound(err) {
+		t.Errorf("the workspace is still in Coder: %v", err)
+	}
+	kubectl(t, "-n", sampleNamespace, "delete", "codertemplate", "coder.hello", "--timeout=60s")
+
+	tokens, err := client.TokensOf(t.Context(), "coder-k8s-operator")
+	if err != nil || len(tokens) != 1 {
+		t.Fatalf("the operator has not one token before the deletion: %v %v", tokens, err)
+	}
+	start := time.Now()
+	kubectl(t, "-n", sampleNamespace, "delete", "ccp", "coder", "--timeout=120s")
+	t.Logf("control plane deleted after %.1f s", time.Since(start).Seconds())
+	if n := query(t, "coder", "SELECT count(*) FROM api_keys WHERE token_name LIKE 'coder-k8s-operator-%'"); n != "0" {
+		t.Errorf("%s tokens of the operator are still valid in Coder", n)
+	}
+
+	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=120s")
+	kubectl(t, "delete", "-k", "../../config/default", "--timeout=120s")
+	out := kubectl(t, "get", "crd,clusterrole,clusterrolebinding,apiservice", "-o", "name")
+	for _, line := range strings.Split(out, "\n") {
+		if strings.Contains(line, "coder") {
+			t.Errorf("left behind: %s", line)
+		}
+	}
+}

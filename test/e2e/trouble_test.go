@@ -1,0 +1,158 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+const controlPlane = `
+apiVersion: coder.com/v1alpha1
+kind: CoderControlPlane
+metadata: {name: %s, namespace: %s}
+spec:
+  image: %s
+  extraEnv: [{name: CODER_PG_CONNECTION_URL, valueFrom: {secretKeyRef: {name: db, key: url}}}]
+`
+
+const coderImage = "ghcr.io/coder/coder:v2.30.0"
+
+// testDatabaseUnreachable shows what is told, how soon, and that the password is
+// told nowhere.
+func testDatabaseUnreachable(t *testing.T) {
+	explain(t, "trouble-db")
+	namespace(t, "trouble-db")
+	const password = "s3cretPassw0rd"
+	kubectl(t, "-n", "trouble-db", "create", "secret", "generic", "db", "--from-literal=url=postgres://coder:"+password+"@127.0.0.1:1/coder?sslmode=disable")
+	apply(t, fmt.Sprintf(controlPlane, "coder", "trouble-db", coderImage))
+	message := waitCondition(t, time.Minute, "DeploymentAvailable", "False", "DatabaseUnreachable", "-n", "trouble-db", "ccp", "coder")
+	t.Logf("condition: %s", message)
+	eventually(t, 10*time.Second, "an Event says so", func() error {
+		events := kubectl(t, "-n", "trouble-db", "get", "events.events.k8s.io", "--field-selector=reason=DatabaseUnreachable", "-o", "name")
+		if strings.TrimSpace(events) == "" {
+			return fmt.Errorf("there is none with the reason DatabaseUnreachable")
+		}
+		return nil
+	})
+	told := kubectl(t, "-n", "trouble-db", "get", "ccp,deployments,events,events.events.k8s.io", "-o", "yaml") +
+		kubectl(t, "-n", "coder-system", "logs", "deploy/coder-k8s")
+	if strings.Contains(told, password) {
+		t.Error("the password of the database is told")
+	}
+}
+
+// testImageMissing shows what is told of an image that no node can fetch.
+func testImageMissing(t *testing.T) {
+	explain(t, "trouble-image")
+	namespace(t, "trouble-image")
+	kubectl(t, "-n", "trouble-image", "create", "secret", "generic", "db", "--from-literal=url=postgres://127.0.0.1:1/coder")
+	apply(t, fmt.Sprintf(controlPlane, "coder", "trouble-image", "registry.invalid/coder:none"))
+	message := waitCondition(t, time.Minute, "DeploymentAvailable", "False", "ImagePullFailed", "-n", "trouble-image", "ccp", "coder")
+	if !strings.Contains(message, "registry.invalid/coder:none") {
+		t.Errorf("the message does not name the image: %s", message)
+	}
+}
+
+// testNotOwned shows that a Service of someone else is left alone.
+func testNotOwned(t *testing.T) {
+	explain(t, "trouble-owner")
+	namespace(t, "trouble-owner")
+	kubectl(t, "-n", "trouble-owner", "create", "service", "clusterip", "coder", "--tcp=1234:1234")
+	before := field(get(t, "-n", "trouble-owner", "service", "coder"), "metadata", "resourceVersion")
+	kubectl(t, "-n", "trouble-owner", "create", "secret", "generic", "db", "--from-literal=url=postgres://127.0.0.1:1/coder")
+	apply(t, fmt.Sprintf(controlPlane, "coder", "trouble-owner", coderImage))
+	message := waitCondition(t, time.Minute, "ResourcesApplied", "False", "NotOwned", "-n", "trouble-owner", "ccp", "coder")
+	if !strings.Contains(message, "Service") || !strings.Contains(message, "coder") {
+		t.Errorf("the message does not name the Service: %s", message)
+	}
+	if after := field(get(t, "-n", "trouble-owner", "service", "coder"), "metadata", "resourceVersion"); after != before {
+		t.Errorf("the Service was changed: %s to %s", before, after)
+	}
+}
+
+// testKilledHalfWay kills the operator again and again while it makes a control
+// plane: it must end Ready, with one account and one token.
+func testKilledHalfWay(t *testing.T) {
+	explain(t, "killed")
+	namespace(t, "killed")
+	kubectl(t, "-n", "killed", "create", "secret", "generic", "db", "--from-literal=url="+database(t, "killed"))
+	apply(t, fmt.Sprintf(controlPlane, "coder", "killed", coderImage))
+	kills := 0
+	eventually(t, 4*time.Minute, "Ready in spite of the kills", func() error {
+		status, reason, _ := condition(get(t, "-n", "killed", "ccp", "coder"), "Ready")
+		if status == "True" {
+			return nil
+		}
+		if kills < 4 {
+			_, _ = tryKubectl(t, "-n", "coder-system", "delete", "pod", "-l", "app.kubernetes.io/name=coder-k8s", "--grace-period=0", "--force")
+			_, _ = tryKubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=60s")
+			kills++
+		}
+		return fmt.Errorf("Ready=%q %s after %d kills", status, reason, kills)
+	})
+	client := login(t, "killed", "coder")
+	tokens, err := client.TokensOf(t.Context(), "coder-k8s-operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tokens) != 1 {
+		t.Errorf("the operator has %d tokens in Coder, not 1: %v", len(tokens), tokens)
+	}
+	if out := kubectl(t, "-n", "killed", "get", "deployments,services,jobs", "-o", "name"); strings.Count(out, "\n") != 2 {
+		t.Errorf("there is not just one Deployment and one Service:\n%s", out)
+	}
+}
+
+// testTokenRefused takes the operator's token away in Coder: it is renewed.
+func testTokenRefused(t *testing.T) {
+	explain(t, sampleNamespace)
+	client := login(t, sampleNamespace, "coder")
+	before := secretValue(t, sampleNamespace, "coder-operator-token", "token")
+	tokens, err := client.TokensOf(t.Context(), "coder-k8s-operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range tokens {
+		if err := client.DeleteToken(t.Context(), "coder-k8s-operator", token.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 2*time.Minute, "the token is renewed", func() error {
+		if secretValue(t, sampleNamespace, "coder-operator-token", "token") == before {
+			return fmt.Errorf("the Secret still holds the old token")
+		}
+		return nil
+	})
+	eventually(t, time.Minute, "workspaces are served again", func() error {
+		_, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces")
+		return err
+	})
+}
+
+// testCoderUnreachable scales Coder away: nothing is lost, nothing is empty.
+func testCoderUnreachable(t *testing.T) {
+	explain(t, sampleNamespace)
+	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"replicas":0}}`)
+	eventually(t, time.Minute, "a list says that Coder is away", func() error {
+		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
+		if err == nil {
+			return fmt.Errorf("the list is answered: %q", out)
+		}
+		if !strings.Contains(out, "coder/coder") {
+			return fmt.Errorf("the error does not name the control plane: %s", out)
+		}
+		return nil
+	})
+	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"replicas":1}}`)
+	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
+	eventually(t, time.Minute, "the workspace is there again", func() error {
+		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
+		if err != nil || !strings.Contains(out, "coder.admin.hello") {
+			return fmt.Errorf("%v %s", err, out)
+		}
+		return nil
+	})
+}
