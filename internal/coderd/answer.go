@@ -1,0 +1,79 @@
+package coderd
+
+import (
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// answer is what the transport saw of the last answer. Coder's client keeps
+// neither the headers nor the status of an answer that it could not read.
+type answer struct {
+	status     int
+	json       bool
+	retryAfter time.Duration
+	location   string
+}
+
+type answerKey struct{}
+
+// recorder notes the answers of one client and names the program in its
+// requests.
+type recorder struct {
+	next           http.RoundTripper
+	userAgent      string
+	onUnauthorized func()
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("User-Agent", t.userAgent)
+	seen, _ := req.Context().Value(answerKey{}).(*answer)
+	if seen != nil {
+		*seen = answer{}
+	}
+	res, err := t.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	isJSON := hasJSON(res.Header)
+	if seen != nil {
+		*seen = answer{
+			status:     res.StatusCode,
+			json:       isJSON,
+			retryAfter: retryAfter(res.Header),
+			location:   res.Header.Get("Location"),
+		}
+	}
+	if res.StatusCode == http.StatusUnauthorized && isJSON && t.onUnauthorized != nil {
+		t.onUnauthorized()
+	}
+	return res, nil
+}
+
+func hasJSON(h http.Header) bool {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && kind == "application/json"
+}
+
+// retryAfter reads the form of the header that Coder sends: seconds. A date,
+// which proxies may send, is measured against the answer's own Date, so that no
+// clock is needed.
+func retryAfter(h http.Header) time.Duration {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.Atoi(value); err == nil && seconds > 0 {
+		return time.Duration(seconds) * time.Second
+	}
+	until, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil || !until.After(now) {
+		return 0
+	}
+	return until.Sub(now)
+}

@@ -1,0 +1,131 @@
+package coderd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+const (
+	// DefaultTimeout bounds one request where Config.Timeout is 0.
+	DefaultTimeout = 30 * time.Second
+	// DefaultUserAgent is sent where Config.UserAgent is empty.
+	DefaultUserAgent = "coder-k8s"
+)
+
+// Config says which Coder a Client talks to, and as whom.
+type Config struct {
+	// URL of Coder: scheme http or https, and a host. Coder serves at the root,
+	// so there is no path.
+	URL string
+	// Token is the session token. It may be empty for the first-user calls and
+	// for Login.
+	Token string
+	// Timeout of one request, its answer included. 0 means DefaultTimeout.
+	Timeout time.Duration
+	// Transport sends the requests. Nil means one transport that all clients of
+	// the process share.
+	Transport http.RoundTripper
+	// UserAgent is sent with each request. Empty means DefaultUserAgent.
+	UserAgent string
+	// OnUnauthorized is called each time that Coder answers 401, so that the
+	// owner of the token can drop it. It must be quick and safe for concurrent
+	// use. It may be nil.
+	OnUnauthorized func()
+}
+
+// Client is a connection to one Coder, safe for concurrent use.
+type Client struct {
+	sdk *codersdk.Client
+	url string
+}
+
+// New checks the configuration and makes a client. It makes no request.
+func New(cfg Config) (*Client, error) {
+	base, err := parseURL(cfg.URL)
+	if err != nil {
+		return nil, &Error{Op: "using the URL of Coder", Message: err.Error(), Err: err}
+	}
+	timeout := cfg.Timeout
+	if timeout == 0 {
+		timeout = DefaultTimeout
+	}
+	next := cfg.Transport
+	if next == nil {
+		next = sharedTransport()
+	}
+	agent := cfg.UserAgent
+	if agent == "" {
+		agent = DefaultUserAgent
+	}
+	httpClient := &http.Client{
+		Transport:     &recorder{next: next, userAgent: agent, onUnauthorized: cfg.OnUnauthorized},
+		Timeout:       timeout,
+		CheckRedirect: refuseRedirect,
+	}
+	return &Client{
+		sdk: codersdk.New(base, codersdk.WithSessionToken(cfg.Token), codersdk.WithHTTPClient(httpClient)),
+		url: base.String(),
+	}, nil
+}
+
+// URL is the address of Coder, without a password.
+func (c *Client) URL() string { return c.url }
+
+// parseURL reads the address of Coder. No error repeats a user or a password
+// that stands in it.
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		// The parser's own error repeats the text, so it is not passed on.
+		return nil, errors.New("it cannot be parsed; write it as http://host[:port] or https://host[:port]")
+	}
+	shown := *u
+	shown.User, shown.RawQuery, shown.Fragment = nil, "", ""
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("%q must begin with http:// or https://", shown.String())
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("%q has no host; write it as %s://host[:port]", shown.String(), u.Scheme)
+	case u.User != nil:
+		return nil, fmt.Errorf("%q must not contain a user or a password; give the token apart", shown.String())
+	case u.Path != "" && u.Path != "/":
+		return nil, fmt.Errorf("%q must not have a path, because Coder serves its API at the root of a host", shown.String())
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+}
+
+// sharedTransport is the transport of all clients that bring none, so that
+// connections to one Coder are reused whoever asks.
+var sharedTransport = sync.OnceValue(func() http.RoundTripper {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           dialer.DialContext,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConns:          200,
+		MaxIdleConnsPerHost:   16,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+	}
+})
+
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// call runs one operation against Coder and turns whatever went wrong into an
+// *Error. The operation makes one request, or the last one counts.
+func (c *Client) call(ctx context.Context, op string, do func(ctx context.Context) error) error {
+	var seen answer
+	if err := do(context.WithValue(ctx, answerKey{}, &seen)); err != nil {
+		return newError(op, c.url, &seen, err)
+	}
+	return nil
+}

@@ -1,0 +1,8 @@
+// Package coderdtest is a Coder for tests: the part of its API that this
+// project uses, over HTTP, with state in memory. Its answers are those of Coder
+// v2.30, held by the contract test of package coderd, which runs the same table
+// against this server and against a real Coder.
+//
+// Time stands in a clock that the test may give. Builds finish at once, or when
+// the test says so. Any request can be made to fail.
+package coderdtest

@@ -1,0 +1,99 @@
+package connections
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// DefaultRetryAfter is told with an UnavailableError.
+const DefaultRetryAfter = 5 * time.Second
+
+// Options of Dynamic.
+type Options struct {
+	// Timeout of one request to Coder. 0 means coderd.DefaultTimeout.
+	Timeout time.Duration
+	// UserAgent of the requests to Coder.
+	UserAgent string
+	// RetryAfter is told with an UnavailableError. 0 means DefaultRetryAfter.
+	RetryAfter time.Duration
+	// NewClient makes a client. Nil means coderd.New.
+	NewClient func(coderd.Config) (*coderd.Client, error)
+}
+
+// Dynamic gives a connection for each CoderControlPlane of the cluster that may
+// be served.
+type Dynamic struct {
+	cached  client.Reader
+	secrets client.Reader
+	opts    Options
+
+	mu      sync.Mutex
+	clients map[types.UID]*entry
+}
+
+var _ Provider = (*Dynamic)(nil)
+
+// NewDynamic makes the provider. Control planes are read from a cache, Secrets
+// by name from the API server, so that no right to list Secrets is needed.
+func NewDynamic(cached, secrets client.Reader, opts Options) *Dynamic {
+	if opts.NewClient == nil {
+		opts.NewClient = coderd.New
+	}
+	opts.RetryAfter = cmp.Or(opts.RetryAfter, DefaultRetryAfter)
+	return &Dynamic{cached: cached, secrets: secrets, opts: opts, clients: map[types.UID]*entry{}}
+}
+
+// ForNamespace implements Provider.
+func (d *Dynamic) ForNamespace(ctx context.Context, namespace string) ([]Connection, error) {
+	return d.connect(ctx, client.InNamespace(namespace))
+}
+
+// All implements Provider.
+func (d *Dynamic) All(ctx context.Context) ([]Connection, error) {
+	return d.connect(ctx)
+}
+
+func (d *Dynamic) connect(ctx context.Context, scope ...client.ListOption) ([]Connection, error) {
+	var list coderv1alpha1.CoderControlPlaneList
+	if err := d.cached.List(ctx, &list, scope...); err != nil {
+		return nil, fmt.Errorf("listing the control planes: %w", err)
+	}
+	if len(scope) == 0 {
+		d.forgetAllBut(list.Items)
+	}
+	slices.SortFunc(list.Items, func(a, b coderv1alpha1.CoderControlPlane) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	var out []Connection
+	var unavailable []string
+	for i := range list.Items {
+		cp := &list.Items[i]
+		if !Served(cp) {
+			continue
+		}
+		connection, reason, err := d.open(ctx, cp)
+		switch {
+		case err != nil:
+			return nil, err
+		case reason != "":
+			unavailable = append(unavailable, fmt.Sprintf("%s/%s: %s", cp.Namespace, cp.Name, reason))
+		default:
+			out = append(out, connection)
+		}
+	}
+	if len(unavailable) > 0 {
+		return out, &UnavailableError{ControlPlanes: unavailable, RetryAfter: d.opts.RetryAfter}
+	}
+	return out, nil
+}

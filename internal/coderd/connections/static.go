@@ -1,0 +1,38 @@
+package connections
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// Static is the one Coder that was given on the command line. It belongs to one
+// namespace; all others are empty.
+type Static struct {
+	connection Connection
+}
+
+var _ Provider = (*Static)(nil)
+
+// NewStatic pins a client to a namespace.
+func NewStatic(namespace string, client *coderd.Client) *Static {
+	return &Static{connection: Connection{
+		ControlPlane: types.NamespacedName{Namespace: namespace},
+		Client:       client,
+	}}
+}
+
+// ForNamespace implements Provider.
+func (s *Static) ForNamespace(_ context.Context, namespace string) ([]Connection, error) {
+	if namespace != s.connection.ControlPlane.Namespace {
+		return nil, nil
+	}
+	return []Connection{s.connection}, nil
+}
+
+// All implements Provider.
+func (s *Static) All(context.Context) ([]Connection, error) {
+	return []Connection{s.connection}, nil
+}

@@ -1,0 +1,15 @@
+// Package coderd talks to the API of one Coder deployment. It is the only
+// package that imports Coder's own client, and no type of that client leaves it.
+//
+// Invariants:
+//
+//   - Every method fails with an *Error. A status code in it means that Coder
+//     itself answered. Whatever a proxy, an ingress or a load balancer answers
+//     in Coder's place has the status code 0, as a connection that failed has,
+//     because a "not found" that Coder did not say must never be believed: it
+//     would delete objects.
+//   - The session token is sent in a header and appears nowhere else. Redirects
+//     are not followed, since they would carry the token to another address.
+//   - Nothing is logged here. Coder's client gets no logger and no tracing.
+//   - Reads see what Coder holds at that moment; nothing is cached.
+package coderd

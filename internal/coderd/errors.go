@@ -1,0 +1,195 @@
+package coderd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// Error is the one error of this package. It holds no secret: neither the token
+// nor a password, and no more of a URL than scheme and host.
+type Error struct {
+	// Op is what was being done, for example `reading workspace "dev" of "ada"`.
+	Op string
+	// StatusCode is that of Coder's answer. It is 0 where Coder gave none: the
+	// connection failed, time ran out, or something else answered in its place.
+	StatusCode int
+	// Message is Coder's sentence for a person.
+	Message string
+	// Detail is Coder's technical addition, and may be empty.
+	Detail string
+	// Fields are the parts of the request that Coder does not accept.
+	Fields []FieldError
+	// RetryAfter is how long Coder asks to wait. 0 means that it said nothing.
+	RetryAfter time.Duration
+	// Err is the cause where there was no answer, for example
+	// context.DeadlineExceeded.
+	Err error
+}
+
+// FieldError is one part of a request that Coder does not accept.
+type FieldError struct {
+	// Field is the name of the field in Coder's API.
+	Field string
+	// Detail says what is wrong with it.
+	Detail string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	b.WriteString(": ")
+	b.WriteString(strings.TrimSuffix(e.Message, "."))
+	if e.Detail != "" {
+		fmt.Fprintf(&b, " (%s)", e.Detail)
+	}
+	for _, f := range e.Fields {
+		fmt.Fprintf(&b, "; %s: %s", f.Field, strings.TrimSuffix(f.Detail, "."))
+	}
+	if e.StatusCode != 0 {
+		fmt.Fprintf(&b, " (HTTP %d)", e.StatusCode)
+	}
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// statusOf gives the status of an *Error in the chain, and whether there is one.
+func statusOf(err error) (int, bool) {
+	var e *Error
+	if !errors.As(err, &e) {
+		return 0, false
+	}
+	return e.StatusCode, true
+}
+
+func hasStatus(err error, wanted ...int) bool {
+	got, ok := statusOf(err)
+	if !ok {
+		return false
+	}
+	for _, status := range wanted {
+		if got == status {
+			return true
+		}
+	}
+	return false
+}
+
+// IsNotFound says that Coder knows no such thing, or has deleted it.
+func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound, http.StatusGone) }
+
+// IsUnauthorized says that Coder does not accept the token or the password.
+func IsUnauthorized(err error) bool { return hasStatus(err, http.StatusUnauthorized) }
+
+// IsForbidden says that Coder accepts the token but not what is asked with it.
+func IsForbidden(err error) bool { return hasStatus(err, http.StatusForbidden) }
+
+// IsConflict says that the request does not fit the present state: a name that
+// exists, or a build that is active.
+func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
+
+// IsInvalid says that the request itself is not acceptable. Fields says why.
+func IsInvalid(err error) bool {
+	return hasStatus(err, http.StatusBadRequest, http.StatusUnprocessableEntity)
+}
+
+// IsRateLimited says that Coder asks for fewer requests. RetryAfter says when.
+func IsRateLimited(err error) bool { return hasStatus(err, http.StatusTooManyRequests) }
+
+// IsUnreachable says that nothing is known about the request: there was no
+// answer of Coder, or Coder could not do its work (5xx). A write may have
+// happened.
+func IsUnreachable(err error) bool {
+	status, ok := statusOf(err)
+	return ok && (status == 0 || status >= http.StatusInternalServerError)
+}
+
+// routeNotFound is what Coder says about an address that its version does not
+// have. It says nothing about the object that was asked for.
+const routeNotFound = "Route not found."
+
+// newError describes what came of an operation that failed.
+func newError(op, coderURL string, seen *answer, err error) *Error {
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	e := &Error{Op: op, RetryAfter: seen.retryAfter, Err: causeOf(err)}
+	var sdkError *codersdk.Error
+	switch {
+	case seen.status == 0:
+		e.Message = noAnswer(coderURL, e.Err)
+	case seen.status >= 300 && seen.status < 400:
+		e.Message = redirected(coderURL, seen.location)
+	case !seen.json && !fromCoderWithoutJSON(seen.status):
+		e.Message = fmt.Sprintf("something that is not Coder answered at %s with HTTP %d; check the address", coderURL, seen.status)
+	case errors.As(err, &sdkError) && sdkError.Message == routeNotFound:
+		e.StatusCode = http.StatusNotImplemented
+		e.Message = fmt.Sprintf("Coder at %s does not have this part of the API; check its version", coderURL)
+		e.Err = nil
+	case errors.As(err, &sdkError):
+		fillFromCoder(e, sdkError)
+	default:
+		e.Message = fmt.Sprintf("the answer of Coder at %s (HTTP %d) could not be read: %v", coderURL, seen.status, e.Err)
+	}
+	return e
+}
+
+// fromCoderWithoutJSON are the answers that may well be a proxy's, but mean the
+// same whoever gave them.
+func fromCoderWithoutJSON(status int) bool {
+	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+}
+
+func fillFromCoder(e *Error, answer *codersdk.Error) {
+	e.StatusCode, e.Message, e.Detail, e.Err = answer.StatusCode(), answer.Message, answer.Detail, nil
+	if e.Message == "" {
+		e.Message = http.StatusText(e.StatusCode)
+	}
+	for _, v := range answer.Validations {
+		e.Fields = append(e.Fields, FieldError{Field: v.Field, Detail: v.Detail})
+	}
+}
+
+// causeOf takes off the layer that repeats method and address.
+func causeOf(err error) error {
+	var urlError *url.Error
+	if errors.As(err, &urlError) {
+		return urlError.Err
+	}
+	return err
+}
+
+func noAnswer(coderURL string, cause error) string {
+	switch {
+	case errors.Is(cause, context.Canceled):
+		return fmt.Sprintf("the request to Coder at %s was cancelled", coderURL)
+	case isTimeout(cause):
+		return fmt.Sprintf("Coder at %s did not answer in time", coderURL)
+	default:
+		return fmt.Sprintf("Coder at %s cannot be reached: %v", coderURL, cause)
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+func redirected(coderURL, location string) string {
+	target := "another address"
+	if u, err := url.Parse(location); err == nil && u.Host != "" {
+		target = u.Scheme + "://" + u.Host
+	}
+	return fmt.Sprintf("%s redirects to %s, and the token is not sent there; use that address, "+
+		"or do not set CODER_REDIRECT_TO_ACCESS_URL", coderURL, target)
+}

@@ -1,0 +1,26 @@
+package coderd
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+)
+
+// pathName is what Coder accepts as the name of a user, an organization, a
+// template or a workspace. Coder's client writes names into the path of the
+// address as they are, so anything else would ask for something else.
+var pathName = regexp.MustCompile(`^[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*$`)
+
+// checkNames answers for Coder that a name which it cannot have does not exist.
+func checkNames(op string, names ...string) error {
+	for _, name := range names {
+		if !pathName.MatchString(name) {
+			return &Error{
+				Op:         op,
+				StatusCode: http.StatusNotFound,
+				Message:    fmt.Sprintf("%q does not exist, because names in Coder are letters, digits and single dashes between them", name),
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package coderd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// Template is a template.
+type Template struct {
+	ID               uuid.UUID
+	OrganizationID   uuid.UUID
+	OrganizationName string
+	Name             string
+	DisplayName      string
+	Description      string
+	Icon             string
+	ActiveVersionID  uuid.UUID
+	// Deprecated says that no workspace may be made of it any more.
+	Deprecated         bool
+	DeprecationMessage string
+	CreatedAt          time.Time
+	UpdatedAt          time.Time
+}
+
+// NewTemplate is a template to make of a version that belongs to none yet.
+type NewTemplate struct {
+	Name, DisplayName, Description, Icon string
+	VersionID                            uuid.UUID
+}
+
+func newTemplate(t codersdk.Template) Template {
+	return Template{
+		ID:                 t.ID,
+		OrganizationID:     t.OrganizationID,
+		OrganizationName:   t.OrganizationName,
+		Name:               t.Name,
+		DisplayName:        t.DisplayName,
+		Description:        t.Description,
+		Icon:               t.Icon,
+		ActiveVersionID:    t.ActiveVersionID,
+		Deprecated:         t.Deprecated,
+		DeprecationMessage: t.DeprecationMessage,
+		CreatedAt:          t.CreatedAt,
+		UpdatedAt:          t.UpdatedAt,
+	}
+}
+
+// Templates lists all templates that the token may see, deprecated ones too.
+// Coder gives them in one answer.
+func (c *Client) Templates(ctx context.Context) ([]Template, error) {
+	var out []Template
+	// Coder's own list leaves out the deprecated ones, and each value of the
+	// filter gives one half.
+	for _, query := range []string{"deprecated:false", "deprecated:true"} {
+		err := c.call(ctx, "listing the templates", func(ctx context.Context) error {
+			templates, err := c.sdk.Templates(ctx, codersdk.TemplateFilter{SearchQuery: query})
+			for _, t := range templates {
+				out = append(out, newTemplate(t))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// TemplateByName reads a template of an organization.
+func (c *Client) TemplateByName(ctx context.Context, org uuid.UUID, name string) (Template, error) {
+	op := fmt.Sprintf("reading template %q", name)
+	if err := checkNames(op, name); err != nil {
+		return Template{}, err
+	}
+	var out Template
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		t, err := c.sdk.TemplateByName(ctx, org, name)
+		out = newTemplate(t)
+		return err
+	})
+	return out, err
+}
+
+// Template reads a template by its id.
+func (c *Client) Template(ctx context.Context, id uuid.UUID) (Template, error) {
+	var out Template
+	err := c.call(ctx, fmt.Sprintf("reading template %s", id), func(ctx context.Context) error {
+		t, err := c.sdk.Template(ctx, id)
+		out = newTemplate(t)
+		return err
+	})
+	return out, err
+}
+
+// CreateTemplate makes a template. Its version may still be building. A name
+// that exists in the organization is a conflict.
+func (c *Client) CreateTemplate(ctx context.Context, org uuid.UUID, t NewTemplate) (Template, error) {
+	var out Template
+	err := c.call(ctx, fmt.Sprintf("creating template %q", t.Name), func(ctx context.Context) error {
+		created, err := c.sdk.CreateTemplate(ctx, org, codersdk.CreateTemplateRequest{
+			Name:        t.Name,
+			DisplayName: t.DisplayName,
+			Description: t.Description,
+			Icon:        t.Icon,
+			VersionID:   t.VersionID,
+		})
+		out = newTemplate(created)
+		return err
+	})
+	return out, err
+}
+
+// DeleteTemplate deletes a template. Coder refuses it while there are
+// workspaces of it (400).
+func (c *Client) DeleteTemplate(ctx context.Context, id uuid.UUID) error {
+	return c.call(ctx, fmt.Sprintf("deleting template %s", id), func(ctx context.Context) error {
+		return c.sdk.DeleteTemplate(ctx, id)
+	})
+}

@@ -1,0 +1,132 @@
+package coderd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// TemplateVersion is one version of a template's files, built or being built.
+type TemplateVersion struct {
+	ID uuid.UUID
+	// TemplateID is nil until a template is made of the version.
+	TemplateID *uuid.UUID
+	Name       string
+	Message    string
+	FileID     uuid.UUID
+	// Status of the build: pending, running, succeeded, failed, canceling,
+	// canceled.
+	Status string
+	// Error is why the build failed.
+	Error     string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	// CreatedBy is a username.
+	CreatedBy string
+}
+
+// NewTemplateVersion is a version to make of uploaded files.
+type NewTemplateVersion struct {
+	// TemplateID is nil for the first version, of which a template is made.
+	TemplateID *uuid.UUID
+	FileID     uuid.UUID
+	Message    string
+}
+
+func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
+	return TemplateVersion{
+		ID:         v.ID,
+		TemplateID: v.TemplateID,
+		Name:       v.Name,
+		Message:    v.Message,
+		FileID:     v.Job.FileID,
+		Status:     string(v.Job.Status),
+		Error:      v.Job.Error,
+		CreatedAt:  v.CreatedAt,
+		UpdatedAt:  v.UpdatedAt,
+		CreatedBy:  v.CreatedBy.Username,
+	}
+}
+
+// TemplateVersions lists the versions of a template, the oldest first. Archived
+// ones are left out.
+func (c *Client) TemplateVersions(ctx context.Context, template uuid.UUID) ([]TemplateVersion, error) {
+	var out []TemplateVersion
+	err := c.call(ctx, fmt.Sprintf("listing the versions of template %s", template), func(ctx context.Context) error {
+		versions, err := c.sdk.TemplateVersionsByTemplate(ctx, codersdk.TemplateVersionsByTemplateRequest{TemplateID: template})
+		for _, v := range versions {
+			out = append(out, newTemplateVersion(v))
+		}
+		return err
+	})
+	slices.SortStableFunc(out, func(a, b TemplateVersion) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID.String(), b.ID.String()))
+	})
+	return out, err
+}
+
+// TemplateVersion reads one version.
+func (c *Client) TemplateVersion(ctx context.Context, id uuid.UUID) (TemplateVersion, error) {
+	var out TemplateVersion
+	err := c.call(ctx, fmt.Sprintf("reading template version %s", id), func(ctx context.Context) error {
+		v, err := c.sdk.TemplateVersion(ctx, id)
+		out = newTemplateVersion(v)
+		return err
+	})
+	return out, err
+}
+
+// CreateTemplateVersion queues the build of a version with Terraform. It does
+// not become the active one.
+func (c *Client) CreateTemplateVersion(ctx context.Context, org uuid.UUID, v NewTemplateVersion) (TemplateVersion, error) {
+	request := codersdk.CreateTemplateVersionRequest{
+		Message:       v.Message,
+		StorageMethod: codersdk.ProvisionerStorageMethodFile,
+		FileID:        v.FileID,
+		Provisioner:   codersdk.ProvisionerTypeTerraform,
+	}
+	if v.TemplateID != nil {
+		request.TemplateID = *v.TemplateID
+	}
+	var out TemplateVersion
+	err := c.call(ctx, fmt.Sprintf("creating a template version of file %s", v.FileID), func(ctx context.Context) error {
+		created, err := c.sdk.CreateTemplateVersion(ctx, org, request)
+		out = newTemplateVersion(created)
+		return err
+	})
+	return out, err
+}
+
+// SetActiveVersion makes a version the one of which workspaces are built. Coder
+// refuses one whose build has not succeeded.
+func (c *Client) SetActiveVersion(ctx context.Context, template, version uuid.UUID) error {
+	op := fmt.Sprintf("making version %s the active one of template %s", version, template)
+	return c.call(ctx, op, func(ctx context.Context) error {
+		// Coder's client reports success when this request could not be sent, so
+		// it is made here.
+		res, err := c.sdk.Request(ctx, http.MethodPatch, fmt.Sprintf("/api/v2/templates/%s/versions", template),
+			codersdk.UpdateActiveTemplateVersion{ID: version})
+		if err != nil {
+			return err
+		}
+		if res.StatusCode != http.StatusOK {
+			return codersdk.ReadBodyAsError(res)
+		}
+		return res.Body.Close()
+	})
+}
+
+// SetVersionMessage changes the message of a version and keeps its name.
+func (c *Client) SetVersionMessage(ctx context.Context, id uuid.UUID, message string) error {
+	return c.call(ctx, fmt.Sprintf("setting the message of template version %s", id), func(ctx context.Context) error {
+		_, err := c.sdk.UpdateTemplateVersion(ctx, id, codersdk.PatchTemplateVersionRequest{Message: &message})
+		return err
+	})
+}

@@ -1,0 +1,78 @@
+package coderd
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// TokenRequest is a token to make.
+type TokenRequest struct {
+	// Name is unique among the tokens of a user.
+	Name string
+	// Lifetime is at most MaxTokenLifetime.
+	Lifetime time.Duration
+}
+
+// Token is a new token. Its value is told this once.
+type Token struct {
+	ID, Value string
+}
+
+// TokenInfo is a token as Coder lists it.
+type TokenInfo struct {
+	ID, Name  string
+	ExpiresAt time.Time
+}
+
+// CreateToken makes an API token of a user. A name that exists is a conflict.
+func (c *Client) CreateToken(ctx context.Context, user string, request TokenRequest) (Token, error) {
+	op := fmt.Sprintf("creating token %q of user %q", request.Name, user)
+	if err := checkNames(op, user); err != nil {
+		return Token{}, err
+	}
+	var out Token
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		res, err := c.sdk.CreateToken(ctx, user, codersdk.CreateTokenRequest{
+			TokenName: request.Name,
+			Lifetime:  request.Lifetime,
+			Scope:     codersdk.APIKeyScopeAll,
+		})
+		// The part of a token before the dash is its id.
+		id, _, _ := strings.Cut(res.Key, "-")
+		out = Token{ID: id, Value: res.Key}
+		return err
+	})
+	return out, err
+}
+
+// TokensOf lists the API tokens of a user, not the sessions.
+func (c *Client) TokensOf(ctx context.Context, user string) ([]TokenInfo, error) {
+	op := fmt.Sprintf("listing the tokens of user %q", user)
+	if err := checkNames(op, user); err != nil {
+		return nil, err
+	}
+	var out []TokenInfo
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		tokens, err := c.sdk.Tokens(ctx, user, codersdk.TokensFilter{})
+		for _, t := range tokens {
+			out = append(out, TokenInfo{ID: t.ID, Name: t.TokenName, ExpiresAt: t.ExpiresAt})
+		}
+		return err
+	})
+	return out, err
+}
+
+// DeleteToken revokes a token or ends a session at once.
+func (c *Client) DeleteToken(ctx context.Context, user, id string) error {
+	op := fmt.Sprintf("deleting token %q of user %q", id, user)
+	if err := checkNames(op, user, id); err != nil {
+		return err
+	}
+	return c.call(ctx, op, func(ctx context.Context) error {
+		return c.sdk.DeleteAPIKey(ctx, user, id)
+	})
+}

@@ -1,0 +1,149 @@
+package coderd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// Me stands for the user of the token wherever a user is asked for.
+const Me = "me"
+
+// FirstUser is the account that a fresh deployment is given.
+type FirstUser struct {
+	Username, Email, Name, Password string
+}
+
+// NewUser is an account to make. Without organizations it is a member of none.
+type NewUser struct {
+	Username, Email, Name, Password string
+	OrganizationIDs                 []uuid.UUID
+}
+
+// User is an account.
+type User struct {
+	ID       uuid.UUID
+	Username string
+	Email    string
+	// Roles are those of the deployment, not those of an organization.
+	Roles []string
+}
+
+func newUser(u codersdk.User) User {
+	out := User{ID: u.ID, Username: u.Username, Email: u.Email}
+	for _, role := range u.Roles {
+		out.Roles = append(out.Roles, role.Name)
+	}
+	return out
+}
+
+// HasFirstUser says whether anybody has an account yet. It needs no token.
+func (c *Client) HasFirstUser(ctx context.Context) (bool, error) {
+	var out bool
+	err := c.call(ctx, "asking whether Coder has a first user", func(ctx context.Context) error {
+		var err error
+		out, err = c.sdk.HasFirstUser(ctx)
+		return err
+	})
+	return out, err
+}
+
+// CreateFirstUser makes the first account, an owner. Coder refuses it once
+// there is any account (400).
+func (c *Client) CreateFirstUser(ctx context.Context, user FirstUser) error {
+	return c.call(ctx, "creating the first user of Coder", func(ctx context.Context) error {
+		_, err := c.sdk.CreateFirstUser(ctx, codersdk.CreateFirstUserRequest{
+			Username: user.Username,
+			Email:    user.Email,
+			Name:     user.Name,
+			Password: user.Password,
+		})
+		return err
+	})
+}
+
+// Login gives a session token for a password. It does not change this client.
+func (c *Client) Login(ctx context.Context, email, password string) (string, error) {
+	var out string
+	err := c.call(ctx, fmt.Sprintf("logging in to Coder as %q", email), func(ctx context.Context) error {
+		res, err := c.sdk.LoginWithPassword(ctx, codersdk.LoginWithPasswordRequest{Email: email, Password: password})
+		out = res.SessionToken
+		return err
+	})
+	return out, err
+}
+
+// Logout ends the session of this client's token.
+func (c *Client) Logout(ctx context.Context) error {
+	return c.call(ctx, "logging out of Coder", func(ctx context.Context) error {
+		// Coder's client does not look at the answer of this call.
+		res, err := c.sdk.Request(ctx, http.MethodPost, "/api/v2/users/logout", nil)
+		if err != nil {
+			return err
+		}
+		if res.StatusCode != http.StatusOK {
+			return codersdk.ReadBodyAsError(res)
+		}
+		return res.Body.Close()
+	})
+}
+
+// Me is the account of this client's token.
+func (c *Client) Me(ctx context.Context) (User, error) { return c.UserByName(ctx, Me) }
+
+// UserByName reads an account by its name, its id, or Me.
+func (c *Client) UserByName(ctx context.Context, name string) (User, error) {
+	op := fmt.Sprintf("reading user %q", name)
+	if err := checkNames(op, name); err != nil {
+		return User{}, err
+	}
+	var out User
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		u, err := c.sdk.User(ctx, name)
+		out = newUser(u)
+		return err
+	})
+	// Coder says 400 of a user that it does not know. Whoever asks wants to hear
+	// that it does not exist.
+	var e *Error
+	if errors.As(err, &e) && e.StatusCode == http.StatusBadRequest {
+		e.StatusCode = http.StatusNotFound
+	}
+	return out, err
+}
+
+// CreateUser makes an account that logs in with a password.
+func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
+	var out User
+	err := c.call(ctx, fmt.Sprintf("creating user %q", user.Username), func(ctx context.Context) error {
+		u, err := c.sdk.CreateUserWithOrgs(ctx, codersdk.CreateUserRequestWithOrgs{
+			Username:        user.Username,
+			Email:           user.Email,
+			Name:            user.Name,
+			Password:        user.Password,
+			UserLoginType:   codersdk.LoginTypePassword,
+			OrganizationIDs: user.OrganizationIDs,
+		})
+		out = newUser(u)
+		return err
+	})
+	return out, err
+}
+
+// SetRoles gives a user exactly these roles of the deployment, for example
+// owner.
+func (c *Client) SetRoles(ctx context.Context, user string, roles []string) error {
+	op := fmt.Sprintf("setting the roles of user %q", user)
+	if err := checkNames(op, user); err != nil {
+		return err
+	}
+	return c.call(ctx, op, func(ctx context.Context) error {
+		_, err := c.sdk.UpdateUserRoles(ctx, user, codersdk.UpdateRoles{Roles: append([]string{}, roles...)})
+		return err
+	})
+}

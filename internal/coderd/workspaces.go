@@ -1,0 +1,258 @@
+package coderd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// workspacesPerPage keeps one answer of Coder near a second: its one unpaged
+// answer for 10,000 workspaces takes minutes.
+const workspacesPerPage = 250
+
+// Workspace is a workspace with its latest build.
+type Workspace struct {
+	ID               uuid.UUID
+	Name             string
+	OwnerName        string
+	OrganizationName string
+	TemplateName     string
+	TemplateID       uuid.UUID
+	// Outdated says that the template has a newer active version.
+	Outdated bool
+	// Dormant says that Coder put it to sleep, because it was not used.
+	Dormant    bool
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+	LastUsedAt time.Time
+	// TTL after which it stops. Nil is never.
+	TTL *time.Duration
+	// Autostart is a schedule in Coder's form of cron. Nil is never.
+	Autostart   *string
+	LatestBuild Build
+	Healthy     bool
+	Agents      []Agent
+}
+
+// Build is one start, stop or deletion of a workspace.
+type Build struct {
+	ID                uuid.UUID
+	Number            int32
+	TemplateVersionID uuid.UUID
+	Transition        Transition
+	// Status is that of the workspace after this build: pending, starting,
+	// running, stopping, stopped, failed, canceling, canceled, deleting, deleted.
+	Status string
+	// Error is why it failed.
+	Error     string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	// Deadline is when a running workspace stops. Nil is never.
+	Deadline *time.Time
+}
+
+// Agent runs inside a workspace.
+type Agent struct {
+	Name string
+	// Status is connecting, connected, disconnected or timeout.
+	Status string
+	// LifecycleState is created, starting, ready, start_error and so on.
+	LifecycleState string
+}
+
+// NewWorkspace is a workspace to make. It is given a template, whose active
+// version counts, or a version of one: where both are set, the version counts.
+type NewWorkspace struct {
+	Name              string
+	TemplateID        uuid.UUID
+	TemplateVersionID uuid.UUID
+	TTL               *time.Duration
+	Autostart         *string
+}
+
+func newWorkspace(w codersdk.Workspace) Workspace {
+	out := Workspace{
+		ID:               w.ID,
+		Name:             w.Name,
+		OwnerName:        w.OwnerName,
+		OrganizationName: w.OrganizationName,
+		TemplateName:     w.TemplateName,
+		TemplateID:       w.TemplateID,
+		Outdated:         w.Outdated,
+		Dormant:          w.DormantAt != nil,
+		CreatedAt:        w.CreatedAt,
+		UpdatedAt:        w.UpdatedAt,
+		LastUsedAt:       w.LastUsedAt,
+		LatestBuild:      newBuild(w.LatestBuild),
+		Healthy:          w.Health.Healthy,
+	}
+	if w.TTLMillis != nil && *w.TTLMillis > 0 {
+		ttl := time.Duration(*w.TTLMillis) * time.Millisecond
+		out.TTL = &ttl
+	}
+	if w.AutostartSchedule != nil && *w.AutostartSchedule != "" {
+		schedule := *w.AutostartSchedule
+		out.Autostart = &schedule
+	}
+	for _, resource := range w.LatestBuild.Resources {
+		for _, agent := range resource.Agents {
+			out.Agents = append(out.Agents, Agent{
+				Name:           agent.Name,
+				Status:         string(agent.Status),
+				LifecycleState: string(agent.LifecycleState),
+			})
+		}
+	}
+	return out
+}
+
+func newBuild(b codersdk.WorkspaceBuild) Build {
+	out := Build{
+		ID:                b.ID,
+		Number:            b.BuildNumber,
+		TemplateVersionID: b.TemplateVersionID,
+		Transition:        Transition(b.Transition),
+		Status:            string(b.Status),
+		Error:             b.Job.Error,
+		CreatedAt:         b.CreatedAt,
+		UpdatedAt:         b.UpdatedAt,
+	}
+	if b.Deadline.Valid && !b.Deadline.Time.IsZero() {
+		deadline := b.Deadline.Time
+		out.Deadline = &deadline
+	}
+	return out
+}
+
+// Workspaces lists all workspaces that the token may see, in no order that
+// means anything. Deleted ones are never among them.
+//
+// Coder sorts its pages by what runs, so a workspace that starts meanwhile may
+// be told twice, which is mended here, or not at all, which is not: believe
+// that one is gone only when Workspace says so.
+func (c *Client) Workspaces(ctx context.Context) ([]Workspace, error) {
+	var out []Workspace
+	seen := map[uuid.UUID]bool{}
+	for offset := 0; ; offset += workspacesPerPage {
+		var page codersdk.WorkspacesResponse
+		err := c.call(ctx, "listing the workspaces", func(ctx context.Context) error {
+			var err error
+			page, err = c.sdk.Workspaces(ctx, codersdk.WorkspaceFilter{Offset: offset, Limit: workspacesPerPage})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range page.Workspaces {
+			if seen[w.ID] || w.LatestBuild.Status == codersdk.WorkspaceStatusDeleted {
+				continue
+			}
+			seen[w.ID] = true
+			out = append(out, newWorkspace(w))
+		}
+		// A page may be short, because Coder leaves out what the token must not
+		// see after it has counted. Only the count says where the end is.
+		if offset+workspacesPerPage >= page.Count {
+			return out, nil
+		}
+	}
+}
+
+// WorkspaceByName reads one workspace of a user.
+func (c *Client) WorkspaceByName(ctx context.Context, owner, name string) (Workspace, error) {
+	op := fmt.Sprintf("reading workspace %q of %q", name, owner)
+	if err := checkNames(op, owner, name); err != nil {
+		return Workspace{}, err
+	}
+	var out Workspace
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		w, err := c.sdk.WorkspaceByOwnerAndName(ctx, owner, name, codersdk.WorkspaceOptions{})
+		if err != nil {
+			return err
+		}
+		// Coder takes "me" and ids for a user too. Neither is the owner's name.
+		if !strings.EqualFold(w.OwnerName, owner) {
+			return &Error{Op: op, StatusCode: http.StatusNotFound, Message: fmt.Sprintf("there is no user named %q", owner)}
+		}
+		out = newWorkspace(w)
+		return nil
+	})
+	return out, err
+}
+
+// Workspace reads one workspace. A deleted one is not found.
+func (c *Client) Workspace(ctx context.Context, id uuid.UUID) (Workspace, error) {
+	var out Workspace
+	err := c.call(ctx, fmt.Sprintf("reading workspace %s", id), func(ctx context.Context) error {
+		w, err := c.sdk.Workspace(ctx, id)
+		out = newWorkspace(w)
+		return err
+	})
+	return out, err
+}
+
+// CreateWorkspace makes a workspace, which starts at once: Coder knows no other
+// way.
+func (c *Client) CreateWorkspace(ctx context.Context, owner string, w NewWorkspace) (Workspace, error) {
+	op := fmt.Sprintf("creating workspace %q of %q", w.Name, owner)
+	if err := checkNames(op, owner); err != nil {
+		return Workspace{}, err
+	}
+	request := codersdk.CreateWorkspaceRequest{
+		Name:              w.Name,
+		TemplateID:        w.TemplateID,
+		TemplateVersionID: w.TemplateVersionID,
+		AutostartSchedule: w.Autostart,
+		TTLMillis:         millis(w.TTL),
+	}
+	if request.TemplateVersionID != uuid.Nil {
+		// Coder accepts one of the two.
+		request.TemplateID = uuid.Nil
+	}
+	var out Workspace
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		created, err := c.sdk.CreateUserWorkspace(ctx, owner, request)
+		out = newWorkspace(created)
+		return err
+	})
+	return out, err
+}
+
+// Build starts, stops or deletes a workspace. It returns when the build is
+// queued. A build that is active already is a conflict.
+func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, t Transition) error {
+	return c.call(ctx, fmt.Sprintf("building (%s) workspace %s", t, workspaceID), func(ctx context.Context) error {
+		_, err := c.sdk.CreateWorkspaceBuild(ctx, workspaceID, codersdk.CreateWorkspaceBuildRequest{
+			Transition: codersdk.WorkspaceTransition(t),
+		})
+		return err
+	})
+}
+
+// SetTTL sets after how long a workspace stops. Nil is never.
+func (c *Client) SetTTL(ctx context.Context, workspaceID uuid.UUID, ttl *time.Duration) error {
+	return c.call(ctx, fmt.Sprintf("setting the TTL of workspace %s", workspaceID), func(ctx context.Context) error {
+		return c.sdk.UpdateWorkspaceTTL(ctx, workspaceID, codersdk.UpdateWorkspaceTTLRequest{TTLMillis: millis(ttl)})
+	})
+}
+
+// SetAutostart sets the schedule by which a workspace starts. Nil is never.
+func (c *Client) SetAutostart(ctx context.Context, workspaceID uuid.UUID, schedule *string) error {
+	return c.call(ctx, fmt.Sprintf("setting the autostart schedule of workspace %s", workspaceID), func(ctx context.Context) error {
+		return c.sdk.UpdateWorkspaceAutostart(ctx, workspaceID, codersdk.UpdateWorkspaceAutostartRequest{Schedule: schedule})
+	})
+}
+
+func millis(d *time.Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	ms := d.Milliseconds()
+	return &ms
+}
