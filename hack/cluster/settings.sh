@@ -31,10 +31,11 @@ case "$CLUSTER_NAME" in
   *) CLUSTER_INDEX="${CLUSTER_INDEX:-$(($(printf %s "$CLUSTER_NAME" | cksum | cut -d' ' -f1) % 97 + 3))}" ;;
 esac
 OCTET="${CLUSTER_OCTET:-201}"
-[ "$CLUSTER_INDEX" -ge 1 ] 2>/dev/null && [ "$CLUSTER_INDEX" -le 99 ] ||
-  { echo "error: CLUSTER_INDEX \"$CLUSTER_INDEX\" must be a number from 1 to 99" >&2; exit 1; }
-[ "$OCTET" -ge 1 ] 2>/dev/null && [ "$OCTET" -le 253 ] ||
-  { echo "error: CLUSTER_OCTET \"$OCTET\" must be a number from 1 to 253" >&2; exit 1; }
+within() { # name value low high
+  if ! [ "$2" -ge "$3" ] 2>/dev/null || [ "$2" -gt "$4" ]; then echo "error: $1 \"$2\" must be a number from $3 to $4" >&2; exit 1; fi
+}
+within CLUSTER_INDEX "$CLUSTER_INDEX" 1 99
+within CLUSTER_OCTET "$OCTET" 1 253
 
 STATES="$CACHE/state"
 STATE="$STATES/$CLUSTER_NAME"          # Everything of the running cluster; removed when it ends.

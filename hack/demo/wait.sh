@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # wait.sh: applying a sample and waiting for it, and what to print when that fails; sourced by up.sh.
+# shellcheck disable=SC2034
 READY='{.status.conditions[?(@.type=="Ready")].status}'
 
 # What an object says about itself, in one line.
