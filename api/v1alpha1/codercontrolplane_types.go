@@ -31,10 +31,10 @@ type CoderControlPlane struct {
 	// Spec is the deployment that is wanted.
 	// +optional
 	// +kubebuilder:default={}
-	Spec CoderControlPlaneSpec `json:"spec,omitempty"`
+	Spec CoderControlPlaneSpec `json:"spec,omitzero"`
 	// Status is the deployment as it was last seen.
 	// +optional
-	Status CoderControlPlaneStatus `json:"status,omitempty"`
+	Status CoderControlPlaneStatus `json:"status,omitzero"`
 }
 
 // CoderControlPlaneList is a list of control planes.
@@ -74,7 +74,7 @@ type CoderControlPlaneSpec struct {
 	// Service is how coderd is reached inside the cluster.
 	// +optional
 	// +kubebuilder:default={}
-	Service ServiceSpec `json:"service,omitempty"`
+	Service ServiceSpec `json:"service,omitzero"`
 	// ExtraArgs are appended to the arguments of coderd, after the listen address.
 	// +optional
 	ExtraArgs []string `json:"extraArgs,omitempty"`
@@ -99,11 +99,11 @@ type CoderControlPlaneSpec struct {
 	// OperatorAccess is the operator's own account in this Coder.
 	// +optional
 	// +kubebuilder:default={}
-	OperatorAccess OperatorAccessSpec `json:"operatorAccess,omitempty"`
+	OperatorAccess OperatorAccessSpec `json:"operatorAccess,omitzero"`
 	// InitialAdmin is the account with which a person logs in first.
 	// +optional
 	// +kubebuilder:default={}
-	InitialAdmin InitialAdminSpec `json:"initialAdmin,omitempty"`
+	InitialAdmin InitialAdminSpec `json:"initialAdmin,omitzero"`
 	// LicenseSecretRef names the Secret that holds the license of Coder.
 	// +optional
 	LicenseSecretRef *SecretKeyReference `json:"licenseSecretRef,omitempty"`
@@ -112,11 +112,11 @@ type CoderControlPlaneSpec struct {
 	// provisioners create workspaces.
 	// +optional
 	// +kubebuilder:default={}
-	ServiceAccount ServiceAccountSpec `json:"serviceAccount,omitempty"`
+	ServiceAccount ServiceAccountSpec `json:"serviceAccount,omitzero"`
 	// RBAC is what that identity may do.
 	// +optional
 	// +kubebuilder:default={}
-	RBAC RBACSpec `json:"rbac,omitempty"`
+	RBAC RBACSpec `json:"rbac,omitzero"`
 
 	// Resources are the requests and limits of the coderd container.
 	// +optional
@@ -132,15 +132,15 @@ type CoderControlPlaneSpec struct {
 	// TLS makes coderd itself serve TLS on port 8443, besides HTTP on 8080.
 	// +optional
 	// +kubebuilder:default={}
-	TLS TLSSpec `json:"tls,omitempty"`
+	TLS TLSSpec `json:"tls,omitzero"`
 	// ReadinessProbe decides whether a pod gets traffic.
 	// +optional
 	// +kubebuilder:default={enabled: true}
-	ReadinessProbe ProbeSpec `json:"readinessProbe,omitempty"`
+	ReadinessProbe ProbeSpec `json:"readinessProbe,omitzero"`
 	// LivenessProbe decides whether a pod is restarted.
 	// +optional
 	// +kubebuilder:default={enabled: false}
-	LivenessProbe ProbeSpec `json:"livenessProbe,omitempty"`
+	LivenessProbe ProbeSpec `json:"livenessProbe,omitzero"`
 	// Expose makes Coder reachable from outside the cluster.
 	// +optional
 	Expose *ExposeSpec `json:"expose,omitempty"`
@@ -153,7 +153,7 @@ type CoderControlPlaneSpec struct {
 	// Certs are certificate authorities that coderd trusts besides the system's.
 	// +optional
 	// +kubebuilder:default={}
-	Certs CertsSpec `json:"certs,omitempty"`
+	Certs CertsSpec `json:"certs,omitzero"`
 	// NodeSelector restricts the nodes of the pods.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
@@ -297,7 +297,8 @@ type TLSSpec struct {
 
 // ProbeSpec is a health check of coderd at /healthz.
 type ProbeSpec struct {
-	// Enabled switches the probe.
+	// Enabled switches the probe. Unset, a readiness probe is on and a liveness
+	// probe is off.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// InitialDelaySeconds before the first check.

@@ -1,0 +1,113 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// environment is the kube-apiserver of this package. TestMain sets it once.
+var environment struct {
+	config *rest.Config // An administrator of the cluster.
+	client client.Client
+	scheme *runtime.Scheme
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Println("KUBEBUILDER_ASSETS is not set: the integration tests are skipped; make test runs them")
+		os.Exit(0)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "coder-k8s-integration")
+	if err != nil {
+		return fail("making a directory for certificates", err)
+	}
+	defer os.RemoveAll(dir)
+	server := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	if err := configureAggregation(server.ControlPlane.GetAPIServer(), dir); err != nil {
+		return fail("configuring the aggregation layer", err)
+	}
+	config, err := server.Start()
+	if err != nil {
+		return fail("starting etcd and kube-apiserver", err)
+	}
+	defer func() {
+		if err := server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping kube-apiserver:", err)
+		}
+	}()
+	// The tests' own requests are not what is measured: no client-side limit.
+	config.QPS = -1
+	environment.config = config
+	environment.scheme = runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, apiregistrationv1.AddToScheme,
+	} {
+		if err := add(environment.scheme); err != nil {
+			return fail("registering types", err)
+		}
+	}
+	if environment.client, err = client.New(config, client.Options{Scheme: environment.scheme}); err != nil {
+		return fail("making a client", err)
+	}
+	return m.Run()
+}
+
+func fail(what string, err error) int {
+	fmt.Fprintf(os.Stderr, "%s: %v\n", what, err)
+	return 1
+}
+
+// namespace makes a namespace for one test. Nothing deletes its content: there is
+// no controller manager, and the whole server ends with the package.
+func namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := environment.client.Create(t.Context(), ns); err != nil {
+		t.Fatalf("making a namespace: %v", err)
+	}
+	return ns.Name
+}
+
+// eventually polls until the check gives no error, and fails the test with its
+// last error when the time is up.
+func eventually(t *testing.T, within time.Duration, what string, check func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within %s: %v", what, within, err)
+		case <-ticker.C:
+		}
+	}
+}
