@@ -1,0 +1,189 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+const (
+	firstJobRetry = time.Minute
+	lastJobRetry  = 30 * time.Minute
+)
+
+// accountByJob makes the account in a Coder that has users, where nobody lets
+// the operator in: a Job writes it into the database with Coder's own command.
+func (p *pass) accountByJob(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
+	fresh := !creds.complete() || creds.madeBy() != BootstrapAdminJob
+	if fresh {
+		var err error
+		if creds, err = p.newCredentials(ctx, creds, BootstrapAdminJob); err != nil {
+			return nil, err
+		}
+	}
+	job, err := p.currentJob(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if job != nil && jobEnd(job) == "" {
+		return nil, jobRunning(job)
+	}
+	if job != nil && fresh {
+		// It made, or tried to make, another account than the one of now.
+		return nil, p.restartJob(ctx, "its credentials changed")
+	}
+	if until := retryAt(creds, job); p.now().Before(until) {
+		return nil, p.jobFailed(ctx, creds, job, until.Sub(p.now()))
+	}
+	if !fresh {
+		s, err := p.login(ctx, anonymous, creds)
+		if !coderd.IsUnauthorized(err) {
+			return s, p.loginFailure(creds, err)
+		}
+	}
+	if job == nil {
+		return nil, p.startJob(ctx)
+	}
+	if creds.annotation(AnnotationFailedJob) != string(job.UID) {
+		return nil, p.noteFailure(ctx, creds, job)
+	}
+	return nil, p.restartJob(ctx, "it failed before")
+}
+
+// restartJob deletes the Job. The next pass starts it anew.
+func (p *pass) restartJob(ctx context.Context, why string) error {
+	if err := p.deleteJob(ctx); err != nil {
+		return err
+	}
+	return waiting(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that makes the operator's account is started again: %s", why)
+}
+
+// wantedJob is the Job as the controller builds it.
+func (p *pass) wantedJob() *batchv1.Job {
+	if p.req.AdminJob == nil {
+		return nil
+	}
+	job := p.req.AdminJob(CredentialsSecretName(p.cp))
+	if job != nil && job.Namespace == "" {
+		job.Namespace = p.cp.Namespace
+	}
+	return job
+}
+
+// currentJob reads the Job. It is nil where there is none, or one that was made
+// from an older spec and is deleted now: what was wrong may have been mended.
+func (p *pass) currentJob(ctx context.Context) (*batchv1.Job, error) {
+	job, err := p.readJob(ctx)
+	if err != nil || job == nil {
+		return nil, err
+	}
+	if !job.DeletionTimestamp.IsZero() {
+		return nil, waiting(coderv1alpha1.ReasonAdminJobRunning, soon, "waiting for an older Job %q to be gone", job.Name)
+	}
+	if job.Annotations[AnnotationGeneration] == p.generation() {
+		return job, nil
+	}
+	return nil, p.restartJob(ctx, "the spec changed")
+}
+
+func (p *pass) readJob(ctx context.Context) (*batchv1.Job, error) {
+	wanted := p.wantedJob()
+	if wanted == nil {
+		return nil, nil
+	}
+	job := &batchv1.Job{}
+	err := p.Client.Get(ctx, client.ObjectKeyFromObject(wanted), job)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Job %q: %w", wanted.Name, err)
+	case !metav1.IsControlledBy(job, p.cp):
+		return nil, p.notOwned("Job", job)
+	}
+	return job, nil
+}
+
+func (p *pass) startJob(ctx context.Context) error {
+	job := p.wantedJob()
+	if job == nil {
+		return failed(coderv1alpha1.ReasonAdminJobFailed, retryFailed,
+			"Coder has users and the operator has no account there, and no Job can be made for it; "+
+				"give the operator a token in spec.operatorAccess.tokenSecretRef")
+	}
+	annotate(job, map[string]string{AnnotationGeneration: p.generation()})
+	if err := controllerutil.SetControllerReference(p.cp, job, p.Client.Scheme()); err != nil {
+		return fmt.Errorf("owning Job %q: %w", job.Name, err)
+	}
+	if err := p.Client.Create(ctx, job); err != nil {
+		return fmt.Errorf("creating Job %q: %w", job.Name, err)
+	}
+	p.normal(coderv1alpha1.ReasonAdminJobRunning,
+		fmt.Sprintf("started Job %q, which makes the operator's account in a Coder that has users", job.Name))
+	return jobRunning(job)
+}
+
+// deleteJob deletes the Job with its pods, where it is this control plane's.
+func (p *pass) deleteJob(ctx context.Context) error {
+	job, err := p.readJob(ctx)
+	if err != nil || job == nil {
+		return err
+	}
+	uid := job.UID
+	err = p.Client.Delete(ctx, job, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Job %q: %w", job.Name, err)
+	}
+	return nil
+}
+
+// noteFailure remembers that a Job failed, and when the next one starts: after a
+// minute, and each further time after twice as long, up to half an hour.
+func (p *pass) noteFailure(ctx context.Context, creds *account, job *batchv1.Job) error {
+	failures, err := strconv.Atoi(creds.annotation(AnnotationJobFailures))
+	if err != nil || failures < 0 {
+		failures = 0
+	}
+	delay := min(firstJobRetry<<min(failures, 10), lastJobRetry)
+	stopped := p.jobFailed(ctx, creds, job, delay)
+	err = p.setCredentials(ctx, creds, map[string]string{
+		AnnotationFailedJob:   string(job.UID),
+		AnnotationJobFailures: strconv.Itoa(failures + 1),
+		AnnotationJobRetryAt:  p.now().Add(delay).UTC().Format(time.RFC3339),
+	})
+	if err != nil {
+		return err
+	}
+	p.warning(coderv1alpha1.ReasonAdminJobFailed, stopped.Error())
+	return stopped
+}
+
+// retryAt is when a Job that failed is tried again. It is zero for one whose
+// failure is not noted yet.
+func retryAt(creds *account, job *batchv1.Job) time.Time {
+	if job == nil || creds.annotation(AnnotationFailedJob) != string(job.UID) {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339, creds.annotation(AnnotationJobRetryAt))
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+func jobRunning(job *batchv1.Job) error {
+	return waiting(coderv1alpha1.ReasonAdminJobRunning, soon,
+		"Coder has users already; Job %q makes the operator's account there", job.Name)
+}
+
+func (p *pass) generation() string { return strconv.FormatInt(p.cp.Generation, 10) }

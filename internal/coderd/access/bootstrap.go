@@ -1,0 +1,148 @@
+package access
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// session is a login with a password. It ends with the pass.
+type session struct {
+	client *coderd.Client
+	user   coderd.User
+}
+
+// end logs out. A session that cannot be ended runs out after a day.
+func (s *session) end(ctx context.Context) {
+	if err := s.client.Logout(ctx); err != nil {
+		log.FromContext(ctx).V(1).Info("Leaving a session of the operator's account to run out", "cause", err.Error())
+	}
+}
+
+// signIn logs in with the operator's own account, and makes that account where
+// there is none: as the first user, or by a Job.
+func (p *pass) signIn(ctx context.Context) (*session, error) {
+	creds, err := p.credentials(ctx)
+	if err != nil {
+		return nil, err
+	}
+	anonymous, err := p.connect("")
+	if err != nil {
+		return nil, err
+	}
+	inUse, err := anonymous.HasFirstUser(ctx)
+	switch {
+	case err != nil:
+		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
+	case !inUse:
+		return p.becomeFirstUser(ctx, anonymous, creds)
+	case creds.complete() && creds.known():
+		return p.comeBack(ctx, anonymous, creds)
+	case creds.complete() && creds.madeBy() == BootstrapFirstUser:
+		return p.resumeFirstUser(ctx, anonymous, creds)
+	default:
+		return p.accountByJob(ctx, anonymous, creds)
+	}
+}
+
+// becomeFirstUser makes the account in a Coder without users. Credentials that
+// are there keep their password: where the database was swapped by mistake, they
+// still open the old one.
+func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
+	var err error
+	if creds.complete() {
+		err = p.setCredentials(ctx, creds, unknownAccount(BootstrapFirstUser))
+	} else {
+		creds, err = p.newCredentials(ctx, creds, BootstrapFirstUser)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = anonymous.CreateFirstUser(ctx, coderd.FirstUser{
+		Username: creds.username, Email: creds.email, Name: "Coder Kubernetes operator", Password: creds.password,
+	})
+	switch {
+	case coderd.IsConflict(err):
+		return nil, waiting(coderv1alpha1.ReasonWaiting, soon, "somebody else made the first user of Coder at this moment; looking again")
+	case err != nil:
+		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
+	}
+	return p.comeBack(ctx, anonymous, creds)
+}
+
+// resumeFirstUser finds out whether the operator is the first user: an earlier
+// pass was cut off while it made that account.
+func (p *pass) resumeFirstUser(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
+	s, err := p.login(ctx, anonymous, creds)
+	if !coderd.IsUnauthorized(err) {
+		return s, p.loginFailure(creds, err)
+	}
+	return p.accountByJob(ctx, anonymous, creds)
+}
+
+// comeBack logs in with an account that exists.
+func (p *pass) comeBack(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
+	s, err := p.login(ctx, anonymous, creds)
+	return s, p.loginFailure(creds, err)
+}
+
+// login makes a session, and notes that Coder accepts the credentials.
+func (p *pass) login(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
+	token, err := anonymous.Login(ctx, creds.email, creds.password)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{}
+	if s.client, err = p.connect(token); err != nil {
+		return nil, err
+	}
+	if s.user, err = s.client.Me(ctx); err != nil {
+		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
+	}
+	if err := p.accept(ctx, creds, s.user); err != nil {
+		s.end(ctx)
+		return nil, err
+	}
+	return s, nil
+}
+
+// accept checks the account that was logged in to and remembers that it is the
+// operator's. A Job that made it has done its work.
+func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) error {
+	if !isOwner(user) {
+		return failed(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
+			"user %q in Coder does not have the role owner, which the operator needs; give it back in Coder", user.Username)
+	}
+	if !creds.known() && creds.madeBy() == BootstrapAdminJob {
+		if err := p.deleteJob(ctx); err != nil {
+			return err
+		}
+	}
+	return p.setCredentials(ctx, creds, map[string]string{
+		AnnotationAccountID:   user.ID.String(),
+		AnnotationFailedJob:   "",
+		AnnotationJobFailures: "",
+		AnnotationJobRetryAt:  "",
+	})
+}
+
+// loginFailure says what a person can do about a login that Coder refuses.
+func (p *pass) loginFailure(creds *account, err error) error {
+	name := CredentialsSecretName(p.cp)
+	switch {
+	case coderd.IsUnauthorized(err):
+		return failed(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
+			"Coder does not accept the password of the operator's user %q: the account was changed, suspended or deleted, or the database was "+
+				"restored. Set its password in Coder to the one in Secret %q, or delete that Secret, and the operator makes itself a new account",
+			creds.username, name)
+	case coderd.IsForbidden(err):
+		return failed(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
+			"Coder does not let the operator's user %q log in with a password (%v); allow it (CODER_DISABLE_PASSWORD_AUTH=false), "+
+				"or give the operator a token in spec.operatorAccess.tokenSecretRef", creds.username, err)
+	default:
+		return answered(coderv1alpha1.ReasonCredentialsRefused, err)
+	}
+}

@@ -1,0 +1,120 @@
+package access
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// account is a Secret with username, email and password, read.
+type account struct {
+	secret                    *corev1.Secret
+	username, email, password string
+}
+
+func readAccount(secret *corev1.Secret) *account {
+	return &account{
+		secret:   secret,
+		username: string(secret.Data[coderv1alpha1.SecretKeyUsername]),
+		email:    string(secret.Data[coderv1alpha1.SecretKeyEmail]),
+		password: string(secret.Data[coderv1alpha1.SecretKeyPassword]),
+	}
+}
+
+func (a *account) complete() bool {
+	return a != nil && a.username != "" && a.email != "" && a.password != ""
+}
+
+func (a *account) annotation(key string) string {
+	if a == nil {
+		return ""
+	}
+	return a.secret.Annotations[key]
+}
+
+// known says that Coder has accepted these credentials before.
+func (a *account) known() bool { return a.annotation(AnnotationAccountID) != "" }
+
+// madeBy says how the account is made, or was.
+func (a *account) madeBy() string { return a.annotation(AnnotationBootstrap) }
+
+// loadAccount reads a Secret with an account. It is nil where there is none.
+func (p *pass) loadAccount(ctx context.Context, secretName string) (*account, error) {
+	secret, err := p.ownSecret(ctx, secretName)
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	return readAccount(secret), nil
+}
+
+// saveAccount writes an account with a new password. It replaces one that is
+// there.
+func (p *pass) saveAccount(ctx context.Context, old *account, secretName, username, email string, annotations map[string]string) (*account, error) {
+	password, err := p.random()
+	if err != nil {
+		return nil, fmt.Errorf("making a password: %w", err)
+	}
+	values := map[string]string{
+		coderv1alpha1.SecretKeyUsername: username,
+		coderv1alpha1.SecretKeyEmail:    email,
+		coderv1alpha1.SecretKeyPassword: password,
+	}
+	if old != nil {
+		setValues(old.secret, values)
+		annotate(old.secret, annotations)
+		return readAccount(old.secret), p.updateSecret(ctx, old.secret)
+	}
+	secret, err := p.newSecret(secretName, values)
+	if err != nil {
+		return nil, err
+	}
+	annotate(secret, annotations)
+	return readAccount(secret), p.createSecret(ctx, secret)
+}
+
+// credentials are those of the operator's own account.
+func (p *pass) credentials(ctx context.Context) (*account, error) {
+	return p.loadAccount(ctx, CredentialsSecretName(p.cp))
+}
+
+// newCredentials writes credentials for an account that does not exist yet. The
+// first user has the plain name; an account made by a Job has a suffix, so that
+// one left behind by an earlier control plane is not in the way.
+func (p *pass) newCredentials(ctx context.Context, old *account, bootstrap string) (*account, error) {
+	username := Username
+	if bootstrap == BootstrapAdminJob {
+		random, err := p.random()
+		if err != nil {
+			return nil, fmt.Errorf("making a name: %w", err)
+		}
+		username += "-" + suffixFrom(random)
+	}
+	return p.saveAccount(ctx, old, CredentialsSecretName(p.cp), username, username+"@"+EmailDomain, unknownAccount(bootstrap))
+}
+
+// unknownAccount are the annotations of credentials that Coder has not accepted
+// yet.
+func unknownAccount(bootstrap string) map[string]string {
+	return map[string]string{
+		AnnotationBootstrap:    bootstrap,
+		AnnotationAccountID:    "",
+		AnnotationInitialAdmin: "",
+		AnnotationFailedJob:    "",
+		AnnotationJobFailures:  "",
+		AnnotationJobRetryAt:   "",
+	}
+}
+
+// setCredentials changes annotations of the credentials, where they differ.
+func (p *pass) setCredentials(ctx context.Context, a *account, annotations map[string]string) error {
+	for key, value := range annotations {
+		if a.annotation(key) != value {
+			annotate(a.secret, annotations)
+			return p.updateSecret(ctx, a.secret)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package access
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// initialAdmin makes the account with which a person logs in first, once, in a
+// Coder whose first user is the operator. Where others had accounts before, none
+// is made: people can log in already. That the question is settled stands on the
+// credentials, not on the Secret of the account, because a person may delete
+// that one after having changed the password.
+func (p *pass) initialAdmin(ctx context.Context, token *storedToken) (note string, err error) {
+	if p.cp.Spec.InitialAdmin.Disabled {
+		return "", nil
+	}
+	creds, err := p.credentials(ctx)
+	if err != nil || !creds.known() || creds.madeBy() != BootstrapFirstUser {
+		return "", err
+	}
+	switch creds.annotation(AnnotationInitialAdmin) {
+	case InitialAdminCreated:
+		return "", nil
+	case InitialAdminExists:
+		return p.existsNote(), nil
+	}
+	admin, err := p.adminAccount(ctx)
+	if err != nil {
+		return "", err
+	}
+	outcome, err := p.createAdmin(ctx, token, admin)
+	if err != nil {
+		return "", err
+	}
+	if outcome == InitialAdminExists {
+		if err := p.deleteSecret(ctx, admin.secret); err != nil {
+			return "", err
+		}
+		note = p.existsNote()
+	}
+	if err := p.setCredentials(ctx, creds, map[string]string{AnnotationInitialAdmin: outcome}); err != nil {
+		return "", err
+	}
+	if outcome == InitialAdminCreated {
+		p.normal(coderv1alpha1.ReasonInitialAdminCreated, fmt.Sprintf(
+			"made user %q with the role owner in Coder; email and password are in Secret %q", admin.username, admin.secret.Name))
+	}
+	return note, nil
+}
+
+func (p *pass) existsNote() string {
+	return fmt.Sprintf("; no initial admin was made, because Coder has a user of the name or email address of spec.initialAdmin (%q, %q)",
+		p.adminName(), p.adminEmail())
+}
+
+// adminAccount writes the Secret before there is an account, and follows the
+// spec for as long as there is none.
+func (p *pass) adminAccount(ctx context.Context) (*account, error) {
+	name := InitialAdminSecretName(p.cp)
+	admin, err := p.loadAccount(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if admin.complete() && admin.username == p.adminName() && admin.email == p.adminEmail() {
+		return admin, nil
+	}
+	return p.saveAccount(ctx, admin, name, p.adminName(), p.adminEmail(), nil)
+}
+
+func (p *pass) adminName() string {
+	if name := p.cp.Spec.InitialAdmin.Username; name != "" {
+		return name
+	}
+	return "admin"
+}
+
+func (p *pass) adminEmail() string {
+	if email := p.cp.Spec.InitialAdmin.Email; email != "" {
+		return email
+	}
+	return "admin@" + EmailDomain
+}
+
+// createAdmin makes the account in Coder. An account of that name that does not
+// have our password is somebody else's and stays as it is; one that has it was
+// made by an earlier pass that was cut off.
+func (p *pass) createAdmin(ctx context.Context, token *storedToken, admin *account) (outcome string, err error) {
+	api, err := p.connect(token.value)
+	if err != nil {
+		return "", err
+	}
+	org, err := api.OrganizationByName(ctx, coderd.DefaultOrganization)
+	if err != nil {
+		return "", p.adminRefused(err)
+	}
+	_, err = api.CreateUser(ctx, coderd.NewUser{
+		Username: admin.username, Email: admin.email, Name: "Initial admin", Password: admin.password,
+		OrganizationIDs: []uuid.UUID{org.ID},
+	})
+	if coderd.IsConflict(err) {
+		ours, err := p.opens(ctx, admin)
+		if err != nil || !ours {
+			return InitialAdminExists, err
+		}
+	} else if err != nil {
+		return "", p.adminRefused(err)
+	}
+	if err := api.SetRoles(ctx, admin.username, []string{roleOwner}); err != nil {
+		return "", p.adminRefused(err)
+	}
+	return InitialAdminCreated, nil
+}
+
+// opens says whether the credentials of an account are accepted.
+func (p *pass) opens(ctx context.Context, a *account) (bool, error) {
+	anonymous, err := p.connect("")
+	if err != nil {
+		return false, err
+	}
+	token, err := anonymous.Login(ctx, a.email, a.password)
+	switch {
+	case coderd.IsUnauthorized(err):
+		return false, nil
+	case err != nil:
+		return false, p.adminRefused(err)
+	}
+	s := &session{}
+	if s.client, err = p.connect(token); err != nil {
+		return false, err
+	}
+	s.end(ctx)
+	return true, nil
+}
+
+// adminRefused blames the spec for what Coder does not accept in the account.
+func (p *pass) adminRefused(err error) error {
+	if coderd.IsInvalid(err) {
+		return failed(coderv1alpha1.ReasonInvalidSpec, retryFailed,
+			"Coder does not accept the account of spec.initialAdmin: %v; change it, or set spec.initialAdmin.disabled", err)
+	}
+	return answered(coderv1alpha1.ReasonWaiting, err)
+}

@@ -1,0 +1,165 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// Revoke takes back what the operator made: its tokens in Coder, then the Secrets
+// with token and credentials. A Secret named in the spec and the initial admin
+// are people's and stay. While Coder gives no answer the Result is Waiting and
+// the Secrets stay, so that it can be tried again; the caller decides for how
+// long. It is Ready once nothing is left, also where there never was anything.
+func (m *Manager) Revoke(ctx context.Context, req Request) (Result, error) {
+	p := m.newPass(req)
+	err := p.withdraw(ctx)
+	if err == nil {
+		p.ready(coderv1alpha1.ReasonTokenRevoked, "the operator holds no token of its own in Coder")
+	}
+	return p.finish(err)
+}
+
+// disabled is Ready once nothing is left of the operator's access.
+func (p *pass) disabled(ctx context.Context) error {
+	if err := p.withdraw(ctx); err != nil {
+		return err
+	}
+	p.ready(coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set; the operator holds no token and no credentials")
+	return nil
+}
+
+// withdraw takes back token and credentials.
+func (p *pass) withdraw(ctx context.Context) error {
+	p.Forget(p.cp.UID)
+	token, err := p.mine(ctx, TokenSecretName(p.cp))
+	if err != nil {
+		return err
+	}
+	creds, err := p.mine(ctx, CredentialsSecretName(p.cp))
+	if err != nil {
+		return err
+	}
+	if creds != nil {
+		// First of all, so that no account appears behind our back.
+		var s *stop
+		if err := p.deleteJob(ctx); err != nil && !errors.As(err, &s) {
+			return err
+		}
+	}
+	if err := p.takeBack(ctx, token, creds); err != nil {
+		return err
+	}
+	for _, secret := range []*corev1.Secret{token, creds} {
+		if secret == nil {
+			continue
+		}
+		if err := p.deleteSecret(ctx, secret); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withdrawToken takes back a token that the operator made, and keeps its
+// account: where the token of the spec is removed again, that is used.
+func (p *pass) withdrawToken(ctx context.Context) error {
+	token, err := p.mine(ctx, TokenSecretName(p.cp))
+	if err != nil || token == nil {
+		return err
+	}
+	creds, err := p.mine(ctx, CredentialsSecretName(p.cp))
+	if err != nil {
+		return err
+	}
+	if err := p.takeBack(ctx, token, creds); err != nil {
+		return err
+	}
+	return p.deleteSecret(ctx, token)
+}
+
+// mine reads a Secret where it is this control plane's. Somebody else's is as
+// good as none: there is nothing of ours in it.
+func (p *pass) mine(ctx context.Context, name string) (*corev1.Secret, error) {
+	secret, err := p.readSecret(ctx, name)
+	if err != nil || secret == nil || !metav1.IsControlledBy(secret, p.cp) {
+		return nil, err
+	}
+	return secret, nil
+}
+
+// takeBack deletes the operator's tokens in Coder: with the token itself, which
+// goes last, or, where Coder refuses that, with the credentials. Where it refuses
+// both, nothing works that could be taken back.
+func (p *pass) takeBack(ctx context.Context, token, creds *corev1.Secret) error {
+	if token != nil {
+		t := readToken(token)
+		done, err := p.takeBackWith(ctx, t)
+		if done || err != nil {
+			return err
+		}
+	}
+	if creds == nil || !readAccount(creds).complete() {
+		return nil
+	}
+	return p.takeBackByLogin(ctx, readAccount(creds))
+}
+
+// takeBackWith uses the token itself. It is not done where Coder refuses it.
+func (p *pass) takeBackWith(ctx context.Context, t *storedToken) (done bool, err error) {
+	if !t.usable() {
+		return false, nil
+	}
+	api, err := p.connect(t.value)
+	if err != nil {
+		return false, err
+	}
+	if _, err = p.sweep(ctx, api, t.id); err == nil {
+		err = api.DeleteToken(ctx, coderd.Me, t.id)
+	}
+	switch {
+	case coderd.IsUnauthorized(err):
+		return false, nil
+	case err != nil && !coderd.IsNotFound(err):
+		return false, answered(coderv1alpha1.ReasonTokenRefused, err)
+	}
+	p.normal(coderv1alpha1.ReasonTokenRevoked, fmt.Sprintf("revoked token %q of user %q in Coder", t.name, t.user))
+	return true, nil
+}
+
+func (p *pass) takeBackByLogin(ctx context.Context, creds *account) error {
+	anonymous, err := p.connect("")
+	if err != nil {
+		return err
+	}
+	value, err := anonymous.Login(ctx, creds.email, creds.password)
+	switch {
+	case coderd.IsUnauthorized(err), coderd.IsForbidden(err):
+		log.FromContext(ctx).Info("Leaving what may be left of the operator's tokens to run out, because Coder lets it in no more",
+			"user", creds.username)
+		return nil
+	case err != nil:
+		return answered(coderv1alpha1.ReasonCredentialsRefused, err)
+	}
+	api, err := p.connect(value)
+	if err != nil {
+		return err
+	}
+	s := &session{client: api}
+	defer s.end(ctx)
+	before := p.swept
+	if _, err := p.sweep(ctx, api, ""); err != nil {
+		return answered(coderv1alpha1.ReasonTokenRefused, err)
+	}
+	if p.swept > before {
+		p.normal(coderv1alpha1.ReasonTokenRevoked, fmt.Sprintf("revoked the tokens of user %q in Coder", creds.username))
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+const roleOwner = "owner"
+
+// storedToken is the token Secret, read.
+type storedToken struct {
+	secret          *corev1.Secret
+	value           string
+	id, name, user  string
+	issued, expires time.Time
+}
+
+// usable says that the Secret holds a token which the operator minted. One that
+// somebody else put there is not of its account, so nothing is known about it.
+func (t *storedToken) usable() bool {
+	return t != nil && t.value != "" && t.id == t.secret.Annotations[AnnotationTokenID]
+}
+
+// renewAt is when two thirds of the token's life are over. A token whose life is
+// not known is renewed at once.
+func (t *storedToken) renewAt() time.Time {
+	return t.issued.Add(t.expires.Sub(t.issued) / 3 * 2)
+}
+
+// loadToken reads the token Secret. It is nil where there is none.
+func (p *pass) loadToken(ctx context.Context) (*storedToken, error) {
+	secret, err := p.ownSecret(ctx, TokenSecretName(p.cp))
+	if err != nil || secret == nil {
+		return nil, err
+	}
+	return readToken(secret), nil
+}
+
+func readToken(secret *corev1.Secret) *storedToken {
+	t := &storedToken{
+		secret: secret,
+		value:  strings.TrimSpace(string(secret.Data[coderv1alpha1.SecretKeyToken])),
+		name:   secret.Annotations[AnnotationTokenName],
+		user:   secret.Annotations[AnnotationTokenUser],
+	}
+	// The part of a token before the dash is its id.
+	t.id, _, _ = strings.Cut(t.value, "-")
+	issued, errIssued := time.Parse(time.RFC3339, secret.Annotations[AnnotationTokenIssuedAt])
+	expires, errExpires := time.Parse(time.RFC3339, secret.Annotations[AnnotationTokenExpiresAt])
+	if errIssued == nil && errExpires == nil {
+		t.issued, t.expires = issued, expires
+	}
+	return t
+}
+
+// isTokenSecret says that a Secret is this control plane's and holds a token of
+// the operator's own.
+func (p *pass) isTokenSecret(secret *corev1.Secret) bool {
+	_, marked := secret.Annotations[AnnotationTokenID]
+	return marked && metav1.IsControlledBy(secret, p.cp)
+}
+
+// verify asks Coder whose token this is, unless it said so a moment ago.
+func (p *pass) verify(ctx context.Context, token string) (coderd.User, error) {
+	subject := sha256.Sum256([]byte(p.req.URL + "\x00" + token))
+	if user, known := p.believed(p.cp.UID, subject); known {
+		return user, nil
+	}
+	api, err := p.connect(token)
+	if err != nil {
+		return coderd.User{}, err
+	}
+	user, err := api.Me(ctx)
+	if err != nil {
+		p.Forget(p.cp.UID)
+		return coderd.User{}, err
+	}
+	if isOwner(user) {
+		p.believe(p.cp.UID, subject, user)
+	}
+	return user, nil
+}
+
+// mint makes a token, stores it, and reports it. Before that it deletes what
+// stands in Coder under the operator's names, except the token to keep: that is
+// what an earlier pass minted and could not store.
+func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, stored *storedToken, keep string) (*storedToken, error) {
+	kept, err := p.sweep(ctx, api, keep)
+	if err != nil {
+		return nil, answered(coderv1alpha1.ReasonTokenRefused, err)
+	}
+	longest, err := api.MaxTokenLifetime(ctx, coderd.Me)
+	if err != nil {
+		return nil, answered(coderv1alpha1.ReasonTokenRefused, err)
+	}
+	lifetime := lifetimeWanted
+	if longest > 0 {
+		lifetime = min(longest, lifetimeWanted)
+	}
+	name := TokenName(p.cp)
+	if kept == name {
+		name = otherTokenName(p.cp)
+	}
+	issued := p.now().UTC().Truncate(time.Second)
+	token, err := api.CreateToken(ctx, coderd.Me, coderd.TokenRequest{Name: name, Lifetime: lifetime})
+	if err != nil {
+		return nil, answered(coderv1alpha1.ReasonTokenRefused, err)
+	}
+	return p.storeToken(ctx, stored, token, map[string]string{
+		AnnotationTokenID:         token.ID,
+		AnnotationTokenName:       name,
+		AnnotationTokenUser:       user.Username,
+		AnnotationTokenIssuedAt:   issued.Format(time.RFC3339),
+		AnnotationTokenExpiresAt:  issued.Add(lifetime).Format(time.RFC3339),
+		AnnotationPreviousTokenID: keep,
+	})
+}
+
+func (p *pass) storeToken(ctx context.Context, stored *storedToken, token coderd.Token, life map[string]string) (*storedToken, error) {
+	values := map[string]string{coderv1alpha1.SecretKeyToken: token.Value}
+	if stored != nil {
+		setValues(stored.secret, values)
+		annotate(stored.secret, life)
+		return readToken(stored.secret), p.updateSecret(ctx, stored.secret)
+	}
+	secret, err := p.newSecret(TokenSecretName(p.cp), values)
+	if err != nil {
+		return nil, err
+	}
+	annotate(secret, life)
+	return readToken(secret), p.createSecret(ctx, secret)
+}
+
+// sweep deletes the operator's tokens of this control plane in Coder, except one,
+// and gives the name of that one.
+func (p *pass) sweep(ctx context.Context, api *coderd.Client, keep string) (kept string, err error) {
+	tokens, err := api.TokensOf(ctx, coderd.Me)
+	if err != nil {
+		return "", err
+	}
+	names := []string{TokenName(p.cp), otherTokenName(p.cp)}
+	for _, token := range tokens {
+		switch {
+		case !slices.Contains(names, token.Name):
+		case token.ID == keep:
+			kept = token.Name
+		default:
+			if err := api.DeleteToken(ctx, coderd.Me, token.ID); err != nil && !coderd.IsNotFound(err) {
+				return "", err
+			}
+			p.swept++
+		}
+	}
+	return kept, nil
+}
+
+func isOwner(user coderd.User) bool { return slices.Contains(user.Roles, roleOwner) }
+
+func notOwner(user coderd.User, remedy string) error {
+	return failed(coderv1alpha1.ReasonTokenRefused, retryFailed,
+		"Coder accepts the token, but its user %q does not have the role owner, which the operator needs; %s", user.Username, remedy)
+}
+
+func describeToken(what string, t *storedToken) string {
+	return fmt.Sprintf("%s token %q of user %q in Coder; it runs out at %s", what, t.name, t.user, t.expires.Format(time.RFC3339))
+}
