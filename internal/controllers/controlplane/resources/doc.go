@@ -1,0 +1,15 @@
+// Package resources says what objects a CoderControlPlane needs: one pure
+// function per child object, from the spec (and what the reconciler looked up
+// for it, Inputs) to the object.
+//
+// It owns the names, labels, hashes, ports, environment and volumes of the
+// children. Selectors of Deployments and Services cannot change after
+// creation, and a control plane can move here from the public predecessor, so
+// names, labels and hashes are fixed letter by letter; the golden files in
+// testdata hold them.
+//
+// Invariants: no client, no clock, no randomness; the same spec and Inputs give
+// the same object; only fields that the operator means are set, because they
+// are applied server-side and every field that is set is owned. Objects carry
+// no owner: the apply path adds it.
+package resources

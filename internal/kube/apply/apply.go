@@ -1,0 +1,133 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// ErrTerminating says that the object is being deleted, so that there is nothing
+// to apply to until it is gone.
+var ErrTerminating = errors.New("is being deleted")
+
+// Applier applies objects. It is safe for concurrent use, for different objects
+// at once.
+type Applier struct {
+	// Client writes, and reads from its cache if it has one.
+	Client client.Client
+	// Live reads from the API server, past any cache.
+	Live client.Reader
+	// FieldOwner names the operator in the managed fields. It never changes,
+	// because with it the operator would disown all that it applied before.
+	FieldOwner string
+
+	memory memory
+}
+
+// Apply makes the cluster's object hold what desired says, unless it is not the
+// claim's. Afterwards desired is the object as the cluster has it. It says
+// whether that changed.
+func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object) (bool, error) {
+	if err := claim.Stamp(desired); err != nil {
+		return false, fmt.Errorf("claiming %s: %w", client.ObjectKeyFromObject(desired), err)
+	}
+	content, err := toApply(desired)
+	if err != nil {
+		return false, err
+	}
+	wanted, err := digestOf(content)
+	if err != nil {
+		return false, fmt.Errorf("serializing %s: %w", client.ObjectKeyFromObject(desired), err)
+	}
+	key := objectKey{kind: content.GroupVersionKind(), name: client.ObjectKeyFromObject(desired)}
+
+	live, err := a.read(ctx, key, claim)
+	if err != nil {
+		return false, err
+	}
+	if live != nil {
+		if a.memory.matches(key, record{uid: live.GetUID(), desired: wanted, owned: ownedFields(live, a.FieldOwner)}) {
+			return false, overwrite(desired, live)
+		}
+		content.SetUID(live.GetUID())
+	}
+	if err := a.write(ctx, content); err != nil {
+		return false, err
+	}
+	a.memory.remember(key, record{uid: content.GetUID(), desired: wanted, owned: ownedFields(content, a.FieldOwner)})
+	changed := live == nil || live.GetResourceVersion() != content.GetResourceVersion()
+	return changed, overwrite(desired, content)
+}
+
+// Forget drops what is remembered of an object that is gone for good.
+func (a *Applier) Forget(obj client.Object) {
+	if kind, err := apiutil.GVKForObject(obj, a.Client.Scheme()); err == nil {
+		a.memory.forget(objectKey{kind: kind, name: client.ObjectKeyFromObject(obj)})
+	}
+}
+
+// read is the object as it is, or nil where the API server has none. An object
+// that is not the claim's is an error.
+func (a *Applier) read(ctx context.Context, key objectKey, claim Claim) (client.Object, error) {
+	live, err := a.Client.Scheme().New(key.kind)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", key.kind.Kind, err)
+	}
+	obj, ok := live.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("bug: %s is not an object", key.kind)
+	}
+	err = a.Client.Get(ctx, key.name, obj)
+	// A cache may not know the object yet, or not know of a change of owner.
+	if apierrors.IsNotFound(err) || (err == nil && !claim.Holds(obj)) {
+		err = a.Live.Get(ctx, key.name, obj)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", key.kind.Kind, key.name, err)
+	case !claim.Holds(obj):
+		return nil, notOwned(key.kind.Kind, obj)
+	case !obj.GetDeletionTimestamp().IsZero():
+		return nil, fmt.Errorf("%s %s %w", key.kind.Kind, key.name, ErrTerminating)
+	}
+	return obj, nil
+}
+
+func (a *Applier) write(ctx context.Context, content *unstructured.Unstructured) error {
+	kind, name := content.GetKind(), types.NamespacedName{Namespace: content.GetNamespace(), Name: content.GetName()}
+	err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(content),
+		client.FieldOwner(a.FieldOwner), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("applying %s %s: %w", kind, name, err)
+	}
+	return nil
+}
+
+// overwrite makes a typed object hold what the cluster has.
+func overwrite(desired, live client.Object) error {
+	content, ok := live.(*unstructured.Unstructured)
+	if !ok {
+		raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+		if err != nil {
+			return fmt.Errorf("converting %T: %w", live, err)
+		}
+		content = &unstructured.Unstructured{Object: raw}
+	}
+	kind := desired.GetObjectKind().GroupVersionKind()
+	reflect.ValueOf(desired).Elem().SetZero()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, desired); err != nil {
+		return fmt.Errorf("converting %T: %w", desired, err)
+	}
+	desired.GetObjectKind().SetGroupVersionKind(kind)
+	return nil
+}

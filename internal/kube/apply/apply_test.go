@@ -1,0 +1,308 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+const fieldOwner = "test-operator"
+
+// fixture is an Applier over a fake cluster that counts the applies.
+type fixture struct {
+	*Applier
+	cluster client.Client
+	applies atomic.Int32
+}
+
+func newFixture(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	f := &fixture{}
+	cluster := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithReturnManagedFields().WithObjects(objects...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+				f.applies.Add(1)
+				return c.Apply(ctx, obj, opts...)
+			},
+		}).Build()
+	f.cluster = cluster
+	f.Applier = &Applier{Client: cluster, Live: cluster, FieldOwner: fieldOwner}
+	return f
+}
+
+func (f *fixture) get(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := f.cluster.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+		t.Fatalf("reading %T: %v", obj, err)
+	}
+}
+
+func (f *fixture) mustApply(t *testing.T, claim Claim, obj client.Object) bool {
+	t.Helper()
+	changed, err := f.Apply(t.Context(), claim, obj)
+	if err != nil {
+		t.Fatalf("applying %T: %v", obj, err)
+	}
+	return changed
+}
+
+func owner() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: "ns", UID: "owner-uid"}}
+}
+
+func ownerClaim() Claim { return ControlledBy(owner(), clientgoscheme.Scheme) }
+
+func deployment(image string) *appsv1.Deployment {
+	labels := map[string]string{"app": "web"}
+	return &appsv1.Deployment{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](1),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "web", Image: image, Env: []corev1.EnvVar{{Name: "A", Value: "1"}},
+				}}},
+			},
+		},
+	}
+}
+
+func service() *corev1.Service {
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
+	}
+}
+
+func TestApplyWritesOnceAndThenNothing(t *testing.T) {
+	f := newFixture(t)
+	if changed := f.mustApply(t, ownerClaim(), deployment("a:1")); !changed {
+		t.Error("creating an object counts as no change")
+	}
+	got := deployment("a:1")
+	if changed := f.mustApply(t, ownerClaim(), got); changed {
+		t.Error("applying the same again counts as a change")
+	}
+	if n := f.applies.Load(); n != 1 {
+		t.Errorf("%d applies, want 1", n)
+	}
+	if got.ResourceVersion == "" || !metav1.IsControlledBy(got, owner()) {
+		t.Errorf("after a pass without a write the object is not the cluster's: %+v", got.ObjectMeta)
+	}
+}
+
+func TestStatusChangesOfOthersCauseNoWrite(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	live := deployment("")
+	f.get(t, live)
+	live.Status.ReadyReplicas = 1
+	live.Annotations = map[string]string{"deployment.kubernetes.io/revision": "1"}
+	if err := f.cluster.Update(t.Context(), live); err != nil {
+		t.Fatal(err)
+	}
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	if n := f.applies.Load(); n != 1 {
+		t.Errorf("%d applies, want 1", n)
+	}
+}
+
+func TestFieldsOfOthersSurviveAndOursAreRestored(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	live := deployment("")
+	f.get(t, live)
+	live.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "today"}
+	live.Spec.Template.Spec.Containers = append(live.Spec.Template.Spec.Containers, corev1.Container{Name: "sidecar", Image: "s:1"})
+	live.Spec.Template.Spec.Containers[0].Image = "somebody:elses"
+	if err := f.cluster.Update(t.Context(), live, client.FieldOwner("kubectl")); err != nil {
+		t.Fatal(err)
+	}
+
+	if changed := f.mustApply(t, ownerClaim(), deployment("a:1")); !changed {
+		t.Error("a field that somebody took was not taken back")
+	}
+	f.get(t, live)
+	spec := live.Spec.Template
+	if spec.Annotations["kubectl.kubernetes.io/restartedAt"] == "" || len(spec.Spec.Containers) != 2 {
+		t.Errorf("what others added is gone: %+v", spec)
+	}
+	if spec.Spec.Containers[0].Image != "a:1" {
+		t.Errorf("image is %q, want ours", spec.Spec.Containers[0].Image)
+	}
+}
+
+func TestAFieldThatSomebodyRemovesComesBack(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	live := deployment("")
+	f.get(t, live)
+	live.Spec.Template.Spec.Containers[0].Env = nil
+	if err := f.cluster.Update(t.Context(), live, client.FieldOwner("kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	f.get(t, live)
+	if len(live.Spec.Template.Spec.Containers[0].Env) != 1 {
+		t.Error("the variable did not come back")
+	}
+}
+
+func TestAFieldThatIsNoLongerMeantGoes(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	without := deployment("a:1")
+	without.Spec.Template.Spec.Containers[0].Env = nil
+	f.mustApply(t, ownerClaim(), without)
+	if env := without.Spec.Template.Spec.Containers[0].Env; len(env) != 0 {
+		t.Errorf("the cluster still has %v", env)
+	}
+}
+
+func TestNothingIsAdopted(t *testing.T) {
+	controlled := service()
+	controlled.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "Deployment", Name: "other", UID: "other-uid", Controller: ptr.To(true),
+	}}
+	foreignUID := service()
+	foreignUID.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "an-earlier-owner", Controller: ptr.To(true),
+	}}
+	for name, existing := range map[string]*corev1.Service{
+		"an object without an owner": service(), "an object of someone else": controlled,
+		"an object of an owner of the same name that is gone": foreignUID,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, existing)
+			before := service()
+			f.get(t, before)
+
+			_, err := f.Apply(t.Context(), ownerClaim(), service())
+
+			var refused *NotOwnedError
+			if !errors.As(err, &refused) || refused.Kind != "Service" || refused.Name != "web" {
+				t.Fatalf("error %v, want a NotOwnedError about the Service", err)
+			}
+			after := service()
+			f.get(t, after)
+			if diff := cmp.Diff(before, after); diff != "" {
+				t.Errorf("the object was touched:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A cache that is behind does not know the object of someone else yet.
+func TestAbsenceInACacheIsNotBelieved(t *testing.T) {
+	f := newFixture(t, service())
+	f.Client = interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, "web")
+		},
+	})
+	_, err := f.Apply(t.Context(), ownerClaim(), service())
+	var refused *NotOwnedError
+	if !errors.As(err, &refused) {
+		t.Fatalf("error %v, want a NotOwnedError", err)
+	}
+	if n := f.applies.Load(); n != 0 {
+		t.Errorf("%d applies, want none", n)
+	}
+}
+
+func TestMarkedObjects(t *testing.T) {
+	role := func(uid string) *rbacv1.Role {
+		r := &rbacv1.Role{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "Role"},
+			ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "elsewhere"},
+		}
+		if uid != "" {
+			r.Labels = map[string]string{"of": "owner"}
+			r.Annotations = map[string]string{"uid": uid}
+		}
+		return r
+	}
+	claim := MarkedWith(map[string]string{"of": "owner"}, map[string]string{"uid": "owner-uid"})
+	for name, test := range map[string]struct {
+		existing *rbacv1.Role
+		refused  bool
+	}{
+		"ours":                {existing: role("owner-uid")},
+		"of an earlier owner": {existing: role("gone"), refused: true},
+		"not marked":          {existing: role(""), refused: true},
+		"nothing is there":    {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			if test.existing != nil {
+				f = newFixture(t, test.existing)
+			}
+			_, err := f.Apply(t.Context(), claim, role(""))
+			var refused *NotOwnedError
+			if errors.As(err, &refused) != test.refused || (err != nil && !test.refused) {
+				t.Fatalf("error %v, refused should be %v", err, test.refused)
+			}
+		})
+	}
+}
+
+func TestOnlyWhatIsMeantIsSent(t *testing.T) {
+	d := deployment("a:1")
+	d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	d.Status.Replicas = 3
+	got, err := toApply(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]any{"app": "web"}
+	want := map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment",
+		"metadata": map[string]any{"name": "web", "namespace": "ns", "labels": labels},
+		"spec": map[string]any{
+			"replicas": int64(1), "selector": map[string]any{"matchLabels": labels},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": labels},
+				"spec": map[string]any{
+					"containers": []any{map[string]any{
+						"name": "web", "image": "a:1",
+						"env": []any{map[string]any{"name": "A", "value": "1"}},
+					}},
+					"volumes": []any{map[string]any{"name": "tmp", "emptyDir": map[string]any{}}},
+				},
+			},
+		},
+	}
+	if diff := cmp.Diff(want, got.Object); diff != "" {
+		t.Errorf("content (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnObjectThatIsBeingDeletedIsLeftAlone(t *testing.T) {
+	existing := service()
+	existing.Finalizers = []string{"test/hold"}
+	existing.DeletionTimestamp = ptr.To(metav1.Now())
+	existing.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner(), corev1.SchemeGroupVersion.WithKind("ConfigMap"))}
+	f := newFixture(t, existing)
+	if _, err := f.Apply(t.Context(), ownerClaim(), service()); !errors.Is(err, ErrTerminating) {
+		t.Fatalf("error %v, want ErrTerminating", err)
+	}
+}

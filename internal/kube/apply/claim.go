@@ -1,0 +1,102 @@
+package apply
+
+import (
+	"fmt"
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// Claim is how an object tells whose it is.
+type Claim interface {
+	// Stamp marks an object that is about to be applied.
+	Stamp(obj client.Object) error
+	// Holds says whether an object of the cluster carries the mark.
+	Holds(live client.Object) bool
+}
+
+// ControlledBy claims objects in the namespace of their owner, by a controller
+// reference. The garbage collector deletes them with the owner.
+func ControlledBy(owner client.Object, scheme *runtime.Scheme) Claim {
+	return controlled{owner: owner, scheme: scheme}
+}
+
+type controlled struct {
+	owner  client.Object
+	scheme *runtime.Scheme
+}
+
+func (c controlled) Stamp(obj client.Object) error {
+	return controllerutil.SetControllerReference(c.owner, obj, c.scheme)
+}
+
+func (c controlled) Holds(live client.Object) bool {
+	return metav1.IsControlledBy(live, c.owner)
+}
+
+// MarkedWith claims objects in other namespaces, where an owner reference cannot
+// point: by labels, and by annotations that hold the uid of the owner.
+func MarkedWith(labels, annotations map[string]string) Claim {
+	return marked{labels: labels, annotations: annotations}
+}
+
+type marked struct{ labels, annotations map[string]string }
+
+func (m marked) Stamp(obj client.Object) error {
+	obj.SetLabels(with(obj.GetLabels(), m.labels))
+	obj.SetAnnotations(with(obj.GetAnnotations(), m.annotations))
+	return nil
+}
+
+func (m marked) Holds(live client.Object) bool {
+	return metav1.GetControllerOf(live) == nil &&
+		contains(live.GetLabels(), m.labels) && contains(live.GetAnnotations(), m.annotations)
+}
+
+func with(set, extra map[string]string) map[string]string {
+	all := maps.Clone(set)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, extra)
+	return all
+}
+
+func contains(set, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if got, ok := set[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+// NotOwnedError says that an object of the wanted name is someone else's. It was
+// not touched.
+type NotOwnedError struct {
+	Kind, Namespace, Name string
+	// Owner is the controller of the object, for example `Deployment "web"`, or
+	// empty where it has none.
+	Owner string
+}
+
+// Error implements error.
+func (e *NotOwnedError) Error() string {
+	whose := "was not made by this operator for this control plane"
+	if e.Owner != "" {
+		whose = "belongs to " + e.Owner
+	}
+	return fmt.Sprintf("%s %q in namespace %q %s and was not touched; delete or rename one of the two",
+		e.Kind, e.Name, e.Namespace, whose)
+}
+
+func notOwned(kind string, live client.Object) error {
+	e := &NotOwnedError{Kind: kind, Namespace: live.GetNamespace(), Name: live.GetName()}
+	if controller := metav1.GetControllerOf(live); controller != nil {
+		e.Owner = fmt.Sprintf("%s %q", controller.Kind, controller.Name)
+	}
+	return e
+}

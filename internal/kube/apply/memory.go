@@ -1,0 +1,76 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+type digest [sha256.Size]byte
+
+type objectKey struct {
+	kind schema.GroupVersionKind
+	name types.NamespacedName
+}
+
+// record is what was applied to an object, and how that object stood after it.
+type record struct {
+	uid     types.UID
+	desired digest
+	owned   digest
+}
+
+// memory holds the last record of each object. It is lost with the process:
+// then every object is applied once more, which the API server answers without
+// a write.
+type memory struct {
+	mu      sync.Mutex
+	records map[objectKey]record
+}
+
+func (m *memory) matches(key objectKey, r record) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old, ok := m.records[key]
+	return ok && old == r
+}
+
+func (m *memory) remember(key objectKey, r record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.records == nil {
+		m.records = map[objectKey]record{}
+	}
+	m.records[key] = r
+}
+
+func (m *memory) forget(key objectKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.records, key)
+}
+
+// digestOf identifies the content that is applied. The keys of JSON objects are
+// sorted, so the same content has the same digest.
+func digestOf(desired *unstructured.Unstructured) (digest, error) {
+	raw, err := json.Marshal(desired.Object)
+	return sha256.Sum256(raw), err
+}
+
+// ownedFields identifies what the field owner owns of an object. Where a cache
+// strips that from objects, the resource version stands in.
+func ownedFields(live client.Object, fieldOwner string) digest {
+	for _, entry := range live.GetManagedFields() {
+		if entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply &&
+			entry.Subresource == "" && entry.FieldsV1 != nil {
+			return sha256.Sum256(entry.FieldsV1.Raw)
+		}
+	}
+	return sha256.Sum256([]byte(live.GetResourceVersion()))
+}

@@ -1,0 +1,75 @@
+package conditions
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxMessage is below the limit of metav1.Condition, and more than anybody
+// reads.
+const maxMessage = 4096
+
+// True is a condition that holds.
+func True(conditionType, reason, message string) metav1.Condition {
+	return condition(conditionType, metav1.ConditionTrue, reason, message)
+}
+
+// False is a condition that does not hold.
+func False(conditionType, reason, message string) metav1.Condition {
+	return condition(conditionType, metav1.ConditionFalse, reason, message)
+}
+
+// Unknown is a condition about which this pass could learn nothing.
+func Unknown(conditionType, reason, message string) metav1.Condition {
+	return condition(conditionType, metav1.ConditionUnknown, reason, message)
+}
+
+func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	if len(message) > maxMessage {
+		message = message[:maxMessage]
+	}
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+}
+
+// Find returns the condition of a type, or nil.
+func Find(list []metav1.Condition, conditionType string) *metav1.Condition {
+	for i := range list {
+		if list[i].Type == conditionType {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// IsTrue says whether the condition of a type is there and holds.
+func IsTrue(list []metav1.Condition, conditionType string) bool {
+	found := Find(list, conditionType)
+	return found != nil && found.Status == metav1.ConditionTrue
+}
+
+// Merge is next, about the given generation, with the time of the last
+// transition taken from previous where the status is the same. Conditions that
+// are not in next are gone.
+func Merge(previous, next []metav1.Condition, generation int64, now metav1.Time) []metav1.Condition {
+	merged := make([]metav1.Condition, 0, len(next))
+	for _, c := range next {
+		c.ObservedGeneration = generation
+		c.LastTransitionTime = now
+		if old := Find(previous, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		merged = append(merged, c)
+	}
+	return merged
+}
+
+// Changed are the conditions of next whose status or reason is not that of
+// previous.
+func Changed(previous, next []metav1.Condition) []metav1.Condition {
+	var changed []metav1.Condition
+	for _, c := range next {
+		if old := Find(previous, c.Type); old == nil || old.Status != c.Status || old.Reason != c.Reason {
+			changed = append(changed, c)
+		}
+	}
+	return changed
+}

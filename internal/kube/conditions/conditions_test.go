@@ -1,0 +1,59 @@
+package conditions
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestMergeKeepsTheTimeOfTheLastTransition(t *testing.T) {
+	then := metav1.NewTime(time.Unix(1000, 0))
+	now := metav1.NewTime(time.Unix(2000, 0))
+	previous := Merge(nil, []metav1.Condition{
+		True("Same", "A", ""), False("Flipped", "A", ""), True("Gone", "A", ""),
+	}, 1, then)
+
+	got := Merge(previous, []metav1.Condition{
+		True("Same", "B", "new text"), True("Flipped", "A", ""), Unknown("New", "A", ""),
+	}, 2, now)
+
+	want := []metav1.Condition{
+		{Type: "Same", Status: metav1.ConditionTrue, Reason: "B", Message: "new text", ObservedGeneration: 2, LastTransitionTime: then},
+		{Type: "Flipped", Status: metav1.ConditionTrue, Reason: "A", ObservedGeneration: 2, LastTransitionTime: now},
+		{Type: "New", Status: metav1.ConditionUnknown, Reason: "A", ObservedGeneration: 2, LastTransitionTime: now},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("merged conditions (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangedIsAboutStatusAndReason(t *testing.T) {
+	previous := []metav1.Condition{True("Text", "A", "old"), True("Reason", "A", ""), True("Status", "A", "")}
+	next := []metav1.Condition{True("Text", "A", "new"), True("Reason", "B", ""), False("Status", "A", ""), True("New", "A", "")}
+
+	var got []string
+	for _, c := range Changed(previous, next) {
+		got = append(got, c.Type)
+	}
+	if diff := cmp.Diff([]string{"Reason", "Status", "New"}, got); diff != "" {
+		t.Errorf("changed conditions (-want +got):\n%s", diff)
+	}
+}
+
+func TestIsTrue(t *testing.T) {
+	list := []metav1.Condition{True("Yes", "A", ""), False("No", "A", ""), Unknown("Unsure", "A", "")}
+	for conditionType, want := range map[string]bool{"Yes": true, "No": false, "Unsure": false, "Missing": false} {
+		if got := IsTrue(list, conditionType); got != want {
+			t.Errorf("IsTrue(%q) = %v, want %v", conditionType, got, want)
+		}
+	}
+}
+
+func TestLongMessagesAreCut(t *testing.T) {
+	if got := len(True("T", "R", strings.Repeat("x", 40000)).Message); got > 32768 {
+		t.Errorf("the message has %d bytes, more than a condition may have", got)
+	}
+}

@@ -1,0 +1,100 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Step is one part of a reconcile over a scope of type S.
+type Step[S any] struct {
+	// Name says what the step is about, for logs and for Needs.
+	Name string
+	// Needs are the names of earlier steps without which this one does not run.
+	Needs []string
+	// Run does the work and writes what it saw into the scope.
+	Run func(ctx context.Context, scope S) error
+}
+
+// Waiting ends a step that has to be looked at again later.
+type Waiting struct {
+	Reason, Message string
+	// After is when to look again. 0 means that a watch will tell.
+	After time.Duration
+}
+
+// Error implements error.
+func (w *Waiting) Error() string { return w.Message }
+
+// Stalled ends a step that only a person can help.
+type Stalled struct {
+	Reason, Message string
+}
+
+// Error implements error.
+func (s *Stalled) Error() string { return s.Message }
+
+// Outcome is how the steps ended.
+type Outcome struct {
+	// Failed are the errors of the steps that ran and did not succeed.
+	Failed map[string]error
+	// Skipped are the steps that did not run, with the step that each needed.
+	Skipped map[string]string
+	// RequeueAfter is the shortest wait that a step asked for, or 0.
+	RequeueAfter time.Duration
+	// Err joins the errors that are to be tried again with backoff.
+	Err error
+}
+
+// Succeeded says whether a step ran and succeeded.
+func (o Outcome) Succeeded(name string) bool {
+	_, failed := o.Failed[name]
+	_, skipped := o.Skipped[name]
+	return !failed && !skipped
+}
+
+// Run runs the steps in order.
+func Run[S any](ctx context.Context, scope S, list []Step[S]) Outcome {
+	outcome := Outcome{Failed: map[string]error{}, Skipped: map[string]string{}}
+	for _, step := range list {
+		if missing := firstMissing(outcome, step.Needs); missing != "" {
+			outcome.Skipped[step.Name] = missing
+			continue
+		}
+		if err := step.Run(ctx, scope); err != nil {
+			outcome.fail(step.Name, err)
+		}
+	}
+	return outcome
+}
+
+func firstMissing(outcome Outcome, needs []string) string {
+	for _, need := range needs {
+		if !outcome.Succeeded(need) {
+			return need
+		}
+	}
+	return ""
+}
+
+func (o *Outcome) fail(name string, err error) {
+	o.Failed[name] = err
+	var waiting *Waiting
+	var stalled *Stalled
+	switch {
+	case errors.As(err, &waiting):
+		o.RequeueAfter = Sooner(o.RequeueAfter, waiting.After)
+	case errors.As(err, &stalled):
+	default:
+		o.Err = errors.Join(o.Err, fmt.Errorf("%s: %w", name, err))
+	}
+}
+
+// Sooner is the shorter of two waits, where 0 means none.
+func Sooner(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
