@@ -49,9 +49,9 @@ watched() {
 last_line() { printf 'now: %s' "$(tail -n 1 "$1" 2>/dev/null | cut -c1-120)"; }
 
 # until_ok SECONDS WHAT COMMAND...: polls until COMMAND succeeds, saying every 10 s what is waited for. Fails after
-# SECONDS, and at once when the function named by GIVE_UP succeeds.
+# SECONDS (times CLUSTER_PATIENCE, for slow machines), and at once when the function named by GIVE_UP succeeds.
 until_ok() {
-  local limit="$1" what="$2" start=$SECONDS said=0
+  local limit=$(($1 * ${CLUSTER_PATIENCE:-1})) what="$2" start=$SECONDS said=0
   shift 2
   until "$@" >/dev/null 2>&1; do
     if [ $((SECONDS - start)) -ge "$limit" ]; then return 1; fi
