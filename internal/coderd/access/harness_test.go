@@ -1,0 +1,308 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+const (
+	testNamespace = "team"
+	testName      = "dev"
+	jobName       = "dev-create-admin"
+)
+
+// world is a cluster, a Coder and the Manager between them.
+type world struct {
+	t       *testing.T
+	ctx     context.Context
+	coder   *fakeCoder
+	client  client.Client
+	clock   *clocktesting.FakePassiveClock
+	manager *Manager
+	cp      *coderv1alpha1.CoderControlPlane
+	fault   *fault
+	writes  int
+	uids    int
+	random  int
+	secrets []string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, ctx: t.Context(), coder: newFakeCoder(t), fault: &fault{},
+		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		cp: &coderv1alpha1.CoderControlPlane{
+			ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testName, UID: "cp-uid", Generation: 1},
+		},
+	}
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(w.interceptor()).Build()
+	w.restart()
+	return w
+}
+
+// restart is what a new process starts with: an empty memory.
+func (w *world) restart() {
+	w.fault.reset()
+	w.manager = &Manager{
+		Client: w.client, Clock: w.clock,
+		Random: func() (string, error) {
+			w.random++
+			password := fmt.Sprintf("P4ssw0rdThatNobodyMaySee%04d", w.random)
+			w.secrets = append(w.secrets, password)
+			return password, nil
+		},
+		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
+			cfg.Transport = &faultyTransport{fault: w.fault}
+			return coderd.New(cfg)
+		},
+	}
+}
+
+func (w *world) interceptor() interceptor.Funcs {
+	write := func(do func() error) error {
+		w.writes++
+		return w.fault.around(do)
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return write(func() error {
+				w.uids++
+				obj.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
+				return c.Create(ctx, obj, opts...)
+			})
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return write(func() error { return c.Update(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return write(func() error { return c.Delete(ctx, obj, opts...) })
+		},
+	}
+}
+
+func (w *world) request() Request {
+	return Request{ControlPlane: w.cp, URL: w.coder.URL, AdminJob: func(secret string) *batchv1.Job {
+		return &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: jobName, Namespace: testNamespace},
+			Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+				Containers: []corev1.Container{{Name: "coder", EnvFrom: []corev1.EnvFromSource{{
+					SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}},
+				}}}},
+			}}},
+		}
+	}}
+}
+
+// pass runs Ensure once, and looks for secrets in what it says.
+func (w *world) pass() Result {
+	w.t.Helper()
+	result, err := w.manager.Ensure(w.ctx, w.request())
+	w.checkSilence(result, err)
+	if err != nil {
+		w.t.Fatalf("Ensure: %v", err)
+	}
+	return result
+}
+
+func (w *world) revoke() Result {
+	w.t.Helper()
+	result, err := w.manager.Revoke(w.ctx, w.request())
+	w.checkSilence(result, err)
+	if err != nil {
+		w.t.Fatalf("Revoke: %v", err)
+	}
+	return result
+}
+
+func (w *world) checkSilence(result Result, err error) {
+	w.t.Helper()
+	said := fmt.Sprintf("%s %v", result.Message, err)
+	for _, e := range result.Events {
+		said += " " + e.Message
+	}
+	for _, k := range w.coder.tokens() {
+		if strings.Contains(said, k.value) {
+			w.t.Errorf("a token is told: %s", said)
+		}
+	}
+	for _, secret := range append(w.secrets, "s3cr3tValueOfAKey") {
+		if strings.Contains(said, secret) {
+			w.t.Errorf("a secret is told: %s", said)
+		}
+	}
+}
+
+// settle runs passes until one is Ready, and Jobs between them.
+func (w *world) settle() Result {
+	w.t.Helper()
+	var result Result
+	for range 12 {
+		if result = w.pass(); result.State == Ready {
+			return result
+		}
+		w.runJob()
+		w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
+	}
+	w.t.Fatalf("not Ready after 12 passes: %s %s: %s", result.State, result.Reason, result.Message)
+	return result
+}
+
+// runJob does what the Job's container does, where there is a Job.
+func (w *world) runJob() {
+	w.t.Helper()
+	job := &batchv1.Job{}
+	if !w.get(jobName, job) || jobEnd(job) != "" {
+		return
+	}
+	creds := readAccount(w.secret(job.Spec.Template.Spec.Containers[0].EnvFrom[0].SecretRef.Name))
+	outcome := batchv1.JobComplete
+	w.coder.change(func() {
+		if w.coder.user(creds.username) != nil {
+			outcome = batchv1.JobFailed
+			return
+		}
+		w.coder.addUser(creds.username, creds.email, creds.password, "owner")
+	})
+	w.endJob(job, outcome)
+}
+
+func (w *world) endJob(job *batchv1.Job, outcome batchv1.JobConditionType) {
+	w.t.Helper()
+	job.Status.Conditions = []batchv1.JobCondition{{
+		Type: outcome, Status: corev1.ConditionTrue, Message: "Job has reached the specified backoff limit",
+	}}
+	if err := w.client.Status().Update(w.ctx, job); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) get(name string, obj client.Object) bool {
+	w.t.Helper()
+	err := w.client.Get(w.ctx, client.ObjectKey{Namespace: testNamespace, Name: name}, obj)
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// secret reads a Secret that has to be there.
+func (w *world) secret(name string) *corev1.Secret {
+	w.t.Helper()
+	secret := &corev1.Secret{}
+	if !w.get(name, secret) {
+		w.t.Fatalf("Secret %q does not exist", name)
+	}
+	return secret
+}
+
+func (w *world) put(obj client.Object) {
+	w.t.Helper()
+	if err := w.client.Create(w.ctx, obj); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func wantState(t *testing.T, got Result, state State, reason string) {
+	t.Helper()
+	if got.State != state || got.Reason != reason {
+		t.Fatalf("got %s %s (%s), want %s %s", got.State, got.Reason, got.Message, state, reason)
+	}
+}
+
+func reasons(r Result) string {
+	var out []string
+	for _, e := range r.Events {
+		out = append(out, e.Reason)
+	}
+	return strings.Join(out, ",")
+}
+
+// fault kills the process at its n-th write or request: that one and everything
+// after it fails. Where it is lost, the other side has done it all the same.
+type fault struct {
+	mu   sync.Mutex
+	at   int
+	lost bool
+	seen int
+	dead bool
+}
+
+var errDead = errors.New("the process is dead")
+
+func (f *fault) reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.seen, f.dead = 0, 0, false
+}
+
+func (f *fault) set(at int, lost bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
+}
+
+func (f *fault) around(do func() error) error {
+	f.mu.Lock()
+	f.seen++
+	now, dead := f.at > 0 && f.seen == f.at, f.dead
+	if now {
+		f.dead = true
+	}
+	lost := f.lost
+	f.mu.Unlock()
+	if dead || (now && !lost) {
+		return errDead
+	}
+	if err := do(); err != nil || !now {
+		return err
+	}
+	return errDead
+}
+
+func (f *fault) struck() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
+}
+
+type faultyTransport struct{ fault *fault }
+
+func (t *faultyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	var res *http.Response
+	err := t.fault.around(func() error {
+		var err error
+		res, err = http.DefaultTransport.RoundTrip(req)
+		return err
+	})
+	if err != nil && res != nil {
+		_ = res.Body.Close()
+		res = nil
+	}
+	return res, err
+}
