@@ -78,6 +78,11 @@ const (
 	// ReasonContainerConfigInvalid: a Secret, ConfigMap or key that the pod
 	// refers to does not exist.
 	ReasonContainerConfigInvalid = "ContainerConfigInvalid"
+	// ReasonUnschedulable: no node takes the pods.
+	ReasonUnschedulable = "Unschedulable"
+	// ReasonPodsRefused: the API server refuses the pods, for example because of
+	// a quota.
+	ReasonPodsRefused = "PodsRefused"
 	// ReasonProgressDeadlineExceeded: the rollout did not end in time.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 
