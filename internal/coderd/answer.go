@@ -13,6 +13,7 @@ import (
 type answer struct {
 	status     int
 	json       bool
+	html       bool
 	retryAfter time.Duration
 	location   string
 }
@@ -22,9 +23,8 @@ type answerKey struct{}
 // recorder notes the answers of one client and names the program in its
 // requests.
 type recorder struct {
-	next           http.RoundTripper
-	userAgent      string
-	onUnauthorized func()
+	next      http.RoundTripper
+	userAgent string
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -39,24 +39,25 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	isJSON := hasJSON(res.Header)
 	if seen != nil {
+		kind := mediaType(res.Header)
 		*seen = answer{
 			status:     res.StatusCode,
-			json:       isJSON,
+			json:       kind == "application/json",
+			html:       kind == "text/html",
 			retryAfter: retryAfter(res.Header),
 			location:   res.Header.Get("Location"),
 		}
 	}
-	if res.StatusCode == http.StatusUnauthorized && isJSON && t.onUnauthorized != nil {
-		t.onUnauthorized()
-	}
 	return res, nil
 }
 
-func hasJSON(h http.Header) bool {
+func mediaType(h http.Header) string {
 	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return err == nil && kind == "application/json"
+	if err != nil {
+		return ""
+	}
+	return kind
 }
 
 // retryAfter reads the form of the header that Coder sends: seconds. A date,

@@ -35,16 +35,17 @@ type Config struct {
 	Transport http.RoundTripper
 	// UserAgent is sent with each request. Empty means DefaultUserAgent.
 	UserAgent string
-	// OnUnauthorized is called each time that Coder answers 401, so that the
-	// owner of the token can drop it. It must be quick and safe for concurrent
-	// use. It may be nil.
+	// OnUnauthorized is called each time that Coder refuses the token (401), so
+	// that its owner can drop it. It must be quick and safe for concurrent use. It
+	// may be nil.
 	OnUnauthorized func()
 }
 
 // Client is a connection to one Coder, safe for concurrent use.
 type Client struct {
-	sdk *codersdk.Client
-	url string
+	sdk            *codersdk.Client
+	url            string
+	onUnauthorized func()
 }
 
 // New checks the configuration and makes a client. It makes no request.
@@ -66,13 +67,14 @@ func New(cfg Config) (*Client, error) {
 		agent = DefaultUserAgent
 	}
 	httpClient := &http.Client{
-		Transport:     &recorder{next: next, userAgent: agent, onUnauthorized: cfg.OnUnauthorized},
+		Transport:     &recorder{next: next, userAgent: agent},
 		Timeout:       timeout,
 		CheckRedirect: refuseRedirect,
 	}
 	return &Client{
-		sdk: codersdk.New(base, codersdk.WithSessionToken(cfg.Token), codersdk.WithHTTPClient(httpClient)),
-		url: base.String(),
+		sdk:            codersdk.New(base, codersdk.WithSessionToken(cfg.Token), codersdk.WithHTTPClient(httpClient)),
+		url:            base.String(),
+		onUnauthorized: cfg.OnUnauthorized,
 	}, nil
 }
 
@@ -120,11 +122,27 @@ var sharedTransport = sync.OnceValue(func() http.RoundTripper {
 
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// call runs one operation against Coder and turns whatever went wrong into an
+// call runs one operation with the token, and turns whatever went wrong into an
 // *Error. The operation makes one request, or the last one counts.
 func (c *Client) call(ctx context.Context, op string, do func(ctx context.Context) error) error {
+	err := c.callWithoutToken(ctx, op, do)
+	if IsUnauthorized(err) && c.onUnauthorized != nil {
+		c.onUnauthorized()
+	}
+	return err
+}
+
+// callWithoutToken is call for what Coder does for anybody, where a refusal says
+// nothing about the token.
+func (c *Client) callWithoutToken(ctx context.Context, op string, do func(ctx context.Context) error) error {
 	var seen answer
-	if err := do(context.WithValue(ctx, answerKey{}, &seen)); err != nil {
+	err := do(context.WithValue(ctx, answerKey{}, &seen))
+	if err == nil && seen.status != 0 && seen.html {
+		// Coder's client believes some answers by their status alone, and a login
+		// page in front of Coder has the status 200.
+		err = errNotCoder
+	}
+	if err != nil {
 		return newError(op, c.url, &seen, err)
 	}
 	return nil

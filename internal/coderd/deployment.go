@@ -17,7 +17,7 @@ type BuildInfo struct {
 // BuildInfo reads version and identity. It needs no token.
 func (c *Client) BuildInfo(ctx context.Context) (BuildInfo, error) {
 	var out BuildInfo
-	err := c.call(ctx, "reading the version of Coder", func(ctx context.Context) error {
+	err := c.callWithoutToken(ctx, "reading the version of Coder", func(ctx context.Context) error {
 		info, err := c.sdk.BuildInfo(ctx)
 		out = BuildInfo{Version: info.Version, DeploymentID: info.DeploymentID}
 		return err

@@ -113,9 +113,21 @@ func IsUnreachable(err error) bool {
 	return ok && (status == 0 || status >= http.StatusInternalServerError)
 }
 
-// routeNotFound is what Coder says about an address that its version does not
-// have. It says nothing about the object that was asked for.
-const routeNotFound = "Route not found."
+// What Coder says in these sentences is something else than its status.
+const (
+	// routeNotFound (404) is about an address that this version does not have. It
+	// says nothing about the object that was asked for.
+	routeNotFound = "Route not found."
+	// internalError (401) is said of any token while Coder has no database.
+	internalError = "An internal error occurred."
+	// unknownUser (400) is said of a user that does not exist.
+	unknownUser = `"user" must be an existing uuid or username.`
+)
+
+var (
+	errNotCoder    = errors.New("not an answer of Coder")
+	errUnknownUser = errors.New("unknown user")
+)
 
 // newError describes what came of an operation that failed.
 func newError(op, coderURL string, seen *answer, err error) *Error {
@@ -130,12 +142,8 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 		e.Message = noAnswer(coderURL, e.Err)
 	case seen.status >= 300 && seen.status < 400:
 		e.Message = redirected(coderURL, seen.location)
-	case !seen.json && !fromCoderWithoutJSON(seen.status):
+	case errors.Is(err, errNotCoder), !seen.json && !meansTheSame(seen.status):
 		e.Message = fmt.Sprintf("something that is not Coder answered at %s with HTTP %d; check the address", coderURL, seen.status)
-	case errors.As(err, &sdkError) && sdkError.Message == routeNotFound:
-		e.StatusCode = http.StatusNotImplemented
-		e.Message = fmt.Sprintf("Coder at %s does not have this part of the API; check its version", coderURL)
-		e.Err = nil
 	case errors.As(err, &sdkError):
 		fillFromCoder(e, sdkError)
 	default:
@@ -144,9 +152,9 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 	return e
 }
 
-// fromCoderWithoutJSON are the answers that may well be a proxy's, but mean the
-// same whoever gave them.
-func fromCoderWithoutJSON(status int) bool {
+// meansTheSame are the answers that may well be a proxy's, but mean the same
+// whoever gave them.
+func meansTheSame(status int) bool {
 	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
 }
 
@@ -157,6 +165,16 @@ func fillFromCoder(e *Error, answer *codersdk.Error) {
 	}
 	for _, v := range answer.Validations {
 		e.Fields = append(e.Fields, FieldError{Field: v.Field, Detail: v.Detail})
+	}
+	switch {
+	case e.Message == routeNotFound:
+		e.StatusCode = http.StatusNotImplemented
+		e.Message = "this Coder does not have this part of the API; check its version"
+	case e.StatusCode == http.StatusUnauthorized && strings.HasPrefix(e.Message, internalError):
+		e.StatusCode = http.StatusInternalServerError
+	case e.StatusCode == http.StatusBadRequest && e.Message == unknownUser:
+		e.StatusCode, e.Err = http.StatusNotFound, errUnknownUser
+		e.Message = "there is no such user"
 	}
 }
 

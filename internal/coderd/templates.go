@@ -51,16 +51,20 @@ func newTemplate(t codersdk.Template) Template {
 }
 
 // Templates lists all templates that the token may see, deprecated ones too.
-// Coder gives them in one answer.
+// Coder does not give them in pages.
 func (c *Client) Templates(ctx context.Context) ([]Template, error) {
 	var out []Template
+	seen := map[uuid.UUID]bool{}
 	// Coder's own list leaves out the deprecated ones, and each value of the
-	// filter gives one half.
+	// filter gives one half. A template that is deprecated meanwhile is in both.
 	for _, query := range []string{"deprecated:false", "deprecated:true"} {
 		err := c.call(ctx, "listing the templates", func(ctx context.Context) error {
 			templates, err := c.sdk.Templates(ctx, codersdk.TemplateFilter{SearchQuery: query})
 			for _, t := range templates {
-				out = append(out, newTemplate(t))
+				if !seen[t.ID] {
+					seen[t.ID] = true
+					out = append(out, newTemplate(t))
+				}
 			}
 			return err
 		})

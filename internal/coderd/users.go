@@ -2,7 +2,6 @@ package coderd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -45,7 +44,7 @@ func newUser(u codersdk.User) User {
 // HasFirstUser says whether anybody has an account yet. It needs no token.
 func (c *Client) HasFirstUser(ctx context.Context) (bool, error) {
 	var out bool
-	err := c.call(ctx, "asking whether Coder has a first user", func(ctx context.Context) error {
+	err := c.callWithoutToken(ctx, "asking whether Coder has a first user", func(ctx context.Context) error {
 		var err error
 		out, err = c.sdk.HasFirstUser(ctx)
 		return err
@@ -53,10 +52,10 @@ func (c *Client) HasFirstUser(ctx context.Context) (bool, error) {
 	return out, err
 }
 
-// CreateFirstUser makes the first account, an owner. Coder refuses it once
-// there is any account (400).
+// CreateFirstUser makes the first account, an owner. Once there is any account
+// it is a conflict.
 func (c *Client) CreateFirstUser(ctx context.Context, user FirstUser) error {
-	return c.call(ctx, "creating the first user of Coder", func(ctx context.Context) error {
+	return c.callWithoutToken(ctx, "creating the first user of Coder", func(ctx context.Context) error {
 		_, err := c.sdk.CreateFirstUser(ctx, codersdk.CreateFirstUserRequest{
 			Username: user.Username,
 			Email:    user.Email,
@@ -70,7 +69,7 @@ func (c *Client) CreateFirstUser(ctx context.Context, user FirstUser) error {
 // Login gives a session token for a password. It does not change this client.
 func (c *Client) Login(ctx context.Context, email, password string) (string, error) {
 	var out string
-	err := c.call(ctx, fmt.Sprintf("logging in to Coder as %q", email), func(ctx context.Context) error {
+	err := c.callWithoutToken(ctx, fmt.Sprintf("logging in to Coder as %q", email), func(ctx context.Context) error {
 		res, err := c.sdk.LoginWithPassword(ctx, codersdk.LoginWithPasswordRequest{Email: email, Password: password})
 		out = res.SessionToken
 		return err
@@ -103,17 +102,13 @@ func (c *Client) UserByName(ctx context.Context, name string) (User, error) {
 		return User{}, err
 	}
 	var out User
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		u, err := c.sdk.User(ctx, name)
-		out = newUser(u)
-		return err
+	err := confirmNotFound(func() error {
+		return c.call(ctx, op, func(ctx context.Context) error {
+			u, err := c.sdk.User(ctx, name)
+			out = newUser(u)
+			return err
+		})
 	})
-	// Coder says 400 of a user that it does not know. Whoever asks wants to hear
-	// that it does not exist.
-	var e *Error
-	if errors.As(err, &e) && e.StatusCode == http.StatusBadRequest {
-		e.StatusCode = http.StatusNotFound
-	}
 	return out, err
 }
 

@@ -171,18 +171,17 @@ func (c *Client) WorkspaceByName(ctx context.Context, owner, name string) (Works
 		return Workspace{}, err
 	}
 	var out Workspace
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		w, err := c.sdk.WorkspaceByOwnerAndName(ctx, owner, name, codersdk.WorkspaceOptions{})
-		if err != nil {
+	err := confirmNotFound(func() error {
+		return c.call(ctx, op, func(ctx context.Context) error {
+			w, err := c.sdk.WorkspaceByOwnerAndName(ctx, owner, name, codersdk.WorkspaceOptions{})
+			out = newWorkspace(w)
 			return err
-		}
-		// Coder takes "me" and ids for a user too. Neither is the owner's name.
-		if !strings.EqualFold(w.OwnerName, owner) {
-			return &Error{Op: op, StatusCode: http.StatusNotFound, Message: fmt.Sprintf("there is no user named %q", owner)}
-		}
-		out = newWorkspace(w)
-		return nil
+		})
 	})
+	// Coder takes "me" and ids for a user too. Neither is the owner's name.
+	if err == nil && !strings.EqualFold(out.OwnerName, owner) {
+		return Workspace{}, &Error{Op: op, StatusCode: http.StatusNotFound, Message: fmt.Sprintf("there is no user named %q", owner)}
+	}
 	return out, err
 }
 

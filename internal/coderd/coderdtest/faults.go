@@ -1,0 +1,178 @@
+package coderdtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// Fault makes requests fail.
+type Fault struct {
+	// Method and PathPrefix choose the requests. Empty chooses all.
+	Method, PathPrefix string
+	// Status is answered with a body as Coder's. 0 with none of the others set
+	// means 500.
+	Status int
+	// Message is the message of the body. Empty means one of our own.
+	Message string
+	// HTML answers with a page instead, as a proxy in front of Coder does.
+	HTML bool
+	// RetryAfter is sent as the header of that name.
+	RetryAfter time.Duration
+	// DropConnection ends the connection without an answer.
+	DropConnection bool
+	// Delay holds the request back. Block holds it back until it is closed.
+	Delay time.Duration
+	Block <-chan struct{}
+	// Processed carries the request out first and loses the answer only.
+	Processed bool
+	// Times is how many requests fail. 0 means all, until the fault is removed.
+	Times int
+}
+
+type activeFault struct {
+	Fault
+	left int
+}
+
+// Fail makes requests fail from now on. The function that it returns ends that.
+// The first fault that fits a request counts.
+func (s *Server) Fail(f Fault) (remove func()) {
+	active := &activeFault{Fault: f, left: f.Times}
+	s.trafficMu.Lock()
+	defer s.trafficMu.Unlock()
+	s.faults = append(s.faults, active)
+	return func() {
+		s.trafficMu.Lock()
+		defer s.trafficMu.Unlock()
+		s.forget(active)
+	}
+}
+
+// ClearFaults ends all faults.
+func (s *Server) ClearFaults() {
+	s.trafficMu.Lock()
+	defer s.trafficMu.Unlock()
+	s.faults = nil
+}
+
+func (s *Server) forget(f *activeFault) {
+	var kept []*activeFault
+	for _, other := range s.faults {
+		if other != f {
+			kept = append(kept, other)
+		}
+	}
+	s.faults = kept
+}
+
+func (s *Server) faultFor(r *http.Request) *activeFault {
+	s.trafficMu.Lock()
+	defer s.trafficMu.Unlock()
+	for _, f := range s.faults {
+		if f.Method != "" && f.Method != r.Method || !strings.HasPrefix(r.URL.Path, f.PathPrefix) {
+			continue
+		}
+		if f.Times > 0 {
+			if f.left--; f.left == 0 {
+				s.forget(f)
+			}
+		}
+		return f
+	}
+	return nil
+}
+
+// wait holds a request back. It is false when there is nobody left to answer.
+func (s *Server) wait(f *activeFault, r *http.Request) bool {
+	var delay <-chan time.Time
+	if f.Delay > 0 {
+		timer := time.NewTimer(f.Delay)
+		defer timer.Stop()
+		delay = timer.C
+	}
+	if delay == nil && f.Block == nil {
+		return true
+	}
+	select {
+	case <-delay:
+	case <-f.Block:
+	case <-r.Context().Done():
+		return false
+	case <-s.stopped:
+		return false
+	}
+	return true
+}
+
+// answer fails a request. A fault that only delays lets the caller go on.
+func (f *activeFault) answer(w http.ResponseWriter) {
+	if f.DropConnection {
+		panic(http.ErrAbortHandler)
+	}
+	status := f.Status
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	if f.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(f.RetryAfter.Seconds())))
+	}
+	if f.HTML {
+		w.Header().Del(codersdk.BuildVersionHeader)
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, "<html><body>%d %s</body></html>", status, http.StatusText(status))
+		return
+	}
+	message := f.Message
+	if message == "" {
+		message = "A fault of the test."
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(codersdk.Response{Message: message})
+}
+
+// onlyDelays says that the request is answered as always, but later.
+func (f *activeFault) onlyDelays() bool {
+	return f.Status == 0 && !f.HTML && !f.DropConnection && !f.Processed && (f.Delay > 0 || f.Block != nil)
+}
+
+func (s *Server) count(class string) {
+	s.trafficMu.Lock()
+	defer s.trafficMu.Unlock()
+	s.requests[class]++
+}
+
+// Requests counts the requests since the start or ResetRequests by their class,
+// for example "GET /api/v2/templates/{template}". Those that a fault failed
+// count too.
+func (s *Server) Requests() map[string]int {
+	s.trafficMu.Lock()
+	defer s.trafficMu.Unlock()
+	return maps.Clone(s.requests)
+}
+
+// Writes counts the requests that are no GET.
+func (s *Server) Writes() int {
+	n := 0
+	for class, count := range s.Requests() {
+		if !strings.HasPrefix(class, http.MethodGet+" ") {
+			n += count
+		}
+	}
+	return n
+}
+
+// ResetRequests starts the counts again.
+func (s *Server) ResetRequests() {
+	s.trafficMu.Lock()
+	defer s.trafficMu.Unlock()
+	clear(s.requests)
+}

@@ -1,0 +1,140 @@
+package coderdtest
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// file is an archive, which Coder keeps as tar whatever it was given.
+type file struct {
+	id    uuid.UUID
+	hash  [sha256.Size]byte
+	owner uuid.UUID
+	data  []byte
+}
+
+const maxFileBytes = 100 << 20
+
+// Files counts the archives.
+func (s *Server) Files() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.files)
+}
+
+// AddFile stores an archive that holds these files, which need not be text.
+func (s *Server) AddFile(files map[string]string) uuid.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, _ := s.insertFile(uuid.Nil, packTar(files))
+	return f.id
+}
+
+func packTar(files map[string]string) []byte {
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		// Writing to memory does not fail.
+		_ = w.WriteHeader(&tar.Header{Name: name, Size: int64(len(files[name])), Mode: 0o644, ModTime: time.Unix(0, 0), Uid: 1000, Gid: 1000})
+		_, _ = w.Write([]byte(files[name]))
+	}
+	_ = w.Close()
+	return packed.Bytes()
+}
+
+func (s *Server) insertFile(owner uuid.UUID, data []byte) (f *file, isNew bool) {
+	hash := sha256.Sum256(data)
+	for _, f := range s.files {
+		if f.hash == hash && f.owner == owner {
+			return f, false
+		}
+	}
+	f = &file{id: uuid.New(), hash: hash, owner: owner, data: data}
+	s.files = append(s.files, f)
+	return f, true
+}
+
+func (s *Server) fileByID(id uuid.UUID) *file {
+	for _, f := range s.files {
+		if f.id == id {
+			return f
+		}
+	}
+	return nil
+}
+
+func (s *Server) routeFiles(closed route) {
+	closed("POST /api/v2/files", s.postFile)
+	closed("GET /api/v2/files/{file}", s.getFile)
+}
+
+func (s *Server) postFile(r *request) {
+	contentType := r.Header.Get("Content-Type")
+	if contentType != codersdk.ContentTypeTar && contentType != codersdk.ContentTypeZip {
+		refuse(http.StatusBadRequest, fmt.Sprintf("Unsupported content type header %q.", contentType))
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxFileBytes))
+	if err != nil {
+		refuseDetailed(http.StatusBadRequest, "Failed to read file from request.", err.Error())
+	}
+	if contentType == codersdk.ContentTypeZip {
+		data = tarOfZip(data)
+	}
+	f, isNew := s.insertFile(r.user.id, data)
+	status := http.StatusOK
+	if isNew {
+		status = http.StatusCreated
+	}
+	r.write(status, codersdk.UploadResponse{ID: f.id})
+}
+
+func tarOfZip(data []byte) []byte {
+	reader, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		refuseDetailed(http.StatusBadRequest, "Incomplete .zip archive file.", err.Error())
+	}
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	for _, entry := range reader.File {
+		content, err := entry.Open()
+		if err == nil {
+			err = w.WriteHeader(&tar.Header{
+				Name: entry.Name, Size: entry.FileInfo().Size(), Mode: int64(entry.Mode()), ModTime: entry.Modified, Uid: 1000, Gid: 1000,
+			})
+		}
+		if err == nil {
+			_, err = io.Copy(w, content)
+		}
+		if err != nil {
+			refuseDetailed(http.StatusInternalServerError, "Internal error processing .zip archive.", err.Error())
+		}
+	}
+	_ = w.Close()
+	return packed.Bytes()
+}
+
+func (s *Server) getFile(r *request) {
+	id, err := uuid.Parse(r.PathValue("file"))
+	if err != nil {
+		refuse(http.StatusBadRequest, "File id must be a valid UUID.")
+	}
+	f := s.fileByID(id)
+	if f == nil {
+		notFound()
+	}
+	r.w.Header().Set("Content-Type", codersdk.ContentTypeTar)
+	r.w.WriteHeader(http.StatusOK)
+	_, _ = r.w.Write(f.data)
+}

@@ -1,0 +1,34 @@
+package coderdtest
+
+import (
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// DefaultVersion is the version of Coder whose answers the server gives.
+const DefaultVersion = "v2.30.0+f0c1b9e"
+
+// Option changes a Server.
+type Option func(*Server)
+
+// WithClock sets the clock. Without it the server has the real time.
+func WithClock(c clock.PassiveClock) Option { return func(s *Server) { s.clock = c } }
+
+// WithManualBuilds leaves each build pending until AdvanceBuilds or
+// FinishBuilds. Without it a build is done as soon as the request that queued
+// it has its answer.
+func WithManualBuilds() Option { return func(s *Server) { s.manual = true } }
+
+// WithVersion sets the version that the server reports.
+func WithVersion(version string) Option { return func(s *Server) { s.version = version } }
+
+// WithMaxTokenLifetimes sets how long a token of an owner and of anybody else
+// may live. Without it these are Coder's defaults: 7 days and 100 years.
+func WithMaxTokenLifetimes(owner, others time.Duration) Option {
+	return func(s *Server) { s.ownerTokenLifetime, s.tokenLifetime = owner, others }
+}
+
+// WithPasswordLoginDisabled lets nobody log in with a password, as
+// CODER_DISABLE_PASSWORD_AUTH does.
+func WithPasswordLoginDisabled() Option { return func(s *Server) { s.noPasswords = true } }

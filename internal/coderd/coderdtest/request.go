@@ -1,0 +1,124 @@
+package coderdtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// request is one request and what is known about who makes it.
+type request struct {
+	*http.Request
+	w    http.ResponseWriter
+	user *user
+	key  *key
+	// after runs when the answer is written.
+	after []func()
+}
+
+type handlerFunc func(r *request)
+
+// refusal is thrown by refuse and caught by endpoint, so that handlers read like
+// what they do when all is well.
+type refusal struct {
+	status int
+	body   codersdk.Response
+}
+
+func refuse(status int, message string, fields ...codersdk.ValidationError) {
+	refuseDetailed(status, message, "", fields...)
+}
+
+func refuseDetailed(status int, message, detail string, fields ...codersdk.ValidationError) {
+	panic(refusal{status: status, body: codersdk.Response{Message: message, Detail: detail, Validations: fields}})
+}
+
+// notFound is what Coder says of everything that is not there or not for you.
+func notFound() {
+	refuse(http.StatusNotFound, "Resource not found or you do not have access to this resource")
+}
+
+const signedOut = "You are signed out or your session has expired. Please sign in again to continue."
+
+// endpoint counts, fails where a fault says so, identifies the caller and
+// handles.
+func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(codersdk.BuildVersionHeader, s.version)
+		s.count(class)
+		fault := s.faultFor(r)
+		if fault != nil && !s.wait(fault, r) {
+			return
+		}
+		if fault != nil && fault.onlyDelays() {
+			fault = nil
+		}
+		if fault != nil && !fault.Processed {
+			fault.answer(w)
+			return
+		}
+		target := w
+		if fault != nil {
+			target = discard{header: http.Header{}}
+		}
+		s.serve(&request{Request: r, w: target}, handle, needsUser)
+		if fault != nil {
+			fault.answer(w)
+		}
+	}
+}
+
+func (s *Server) serve(r *request, handle handlerFunc, needsUser bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() {
+		switch problem := recover().(type) {
+		case nil:
+			for _, f := range r.after {
+				f()
+			}
+		case refusal:
+			r.write(problem.status, problem.body)
+		default:
+			panic(problem)
+		}
+	}()
+	if needsUser {
+		s.identify(r)
+	}
+	handle(r)
+}
+
+func (r *request) write(status int, body any) {
+	r.w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	r.w.WriteHeader(status)
+	_ = json.NewEncoder(r.w).Encode(body)
+}
+
+// read decodes the body.
+func (r *request) read(into any) {
+	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+		refuseDetailed(http.StatusBadRequest, "Request body must be valid JSON.", err.Error())
+	}
+}
+
+// id reads a part of the path that must be a UUID.
+func (r *request) id(name string) uuid.UUID {
+	id, err := uuid.Parse(r.PathValue(name))
+	if err != nil {
+		refuse(http.StatusBadRequest, fmt.Sprintf("Invalid UUID %q.", r.PathValue(name)),
+			codersdk.ValidationError{Field: name, Detail: "Invalid UUID"})
+	}
+	return id
+}
+
+// discard takes an answer that a fault replaces.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}

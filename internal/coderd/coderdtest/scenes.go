@@ -1,0 +1,97 @@
+package coderdtest
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// Agent is an agent of a running workspace.
+type Agent struct {
+	Name, Status, LifecycleState string
+}
+
+// AddWorkspace makes a workspace of a template's active version that is running.
+// The owner must exist.
+func (s *Server) AddWorkspace(owner string, template uuid.UUID, name string) uuid.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u, t := s.userNamed(owner), s.templateByID(template)
+	if u == nil || t == nil {
+		return uuid.Nil
+	}
+	now := s.now()
+	w := &workspace{id: uuid.New(), name: name, owner: u, template: t, createdAt: now, lastUsedAt: now}
+	b := s.appendBuild(w, codersdk.WorkspaceTransitionStart, t.ActiveVersionID)
+	b.job = s.done(s.versionByID(t.ActiveVersionID).job.fileID, t.OrganizationID, u.id)
+	s.workspaces = append(s.workspaces, w)
+	return w.id
+}
+
+// BuildWorkspace is somebody starting, stopping or deleting a workspace in
+// Coder's own interface. The build is done at once.
+func (s *Server) BuildWorkspace(id uuid.UUID, transition string) {
+	s.change(id, func(w *workspace) {
+		b := s.appendBuild(w, codersdk.WorkspaceTransition(transition), w.latest().version)
+		b.job = s.done(w.builds[0].job.fileID, w.template.OrganizationID, w.owner.id)
+		w.deleted = w.deleted || b.transition == codersdk.WorkspaceTransitionDelete
+	})
+}
+
+// RenameWorkspace is somebody renaming a workspace.
+func (s *Server) RenameWorkspace(id uuid.UUID, name string) {
+	s.change(id, func(w *workspace) { w.name = name })
+}
+
+// SetAgents sets the agents that a workspace has while it runs.
+func (s *Server) SetAgents(id uuid.UUID, agents ...Agent) {
+	s.change(id, func(w *workspace) { w.agents = agents })
+}
+
+// SetDormant puts a workspace to sleep or wakes it.
+func (s *Server) SetDormant(id uuid.UUID, dormant bool) {
+	s.change(id, func(w *workspace) {
+		w.dormantAt = nil
+		if dormant {
+			now := s.now()
+			w.dormantAt = &now
+		}
+	})
+}
+
+// SetLastUsed sets when a workspace was used last.
+func (s *Server) SetLastUsed(id uuid.UUID, at time.Time) {
+	s.change(id, func(w *workspace) { w.lastUsedAt = at })
+}
+
+// Transitions lists the builds of a workspace, the oldest first: start, stop or
+// delete.
+func (s *Server) Transitions(id uuid.UUID) []string {
+	var out []string
+	s.change(id, func(w *workspace) {
+		for _, b := range w.builds {
+			out = append(out, string(b.transition))
+		}
+	})
+	return out
+}
+
+// WorkspaceStatus is the status of a workspace's latest build, for example
+// running. It is empty where there is no such workspace.
+func (s *Server) WorkspaceStatus(id uuid.UUID) string {
+	status := ""
+	s.change(id, func(w *workspace) {
+		status = string(codersdk.ConvertWorkspaceStatus(w.latest().job.status, w.latest().transition))
+	})
+	return status
+}
+
+func (s *Server) change(id uuid.UUID, f func(*workspace)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.workspaceByID(id); w != nil {
+		f(w)
+	}
+}

@@ -1,0 +1,93 @@
+package coderdtest
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// patchTemplate replaces the whole policy of a template, as a Coder with a
+// license does: what the body does not hold becomes zero, except where Coder
+// keeps a field that is null.
+func (s *Server) patchTemplate(r *request) {
+	t := s.pathTemplate(r)
+	r.needsRole("owner", "template-admin")
+	var body codersdk.UpdateTemplateMeta
+	r.read(&body)
+	s.checkPolicy(t, body)
+	before := t.Template
+	after := applyPolicy(before, body)
+	if body.Name == before.Name && reflect.DeepEqual(before, after) {
+		r.w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	t.Template = after
+	t.UpdatedAt = s.now()
+	r.write(http.StatusOK, t.Template)
+}
+
+func (s *Server) checkPolicy(t *template, body codersdk.UpdateTemplateMeta) {
+	var fields validation
+	fields.check(body.Name == "" || codersdk.NameValid(body.Name) == nil, "name", "template_name", body.Name)
+	if body.DisplayName != nil {
+		fields.check(codersdk.DisplayNameValid(*body.DisplayName) == nil, "display_name", "template_display_name", *body.DisplayName)
+	}
+	fields.refuse()
+	var problems []codersdk.ValidationError
+	atLeastZero := func(field string, value int64) {
+		if value < 0 {
+			problems = append(problems, codersdk.ValidationError{Field: field, Detail: "Must be a positive integer."})
+		}
+	}
+	atLeastOneMinute := func(field string, value int64) {
+		if value < 0 || value > 0 && value < 60000 {
+			problems = append(problems, codersdk.ValidationError{Field: field, Detail: "Value must be at least one minute."})
+		}
+	}
+	atLeastZero("default_ttl_ms", body.DefaultTTLMillis)
+	atLeastZero("activity_bump_ms", body.ActivityBumpMillis)
+	atLeastOneMinute("failure_ttl_ms", body.FailureTTLMillis)
+	atLeastOneMinute("time_til_dormant_ms", body.TimeTilDormantMillis)
+	atLeastOneMinute("time_til_dormant_autodelete_ms", body.TimeTilDormantAutoDeleteMillis)
+	if len(problems) > 0 {
+		refuse(http.StatusBadRequest, "Invalid request to update template metadata!", problems...)
+	}
+	if other := s.templateNamed(t.OrganizationID, body.Name); other != nil && other != t {
+		taken(http.StatusConflict, fmt.Sprintf("Template with name %q already exists.", body.Name))
+	}
+}
+
+func applyPolicy(t codersdk.Template, body codersdk.UpdateTemplateMeta) codersdk.Template {
+	if body.Name != "" {
+		t.Name = body.Name
+	}
+	keep(&t.DisplayName, body.DisplayName)
+	keep(&t.Description, body.Description)
+	keep(&t.Icon, body.Icon)
+	keep(&t.AutostopRequirement, body.AutostopRequirement)
+	keep(&t.AutostartRequirement, body.AutostartRequirement)
+	keep(&t.MaxPortShareLevel, body.MaxPortShareLevel)
+	keep(&t.CORSBehavior, body.CORSBehavior)
+	keep(&t.UseClassicParameterFlow, body.UseClassicParameterFlow)
+	keep(&t.DeprecationMessage, body.DeprecationMessage)
+	t.Deprecated = t.DeprecationMessage != ""
+	t.AutostopRequirement.Weeks = max(t.AutostopRequirement.Weeks, 1)
+	t.DefaultTTLMillis = body.DefaultTTLMillis
+	t.ActivityBumpMillis = body.ActivityBumpMillis
+	t.FailureTTLMillis = body.FailureTTLMillis
+	t.TimeTilDormantMillis = body.TimeTilDormantMillis
+	t.TimeTilDormantAutoDeleteMillis = body.TimeTilDormantAutoDeleteMillis
+	t.AllowUserAutostart = body.AllowUserAutostart
+	t.AllowUserAutostop = body.AllowUserAutostop
+	t.AllowUserCancelWorkspaceJobs = body.AllowUserCancelWorkspaceJobs
+	t.RequireActiveVersion = body.RequireActiveVersion
+	return t
+}
+
+func keep[T any](field *T, given *T) {
+	if given != nil {
+		*field = *given
+	}
+}

@@ -1,0 +1,210 @@
+package coderdtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+type template struct {
+	codersdk.Template
+	deleted bool
+}
+
+// AddTemplate makes a template of files that have been built.
+func (s *Server) AddTemplate(organization, name string, files map[string]string) uuid.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	org := s.organizationNamed(organization)
+	if org == nil {
+		return uuid.Nil
+	}
+	v := s.seedVersion(org.ID, files)
+	return s.insertTemplate(org, codersdk.Template{Name: name}, v).ID
+}
+
+// PatchTemplate changes fields of a template behind everybody's back, by their
+// names in Coder's API, for example default_ttl_ms or deprecated.
+func (s *Server) PatchTemplate(t testing.TB, id uuid.UUID, fields map[string]any) {
+	t.Helper()
+	data, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatalf("fields of template %s: %v", id, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.templateByID(id)
+	if found == nil {
+		t.Fatalf("there is no template %s", id)
+	}
+	if err := json.Unmarshal(data, &found.Template); err != nil {
+		t.Fatalf("fields of template %s: %v", id, err)
+	}
+	found.UpdatedAt = s.now()
+}
+
+// TemplateFields are the fields of a template by their names in Coder's API. It
+// is nil where there is no such template.
+func (s *Server) TemplateFields(id uuid.UUID) map[string]any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.templateByID(id)
+	if t == nil {
+		return nil
+	}
+	var out map[string]any
+	data, err := json.Marshal(t.Template)
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// DeleteTemplate deletes a template and leaves its workspaces, as nobody can
+// through the API.
+func (s *Server) DeleteTemplate(id uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.templateByID(id); t != nil {
+		t.deleted = true
+	}
+}
+
+func (s *Server) insertTemplate(org *codersdk.Organization, t codersdk.Template, v *version) *template {
+	now := s.now()
+	t.ID, t.CreatedAt, t.UpdatedAt = uuid.New(), now, now
+	t.OrganizationID, t.OrganizationName, t.OrganizationDisplayName = org.ID, org.Name, org.DisplayName
+	t.Provisioner = codersdk.ProvisionerTypeTerraform
+	t.ActiveVersionID = v.id
+	t.BuildTimeStats = codersdk.TemplateBuildTimeStats{}
+	t.ActiveUserCount = -1
+	t.ActivityBumpMillis = 3600000
+	t.AutostopRequirement = codersdk.TemplateAutostopRequirement{DaysOfWeek: []string{}, Weeks: 1}
+	t.AutostartRequirement = codersdk.TemplateAutostartRequirement{DaysOfWeek: slices.Clone(codersdk.AllDaysOfWeek)}
+	t.AllowUserAutostart, t.AllowUserAutostop = true, true
+	t.MaxPortShareLevel = codersdk.WorkspaceAgentPortShareLevelPublic
+	t.CORSBehavior = codersdk.CORSBehaviorSimple
+	v.template = t.ID
+	added := &template{Template: t}
+	s.templates = append(s.templates, added)
+	return added
+}
+
+func (s *Server) templateByID(id uuid.UUID) *template {
+	for _, t := range s.templates {
+		if t.ID == id && !t.deleted {
+			return t
+		}
+	}
+	return nil
+}
+
+func (s *Server) templateNamed(orgID uuid.UUID, name string) *template {
+	for _, t := range s.templates {
+		if t.OrganizationID == orgID && strings.EqualFold(t.Name, name) && !t.deleted {
+			return t
+		}
+	}
+	return nil
+}
+
+func (s *Server) pathTemplate(r *request) *template {
+	t := s.templateByID(r.id("template"))
+	if t == nil {
+		notFound()
+	}
+	return t
+}
+
+func (s *Server) routeTemplates(closed route) {
+	closed("GET /api/v2/templates", s.getTemplates)
+	closed("GET /api/v2/organizations/{organization}/templates/{name}", func(r *request) {
+		t := s.templateNamed(s.pathOrganization(r).ID, r.PathValue("name"))
+		if t == nil {
+			notFound()
+		}
+		r.write(http.StatusOK, t.Template)
+	})
+	closed("POST /api/v2/organizations/{organization}/templates", s.postTemplate)
+	closed("GET /api/v2/templates/{template}", func(r *request) { r.write(http.StatusOK, s.pathTemplate(r).Template) })
+	closed("PATCH /api/v2/templates/{template}", s.patchTemplate)
+	closed("DELETE /api/v2/templates/{template}", s.deleteTemplate)
+}
+
+func (s *Server) getTemplates(r *request) {
+	deprecated := false
+	switch q := r.URL.Query().Get("q"); q {
+	case "", "deprecated:false":
+	case "deprecated:true":
+		deprecated = true
+	default:
+		refuse(http.StatusBadRequest, "Invalid template search query.",
+			codersdk.ValidationError{Field: "q", Detail: fmt.Sprintf("the server for tests does not know the query %q", q)})
+	}
+	out := []codersdk.Template{}
+	for _, t := range s.templates {
+		if !t.deleted && t.Deprecated == deprecated {
+			out = append(out, t.Template)
+		}
+	}
+	slices.SortFunc(out, func(a, b codersdk.Template) int { return strings.Compare(a.Name, b.Name) })
+	r.write(http.StatusOK, out)
+}
+
+func (s *Server) postTemplate(r *request) {
+	org := s.pathOrganization(r)
+	var body codersdk.CreateTemplateRequest
+	r.read(&body)
+	var v validation
+	v.name("name", "template_name", body.Name)
+	v.check(codersdk.DisplayNameValid(body.DisplayName) == nil, "display_name", "template_display_name", body.DisplayName)
+	v.check(len(body.Description) < 128, "description", "lt", body.Description)
+	v.check(body.VersionID != uuid.Nil, "template_version_id", "required", body.VersionID)
+	v.refuse()
+	r.needsRole("owner", "template-admin")
+	if s.templateNamed(org.ID, body.Name) != nil {
+		taken(http.StatusConflict, fmt.Sprintf("Template with name %q already exists.", body.Name))
+	}
+	first := s.versionByID(body.VersionID)
+	if first == nil {
+		refuse(http.StatusNotFound, fmt.Sprintf("Template version %q does not exist.", body.VersionID),
+			codersdk.ValidationError{Field: "template_version_id", Detail: "Template version does not exist"})
+	}
+	if first.template != uuid.Nil {
+		refuse(http.StatusBadRequest, fmt.Sprintf("Template version %s is already part of a template", body.VersionID),
+			codersdk.ValidationError{Field: "template_version_id", Detail: "Template version is already part of a template"})
+	}
+	t := s.insertTemplate(org, codersdk.Template{
+		Name: body.Name, DisplayName: body.DisplayName, Description: body.Description, Icon: body.Icon,
+		CreatedByID: r.user.id, CreatedByName: r.user.username,
+	}, first)
+	if body.DefaultTTLMillis != nil {
+		t.DefaultTTLMillis = *body.DefaultTTLMillis
+	}
+	if body.ActivityBumpMillis != nil {
+		t.ActivityBumpMillis = *body.ActivityBumpMillis
+	}
+	r.write(http.StatusCreated, t.Template)
+}
+
+func (s *Server) deleteTemplate(r *request) {
+	t := s.pathTemplate(r)
+	r.needsRole("owner", "template-admin")
+	for _, w := range s.workspaces {
+		if w.template == t && !w.deleted {
+			refuse(http.StatusBadRequest, "All workspaces must be deleted before a template can be removed.")
+		}
+	}
+	t.deleted = true
+	r.write(http.StatusOK, codersdk.Response{Message: "Template has been deleted!"})
+}

@@ -1,0 +1,189 @@
+package coderdtest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// key is a session or an API token.
+type key struct {
+	id, secret string
+	owner      *user
+	name       string
+	loginType  codersdk.LoginType
+	createdAt  time.Time
+	expiresAt  time.Time
+}
+
+func (k *key) value() string { return k.id + "-" + k.secret }
+
+func (s *Server) insertKey(u *user, name string, loginType codersdk.LoginType, lifetime time.Duration) *key {
+	now := s.now()
+	k := &key{id: rand.Text()[:10], secret: rand.Text()[:22], owner: u, name: name, loginType: loginType, createdAt: now, expiresAt: now.Add(lifetime)}
+	s.keys = append(s.keys, k)
+	return k
+}
+
+// RevokeToken makes Coder refuse a token from now on. It says whether there was
+// one.
+func (s *Server) RevokeToken(value string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.keys)
+	s.keys = slices.DeleteFunc(s.keys, func(k *key) bool { return k.value() == value })
+	return len(s.keys) < before
+}
+
+// TokenNames lists the API tokens of a user by name.
+func (s *Server) TokenNames(username string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, k := range s.keys {
+		if k.loginType == codersdk.LoginTypeToken && strings.EqualFold(k.owner.username, username) {
+			out = append(out, k.name)
+		}
+	}
+	return out
+}
+
+// Sessions counts the logins of a user that have not ended.
+func (s *Server) Sessions(username string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, k := range s.keys {
+		if k.loginType == codersdk.LoginTypePassword && strings.EqualFold(k.owner.username, username) {
+			n++
+		}
+	}
+	return n
+}
+
+// identify finds the user of a request.
+func (s *Server) identify(r *request) {
+	refuseToken := func(detail string) { refuseDetailed(http.StatusUnauthorized, signedOut, detail) }
+	value := r.Header.Get(codersdk.SessionTokenHeader)
+	if value == "" {
+		refuseToken(fmt.Sprintf("Cookie %q or query parameter must be provided.", codersdk.SessionTokenCookie))
+	}
+	id, secret, ok := strings.Cut(value, "-")
+	if !ok || len(id) != 10 || len(secret) != 22 {
+		refuseToken("Invalid API key format: incorrect amount of API key parts, expected 2 got " + fmt.Sprint(strings.Count(value, "-")+1))
+	}
+	i := slices.IndexFunc(s.keys, func(k *key) bool { return k.id == id })
+	switch {
+	case i < 0:
+		refuseToken("API key is invalid.")
+	case s.keys[i].secret != secret:
+		refuseToken("API key secret is invalid.")
+	case s.keys[i].expiresAt.Before(s.clock.Now()):
+		refuseToken(fmt.Sprintf("API key expired at %q.", s.keys[i].expiresAt))
+	case s.keys[i].owner.suspended:
+		refuse(http.StatusUnauthorized, `User is not active (status = "suspended"). Contact an admin to reactivate your account.`)
+	}
+	r.key, r.user = s.keys[i], s.keys[i].owner
+}
+
+func (s *Server) routeTokens(closed route) {
+	closed("POST /api/v2/users/{user}/keys/tokens", s.postToken)
+	closed("GET /api/v2/users/{user}/keys/tokens", s.getTokens)
+	closed("GET /api/v2/users/{user}/keys/tokens/tokenconfig", func(r *request) {
+		r.write(http.StatusOK, codersdk.TokenConfig{MaxTokenLifetime: s.maxLifetime(s.pathUser(r))})
+	})
+	closed("DELETE /api/v2/users/{user}/keys/{key}", s.deleteKey)
+}
+
+func (s *Server) postLogin(r *request) {
+	var body codersdk.LoginWithPasswordRequest
+	r.read(&body)
+	u := s.userWithEmail(body.Email)
+	switch {
+	case u == nil || u.password != body.Password:
+		refuse(http.StatusUnauthorized, "Incorrect email or password.")
+	case s.noPasswords:
+		refuse(http.StatusForbidden, "Password authentication is disabled.")
+	case u.suspended:
+		refuse(http.StatusUnauthorized, "Your account is suspended. Contact an admin to reactivate your account.")
+	}
+	k := s.insertKey(u, "", codersdk.LoginTypePassword, 24*time.Hour)
+	r.write(http.StatusCreated, codersdk.LoginWithPasswordResponse{SessionToken: k.value()})
+}
+
+func (s *Server) postLogout(r *request) {
+	s.keys = slices.DeleteFunc(s.keys, func(k *key) bool { return k == r.key })
+	r.write(http.StatusOK, codersdk.Response{Message: "Logged out!"})
+}
+
+func (s *Server) maxLifetime(u *user) time.Duration {
+	if u.has("owner") {
+		return s.ownerTokenLifetime
+	}
+	return s.tokenLifetime
+}
+
+func (s *Server) postToken(r *request) {
+	u := s.pathUser(r)
+	var body codersdk.CreateTokenRequest
+	r.read(&body)
+	lifetime := s.maxLifetime(u)
+	if body.Lifetime != 0 {
+		problem := ""
+		if body.Lifetime < 0 {
+			problem = "lifetime must be positive number greater than 0"
+		} else if body.Lifetime > lifetime {
+			problem = fmt.Sprintf("lifetime must be less than %v", lifetime)
+		}
+		if problem != "" {
+			refuseDetailed(http.StatusBadRequest, "Failed to validate create API key request.", problem)
+		}
+		lifetime = body.Lifetime
+	}
+	name := body.TokenName
+	if name == "" {
+		name = "token_" + strings.ToLower(rand.Text()[:6])
+	}
+	for _, k := range s.keys {
+		if k.owner == u && k.loginType == codersdk.LoginTypeToken && k.name == name {
+			taken(http.StatusConflict, fmt.Sprintf("A token with name %q already exists.", name))
+		}
+	}
+	k := s.insertKey(u, name, codersdk.LoginTypeToken, lifetime)
+	r.write(http.StatusCreated, codersdk.GenerateAPIKeyResponse{Key: k.value()})
+}
+
+func (s *Server) getTokens(r *request) {
+	u := s.pathUser(r)
+	out := []codersdk.APIKeyWithOwner{}
+	for _, k := range s.keys {
+		if k.owner == u && k.loginType == codersdk.LoginTypeToken {
+			out = append(out, codersdk.APIKeyWithOwner{
+				APIKey: codersdk.APIKey{
+					ID: k.id, UserID: u.id, TokenName: k.name, LoginType: k.loginType,
+					CreatedAt: k.createdAt, UpdatedAt: k.createdAt, ExpiresAt: k.expiresAt,
+				},
+				Username: u.username,
+			})
+		}
+	}
+	r.write(http.StatusOK, out)
+}
+
+func (s *Server) deleteKey(r *request) {
+	s.pathUser(r)
+	id := r.PathValue("key")
+	before := len(s.keys)
+	s.keys = slices.DeleteFunc(s.keys, func(k *key) bool {
+		return k.id == id && (k.owner == r.user || r.user.has("owner"))
+	})
+	if len(s.keys) == before {
+		notFound()
+	}
+	r.w.WriteHeader(http.StatusNoContent)
+}

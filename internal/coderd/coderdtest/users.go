@@ -1,0 +1,237 @@
+package coderdtest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+type user struct {
+	id        uuid.UUID
+	username  string
+	email     string
+	name      string
+	password  string
+	roles     []string
+	orgs      []uuid.UUID
+	createdAt time.Time
+	loginType codersdk.LoginType
+	suspended bool
+}
+
+// AddUser makes a user with the password "<username>-Passw0rd!" and gives a
+// token for it that does not run out. The roles are those of the deployment, for
+// example owner.
+func (s *Server) AddUser(username string, roles ...string) (token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.insertUser(&user{
+		username:  username,
+		email:     username + "@example.com",
+		password:  username + "-Passw0rd!",
+		roles:     roles,
+		orgs:      []uuid.UUID{s.organizations[0].ID},
+		loginType: codersdk.LoginTypePassword,
+	})
+	return s.insertKey(u, "", codersdk.LoginTypeToken, 100*365*24*time.Hour).value()
+}
+
+// SuspendUser makes Coder refuse all that a user asks.
+func (s *Server) SuspendUser(username string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.userNamed(username); u != nil {
+		u.suspended = true
+	}
+}
+
+// HasRole says whether a user of that name has a role of the deployment.
+func (s *Server) HasRole(username, role string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.userNamed(username)
+	return u != nil && slices.Contains(u.roles, role)
+}
+
+// Usernames lists the users in the order in which they were made.
+func (s *Server) Usernames() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, u := range s.users {
+		out = append(out, u.username)
+	}
+	return out
+}
+
+func (s *Server) insertUser(u *user) *user {
+	u.id, u.createdAt = uuid.New(), s.now()
+	s.users = append(s.users, u)
+	return u
+}
+
+func (s *Server) userNamed(name string) *user {
+	for _, u := range s.users {
+		if strings.EqualFold(u.username, name) {
+			return u
+		}
+	}
+	return nil
+}
+
+func (s *Server) userWithEmail(email string) *user {
+	for _, u := range s.users {
+		if strings.EqualFold(u.email, email) {
+			return u
+		}
+	}
+	return nil
+}
+
+func (s *Server) userByID(id uuid.UUID) *user {
+	for _, u := range s.users {
+		if u.id == id {
+			return u
+		}
+	}
+	return nil
+}
+
+// pathUser is the user in the path: me, an id or a name.
+func (s *Server) pathUser(r *request) *user {
+	query := r.PathValue("user")
+	if query == codersdk.Me {
+		return r.user
+	}
+	found := s.userNamed(query)
+	if id, err := uuid.Parse(query); err == nil {
+		found = s.userByID(id)
+	}
+	// Only an owner or a user admin sees others.
+	if found == nil || found != r.user && !r.user.has("owner") && !r.user.has("user-admin") {
+		refuseDetailed(http.StatusBadRequest, `"user" must be an existing uuid or username.`, "queried user=\""+query+"\"")
+	}
+	return found
+}
+
+func (u *user) has(role string) bool { return slices.Contains(u.roles, role) }
+
+func (r *request) needsRole(roles ...string) {
+	for _, role := range roles {
+		if r.user.has(role) {
+			return
+		}
+	}
+	refuseDetailed(http.StatusForbidden, "Forbidden.",
+		"You don't have permission to view this content. If you believe this is a mistake, please contact your administrator or try signing in with different credentials.")
+}
+
+func (u *user) sdk() codersdk.User {
+	out := codersdk.User{
+		ReducedUser: codersdk.ReducedUser{
+			MinimalUser: codersdk.MinimalUser{ID: u.id, Username: u.username, Name: u.name},
+			Email:       u.email,
+			CreatedAt:   u.createdAt,
+			UpdatedAt:   u.createdAt,
+			Status:      codersdk.UserStatusActive,
+			LoginType:   u.loginType,
+		},
+		OrganizationIDs: u.orgs,
+		Roles:           []codersdk.SlimRole{},
+	}
+	for _, role := range u.roles {
+		out.Roles = append(out.Roles, codersdk.SlimRole{Name: role, DisplayName: role})
+	}
+	return out
+}
+
+func (s *Server) routeUsers(open, closed route) {
+	open("GET /api/v2/users/first", s.getFirstUser)
+	open("POST /api/v2/users/first", s.postFirstUser)
+	open("POST /api/v2/users/login", s.postLogin)
+	closed("POST /api/v2/users/logout", s.postLogout)
+	closed("POST /api/v2/users", s.postUser)
+	closed("GET /api/v2/users/{user}", func(r *request) { r.write(http.StatusOK, s.pathUser(r).sdk()) })
+	closed("PUT /api/v2/users/{user}/roles", s.putRoles)
+}
+
+func (s *Server) getFirstUser(r *request) {
+	if len(s.users) == 0 {
+		refuse(http.StatusNotFound, "The initial user has not been created!")
+	}
+	r.write(http.StatusOK, codersdk.Response{Message: "The initial user has already been created!"})
+}
+
+func (s *Server) postFirstUser(r *request) {
+	var body codersdk.CreateFirstUserRequest
+	r.read(&body)
+	var v validation
+	v.email(body.Email)
+	v.name("username", "username", body.Username)
+	v.check(codersdk.UserRealNameValid(body.Name) == nil, "name", "user_real_name", body.Name)
+	v.check(body.Password != "", "password", "required", body.Password)
+	v.refuse()
+	if len(s.users) > 0 {
+		refuse(http.StatusConflict, "The initial user has already been created.")
+	}
+	checkPassword(body.Password)
+	org := s.organizations[0].ID
+	u := s.insertUser(&user{
+		username: body.Username, email: body.Email, name: body.Name, password: body.Password,
+		roles: []string{"owner"}, orgs: []uuid.UUID{org}, loginType: codersdk.LoginTypePassword,
+	})
+	r.write(http.StatusCreated, codersdk.CreateFirstUserResponse{UserID: u.id, OrganizationID: org})
+}
+
+func (s *Server) postUser(r *request) {
+	r.needsRole("owner", "user-admin")
+	var body codersdk.CreateUserRequestWithOrgs
+	r.read(&body)
+	var v validation
+	v.email(body.Email)
+	v.name("username", "username", body.Username)
+	v.check(codersdk.UserRealNameValid(body.Name) == nil, "name", "user_real_name", body.Name)
+	v.refuse()
+	if s.noPasswords && (body.UserLoginType == "" || body.UserLoginType == codersdk.LoginTypePassword) {
+		refuse(http.StatusForbidden, "Password based authentication is disabled! Unable to provision new users with password authentication.")
+	}
+	if len(body.OrganizationIDs) == 0 {
+		refuseDetailed(http.StatusBadRequest,
+			"No organization specified to place the user as a member of. It is required to specify at least one organization id to place the user in.",
+			"required at least 1 value for the array 'organization_ids'",
+			codersdk.ValidationError{Field: "organization_ids", Detail: "Missing values, this cannot be empty"})
+	}
+	if s.userNamed(body.Username) != nil || s.userWithEmail(body.Email) != nil {
+		refuse(http.StatusConflict, "User already exists.")
+	}
+	for i, id := range body.OrganizationIDs {
+		if id == uuid.Nil {
+			body.OrganizationIDs[i] = s.organizations[0].ID
+		} else if s.organizationByID(id) == nil {
+			refuse(http.StatusNotFound, "Organization does not exist with the provided id \""+id.String()+"\".")
+		}
+	}
+	checkPassword(body.Password)
+	u := s.insertUser(&user{
+		username: body.Username, email: body.Email, name: body.Name, password: body.Password,
+		orgs: body.OrganizationIDs, loginType: codersdk.LoginTypePassword,
+	})
+	r.write(http.StatusCreated, u.sdk())
+}
+
+func (s *Server) putRoles(r *request) {
+	u := s.pathUser(r)
+	if u == r.user {
+		refuse(http.StatusBadRequest, "You cannot change your own roles.")
+	}
+	r.needsRole("owner", "user-admin")
+	var body codersdk.UpdateRoles
+	r.read(&body)
+	u.roles = append([]string{}, body.Roles...)
+	r.write(http.StatusOK, u.sdk())
+}
