@@ -8,6 +8,10 @@ const (
 	LabelControlPlaneNamespace = "aggregation.coder.com/control-plane-namespace"
 )
 
+// FinalizerWorkspace is on every workspace: a deleted one stays visible until it
+// is gone in Coder.
+const FinalizerWorkspace = "aggregation.coder.com/workspace"
+
 // Conditions of workspaces and templates.
 const (
 	// ConditionReady is true when the object is as its spec asks: a workspace
@@ -25,6 +29,9 @@ const (
 	// ConditionAgentsConnected is true when every agent of a running workspace
 	// is connected.
 	ConditionAgentsConnected = "AgentsConnected"
+	// ConditionFilesAvailable is there, and false, only where the source of a
+	// template cannot be shown in spec.files.
+	ConditionFilesAvailable = "FilesAvailable"
 )
 
 // Reasons of the conditions.
@@ -42,4 +49,5 @@ const (
 	ReasonAgentsConnecting  = "AgentsConnecting"
 	ReasonAgentsUnavailable = "AgentsUnavailable"
 	ReasonNoAgents          = "NoAgents"
+	ReasonFilesUnreadable   = "FilesUnreadable"
 )

@@ -1,0 +1,110 @@
+package coderfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// retryAfter is what a client is told to wait where Coder says nothing.
+const retryAfter = 5 * time.Second
+
+// Subject is the object that a request is about.
+type Subject struct {
+	Kind     schema.GroupKind
+	Resource schema.GroupResource
+	Name     string
+	// Fields gives the path in our object for the fields of Coder's API.
+	Fields map[string]*field.Path
+}
+
+// Status gives the Kubernetes form of an error. It leaves nil and errors that
+// have that form already as they are.
+func (s Subject) Status(err error) error {
+	var status apierrors.APIStatus
+	var unavailable *connections.UnavailableError
+	var fault *coderd.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &status):
+		return err
+	case errors.As(err, &unavailable):
+		return Unavailable(unavailable.Error(), unavailable.RetryAfter)
+	case errors.As(err, &fault):
+		return s.fromCoder(fault)
+	case errors.Is(err, context.DeadlineExceeded):
+		return apierrors.NewTimeoutError(err.Error(), seconds(0))
+	default:
+		return apierrors.NewInternalError(err)
+	}
+}
+
+func (s Subject) fromCoder(fault *coderd.Error) error {
+	switch {
+	case coderd.IsNotFound(fault):
+		return apierrors.NewNotFound(s.Resource, s.Name)
+	case coderd.IsForbidden(fault):
+		return apierrors.NewForbidden(s.Resource, s.Name, fmt.Errorf("Coder does not allow the operator's account to do this: %w", fault))
+	case coderd.IsConflict(fault) && strings.Contains(strings.ToLower(fault.Message), "already exists"):
+		return apierrors.NewAlreadyExists(s.Resource, s.Name)
+	case coderd.IsConflict(fault):
+		return apierrors.NewConflict(s.Resource, s.Name, fault)
+	case coderd.IsInvalid(fault):
+		return s.invalid(fault)
+	case coderd.IsUnauthorized(fault):
+		return Unavailable(fmt.Sprintf("Coder refused the operator's token, which is being renewed: %v", fault), retryAfter)
+	case coderd.IsRateLimited(fault):
+		return apierrors.NewTooManyRequests(fault.Error(), seconds(fault.RetryAfter))
+	case errors.Is(fault, context.DeadlineExceeded) || fault.StatusCode == http.StatusGatewayTimeout:
+		return apierrors.NewTimeoutError(fault.Error(), seconds(fault.RetryAfter))
+	default:
+		return Unavailable(fault.Error(), fault.RetryAfter)
+	}
+}
+
+func (s Subject) invalid(fault *coderd.Error) error {
+	var causes field.ErrorList
+	for _, f := range fault.Fields {
+		path, ok := s.Fields[f.Field]
+		if !ok {
+			path = field.NewPath("spec").Key(f.Field)
+		}
+		causes = append(causes, field.Invalid(path, field.OmitValueType{}, f.Detail))
+	}
+	if len(causes) == 0 {
+		detail := strings.TrimSuffix(fault.Message, ".")
+		if fault.Detail != "" {
+			detail += ": " + fault.Detail
+		}
+		causes = append(causes, field.Invalid(field.NewPath("spec"), field.OmitValueType{}, "Coder does not accept this: "+detail))
+	}
+	return apierrors.NewInvalid(s.Kind, s.Name, causes)
+}
+
+// Unavailable says that nothing is known now, and when to ask again. A client
+// library asks again by itself.
+func Unavailable(reason string, after time.Duration) error {
+	err := apierrors.NewServiceUnavailable(reason)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(seconds(after))}
+	return err
+}
+
+func seconds(d time.Duration) int {
+	if d <= 0 {
+		d = retryAfter
+	}
+	return int(math.Ceil(d.Seconds()))
+}

@@ -1,0 +1,50 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// NoControlPlane says that nothing can be created under a name.
+func NoControlPlane(namespace, prefix string) *field.Error {
+	if prefix == "" {
+		return field.Invalid(field.NewPath("metadata", "namespace"), namespace,
+			"no CoderControlPlane there serves objects without a control plane in their name; create one, or name the one that is meant")
+	}
+	return field.Invalid(field.NewPath("metadata", "namespace"), namespace,
+		fmt.Sprintf("no CoderControlPlane there serves objects whose names begin with %q; see its status.objectNamePrefix", prefix))
+}
+
+// Organization finds the organization of a new object.
+//
+// Coder knows its first organization also as "default". In a spec that is
+// resolved; in a name it is refused with the real one, because Kubernetes wants
+// an object back under the name that it was given.
+func Organization(
+	ctx context.Context, connection connections.Connection, inSpec, inName string,
+) (coderd.Organization, *field.Error, error) {
+	namePath, specPath := field.NewPath("metadata", "name"), field.NewPath("spec", "organization")
+	found, err := connection.Client.OrganizationByName(ctx, inName)
+	if coderd.IsNotFound(err) {
+		return found, field.Invalid(namePath, inName, fmt.Sprintf("there is no organization %q in Coder", inName)), nil
+	}
+	if err != nil {
+		return found, nil, err
+	}
+	if !strings.EqualFold(found.Name, inName) {
+		return found, field.Invalid(namePath, inName, fmt.Sprintf(
+			"%q is another name of organization %q, and objects are named after the real one: use %q in its place", inName, found.Name,
+			strings.ToLower(found.Name))), nil
+	}
+	if inSpec == coderd.DefaultOrganization && !found.IsDefault && !strings.EqualFold(found.Name, inSpec) {
+		return found, field.Invalid(specPath, inSpec, fmt.Sprintf(
+			"the default organization is not %q, which stands in metadata.name", inName)), nil
+	}
+	return found, nil, nil
+}

@@ -1,0 +1,57 @@
+package registry
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/clock"
+)
+
+// NewTable makes the table of an object or of a list of them.
+func NewTable(object, options runtime.Object, columns []metav1.TableColumnDefinition, row func(runtime.Object) []any) (*metav1.Table, error) {
+	t := &metav1.Table{}
+	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
+		t.ColumnDefinitions = columns
+	}
+	add := func(item runtime.Object) error {
+		t.Rows = append(t.Rows, metav1.TableRow{Cells: row(item), Object: runtime.RawExtension{Object: item}})
+		return nil
+	}
+	if list, err := meta.ListAccessor(object); err == nil && meta.IsListType(object) {
+		t.ResourceVersion, t.Continue, t.RemainingItemCount = list.GetResourceVersion(), list.GetContinue(), list.GetRemainingItemCount()
+		return t, meta.EachListItem(object, add)
+	}
+	if item, err := meta.CommonAccessor(object); err == nil {
+		t.ResourceVersion = item.GetResourceVersion()
+	}
+	return t, add(object)
+}
+
+// Ages writes times as kubectl does.
+type Ages struct {
+	Clock clock.PassiveClock
+}
+
+// Since is how long ago it was.
+func (a Ages) Since(t *metav1.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(a.Clock.Since(t.Time))
+}
+
+// Until is how long it takes until then.
+func (a Ages) Until(t *metav1.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(max(t.Sub(a.Clock.Now()), 0))
+}
+
+// Seconds is the time as Kubernetes writes it.
+func Seconds(t time.Time) metav1.Time {
+	return metav1.NewTime(t.UTC().Truncate(time.Second))
+}

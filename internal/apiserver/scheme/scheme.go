@@ -1,0 +1,28 @@
+package scheme
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+)
+
+// New makes the scheme and its codecs.
+func New() (*runtime.Scheme, serializer.CodecFactory) {
+	s := runtime.NewScheme()
+	utilruntime.Must(aggregationv1alpha1.AddToScheme(s))
+	internal := schema.GroupVersion{Group: aggregationv1alpha1.GroupVersion.Group, Version: runtime.APIVersionInternal}
+	s.AddKnownTypes(internal,
+		&aggregationv1alpha1.CoderWorkspace{}, &aggregationv1alpha1.CoderWorkspaceList{},
+		&aggregationv1alpha1.CoderTemplate{}, &aggregationv1alpha1.CoderTemplateList{})
+	utilruntime.Must(s.SetVersionPriority(aggregationv1alpha1.GroupVersion))
+
+	// Options and errors of every API stand in the group without a name.
+	core := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(s, core)
+	s.AddUnversionedTypes(core, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return s, serializer.NewCodecFactory(s)
+}
