@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
 exec >>"$LOGS/node.log" 2>&1
-mkdir -p "$STATE"/{run,kubelet,log,log/pods,log/containers,containerd,etcd,cni,cni.d,fake}
+mkdir -p "$STATE"/{tmp,kubelet,log,log/pods,log/containers,containerd,etcd,cni,cni.d,fake}
 
 # Private to this machine's mounts, shared within the node: what pods with mount propagation need.
 mount --make-rprivate /
@@ -18,6 +18,8 @@ mount --bind "$STATE/cni" /var/lib/cni
 mount --bind "$STATE/log" /var/log
 mount -t tmpfs tmpfs /run
 mkdir -p /run/containerd /run/netns
+# What is killed in the middle of its work leaves its temporary files here and not in the machine's /tmp.
+export TMPDIR="$STATE/tmp" XDG_RUNTIME_DIR=/run
 
 # The kubelet wants these kernel settings and would write the machine's own: show it files that have them.
 for kv in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \

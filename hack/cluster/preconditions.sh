@@ -6,8 +6,8 @@ case "$(uname -m)" in
   x86_64 | aarch64) ;;
   *) die "the cluster is built for amd64 and arm64, and this machine is $(uname -m)" ;;
 esac
-[ "$(id -u)" = 0 ] || die "the cluster needs root for its namespaces, network interface and cgroups: run it with sudo -E, or use CLUSTER=existing with a cluster of your own"
-command -v go >/dev/null || die "Go is not installed or not in PATH: everything here is built with it (go.dev/dl, 1.26 or newer)"
+[ "$(id -u)" = 0 ] || die "the cluster needs root for its namespaces, network interface and cgroups: run it with sudo env \"PATH=\$PATH\" make demo, or use CLUSTER=existing with a cluster of your own"
+command -v go >/dev/null || die "Go is not installed or not in PATH: everything here is built with it (go.dev/dl, 1.26 or newer; sudo hides it unless it is run as sudo env \"PATH=\$PATH\")"
 go_version=$(go env GOVERSION)
 case "$go_version" in
   go1.2[6-9]* | go1.[3-9][0-9]* | go[2-9]*) ;;
