@@ -30,7 +30,7 @@ var environment struct {
 
 func TestMain(m *testing.M) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		fmt.Println("KUBEBUILDER_ASSETS is not set: the integration tests are skipped; make test runs them")
+		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: the integration tests are skipped; make test runs them")
 		os.Exit(0)
 	}
 	os.Exit(run(m))
