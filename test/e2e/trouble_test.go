@@ -150,8 +150,11 @@ func testCoderUnreachable(t *testing.T) {
 	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
 	eventually(t, time.Minute, "the workspace is there again", func() error {
 		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
+		if err != nil {
+			return fmt.Errorf("kubectl get: %w: %s", err, out)
+		}
 		if !strings.Contains(out, "coder.admin.hello") {
-			return fmt.Errorf("kubectl get answers %q, error %w", out, err)
+			return fmt.Errorf("the list does not have it: %q", out)
 		}
 		return nil
 	})
