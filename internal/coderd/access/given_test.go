@@ -1,6 +1,7 @@
 package access
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,9 @@ import (
 // giveToken puts a token of a person into a Secret and names it in the spec.
 func (w *world) giveToken(value string) {
 	w.t.Helper()
-	w.secrets = append(w.secrets, value)
+	if len(value) > 10 {
+		w.secrets[value] = true
+	}
 	w.put(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "mine"},
 		Data:       map[string][]byte{"api": []byte(value + "\n")},
@@ -30,13 +33,14 @@ func TestGivenToken(t *testing.T) {
 	}{
 		"of an owner": {
 			prepare: func(w *world) {
-				w.giveToken(w.coder.addKey(w.coder.addUser("ada", "a@b", "x", "owner"), "mine", false, 0).value)
+				w.addAda()
+				w.giveToken(w.ada)
 			},
 			state: Ready, reason: coderv1alpha1.ReasonTokenAccepted,
 		},
 		"of somebody else": {
 			prepare: func(w *world) {
-				w.giveToken(w.coder.addKey(w.coder.addUser("bob", "b@b", "x", "template-admin"), "mine", false, 0).value)
+				w.giveToken(w.coder.AddUser("bob", "template-admin"))
 			},
 			state: Failed, reason: coderv1alpha1.ReasonTokenRefused, says: `"bob" does not have the role owner`,
 		},
@@ -69,14 +73,15 @@ func TestGivenToken(t *testing.T) {
 			w := newWorld(t)
 			c.prepare(w)
 			w.writes = 0
-			before := len(w.coder.tokens())
+			before := w.coder.TokenNames(Username)
 			got := w.pass()
 			wantState(t, got, c.state, c.reason)
 			if !strings.Contains(got.Message, c.says) {
 				t.Errorf("message %q does not say %q", got.Message, c.says)
 			}
-			if w.writes != 0 || len(w.coder.tokens()) != before || len(got.Events) != 0 {
-				t.Errorf("%d writes, tokens %d -> %d, events %v", w.writes, before, len(w.coder.tokens()), got.Events)
+			after := w.coder.TokenNames(Username)
+			if w.writes != 0 || !slices.Equal(before, after) || len(got.Events) != 0 {
+				t.Errorf("%d writes, tokens %q -> %q, events %v", w.writes, before, after, got.Events)
 			}
 			if (got.TokenRef != nil) != (c.state == Ready) {
 				t.Errorf("token ref %v", got.TokenRef)
@@ -88,16 +93,24 @@ func TestGivenToken(t *testing.T) {
 func TestGivenTokenReplacesOurs(t *testing.T) {
 	w := newWorld(t)
 	w.pass()
-	w.giveToken(w.coder.addKey(w.coder.addUser("ada", "a@b", "x", "owner"), "mine", false, 0).value)
+	w.addAda()
+	w.giveToken(w.ada)
 	got := w.pass()
 	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
-	if reasons(got) != "TokenRevoked" || w.get("dev-operator-token", &corev1.Secret{}) || len(w.coder.tokens()) != 1 {
-		t.Errorf("events %q, tokens %v", reasons(got), w.coder.tokens())
+	if names := w.coder.TokenNames(Username); reasons(got) != "TokenRevoked" || w.get("dev-operator-token", &corev1.Secret{}) || len(names) != 0 {
+		t.Errorf("events %q, tokens %v", reasons(got), names)
+	}
+	w.asked()
+	w.writes = 0
+	wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
+	if asked := w.asked(); asked != 0 || w.writes != 0 {
+		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, w.writes)
 	}
 	// And back again: the account is still the operator's.
 	w.cp.Spec.OperatorAccess.TokenSecretRef = nil
 	wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
-	if len(w.coder.tokens()) != 2 {
-		t.Errorf("tokens %v", w.coder.tokens())
+	w.checkWhole()
+	if names := w.coder.TokenNames("ada"); len(names) != 1 {
+		t.Errorf("ada has tokens %q", names)
 	}
 }

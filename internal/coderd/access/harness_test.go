@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
 const (
@@ -36,7 +38,7 @@ const (
 type world struct {
 	t       *testing.T
 	ctx     context.Context
-	coder   *fakeCoder
+	coder   *coderdtest.Server
 	client  client.Client
 	clock   *clocktesting.FakePassiveClock
 	manager *Manager
@@ -45,22 +47,26 @@ type world struct {
 	writes  int
 	uids    int
 	random  int
-	secrets []string
+	// ada is the token of a person with the role owner, where there is one.
+	ada string
+	// secrets are all passwords and tokens that were ever used.
+	secrets map[string]bool
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, opts ...coderdtest.Option) *world {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, ctx: t.Context(), coder: newFakeCoder(t), fault: &fault{},
+		t: t, ctx: t.Context(), fault: &fault{}, secrets: map[string]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		cp: &coderv1alpha1.CoderControlPlane{
 			ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testName, UID: "cp-uid", Generation: 1},
 		},
 	}
+	w.coder = coderdtest.New(t, append(opts, coderdtest.WithClock(w.clock))...)
 	w.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(w.interceptor()).Build()
 	w.restart()
 	return w
@@ -74,10 +80,13 @@ func (w *world) restart() {
 		Random: func() (string, error) {
 			w.random++
 			password := fmt.Sprintf("P4ssw0rdThatNobodyMaySee%04d", w.random)
-			w.secrets = append(w.secrets, password)
+			w.secrets[password] = true
 			return password, nil
 		},
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
+			if cfg.Token != "" {
+				w.secrets[cfg.Token] = true
+			}
 			cfg.Transport = &faultyTransport{fault: w.fault}
 			return coderd.New(cfg)
 		},
@@ -146,12 +155,7 @@ func (w *world) checkSilence(result Result, err error) {
 	for _, e := range result.Events {
 		said += " " + e.Message
 	}
-	for _, k := range w.coder.tokens() {
-		if strings.Contains(said, k.value) {
-			w.t.Errorf("a token is told: %s", said)
-		}
-	}
-	for _, secret := range append(w.secrets, "s3cr3tValueOfAKey") {
+	for secret := range w.secrets {
 		if strings.Contains(said, secret) {
 			w.t.Errorf("a secret is told: %s", said)
 		}
@@ -173,6 +177,39 @@ func (w *world) settle() Result {
 	return result
 }
 
+// addAda makes a person's account, so that Coder has users.
+func (w *world) addAda() {
+	w.ada = w.coder.AddUser("ada", "owner")
+	w.secrets[w.ada] = true
+}
+
+// as is a client of Coder that no fault touches.
+func (w *world) as(token string) *coderd.Client {
+	w.t.Helper()
+	c, err := coderd.New(coderd.Config{URL: w.coder.URL, Token: token})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// addUser makes an account in Coder as somebody else would.
+func (w *world) addUser(username, email, password string, roles ...string) error {
+	w.t.Helper()
+	ada := w.as(w.ada)
+	org, err := ada.OrganizationByName(w.ctx, coderd.DefaultOrganization)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	_, err = ada.CreateUser(w.ctx, coderd.NewUser{
+		Username: username, Email: email, Password: password, OrganizationIDs: []uuid.UUID{org.ID},
+	})
+	if err != nil {
+		return err
+	}
+	return ada.SetRoles(w.ctx, username, roles)
+}
+
 // runJob does what the Job's container does, where there is a Job.
 func (w *world) runJob() {
 	w.t.Helper()
@@ -182,13 +219,9 @@ func (w *world) runJob() {
 	}
 	creds := readAccount(w.secret(job.Spec.Template.Spec.Containers[0].EnvFrom[0].SecretRef.Name))
 	outcome := batchv1.JobComplete
-	w.coder.change(func() {
-		if w.coder.user(creds.username) != nil {
-			outcome = batchv1.JobFailed
-			return
-		}
-		w.coder.addUser(creds.username, creds.email, creds.password, "owner")
-	})
+	if err := w.addUser(creds.username, creds.email, creds.password, "owner"); err != nil {
+		outcome = batchv1.JobFailed
+	}
 	w.endJob(job, outcome)
 }
 
@@ -221,12 +254,37 @@ func (w *world) secret(name string) *corev1.Secret {
 	return secret
 }
 
+func (w *world) remove(obj client.Object) {
+	w.t.Helper()
+	if err := w.client.Delete(w.ctx, obj); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) put(obj client.Object) {
 	w.t.Helper()
 	if err := w.client.Create(w.ctx, obj); err != nil {
 		w.t.Fatal(err)
 	}
 }
+
+// token is the value in the operator's Secret.
+func (w *world) token() string {
+	w.t.Helper()
+	return string(w.secret("dev-operator-token").Data["token"])
+}
+
+// asked counts the requests since the last time.
+func (w *world) asked() int {
+	n := 0
+	for _, count := range w.coder.Requests() {
+		n += count
+	}
+	w.coder.ResetRequests()
+	return n
+}
+
+func (w *world) forward(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 func wantState(t *testing.T, got Result, state State, reason string) {
 	t.Helper()

@@ -1,0 +1,171 @@
+package access
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+func TestUsersExist(t *testing.T) {
+	w := newWorld(t)
+	w.addAda()
+	got := w.pass()
+	wantState(t, got, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	if reasons(got) != "AdminJobRunning" {
+		t.Errorf("events %v", got.Events)
+	}
+	creds := readAccount(w.secret("dev-operator-credentials"))
+	if !strings.HasPrefix(creds.username, Username+"-") || len(creds.username) > 32 || creds.email != creds.username+"@coder-k8s.invalid" {
+		t.Errorf("account %q %q", creds.username, creds.email)
+	}
+	job := &batchv1.Job{}
+	if !w.get(jobName, job) || !metav1.IsControlledBy(job, w.cp) {
+		t.Fatalf("Job owners %v", job.OwnerReferences)
+	}
+
+	w.writes = 0
+	got = w.pass()
+	wantState(t, got, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	if w.writes != 0 || len(got.Events) != 0 {
+		t.Errorf("waiting makes %d writes, events %v", w.writes, got.Events)
+	}
+
+	w.runJob()
+	got = w.pass()
+	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+	w.checkWhole()
+	if w.get(jobName, job) || w.get("dev-initial-admin", &corev1.Secret{}) {
+		t.Error("the Job or an initial admin is there")
+	}
+}
+
+// podOf is the pod of a Job that ended with these words.
+func podOf(said string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "p", Labels: map[string]string{batchv1.JobNameLabel: jobName}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: said}},
+		}}},
+	}
+}
+
+func TestAdminJobFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		said, says, saysNot string
+	}{
+		"and leaves no words": {says: "Job has reached the specified backoff limit (see `kubectl logs -n team job/dev-create-admin`)"},
+		"without a database":  {said: "Encountered an error running \"coder server\"\nconnect to postgres: ping postgres: dial tcp: connection refused\n", says: "cannot reach the database of CODER_PG_CONNECTION_URL"},
+		"with a strange word": {said: "first\nsegmentation fault\n", says: `it said "segmentation fault"`},
+		"and tells an address": {
+			said: "parse \"postgres://coder:hunter2@db/coder\": net/url: invalid", says: "backoff limit", saysNot: "hunter2",
+		},
+		"because the account exists": {
+			said: `insert user: pq: duplicate key value violates unique constraint "idx_users_email"`, says: "exists already",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.addAda()
+			w.pass()
+			if c.said != "" {
+				w.put(podOf(c.said))
+			}
+			job := &batchv1.Job{}
+			w.get(jobName, job)
+			w.endJob(job, batchv1.JobFailed)
+			got := w.pass()
+			wantState(t, got, Failed, coderv1alpha1.ReasonAdminJobFailed)
+			if !strings.Contains(got.Message, c.says) || (c.saysNot != "" && strings.Contains(got.Message, c.saysNot)) {
+				t.Errorf("message %q, want %q and not %q", got.Message, c.says, c.saysNot)
+			}
+			if reasons(got) != "AdminJobFailed" || got.Events[0].Type != corev1.EventTypeWarning {
+				t.Errorf("events %v", got.Events)
+			}
+		})
+	}
+}
+
+func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
+	w := newWorld(t)
+	w.addAda()
+	for _, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		got := w.pass()
+		for got.Reason == coderv1alpha1.ReasonAdminJobRunning && !w.get(jobName, &batchv1.Job{}) {
+			got = w.pass()
+		}
+		job := &batchv1.Job{}
+		w.get(jobName, job)
+		w.endJob(job, batchv1.JobFailed)
+		got = w.pass()
+		wantState(t, got, Failed, coderv1alpha1.ReasonAdminJobFailed)
+		if got.RequeueAfter != want {
+			t.Errorf("requeue after %v, want %v", got.RequeueAfter, want)
+		}
+		w.asked()
+		w.writes = 0
+		again := w.pass()
+		if again.Message != got.Message || len(again.Events) != 0 || w.writes != 0 || w.asked() > 1 {
+			t.Errorf("in between: message %q, events %v, %d writes", again.Message, again.Events, w.writes)
+		}
+		w.forward(want)
+	}
+	// A change of the spec may have mended it: no need to wait.
+	w.pass()
+	w.pass()
+	job := &batchv1.Job{}
+	w.get(jobName, job)
+	w.endJob(job, batchv1.JobFailed)
+	w.pass()
+	w.cp.Generation++
+	w.pass()
+	w.pass()
+	if !w.get(jobName, job) || jobEnd(job) != "" {
+		t.Error("the Job was not started again after a change of the spec")
+	}
+	w.settle()
+	w.checkWhole()
+}
+
+func TestAdminJobInAnotherDatabase(t *testing.T) {
+	w := newWorld(t)
+	w.addAda()
+	w.pass()
+	job := &batchv1.Job{}
+	w.get(jobName, job)
+	w.endJob(job, batchv1.JobComplete)
+	got := w.pass()
+	wantState(t, got, Failed, coderv1alpha1.ReasonAdminJobFailed)
+	if !strings.Contains(got.Message, "CODER_PG_CONNECTION_URL") {
+		t.Errorf("message %q", got.Message)
+	}
+}
+
+func TestJobOfSomebodyElse(t *testing.T) {
+	w := newWorld(t)
+	w.addAda()
+	w.put(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: jobName}})
+	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonNotOwned)
+	if !w.get(jobName, &batchv1.Job{}) {
+		t.Error("the Job was deleted")
+	}
+}
+
+// A control plane that is made again on the database of an earlier one gets in,
+// though the account of the earlier one is in the way.
+func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.addAda()
+	w.revoke()
+	w.cp.UID = "second"
+	w.remove(w.secret("dev-initial-admin"))
+	w.restart()
+	w.settle()
+	w.checkWhole()
+}

@@ -1,0 +1,222 @@
+package access
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+const day = 24 * time.Hour
+
+func TestRotationAtTwoThirds(t *testing.T) {
+	w := newWorld(t, coderdtest.WithMaxTokenLifetimes(3*day, day))
+	w.pass()
+	first := w.token()
+
+	w.forward(2*day - time.Second)
+	got := w.pass()
+	if w.token() != first || len(got.Events) != 0 || got.RequeueAfter != time.Second {
+		t.Fatalf("a second before: events %v, requeue after %v", got.Events, got.RequeueAfter)
+	}
+
+	w.forward(time.Second)
+	got = w.pass()
+	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if reasons(got) != "TokenRotated" || !strings.Contains(got.Events[0].Message, "2026-03-06T12:00:00Z") {
+		t.Errorf("events %v", got.Events)
+	}
+	w.checkWhole()
+	if w.token() == first {
+		t.Error("the token is the old one")
+	}
+	if _, err := w.as(first).Me(w.ctx); !coderd.IsUnauthorized(err) {
+		t.Errorf("the old token still works: %v", err)
+	}
+	if want := w.clock.Now().Add(3 * day); !got.ExpiresAt.Equal(want) {
+		t.Errorf("expires %v, want %v", got.ExpiresAt, want)
+	}
+
+	// The names are used in turn.
+	w.forward(2 * day)
+	w.settle()
+	w.checkWhole()
+	if name := w.coder.TokenNames(Username)[0]; name != TokenName(w.cp) {
+		t.Errorf("token name %q", name)
+	}
+}
+
+func TestTokenThatRanOutIsRenewed(t *testing.T) {
+	w := newWorld(t)
+	w.pass()
+	w.forward(8 * day)
+	got := w.pass()
+	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if reasons(got) != "TokenMinted" {
+		t.Errorf("events %v", got.Events)
+	}
+	w.checkWhole()
+}
+
+func TestTokenOfSomebodyElseInOurSecret(t *testing.T) {
+	w := newWorld(t)
+	w.pass()
+	w.addAda()
+	secret := w.secret("dev-operator-token")
+	secret.Data["token"] = []byte(w.ada)
+	if err := w.client.Update(w.ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+	w.pass()
+	w.checkWhole()
+	if len(w.coder.TokenNames("ada")) != 1 {
+		t.Error("revoked a token that is not the operator's")
+	}
+}
+
+func TestRenamedTokenSecret(t *testing.T) {
+	w := newWorld(t)
+	w.cp.Status.OperatorTokenSecretRef = w.pass().TokenRef
+	w.cp.Spec.OperatorAccess.GeneratedTokenSecretName = "other"
+	got := w.pass()
+	if got.TokenRef.Name != "other" || w.get("dev-operator-token", &corev1.Secret{}) {
+		t.Errorf("token ref %v", got.TokenRef)
+	}
+	if names := w.coder.TokenNames(Username); len(names) != 1 {
+		t.Errorf("tokens %q", names)
+	}
+}
+
+func TestRefusedCredentials(t *testing.T) {
+	w := newWorld(t)
+	w.pass()
+	w.coder.SuspendUser(Username)
+	w.restart()
+	for range 2 {
+		w.writes = 0
+		got := w.pass()
+		wantState(t, got, Failed, coderv1alpha1.ReasonCredentialsRefused)
+		if !strings.Contains(got.Message, `"dev-operator-credentials"`) || len(got.Events) != 0 || w.writes != 0 || got.TokenRef != nil {
+			t.Errorf("message %q, events %v, %d writes, token ref %v", got.Message, got.Events, w.writes, got.TokenRef)
+		}
+	}
+	// The way out that the message tells.
+	w.addAda()
+	w.remove(w.secret("dev-operator-credentials"))
+	w.settle()
+	w.checkWhole()
+}
+
+func TestPasswordLoginDisabled(t *testing.T) {
+	w := newWorld(t, coderdtest.WithPasswordLoginDisabled())
+	got := w.pass()
+	wantState(t, got, Failed, coderv1alpha1.ReasonCredentialsRefused)
+	if !strings.Contains(got.Message, "CODER_DISABLE_PASSWORD_AUTH") {
+		t.Errorf("message %q", got.Message)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	for name, prepare := range map[string]func(w *world){
+		"fresh":      func(*world) {},
+		"with token": func(w *world) { w.pass() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			prepare(w)
+			w.writes = 0
+			up := w.coder.Fail(coderdtest.Fault{Status: 502})
+			for range 3 {
+				got := w.pass()
+				wantState(t, got, Waiting, coderv1alpha1.ReasonUnreachable)
+				if len(got.Events) != 0 || w.writes != 0 || got.RequeueAfter <= 0 || got.RequeueAfter > 15*time.Second {
+					t.Errorf("events %v, %d writes, requeue after %v", got.Events, w.writes, got.RequeueAfter)
+				}
+				if kept := got.TokenRef != nil; kept != (name == "with token") {
+					t.Errorf("token ref %v", got.TokenRef)
+				}
+			}
+			up()
+			w.settle()
+			w.checkWhole()
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	const tokens = "/api/v2/users/me/keys/tokens"
+	for name, c := range map[string]struct {
+		fault  coderdtest.Fault
+		state  State
+		reason string
+		after  time.Duration
+	}{
+		"too many requests": {
+			fault: coderdtest.Fault{PathPrefix: "/api/v2/users/login", Status: 429, RetryAfter: 42 * time.Second},
+			state: Waiting, reason: coderv1alpha1.ReasonWaiting, after: 42 * time.Second,
+		},
+		"no token may be made": {
+			fault: coderdtest.Fault{PathPrefix: tokens, Method: "POST", Status: 403},
+			state: Failed, reason: coderv1alpha1.ReasonTokenRefused, after: time.Minute,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.coder.Fail(c.fault)
+			got := w.pass()
+			wantState(t, got, c.state, c.reason)
+			if got.RequeueAfter != c.after {
+				t.Errorf("requeue after %v, want %v", got.RequeueAfter, c.after)
+			}
+			w.coder.ClearFaults()
+			w.settle()
+			w.checkWhole()
+		})
+	}
+}
+
+func TestSecretOfSomebodyElse(t *testing.T) {
+	for _, name := range []string{"dev-operator-token", "dev-operator-credentials", "dev-initial-admin"} {
+		for kind, owner := range map[string][]metav1.OwnerReference{
+			"nobody": nil,
+			"Deployment": {{
+				APIVersion: "apps/v1", Kind: "Deployment", Name: "theirs", UID: "1", Controller: new(true),
+			}},
+		} {
+			t.Run(name+" of "+kind, func(t *testing.T) {
+				w := newWorld(t)
+				theirs := &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, OwnerReferences: owner},
+					Data:       map[string][]byte{"token": []byte("keep")},
+				}
+				w.put(theirs)
+				got := w.pass()
+				wantState(t, got, Failed, coderv1alpha1.ReasonNotOwned)
+				if !strings.Contains(got.Message, name) {
+					t.Errorf("message %q", got.Message)
+				}
+				w.revoke()
+				if after := w.secret(name); after.ResourceVersion != theirs.ResourceVersion {
+					t.Error("the Secret was touched")
+				}
+			})
+		}
+	}
+}
+
+func TestSecretOfAnEarlierControlPlane(t *testing.T) {
+	w := newWorld(t)
+	w.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: testNamespace, Name: "dev-operator-token",
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: coderv1alpha1.GroupVersion.String(), Kind: "CoderControlPlane", Name: testName, UID: "earlier", Controller: new(true),
+		}},
+	}})
+	wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonWaiting)
+}
