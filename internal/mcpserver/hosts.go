@@ -13,27 +13,25 @@ const serviceName = "coder-k8s"
 
 // guard decides which Host and Origin headers a request may have. Without it a
 // web page could let its own name resolve to the server's address and have the
-// visitor's browser talk to it.
+// visitor's browser talk to it (DNS rebinding).
+//
+// The Host may be a listed name or any address: an attack of that kind needs a
+// name, while the addresses under which a Service, a node or a load balancer
+// passes requests on are many and not known here.
 type guard struct {
 	names   map[string]bool
-	addrs   map[netip.Addr]bool
 	origins map[string]bool
 }
 
 func newGuard(o Options, namespace string) *guard {
-	g := &guard{names: map[string]bool{"localhost": true}, addrs: map[netip.Addr]bool{}, origins: map[string]bool{}}
+	g := &guard{names: map[string]bool{"localhost": true}, origins: map[string]bool{}}
 	if namespace != "" {
 		for _, suffix := range []string{"", "." + namespace, "." + namespace + ".svc", "." + namespace + ".svc.cluster.local"} {
 			g.names[serviceName+suffix] = true
 		}
 	}
 	for _, host := range o.AllowedHosts {
-		name := hostname(host)
-		if addr, err := netip.ParseAddr(name); err == nil {
-			g.addrs[addr.Unmap()] = true
-			continue
-		}
-		g.names[name] = true
+		g.names[hostname(host)] = true
 	}
 	for _, origin := range o.AllowedOrigins {
 		if u, err := url.Parse(origin); err == nil {
@@ -61,12 +59,10 @@ func (g *guard) wrap(next http.Handler) http.Handler {
 
 func (g *guard) hostAllowed(r *http.Request) bool {
 	name := hostname(r.Host)
-	addr, err := netip.ParseAddr(name)
-	if err != nil {
-		return g.names[name]
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
 	}
-	addr = addr.Unmap()
-	return addr.IsLoopback() || g.addrs[addr] || addr == localAddr(r)
+	return g.names[name]
 }
 
 // originAllowed compares the Origin with the Host, which is already known to be
@@ -84,19 +80,6 @@ func (g *guard) originAllowed(r *http.Request) bool {
 		return false
 	}
 	return g.origins[originOf(u)] || strings.EqualFold(u.Host, r.Host)
-}
-
-// localAddr is the address on which the connection of the request arrived.
-func localAddr(r *http.Request) netip.Addr {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if !ok {
-		return netip.Addr{}
-	}
-	ap, err := netip.ParseAddrPort(local.String())
-	if err != nil {
-		return netip.Addr{}
-	}
-	return ap.Addr().Unmap()
 }
 
 // hostname takes the port, the brackets of an IPv6 address and the final dot of

@@ -20,9 +20,8 @@ type Options struct {
 	// TLSCertFile and TLSKeyFile hold a certificate and its key. Both empty means
 	// plain HTTP. They are read again when they change.
 	TLSCertFile, TLSKeyFile string
-	// AllowedHosts are names and addresses that a request may have in its Host
-	// header, besides the loopback ones, those of the Service, and the address
-	// that the request came in on.
+	// AllowedHosts are names that a request may have in its Host header, besides
+	// localhost, those of the Service, and plain addresses.
 	AllowedHosts []string
 	// AllowedOrigins are web origins, such as https://tools.example.com, whose
 	// pages may call the server. The server's own origin may always.
@@ -43,8 +42,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSKeyFile, "mcp-tls-key-file", o.TLSKeyFile,
 		"PEM key of --mcp-tls-cert-file")
 	fs.StringSliceVar(&o.AllowedHosts, "mcp-allowed-hosts", o.AllowedHosts,
-		"further names or addresses under which clients reach the MCP server, for example the host of an Ingress; "+
-			"loopback names, the names of Service coder-k8s and the pod's own address are always allowed")
+		"further names under which clients reach the MCP server, for example the host of an Ingress; "+
+			"localhost, the names of Service coder-k8s and IP addresses are always allowed")
 	fs.StringSliceVar(&o.AllowedOrigins, "mcp-allowed-origins", o.AllowedOrigins,
 		"web origins (scheme://host[:port]) whose pages may call the MCP server, besides its own")
 }
@@ -60,7 +59,7 @@ func (o *Options) Validate() []error {
 	}
 	for _, host := range o.AllowedHosts {
 		if host == "" || strings.ContainsAny(host, "/*@ ") {
-			errs = append(errs, fmt.Errorf("--mcp-allowed-hosts: %q is not a host name or an IP address; give it without scheme, path and wildcard", host))
+			errs = append(errs, fmt.Errorf("--mcp-allowed-hosts: %q is not a host name; give it without scheme, path and wildcard", host))
 		}
 	}
 	for _, origin := range o.AllowedOrigins {
