@@ -1,0 +1,143 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+)
+
+const (
+	// revocationLimit is how long a Coder that cannot be reached may delay the
+	// deletion of its control plane.
+	revocationLimit = time.Minute
+	// revocationRetry is the time between two tries.
+	revocationRetry = 5 * time.Second
+	// revocationTry is how long one try may take.
+	revocationTry = 20 * time.Second
+)
+
+func (r *Reconciler) accessRequest(s *scope) access.Request {
+	return access.Request{
+		ControlPlane: s.cp.DeepCopy(),
+		URL:          s.url(),
+		AdminJob: func(credentialsSecret string) *batchv1.Job {
+			return resources.AdminJob(s.cp, s.inputs, credentialsSecret)
+		},
+	}
+}
+
+// ensureAccess gets or keeps the operator's token.
+func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
+	result, err := r.access.Ensure(ctx, r.accessRequest(s))
+	r.tellAccess(s, result)
+	if err != nil {
+		return settled(err)
+	}
+	s.access = &result
+	if result.State == access.Ready {
+		return nil
+	}
+	after := result.RequeueAfter
+	if after == 0 {
+		after = pollInterval
+	}
+	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: after}
+}
+
+// revokeDisabled takes the operator's access back where the spec forbids it.
+// Once that is done it reads and calls nothing any more.
+func (r *Reconciler) revokeDisabled(ctx context.Context, s *scope) error {
+	held, err := r.holdsAccess(ctx, s)
+	if err != nil || !held {
+		return err
+	}
+	result, err := r.access.Revoke(ctx, r.accessRequest(s))
+	r.tellAccess(s, result)
+	if err != nil {
+		return settled(err)
+	}
+	s.access = &result
+	if result.State == access.Ready {
+		return nil
+	}
+	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: pollInterval}
+}
+
+// holdsAccess says whether there may be a token or an account to take back. It
+// looks at the metadata of Secrets, which are watched, and at none of their data.
+func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
+	for _, name := range []string{access.TokenSecretName(s.cp), access.CredentialsSecretName(s.cp)} {
+		secret := &metav1.PartialObjectMetadata{}
+		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		err := r.client.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: name}, secret)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil || metav1.IsControlledBy(secret, s.cp) {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// revokeOnDeletion revokes the operator's token while the finalizer keeps Coder
+// running. A Coder that does not answer delays the deletion for a minute; its
+// token then runs out by itself.
+func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
+	left := revocationLimit - s.now.Sub(s.cp.DeletionTimestamp.Time)
+	ours, err := r.serviceIsOurs(ctx, s)
+	switch {
+	case err == nil && !ours:
+		// There is nobody to whom the token may be shown.
+		if s.cp.Status.OperatorTokenSecretRef != nil && s.cp.Spec.OperatorAccess.TokenSecretRef == nil {
+			r.tellSkipped(s, "the Service of Coder is not this control plane's")
+		}
+		return nil
+	case err == nil:
+		err = r.tryRevocation(ctx, s)
+	}
+	if err == nil {
+		return nil
+	}
+	if left <= 0 {
+		r.tellSkipped(s, redact(err.Error(), nil))
+		return nil
+	}
+	return &steps.Waiting{
+		Reason: coderv1alpha1.ReasonDeleting, Message: err.Error(), After: min(revocationRetry, left),
+	}
+}
+
+func (r *Reconciler) tryRevocation(ctx context.Context, s *scope) error {
+	ctx, cancel := context.WithTimeout(ctx, revocationTry)
+	defer cancel()
+	result, err := r.access.Revoke(ctx, r.accessRequest(s))
+	r.tellAccess(s, result)
+	if err != nil {
+		return err
+	}
+	s.access = &result
+	if result.State == access.Ready {
+		return nil
+	}
+	return &steps.Waiting{Reason: result.Reason, Message: result.Message}
+}
+
+func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) {
+	service := &corev1.Service{}
+	err := r.live.Get(ctx, client.ObjectKeyFromObject(s.cp), service)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil && metav1.IsControlledBy(service, s.cp), err
+}
