@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"mime"
 	"net/http"
 	"path"
@@ -162,12 +163,31 @@ func checkTotals(entries map[string][]byte) *FieldError {
 	return nil
 }
 
+// withFolders adds the folders in which the files lie.
+func withFolders(entries map[string][]byte) map[string]bool {
+	out := make(map[string]bool, len(entries))
+	for name := range entries {
+		out[name] = true
+		for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
+			out[folder+"/"] = true
+		}
+	}
+	return out
+}
+
 func packZip(entries map[string][]byte) ([]byte, error) {
 	var packed bytes.Buffer
 	writer := zip.NewWriter(&packed)
-	for _, name := range sortedKeys(entries) {
+	// Coder's provisioner makes only the folders that are entries themselves, and
+	// fails on a file in any other. A folder sorts before what lies in it.
+	for _, name := range sortedKeys(withFolders(entries)) {
 		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: packedAt}
-		header.SetMode(0o644)
+		if strings.HasSuffix(name, "/") {
+			header.Method = zip.Store
+			header.SetMode(fs.ModeDir | 0o755)
+		} else {
+			header.SetMode(0o644)
+		}
 		entry, err := writer.CreateHeader(header)
 		if err != nil {
 			return nil, err

@@ -41,9 +41,14 @@ type NewTemplateVersion struct {
 }
 
 func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
+	template := v.TemplateID
+	if template != nil && *template == uuid.Nil {
+		// So says Coder of a version of no template.
+		template = nil
+	}
 	return TemplateVersion{
 		ID:         v.ID,
-		TemplateID: v.TemplateID,
+		TemplateID: template,
 		Name:       v.Name,
 		Message:    v.Message,
 		FileID:     v.Job.FileID,

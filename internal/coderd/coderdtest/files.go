@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"time"
 
@@ -64,6 +65,26 @@ func (s *Server) insertFile(owner uuid.UUID, data []byte) (f *file, isNew bool) 
 	f = &file{id: uuid.New(), hash: hash, owner: owner, data: data}
 	s.files = append(s.files, f)
 	return f, true
+}
+
+// problem is why Coder's provisioner cannot unpack the archive: it makes no
+// folder that is not an entry itself.
+func (f *file) problem() string {
+	folders := map[string]bool{".": true}
+	reader := tar.NewReader(bytes.NewReader(f.data))
+	for {
+		header, err := reader.Next()
+		switch {
+		case err == io.EOF:
+			return ""
+		case err != nil:
+			return "template import init error: extract template archive: " + err.Error()
+		case header.Typeflag == tar.TypeDir:
+			folders[path.Clean(header.Name)] = true
+		case !folders[path.Dir(header.Name)]:
+			return fmt.Sprintf("template import init error: extract template archive: create file %q: no such file or directory", header.Name)
+		}
+	}
 }
 
 func (s *Server) fileByID(id uuid.UUID) *file {

@@ -75,18 +75,16 @@ func (s *Server) pathVersion(r *request) *version {
 }
 
 func (v *version) sdk() codersdk.TemplateVersion {
+	templateID := v.template
 	out := codersdk.TemplateVersion{
 		ID:             v.id,
+		TemplateID:     &templateID,
 		OrganizationID: v.orgID,
 		CreatedAt:      v.createdAt,
 		UpdatedAt:      v.updatedAt,
 		Name:           v.name,
 		Message:        v.message,
 		Job:            v.job.sdk(),
-	}
-	if v.template != uuid.Nil {
-		id := v.template
-		out.TemplateID = &id
 	}
 	if v.createdBy != nil {
 		out.CreatedBy = codersdk.MinimalUser{ID: v.createdBy.id, Username: v.createdBy.username, Name: v.createdBy.name}
@@ -130,6 +128,9 @@ func (s *Server) postVersion(r *request) {
 		added.name = body.Name
 	}
 	added.job = s.enqueue(r, name, job{fileID: body.FileID, orgID: org.ID})
+	if problem := s.fileByID(body.FileID).problem(); problem != "" {
+		added.job.result.Error = problem
+	}
 	r.write(http.StatusCreated, added.sdk())
 }
 
