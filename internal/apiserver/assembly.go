@@ -1,0 +1,97 @@
+package apiserver
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/generated/openapi"
+)
+
+// serverName stands in the OpenAPI documents and in the server's own logs.
+const serverName = "coder-k8s-apiserver"
+
+// kube is what the server needs of the cluster that it extends.
+type kube struct {
+	client    kubernetes.Interface
+	dynamic   dynamic.Interface
+	informers informers.SharedInformerFactory
+	// delegate sets authentication and authorization. Tests set their own.
+	delegate func(*server.Config) error
+}
+
+// assemble builds the configuration of the generic server. The order matters:
+// each part needs those before it.
+func assemble(
+	opts *Options, typer *runtime.Scheme, config *server.RecommendedConfig, k kube,
+	certificate *certificates.Manager, listener net.Listener,
+) error {
+	definitions := openapi.GetOpenAPIDefinitions
+	namer := apiopenapi.NewDefinitionNamer(typer)
+	config.OpenAPIConfig = server.DefaultOpenAPIConfig(definitions, namer)
+	config.OpenAPIConfig.Info.Title = serverName
+	config.OpenAPIV3Config = server.DefaultOpenAPIV3Config(definitions, namer)
+	config.OpenAPIV3Config.Info.Title = serverName
+	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
+	// Streams of logs live as long as what they follow.
+	config.LongRunningFunc = filters.BasicLongRunningRequestCheck(
+		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
+	config.EnableProfiling = false
+	config.SharedInformerFactory = k.informers
+
+	serving := *opts.SecureServing
+	serving.Listener = listener
+	if certificate != nil {
+		serving.ServerCert.GeneratedCert = certificate.Provider()
+	}
+	if err := serving.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
+		return fmt.Errorf("preparing to serve the aggregated API at %s port %d: %w", serving.BindAddress, serving.BindPort, err)
+	}
+	if err := k.delegate(&config.Config); err != nil {
+		return err
+	}
+	if err := opts.Audit.ApplyTo(&config.Config); err != nil {
+		return fmt.Errorf("setting up the audit log: %w", err)
+	}
+	if opts.PriorityAndFairness {
+		config.FlowControl = utilflowcontrol.New(k.informers, k.client.FlowcontrolV1(),
+			config.MaxRequestsInFlight+config.MaxMutatingRequestsInFlight)
+	}
+	if err := opts.Admission.ApplyTo(&config.Config, k.informers, k.client, k.dynamic,
+		utilfeature.DefaultFeatureGate, config.EffectiveVersion); err != nil {
+		return fmt.Errorf("setting up admission: %w", err)
+	}
+	build := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler {
+		return withoutProtobufObjects(build(api, c))
+	}
+	return nil
+}
+
+// delegateTo delegates both questions about a caller to a cluster.
+func delegateTo(client kubernetes.Interface) func(*server.Config) error {
+	return func(config *server.Config) error {
+		if err := delegateAuthentication(client, config); err != nil {
+			return fmt.Errorf("delegating authentication: %w", err)
+		}
+		decide, err := delegateAuthorization(client)
+		if err != nil {
+			return fmt.Errorf("delegating authorization: %w", err)
+		}
+		config.Authorization.Authorizer = decide
+		return nil
+	}
+}

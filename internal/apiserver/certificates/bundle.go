@@ -1,0 +1,84 @@
+package certificates
+
+import (
+	"crypto/x509"
+	"maps"
+	"slices"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+)
+
+// Keys of the Secret.
+const (
+	keyCA      = "ca.crt"
+	keyCAKey   = "ca.key"
+	keyLeaf    = "tls.crt"
+	keyLeafKey = "tls.key"
+)
+
+// renew gives the data of the Secret as it has to be now, and what was done to
+// it in words, which are empty where nothing had to be. What cannot be read is
+// made new: it serves nobody.
+func renew(data map[string][]byte, names []string, now time.Time) (map[string][]byte, string, error) {
+	trusted := trustedAt(data[keyCA], now)
+	ca, err := decodePair(data[keyCA], data[keyCAKey])
+	done := ""
+	out := maps.Clone(data)
+	if out == nil {
+		out = map[string][]byte{}
+	}
+	if err != nil || due(ca.certificate, now) {
+		if ca, err = newCA(now); err != nil {
+			return nil, "", err
+		}
+		trusted = append([]*x509.Certificate{ca.certificate}, trusted...)
+		if out[keyCAKey], err = encodeKey(ca.key); err != nil {
+			return nil, "", err
+		}
+		done = "made a CA"
+	}
+	out[keyCA] = encodeCertificates(trusted...)
+	if done == "" && !slices.Equal(out[keyCA], data[keyCA]) {
+		done = "removed an expired CA"
+	}
+	leaf, err := decodePair(data[keyLeaf], data[keyLeafKey])
+	if err == nil && !due(leaf.certificate, now) && serves(leaf.certificate, trusted, names, now) {
+		return out, done, nil
+	}
+	if leaf, err = newLeaf(now, names, ca); err != nil {
+		return nil, "", err
+	}
+	out[keyLeaf] = encodeCertificates(leaf.certificate)
+	if out[keyLeafKey], err = encodeKey(leaf.key); err != nil {
+		return nil, "", err
+	}
+	if done != "" {
+		done += ", "
+	}
+	return out, done + "made a serving certificate", nil
+}
+
+// trustedAt gives the CAs of a bundle that have not expired.
+func trustedAt(bundle []byte, now time.Time) []*x509.Certificate {
+	all, err := certutil.ParseCertsPEM(bundle)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
+}
+
+// serves says whether a certificate is accepted for all names.
+func serves(leaf *x509.Certificate, trusted []*x509.Certificate, names []string, now time.Time) bool {
+	roots := x509.NewCertPool()
+	for _, c := range trusted {
+		roots.AddCert(c)
+	}
+	for _, name := range names {
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: now})
+		if err != nil {
+			return false
+		}
+	}
+	return true
+}

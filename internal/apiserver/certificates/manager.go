@@ -1,0 +1,223 @@
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// SecretName is the Secret that holds CA and certificate.
+	SecretName = "coder-k8s-apiserver-tls"
+	// ServiceName is the Service through which kube-apiserver reaches us.
+	ServiceName = "coder-k8s-apiserver"
+	// FieldManager owns spec.caBundle of the APIService.
+	FieldManager = "coder-k8s-apiserver-cert"
+
+	apiServiceName = "v1alpha1.aggregation.coder.com"
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	managedBy      = "coder-k8s"
+
+	// interval is how often Secret and APIService are looked at.
+	interval = 30 * time.Second
+	// unsettledInterval is the same while kube-apiserver does not trust us yet.
+	unsettledInterval = 2 * time.Second
+	// attempts is how often one look starts over because another replica wrote.
+	attempts = 5
+)
+
+// APIServices is the resource of the APIService.
+var APIServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+
+// Config is what a Manager needs.
+type Config struct {
+	// Secrets are those of the pod's namespace, uncached.
+	Secrets corev1client.SecretInterface
+	// Services are the APIServices, uncached.
+	Services dynamic.ResourceInterface
+	// Namespace is that of the pod and of the Service.
+	Namespace string
+	Clock     clock.WithTicker
+}
+
+// Manager keeps the certificate.
+type Manager struct {
+	Config
+	provider Provider
+}
+
+// NewManager makes a Manager that has not looked yet.
+func NewManager(config Config) *Manager { return &Manager{Config: config} }
+
+// Provider gives what is served.
+func (m *Manager) Provider() *Provider { return &m.provider }
+
+// WaitForFirst returns when there is a certificate to serve with.
+func (m *Manager) WaitForFirst(ctx context.Context) error {
+	for {
+		_, err := m.Look(ctx)
+		if m.provider.filled() {
+			if err != nil {
+				log.FromContext(ctx).Error(err, "Serving, but kube-apiserver may not trust the certificate yet")
+			}
+			return nil
+		}
+		log.FromContext(ctx).Error(err, "Waiting for the serving certificate")
+		if !m.wait(ctx, unsettledInterval) {
+			return fmt.Errorf("there is no serving certificate: %w", errors.Join(err, ctx.Err()))
+		}
+	}
+}
+
+// Run looks regularly until the context is done.
+func (m *Manager) Run(ctx context.Context) {
+	for {
+		settled, err := m.Look(ctx)
+		if err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Keeping the serving certificate")
+		}
+		pause := interval
+		if !settled {
+			pause = unsettledInterval
+		}
+		if !m.wait(ctx, pause) {
+			return
+		}
+	}
+}
+
+// wait says whether there is reason to go on.
+func (m *Manager) wait(ctx context.Context, d time.Duration) bool {
+	timer := m.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C():
+		return true
+	}
+}
+
+// Look mends the Secret where it needs that, applies the CA and serves the
+// certificate. It is settled when kube-apiserver trusts what is served.
+func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
+	data, err := m.ensureSecret(ctx)
+	if err != nil {
+		return false, fmt.Errorf("keeping Secret %s/%s: %w", m.Namespace, SecretName, err)
+	}
+	err = m.applyCA(ctx, data[keyCA])
+	absent := apierrors.IsNotFound(err)
+	if err != nil && !absent {
+		err = fmt.Errorf("setting spec.caBundle of APIService %s: %w", apiServiceName, err)
+		if m.provider.filled() {
+			// What is served now is trusted. What would be served may not be.
+			return false, err
+		}
+	}
+	if m.provider.set(data[keyLeaf], data[keyLeafKey]) {
+		log.FromContext(ctx).Info("Serving with a certificate", "secret", m.Namespace+"/"+SecretName)
+	}
+	if absent {
+		// It is installed with us, and may come a moment later.
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ensureSecret gives the Secret's data, in which everything is in order.
+func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
+	for range attempts {
+		secret, err := m.Secrets.Get(ctx, SecretName, metav1.GetOptions{})
+		missing := apierrors.IsNotFound(err)
+		switch {
+		case missing:
+			secret = &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{
+					Name: SecretName, Namespace: m.Namespace, Labels: map[string]string{labelManagedBy: managedBy},
+				},
+				Type: corev1.SecretTypeTLS,
+			}
+		case err != nil:
+			return nil, err
+		case secret.Labels[labelManagedBy] != managedBy:
+			return foreign(secret)
+		}
+		data, done, err := renew(secret.Data, m.names(), m.Clock.Now())
+		if err != nil || done == "" {
+			return data, err
+		}
+		secret.Data = data
+		if missing {
+			_, err = m.Secrets.Create(ctx, secret, metav1.CreateOptions{})
+		} else {
+			_, err = m.Secrets.Update(ctx, secret, metav1.UpdateOptions{})
+		}
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+			// Another replica was first.
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		log.FromContext(ctx).Info("Renewing the serving certificate", "secret", m.Namespace+"/"+SecretName, "done", done)
+		return data, nil
+	}
+	return nil, errors.New("it keeps changing; trying again later")
+}
+
+// foreign checks a Secret that somebody else keeps.
+func foreign(secret *corev1.Secret) (map[string][]byte, error) {
+	if len(secret.Data[keyLeaf]) == 0 || len(secret.Data[keyLeafKey]) == 0 {
+		return nil, fmt.Errorf("it has no label %s=%s, so it is not ours to fill, and %s or %s is empty; delete it or fill it",
+			labelManagedBy, managedBy, keyLeaf, keyLeafKey)
+	}
+	return secret.Data, nil
+}
+
+// names are those by which kube-apiserver knows us.
+func (m *Manager) names() []string {
+	service := ServiceName + "." + m.Namespace + ".svc"
+	return []string{service, service + ".cluster.local"}
+}
+
+// applyCA tells kube-apiserver whom to trust, if it does not know.
+func (m *Manager) applyCA(ctx context.Context, bundle []byte) error {
+	if len(bundle) == 0 {
+		return nil
+	}
+	current, err := m.Services.Get(ctx, apiServiceName, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	encoded, _, err := unstructured.NestedString(current.Object, "spec", "caBundle")
+	if err != nil {
+		return err
+	}
+	if known, err := base64.StdEncoding.DecodeString(encoded); err == nil && bytes.Equal(known, bundle) {
+		return nil
+	}
+	wanted := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": APIServices.GroupVersion().String(),
+		"kind":       "APIService",
+		"metadata":   map[string]any{"name": apiServiceName},
+		"spec":       map[string]any{"caBundle": base64.StdEncoding.EncodeToString(bundle)},
+	}}
+	if _, err = m.Services.Apply(ctx, apiServiceName, wanted, metav1.ApplyOptions{FieldManager: FieldManager, Force: true}); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Applying the CA to the APIService", "apiService", apiServiceName)
+	return nil
+}

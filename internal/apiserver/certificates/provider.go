@@ -1,0 +1,53 @@
+package certificates
+
+import (
+	"bytes"
+	"sync"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+)
+
+// Provider gives the server what to serve with, and tells it of changes.
+type Provider struct {
+	mu        sync.RWMutex
+	leaf, key []byte
+	listeners []dynamiccertificates.Listener
+}
+
+var _ dynamiccertificates.CertKeyContentProvider = (*Provider)(nil)
+
+// Name implements dynamiccertificates.CertKeyContentProvider.
+func (*Provider) Name() string { return "Secret " + SecretName }
+
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
+func (p *Provider) CurrentCertKeyContent() (certificate, key []byte) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.leaf, p.key
+}
+
+// AddListener implements dynamiccertificates.Notifier.
+func (p *Provider) AddListener(listener dynamiccertificates.Listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listeners = append(p.listeners, listener)
+}
+
+func (p *Provider) filled() bool {
+	certificate, _ := p.CurrentCertKeyContent()
+	return len(certificate) > 0
+}
+
+// set changes what is served and says whether it is something else now.
+func (p *Provider) set(certificate, key []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if bytes.Equal(p.leaf, certificate) && bytes.Equal(p.key, key) {
+		return false
+	}
+	p.leaf, p.key = certificate, key
+	for _, listener := range p.listeners {
+		listener.Enqueue()
+	}
+	return true
+}

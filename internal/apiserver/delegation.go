@@ -1,0 +1,124 @@
+package apiserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/authorization/path"
+	"k8s.io/apiserver/pkg/authorization/union"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// decisionTTL is how long an answer of kube-apiserver about a caller holds.
+	decisionTTL = 10 * time.Second
+	// reviewTimeout bounds one question to it.
+	reviewTimeout = 10 * time.Second
+
+	// authenticationConfigMap is where kube-apiserver publishes which CA signs
+	// the clients that may speak for others, and in which headers.
+	authenticationConfigMap = "extension-apiserver-authentication"
+)
+
+// delegateAuthentication lets in whom kube-apiserver vouches for: with its own
+// client certificate and headers, or by a review of a token. It does what
+// options.DelegatingAuthenticationOptions does, but with the connection that we
+// have in place of files, and without anonymous callers.
+func delegateAuthentication(client kubernetes.Interface, config *server.Config) error {
+	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
+		"client-ca", metav1.NamespaceSystem, authenticationConfigMap, "client-ca-file", client)
+	if err != nil {
+		return fmt.Errorf("preparing the client CA: %w", err)
+	}
+	headers, err := requestHeaders(client)
+	if err != nil {
+		return fmt.Errorf("reading ConfigMap %s/%s, which says whom kube-apiserver speaks for "+
+			"(RoleBinding to extension-apiserver-authentication-reader): %w", metav1.NamespaceSystem, authenticationConfigMap, err)
+	}
+	delegation := authenticatorfactory.DelegatingAuthenticatorConfig{
+		Anonymous:                          &apiserver.AnonymousAuthConfig{Enabled: false},
+		TokenAccessReviewClient:            client.AuthenticationV1(),
+		TokenAccessReviewTimeout:           reviewTimeout,
+		WebhookRetryBackoff:                options.DefaultAuthWebhookRetryBackoff(),
+		CacheTTL:                           decisionTTL,
+		ClientCertificateCAContentProvider: clientCA,
+		RequestHeaderConfig:                headers,
+	}
+	authenticator, definitions, err := delegation.New()
+	if err != nil {
+		return fmt.Errorf("building the authenticator: %w", err)
+	}
+	info := &config.Authentication
+	for _, ca := range []dynamiccertificates.CAContentProvider{clientCA, headers.CAContentProvider} {
+		if err := info.ApplyClientCert(ca, config.SecureServing); err != nil {
+			return fmt.Errorf("asking callers for their certificates: %w", err)
+		}
+	}
+	info.RequestHeaderConfig, info.Authenticator = headers, authenticator
+	config.OpenAPIConfig.SecurityDefinitions = definitions
+	return nil
+}
+
+// requestHeaders follows the published CA and header names, so a change of
+// either needs no restart.
+func requestHeaders(client kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
+		"request-header-ca", metav1.NamespaceSystem, authenticationConfigMap, "requestheader-client-ca-file", client)
+	if err != nil {
+		return nil, err
+	}
+	names := headerrequest.NewRequestHeaderAuthRequestController(authenticationConfigMap, metav1.NamespaceSystem, client,
+		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
+		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	both := &options.DynamicRequestHeaderController{ConfigMapCAController: ca, RequestHeaderAuthRequestController: names}
+	ctx, cancel := context.WithTimeout(context.Background(), reviewTimeout)
+	defer cancel()
+	if err := both.RunOnce(ctx); err != nil {
+		return nil, err
+	}
+	if len(both.UsernameHeaders()) == 0 {
+		return nil, errors.New("it names no header for the user: kube-apiserver needs --requestheader-username-headers to aggregate APIs")
+	}
+	return &authenticatorfactory.RequestHeaderConfig{
+		CAContentProvider:   both,
+		UsernameHeaders:     headerrequest.StringSliceProviderFunc(both.UsernameHeaders),
+		UIDHeaders:          headerrequest.StringSliceProviderFunc(both.UIDHeaders),
+		GroupHeaders:        headerrequest.StringSliceProviderFunc(both.GroupHeaders),
+		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(both.ExtraHeaderPrefixes),
+		AllowedClientNames:  headerrequest.StringSliceProviderFunc(both.AllowedClientNames),
+	}, nil
+}
+
+// delegateAuthorization asks kube-apiserver what a caller may do. Its own
+// administrators and the health checks are not asked about.
+func delegateAuthorization(client kubernetes.Interface) (authorizer.Authorizer, error) {
+	health, err := path.NewAuthorizer([]string{"/healthz", "/readyz", "/livez"})
+	if err != nil {
+		return nil, err
+	}
+	review, err := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client.AuthorizationV1(),
+		AllowCacheTTL:             decisionTTL,
+		DenyCacheTTL:              decisionTTL,
+		WebhookRetryBackoff:       options.DefaultAuthWebhookRetryBackoff(),
+	}.New()
+	if err != nil {
+		return nil, err
+	}
+	return union.New(
+		union.NamedAuthorizer{AuthorizerName: "administrators", Authorizer: authorizerfactory.NewPrivilegedGroups("system:masters")},
+		union.NamedAuthorizer{AuthorizerName: "health-checks", Authorizer: health},
+		union.NamedAuthorizer{AuthorizerName: "kube-apiserver", Authorizer: review},
+	)
+}

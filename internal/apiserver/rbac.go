@@ -1,0 +1,24 @@
+package apiserver
+
+// What the aggregated API needs of kube-apiserver, besides the delegation of
+// authentication and authorization (system:auth-delegator, and
+// extension-apiserver-authentication-reader in kube-system).
+//
+// Namespaces: admission refuses objects in namespaces that are being deleted,
+// and the storage releases what is in them.
+//+kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+//
+// Admission policies and webhooks of the cluster apply to our objects as well.
+//+kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations;validatingadmissionpolicies;validatingadmissionpolicybindings;mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list;watch
+//
+// Priority and fairness.
+//+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=prioritylevelconfigurations;flowschemas,verbs=get;list;watch
+//+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=flowschemas/status,verbs=patch
+//
+// The CA of the serving certificate, on our own APIService only.
+//+kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.aggregation.coder.com,verbs=get;patch
+//
+// The serving certificate, in our own namespace only. The API cannot limit
+// create to a name.
+//+kubebuilder:rbac:groups="",namespace=coder-system,resources=secrets,resourceNames=coder-k8s-apiserver-tls,verbs=get;update
+//+kubebuilder:rbac:groups="",namespace=coder-system,resources=secrets,verbs=create
