@@ -25,19 +25,26 @@ stamp_of() {
 
 # How far a `go build -v` is, from its log: it names each module that it downloads and each package that it compiles.
 go_progress() {
-  local got compiled
+  local got compiled total
   got=$(grep -c '^go: downloading' "$1" || true)
   compiled=$(grep -c '^[a-z][^ ]*$' "$1" || true)
+  total=$(sed -n 's/^packages in all: //p' "$1" | tail -n 1)
   if [ "$compiled" = 0 ]; then
     printf '%s modules downloaded' "$got"
   else
-    printf '%s packages compiled%s, last: %s' "$compiled" "${TOTAL:+ of at most $TOTAL}" "$(grep '^[a-z][^ ]*$' "$1" | tail -n 1 | cut -c1-90)"
+    printf '%s packages compiled%s, last: %s' "$compiled" "${total:+ of at most $total}" "$(grep '^[a-z][^ ]*$' "$1" | tail -n 1 | cut -c1-90)"
   fi
 }
 
 # The programs appear under their names only when they are whole: an interrupted linker leaves nothing behind.
 NEW="$BIN/.new"
-go_build() { go build -v -buildvcs=false "$@"; }
+go_build() { # flag... -- package...
+  local flags=()
+  while [ "$1" != -- ]; do flags+=("$1"); shift; done
+  shift
+  echo "packages in all: $(go list -deps "$@" | wc -l)"
+  go build -v -buildvcs=false "${flags[@]}" "$@"
+}
 
 # A program whose module has replace directives cannot be `go install`ed: build it in a module that has the same ones.
 # `go mod tidy` would fail here on test-only modules that the proxy lacks, so it is not run.
@@ -52,7 +59,7 @@ build_as_main() { # module version package output [ldflags]
   cd "$t"
   go mod edit -require="$1@$2"
   go mod download "$1@$2"
-  go_build -trimpath -ldflags "-s -w ${5:-}" -o "$4" "$3"
+  go_build -trimpath -ldflags "-s -w ${5:-}" -o "$4" -- "$3"
 }
 
 build_kube() {
@@ -63,10 +70,10 @@ build_kube() {
     ld="$ld -X $p.gitCommit=module-proxy -X $p.buildDate=2026-01-01T00:00:00Z"
   done
   cd "$HERE/modules/kube"
-  go_build -ldflags "$ld" -o "$NEW/" k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy,kubectl}
+  go_build -ldflags "$ld" -o "$NEW/" -- k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy,kubectl}
 }
-build_etcd() { cd "$HERE/modules/etcd" && go_build -ldflags "-s -w" -o "$NEW/etcd" go.etcd.io/etcd/server/v3; }
-build_coredns() { cd "$HERE/modules/coredns" && CGO_ENABLED=0 go_build -ldflags "-s -w" -o "$NEW/coredns" .; }
+build_etcd() { cd "$HERE/modules/etcd" && go_build -ldflags "-s -w" -o "$NEW/etcd" -- go.etcd.io/etcd/server/v3; }
+build_coredns() { cd "$HERE/modules/coredns" && CGO_ENABLED=0 go_build -ldflags "-s -w" -o "$NEW/coredns" -- .; }
 build_coder() {
   build_as_main github.com/coder/coder/v2 "v$CODER_VERSION" github.com/coder/coder/v2/cmd/coder "$NEW/coder" \
     "-X github.com/coder/coder/v2/buildinfo.tag=$CODER_VERSION"
@@ -80,7 +87,7 @@ build_terraform() {
   build_as_main github.com/hashicorp/terraform "v$TERRAFORM_VERSION" github.com/hashicorp/terraform "$NEW/terraform"
 }
 build_pause() { gcc -Os -static -s -o "$NEW/pause" "$HERE/src/pause.c"; }
-build_image() { cd "$HERE/../image" && CGO_ENABLED=0 go_build -trimpath -ldflags "-s -w" -o "$NEW/image" .; }
+build_image() { cd "$HERE/../image" && CGO_ENABLED=0 go_build -trimpath -ldflags "-s -w" -o "$NEW/image" -- .; }
 
 # `build.sh --one TARGET` is this script's own child: a process of its own, so that its output is a log and a heartbeat.
 if [ "${1:-}" = --one ]; then
@@ -107,7 +114,7 @@ for t in "${todo[@]}"; do
   log="$BUILD_LOGS/$t.log"
   : >"$log"
   step "building $what (log: $log)"
-  TOTAL="" PROGRESS=go_progress watched "$log" "$what" "$0" --one "$t" 8>&- || die "building $what failed: see $log"
+  PROGRESS=go_progress watched "$log" "$what" "$0" --one "$t" 8>&- || die "building $what failed: see $log"
   rm -rf "$NEW/module"
   find "$NEW" -maxdepth 1 -type f -exec mv -t "$BIN" {} +
   stamp_of "$t" >"$BIN/.$t.built"
