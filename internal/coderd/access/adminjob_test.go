@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
 func TestUsersExist(t *testing.T) {
@@ -168,4 +169,65 @@ func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
 	w.restart()
 	w.settle()
 	w.checkWhole()
+}
+
+// The operator was cut off before it made the first user, and a person was
+// faster than its next try.
+func TestSomebodyElseBecomesTheFirstUser(t *testing.T) {
+	for name, prepare := range map[string]func(w *world){
+		"between two passes": func(w *world) {
+			remove := w.coder.Fail(coderdtest.Fault{Method: "POST", PathPrefix: "/api/v2/users/first", Status: 503})
+			wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonUnreachable)
+			remove()
+			w.addAda()
+		},
+		"within a pass": func(w *world) {
+			w.addAda()
+			w.coder.Fail(coderdtest.Fault{Method: "GET", PathPrefix: "/api/v2/users/first", Status: 404, Times: 1})
+			wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonWaiting)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			prepare(w)
+			w.settle()
+			w.checkWhole()
+			if w.get("dev-initial-admin", &corev1.Secret{}) {
+				t.Error("made an initial admin where people had accounts")
+			}
+		})
+	}
+}
+
+// The database was swapped for an empty one: the operator starts again, with the
+// passwords that people already hold.
+func TestDatabaseIsReplacedByAnEmptyOne(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	before := readAccount(w.secret("dev-initial-admin")).password
+	w.coder = coderdtest.New(t, coderdtest.WithClock(w.clock))
+	w.settle()
+	w.checkWhole()
+	w.checkAdmin()
+	if after := readAccount(w.secret("dev-initial-admin")).password; after != before {
+		t.Error("the password of the initial admin changed")
+	}
+}
+
+// The credentials were deleted while a Job of theirs was there.
+func TestJobOfOtherCredentialsIsStartedAgain(t *testing.T) {
+	w := newWorld(t)
+	w.addAda()
+	w.pass()
+	first := &batchv1.Job{}
+	w.get(jobName, first)
+	w.endJob(first, batchv1.JobFailed)
+	w.remove(w.secret("dev-operator-credentials"))
+	got := w.pass()
+	wantState(t, got, Waiting, coderv1alpha1.ReasonAdminJobRunning)
+	w.settle()
+	w.checkWhole()
+	if now := (&batchv1.Job{}); w.get(jobName, now) {
+		t.Error("the Job is left")
+	}
 }

@@ -114,3 +114,17 @@ func TestGivenTokenReplacesOurs(t *testing.T) {
 		t.Errorf("ada has tokens %q", names)
 	}
 }
+
+// What was believed of a token says nothing about the one that replaces it.
+func TestGivenTokenIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	w.addAda()
+	w.giveToken(w.ada)
+	w.pass()
+	secret := w.secret("mine")
+	secret.Data["api"] = []byte("aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb")
+	if err := w.client.Update(w.ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
+}
