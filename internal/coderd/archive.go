@@ -28,29 +28,29 @@ func (a *Archive) TextFiles() map[string]string {
 	return out
 }
 
-// BinaryFiles are the paths of the files that are not text, in no order.
+// BinaryFiles are the paths of the files that are not text, sorted.
 func (a *Archive) BinaryFiles() []string {
-	var out []string
-	if a != nil {
-		for name := range a.binary {
-			out = append(out, name)
-		}
+	if a == nil {
+		return nil
 	}
-	return out
+	return sortedKeys(a.binary)
 }
 
 func (a *Archive) add(name string, content []byte) {
-	if utf8.Valid(content) && !bytes.ContainsRune(content, 0) {
+	if utf8.Valid(content) {
 		a.text[name] = string(content)
 		return
 	}
 	a.binary[name] = content
 }
 
+// maxUnpackedBytes is what Coder itself takes in one archive. It is more than
+// PackFiles makes, because an archive may come from elsewhere.
+const maxUnpackedBytes = 100 << 20
+
 // reading bounds how much of a stranger's archive is unpacked.
 type reading struct {
 	archive *Archive
-	entries int
 	total   int64
 }
 
@@ -61,17 +61,13 @@ func newReading() *reading {
 // file takes one entry. An entry whose path leads out of the archive is left
 // out, because nothing could be done with it.
 func (r *reading) file(name string, content io.Reader) error {
-	r.entries++
-	if r.entries > MaxFiles {
-		return fmt.Errorf("it has more than %d files", MaxFiles)
-	}
-	data, err := io.ReadAll(io.LimitReader(content, MaxTotalBytes-r.total+1))
+	data, err := io.ReadAll(io.LimitReader(content, maxUnpackedBytes-r.total+1))
 	if err != nil {
 		return fmt.Errorf("file %q: %w", name, err)
 	}
 	r.total += int64(len(data))
-	if r.total > MaxTotalBytes {
-		return fmt.Errorf("its files have more than %s together", mebibytes(MaxTotalBytes))
+	if r.total > maxUnpackedBytes {
+		return fmt.Errorf("its files have more than %s together", mebibytes(maxUnpackedBytes))
 	}
 	if clean, problem := cleanPath(name); problem == "" {
 		r.archive.add(clean, data)

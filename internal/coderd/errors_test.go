@@ -1,0 +1,286 @@
+package coderd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// kinds are the questions that may be asked of an error.
+var kinds = map[string]func(error) bool{
+	"not found":    coderd.IsNotFound,
+	"unauthorized": coderd.IsUnauthorized,
+	"forbidden":    coderd.IsForbidden,
+	"conflict":     coderd.IsConflict,
+	"invalid":      coderd.IsInvalid,
+	"rate limited": coderd.IsRateLimited,
+	"unreachable":  coderd.IsUnreachable,
+}
+
+func TestKindsOfErrors(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		fault  coderdtest.Fault
+		kind   string
+		status int
+	}{
+		{"bad request", coderdtest.Fault{Status: 400}, "invalid", 400},
+		{"unprocessable", coderdtest.Fault{Status: 422}, "invalid", 422},
+		{"unauthorized", coderdtest.Fault{Status: 401}, "unauthorized", 401},
+		{"forbidden", coderdtest.Fault{Status: 403}, "forbidden", 403},
+		{"not found", coderdtest.Fault{Status: 404}, "not found", 404},
+		{"gone", coderdtest.Fault{Status: 410}, "not found", 410},
+		{"conflict", coderdtest.Fault{Status: 409}, "conflict", 409},
+		{"rate limit", coderdtest.Fault{Status: 429}, "rate limited", 429},
+		{"rate limit of a proxy", coderdtest.Fault{Status: 429, HTML: true}, "rate limited", 429},
+		{"internal error", coderdtest.Fault{Status: 500}, "unreachable", 500},
+		{"bad gateway of a proxy", coderdtest.Fault{Status: 502, HTML: true}, "unreachable", 502},
+		{"dropped", coderdtest.Fault{DropConnection: true}, "unreachable", 0},
+
+		{"not found of a proxy", coderdtest.Fault{Status: 404, HTML: true}, "unreachable", 0},
+		{"gone of a proxy", coderdtest.Fault{Status: 410, HTML: true}, "unreachable", 0},
+		{"login page of a proxy", coderdtest.Fault{Status: 401, HTML: true}, "unreachable", 0},
+		{"login page with status 200", coderdtest.Fault{Status: 200, HTML: true}, "unreachable", 0},
+		{"an address that this version does not have", coderdtest.Fault{Status: 404, Message: "Route not found."}, "unreachable", 501},
+		{"no database", coderdtest.Fault{Status: 401, Message: "An internal error occurred. Please try again or contact the system administrator."}, "unreachable", 500},
+		{"another status", coderdtest.Fault{Status: 418}, "", 418},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := coderdtest.New(t)
+			client := newClient(t, server, server.AddUser("ada", "owner"))
+			server.Fail(test.fault)
+			_, readErr := client.Workspace(t.Context(), uuid.New())
+			for what, err := range map[string]error{
+				"reading":  readErr,
+				"deleting": client.DeleteToken(t.Context(), "me", "aaaaaaaaaa"),
+				"writing":  client.SetTTL(t.Context(), uuid.New(), nil),
+				"setting":  client.SetActiveVersion(t.Context(), uuid.New(), uuid.New()),
+				"leaving":  client.Logout(t.Context()),
+			} {
+				var e *coderd.Error
+				if !errors.As(err, &e) {
+					t.Fatalf("%s: %v is no *Error", what, err)
+				}
+				if e.StatusCode != test.status {
+					t.Errorf("%s: status %d, want %d: %v", what, e.StatusCode, test.status, err)
+				}
+				for kind, is := range kinds {
+					if is(fmt.Errorf("wrapped: %w", err)) != (kind == test.kind) {
+						t.Errorf("%s: %v is %s: %t", what, err, kind, kind != test.kind)
+					}
+				}
+			}
+		})
+	}
+	for kind, is := range kinds {
+		if is(nil) || is(errors.New("x")) {
+			t.Errorf("an error of another package is %s", kind)
+		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"":     0,
+		"7":    7 * time.Second,
+		"-7":   0,
+		"soon": 0,
+		now.Add(time.Minute).Format(http.TimeFormat):  time.Minute,
+		now.Add(-time.Minute).Format(http.TimeFormat): 0,
+	} {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Date", now.Format(http.TimeFormat))
+			w.Header().Set("Retry-After", value)
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = w.Write([]byte(`{"message": "Slow down."}`))
+		}))
+		client, err := coderd.New(coderd.Config{URL: web.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Workspaces(t.Context())
+		web.Close()
+		var e *coderd.Error
+		if !errors.As(err, &e) || e.RetryAfter != want {
+			t.Errorf("Retry-After %q: %+v, want %s", value, e, want)
+		}
+	}
+}
+
+func TestFieldsOfAnErrorAreKept(t *testing.T) {
+	server := coderdtest.New(t)
+	client := newClient(t, server, server.AddUser("ada", "owner"))
+	ttl := time.Second
+	_, err := client.CreateWorkspace(t.Context(), "ada", coderd.NewWorkspace{
+		Name: "dev", TemplateID: server.AddTemplate("coder", "small", nil), TTL: &ttl,
+	})
+	var e *coderd.Error
+	if !errors.As(err, &e) || len(e.Fields) != 1 || e.Fields[0].Field != "ttl_ms" {
+		t.Fatalf("%+v", err)
+	}
+	const want = `creating workspace "dev" of "ada": Invalid Workspace Time to Shutdown; ` +
+		`ttl_ms: time until shutdown must be at least one minute (HTTP 400)`
+	if err.Error() != want {
+		t.Errorf("got  %s\nwant %s", err, want)
+	}
+}
+
+func TestNoAnswerKeepsItsCause(t *testing.T) {
+	server := coderdtest.New(t)
+	token := server.AddUser("ada", "owner")
+	server.Fail(coderdtest.Fault{Block: make(chan struct{})})
+
+	slow, err := coderd.New(coderd.Config{URL: server.URL, Token: token, Timeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = slow.Me(t.Context())
+	if !coderd.IsUnreachable(err) || !strings.Contains(err.Error(), "did not answer in time") {
+		t.Errorf("own timeout: %v", err)
+	}
+	patient := newClient(t, server, token)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err = patient.Me(ctx); !errors.Is(err, context.DeadlineExceeded) || !coderd.IsUnreachable(err) {
+		t.Errorf("the caller's timeout: %v", err)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	cancel()
+	if _, err = patient.Me(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "cancelled") {
+		t.Errorf("cancelled: %v", err)
+	}
+	nobody, err := coderd.New(coderd.Config{URL: "http://127.0.0.1:1", Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = nobody.Me(t.Context()); !coderd.IsUnreachable(err) || !strings.Contains(err.Error(), "cannot be reached") {
+		t.Errorf("nobody there: %v", err)
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	var asked atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer other.Close()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL+"/login?next=s3cret", http.StatusTemporaryRedirect)
+	}))
+	defer web.Close()
+	client, err := coderd.New(coderd.Config{URL: web.URL, Token: "s3cret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"logout":       client.Logout(t.Context()),
+		"delete token": client.DeleteToken(t.Context(), "me", "aaaaaaaaaa"),
+	} {
+		if !coderd.IsUnreachable(err) || !strings.Contains(err.Error(), "redirects to "+other.URL+",") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if asked.Load() != 0 {
+		t.Error("the token went to another server")
+	}
+}
+
+func TestTheOwnerOfARefusedTokenIsTold(t *testing.T) {
+	server := coderdtest.New(t)
+	token := server.AddUser("ada", "owner")
+	told := 0
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: token, OnUnauthorized: func() { told++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func() { _, _ = client.Me(t.Context()) }
+	expectTold := func(want int, when string) {
+		t.Helper()
+		if told != want {
+			t.Errorf("%s: told %d times, want %d", when, told, want)
+		}
+	}
+	ask()
+	_, _ = client.Login(t.Context(), "ada@example.com", "wrong")
+	expectTold(0, "a good token and a wrong password")
+	remove := server.Fail(coderdtest.Fault{Status: 401, HTML: true})
+	ask()
+	remove()
+	remove = server.Fail(coderdtest.Fault{Status: 401, Message: "An internal error occurred. Please try again or contact the system administrator."})
+	ask()
+	remove()
+	expectTold(0, "a proxy's login page, and no database")
+	server.RevokeToken(token)
+	ask()
+	expectTold(1, "a revoked token")
+}
+
+// Coder says that a user does not exist also while its database goes away.
+func TestAMissingUserIsConfirmed(t *testing.T) {
+	server := coderdtest.New(t)
+	client := newClient(t, server, server.AddUser("ada", "owner"))
+	server.AddWorkspace("ada", server.AddTemplate("coder", "small", nil), "dev")
+	unknown := coderdtest.Fault{Status: 400, Message: `"user" must be an existing uuid or username.`, Times: 1}
+	server.Fail(unknown)
+	server.Fail(coderdtest.Fault{Status: 500, Times: 1})
+	if _, err := client.WorkspaceByName(t.Context(), "ada", "dev"); !coderd.IsUnreachable(err) {
+		t.Errorf("%v, want unreachable", err)
+	}
+	server.Fail(unknown)
+	if _, err := client.UserByName(t.Context(), "ada"); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.UserByName(t.Context(), "grace"); !coderd.IsNotFound(err) {
+		t.Errorf("%v, want not found", err)
+	}
+}
+
+// TestNoErrorTellsASecret runs every method against every fault.
+func TestNoErrorTellsASecret(t *testing.T) {
+	server := coderdtest.New(t)
+	token := server.AddUser("ada", "owner")
+	client := newClient(t, server, token)
+	ctx, id := t.Context(), uuid.New()
+	const password = "Secret-Passw0rd!"
+	for _, fault := range []coderdtest.Fault{{DropConnection: true}, {Status: 500}, {Status: 401}, {Status: 404, HTML: true}, {Status: 400}} {
+		remove := server.Fail(fault)
+		errs := []error{
+			client.CreateFirstUser(ctx, coderd.FirstUser{Username: "ada", Email: "a@b", Password: password}),
+			client.Logout(ctx),
+			client.Build(ctx, id, coderd.TransitionStop),
+		}
+		_, err := client.Login(ctx, "ada@example.com", password)
+		errs = append(errs, err)
+		_, err = client.CreateUser(ctx, coderd.NewUser{Username: "bob", Email: "b@c", Password: password})
+		errs = append(errs, err)
+		_, err = client.CreateToken(ctx, "me", coderd.TokenRequest{Name: "n"})
+		errs = append(errs, err)
+		_, err = client.DownloadArchive(ctx, id)
+		errs = append(errs, err)
+		_, err = client.HasFirstUser(ctx)
+		errs = append(errs, err)
+		remove()
+		for _, err := range errs {
+			if err == nil {
+				t.Errorf("%+v: no error", fault)
+				continue
+			}
+			for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err)} {
+				if strings.Contains(text, password) || strings.Contains(text, token) {
+					t.Errorf("the error tells a secret: %s", text)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package coderd
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// commands are the fields of the request that do something once instead of
+// saying what is. They are never sent.
+var commands = map[string]bool{
+	"UpdateWorkspaceLastUsedAt":  true,
+	"UpdateWorkspaceDormantAt":   true,
+	"DisableEveryoneGroupAccess": true,
+	// Unset keeps it.
+	"DeprecationMessage": true,
+}
+
+// TestKeepPolicySendsEveryField fails when a new version of Coder's client has a
+// field that keepPolicy does not send back.
+func TestKeepPolicySendsEveryField(t *testing.T) {
+	var full codersdk.Template
+	fill(t, reflect.ValueOf(&full).Elem(), "")
+	template := reflect.ValueOf(full)
+	request := reflect.ValueOf(keepPolicy(full))
+	for i := range request.NumField() {
+		name := request.Type().Field(i).Name
+		sent := request.Field(i)
+		if commands[name] {
+			if !sent.IsZero() {
+				t.Errorf("%s is sent", name)
+			}
+			continue
+		}
+		held := template.FieldByName(name)
+		if !held.IsValid() {
+			t.Errorf("%s is new: decide what keepPolicy sends for it", name)
+			continue
+		}
+		if sent.Kind() == reflect.Pointer {
+			if sent.IsNil() {
+				t.Errorf("%s is not sent", name)
+				continue
+			}
+			sent = sent.Elem()
+		}
+		if diff := cmp.Diff(held.Interface(), sent.Interface()); diff != "" {
+			t.Errorf("%s (-held +sent):\n%s", name, diff)
+		}
+	}
+}
+
+// fill gives every field a value that is not zero.
+func fill(t *testing.T, v reflect.Value, name string) {
+	t.Helper()
+	switch {
+	case v.Type() == reflect.TypeFor[uuid.UUID]():
+		v.Set(reflect.ValueOf(uuid.New()))
+	case v.Kind() == reflect.Struct && v.Type().PkgPath() != "time":
+		for i := range v.NumField() {
+			fill(t, v.Field(i), v.Type().Field(i).Name)
+		}
+	case v.Kind() == reflect.String:
+		v.SetString("some " + name)
+	case v.Kind() == reflect.Bool:
+		v.SetBool(true)
+	case v.CanInt():
+		v.SetInt(7)
+	case v.Type() == reflect.TypeFor[[]string]():
+		v.Set(reflect.ValueOf([]string{"monday"}))
+	case v.Kind() == reflect.Map, v.Kind() == reflect.Struct:
+		// Counts and times are no policy.
+	default:
+		t.Fatalf("no value for %s of type %s", name, v.Type())
+	}
+}
+
+func TestUpdateTemplateResetsNothing(t *testing.T) {
+	unusual := map[string]any{
+		"display_name": "Title", "description": "Text", "icon": "/icon/k8s.png",
+		"default_ttl_ms": 7200000, "activity_bump_ms": 60000,
+		"autostop_requirement":  map[string]any{"days_of_week": []string{"sunday"}, "weeks": 3},
+		"autostart_requirement": map[string]any{"days_of_week": []string{"monday", "friday"}},
+		"allow_user_autostart":  true, "allow_user_autostop": true, "allow_user_cancel_workspace_jobs": true,
+		"failure_ttl_ms": 120000, "time_til_dormant_ms": 180000, "time_til_dormant_autodelete_ms": 240000,
+		"require_active_version": true, "deprecated": true, "deprecation_message": "use another",
+		"max_port_share_level": "owner", "cors_behavior": "passthru", "use_classic_parameter_flow": true,
+	}
+	value := "Changed"
+	empty := ""
+	for _, test := range []struct {
+		name string
+		edit TemplateEdit
+		want map[string]any
+	}{
+		{"display name", TemplateEdit{DisplayName: &value}, map[string]any{"display_name": value}},
+		{"description", TemplateEdit{Description: &value}, map[string]any{"description": value}},
+		{"icon", TemplateEdit{Icon: &value}, map[string]any{"icon": value}},
+		{"all", TemplateEdit{&value, &value, &value}, map[string]any{"display_name": value, "description": value, "icon": value}},
+		{"to nothing", TemplateEdit{DisplayName: &empty}, map[string]any{"display_name": ""}},
+		{"none", TemplateEdit{}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			server := coderdtest.New(t)
+			client, err := New(Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := server.AddTemplate("coder", "small", nil)
+			server.PatchTemplate(t, id, unusual)
+			want := server.TemplateFields(id)
+			server.ResetRequests()
+			updated, err := client.UpdateTemplate(t.Context(), id, test.edit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for field, v := range test.want {
+				want[field] = v
+			}
+			got := server.TemplateFields(id)
+			if test.want != nil {
+				delete(want, "updated_at")
+				delete(got, "updated_at")
+			} else if writes := server.Writes(); writes != 0 {
+				t.Errorf("%d writes for no change", writes)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("template (-want +got):\n%s", diff)
+			}
+			if updated.DisplayName != got["display_name"] || !updated.Deprecated || updated.DeprecationMessage != "use another" {
+				t.Errorf("answer: %+v", updated)
+			}
+		})
+	}
+}
+
+func TestUpdateTemplateThatSomebodyElseMadeIsDone(t *testing.T) {
+	server := coderdtest.New(t)
+	client, err := New(Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := server.AddTemplate("coder", "small", nil)
+	server.Fail(coderdtest.Fault{Method: "PATCH", Status: 304})
+	value := "Title"
+	if _, err := client.UpdateTemplate(t.Context(), id, TemplateEdit{DisplayName: &value}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTemplatesListsDeprecatedOnesToo(t *testing.T) {
+	server := coderdtest.New(t)
+	client, err := New(Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.AddTemplate("coder", "new", nil)
+	server.PatchTemplate(t, server.AddTemplate("coder", "old", nil), map[string]any{"deprecated": true, "deprecation_message": "old"})
+	server.DeleteTemplate(server.AddTemplate("coder", "gone", nil))
+	templates, err := client.Templates(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, template := range templates {
+		got[template.Name] = template.Deprecated
+	}
+	if diff := cmp.Diff(map[string]bool{"new": false, "old": true}, got); diff != "" {
+		t.Errorf("deprecated (-want +got):\n%s", diff)
+	}
+}
