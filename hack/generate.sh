@@ -20,7 +20,7 @@ generate "deepcopy" "$gen" object paths=./api/...
 generate "CRDs" "$gen" crd paths=./api/v1alpha1/... output:crd:dir=config/crd/bases
 # One role for each component, so that a split installation gets least rights.
 generate "RBAC of the controllers" "$gen" rbac:roleName=coder-k8s-controller paths=./internal/controllers/... output:rbac:dir=config/rbac/controller
-generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths=./internal/apiserver/... output:rbac:dir=config/rbac/apiserver
+generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths="{./internal/apiserver/...,./internal/coderd/connections/...}" output:rbac:dir=config/rbac/apiserver
 generate "RBAC of the MCP server" "$gen" rbac:roleName=coder-k8s-mcp paths=./internal/mcpserver/... output:rbac:dir=config/rbac/mcp
 generate "OpenAPI" hack/update-openapi.sh
 generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
