@@ -1,0 +1,24 @@
+// Command coder-k8s runs Coder on Kubernetes: controllers, an aggregated API
+// server and an MCP server, together or one at a time.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/coder-k8s/coder-k8s/internal/app"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	return app.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+}

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/version"
+)
+
+// The flags of CoderOptions.
+const (
+	flagCoderURL       = "coder-url"
+	flagCoderToken     = "coder-session-token"
+	flagCoderTokenFile = "coder-session-token-file"
+	flagCoderNamespace = "coder-namespace"
+	flagCoderTimeout   = "coder-request-timeout"
+)
+
+// CoderOptions name one Coder that the aggregated API serves instead of those
+// of the cluster's control planes.
+type CoderOptions struct {
+	URL, Token, TokenFile, Namespace string
+	// RequestTimeout bounds one request to any Coder.
+	RequestTimeout time.Duration
+}
+
+func newCoderOptions() CoderOptions {
+	return CoderOptions{RequestTimeout: 30 * time.Second}
+}
+
+func (o *CoderOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.URL, flagCoderURL, o.URL,
+		"serve the Coder at this address, with --app=aggregated-apiserver, instead of discovering the control planes of the cluster")
+	fs.StringVar(&o.Token, flagCoderToken, o.Token,
+		"token for --coder-url; prefer --coder-session-token-file, because everybody on a machine can read command lines")
+	fs.StringVar(&o.TokenFile, flagCoderTokenFile, o.TokenFile,
+		"file that holds the token for --coder-url")
+	fs.StringVar(&o.Namespace, flagCoderNamespace, o.Namespace,
+		"namespace in which the objects of --coder-url appear")
+	fs.DurationVar(&o.RequestTimeout, flagCoderTimeout, o.RequestTimeout,
+		"how long one request of the aggregated API to a Coder may take")
+}
+
+// static says whether one Coder was named.
+func (o *CoderOptions) static() bool {
+	return o.URL != "" || o.Token != "" || o.TokenFile != "" || o.Namespace != ""
+}
+
+func (o *CoderOptions) validate(mode Mode, given func(flag string) bool) []error {
+	var errs []error
+	for _, flag := range []string{flagCoderURL, flagCoderToken, flagCoderTokenFile, flagCoderNamespace} {
+		if given(flag) && mode != ModeAggregatedAPIServer {
+			errs = append(errs, fmt.Errorf("--%s has no effect with --app=%s; it belongs to --app=%s", flag, mode, ModeAggregatedAPIServer))
+		}
+	}
+	if given(flagCoderTimeout) && !slices.Contains([]Mode{ModeAll, ModeAggregatedAPIServer}, mode) {
+		errs = append(errs, fmt.Errorf("--%s has no effect with --app=%s; it belongs to --app=%s and --app=%s",
+			flagCoderTimeout, mode, ModeAll, ModeAggregatedAPIServer))
+	}
+	if o.RequestTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("--%s=%s must be longer than nothing", flagCoderTimeout, o.RequestTimeout))
+	}
+	if !o.static() {
+		return errs
+	}
+	return append(errs, o.validateStatic()...)
+}
+
+func (o *CoderOptions) validateStatic() []error {
+	var errs []error
+	hasToken := o.Token != "" || o.TokenFile != ""
+	switch {
+	case o.URL == "" && hasToken:
+		errs = append(errs, errors.New("a token is given without --coder-url: give both, or neither to discover the control planes of the cluster"))
+	case o.URL == "":
+		errs = append(errs, errors.New("--coder-namespace is given without --coder-url and a token: give all of them, or none to discover the control planes of the cluster"))
+	case !hasToken:
+		errs = append(errs, errors.New("--coder-url is given without a token: add --coder-session-token-file or --coder-session-token"))
+	}
+	if o.Token != "" && o.TokenFile != "" {
+		errs = append(errs, errors.New("--coder-session-token and --coder-session-token-file are both given: keep one"))
+	}
+	if o.Namespace == "" {
+		errs = append(errs, errors.New("--coder-namespace is missing: it says in which namespace the objects of --coder-url appear"))
+	}
+	if o.URL != "" {
+		errs = append(errs, validateCoderURL(o.URL))
+	}
+	return errs
+}
+
+// validateCoderURL never shows the address itself, which may hold a password.
+func validateCoderURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return errors.New("--coder-url is not an address, for example https://coder.example.com")
+	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
+		return fmt.Errorf("--coder-url has the scheme %q: it begins with http:// or https://", u.Scheme)
+	case u.Host == "":
+		return errors.New("--coder-url names no host, for example https://coder.example.com")
+	case u.User != nil:
+		return errors.New("--coder-url holds a user name: leave it out, the token says who calls")
+	}
+	return nil
+}
+
+// client connects to the Coder that was named.
+func (o *CoderOptions) client() (*coderd.Client, error) {
+	token := o.Token
+	if o.TokenFile != "" {
+		raw, err := os.ReadFile(o.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --%s: %w", flagCoderTokenFile, err)
+		}
+		if token = strings.TrimSpace(string(raw)); token == "" {
+			return nil, fmt.Errorf("--%s: %s is empty", flagCoderTokenFile, o.TokenFile)
+		}
+	}
+	c, err := coderd.New(coderd.Config{URL: o.URL, Token: token, Timeout: o.RequestTimeout, UserAgent: version.UserAgent()})
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flagCoderURL, err)
+	}
+	return c, nil
+}

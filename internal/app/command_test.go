@@ -1,0 +1,113 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func TestExitCodes(t *testing.T) {
+	boom := func(context.Context) error { return errors.New("mcp: the port is taken") }
+	fine := func(context.Context) error { return nil }
+	tests := map[string]struct {
+		args       []string
+		start      func(context.Context) error
+		code       int
+		out, errs  string
+		wantNotRun bool
+	}{
+		"a good end":        {nil, fine, ExitOK, "", "", false},
+		"a failure":         {nil, boom, ExitFailure, "", "coder-k8s: mcp: the port is taken\n", false},
+		"an unknown mode":   {[]string{"--app=everything"}, fine, ExitUsage, "", "it is one of: all, controller, aggregated-apiserver, mcp-http", true},
+		"an unknown flag":   {[]string{"--bogus"}, fine, ExitUsage, "", "unknown flag: --bogus", true},
+		"a bad value":       {[]string{"--leader-elect=perhaps"}, fine, ExitUsage, "", "--leader-elect", true},
+		"an argument":       {[]string{"serve"}, fine, ExitUsage, "", `"serve" is no flag`, true},
+		"help":              {[]string{"--help"}, fine, ExitOK, "--app string", "", true},
+		"help after others": {[]string{"--app=mcp-http", "-h"}, fine, ExitOK, "--mcp-bind-address", "", true},
+		"the version":       {[]string{"--version"}, fine, ExitOK, "coder-k8s v", "", true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			ran := false
+			var stdout, stderr bytes.Buffer
+			cmd := newCommand(NewOptions(), func(ctx context.Context) error { ran = true; return tc.start(ctx) })
+			code := execute(t.Context(), cmd, tc.args, &stdout, &stderr)
+			if code != tc.code {
+				t.Errorf("the exit code is %d, want %d", code, tc.code)
+			}
+			if !strings.Contains(stdout.String(), tc.out) || !strings.Contains(stderr.String(), tc.errs) {
+				t.Errorf("stdout:\n%s\nstderr:\n%s", &stdout, &stderr)
+			}
+			if tc.errs == "" && stderr.Len() > 0 {
+				t.Errorf("stderr is not empty: %s", &stderr)
+			}
+			if ran == tc.wantNotRun {
+				t.Errorf("ran: %v", ran)
+			}
+		})
+	}
+}
+
+func TestHelpIsTheGolden(t *testing.T) {
+	const golden = "testdata/help.golden.txt"
+	var stdout, stderr bytes.Buffer
+	if code := execute(t.Context(), newCommand(NewOptions(), nil), []string{"--help"}, &stdout, &stderr); code != ExitOK {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	if *update {
+		if err := os.WriteFile(golden, stdout.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), stdout.String()); diff != "" {
+		t.Errorf("--help differs from %s; if that is meant, run the test with -update (-want +got):\n%s", golden, diff)
+	}
+	for _, set := range NewOptions().FlagSets().FlagSets {
+		for _, line := range strings.Split(set.FlagUsages(), "\n") {
+			if fields := strings.Fields(line); len(fields) == 1 && strings.HasPrefix(fields[0], "--") {
+				t.Errorf("flag %s has no description", fields[0])
+			}
+		}
+	}
+}
+
+func TestWhenTheProcessEnds(t *testing.T) {
+	hang := func(context.Context) error { select {} }
+	tests := map[string]struct {
+		told bool
+		run  func(context.Context) error
+		want string
+	}{
+		"a component fails":                    {false, func(context.Context) error { return errors.New("boom") }, "boom"},
+		"told to end, and it ends":             {true, func(ctx context.Context) error { <-ctx.Done(); return nil }, ""},
+		"told to end, and the end has trouble": {true, func(ctx context.Context) error { <-ctx.Done(); return errors.New("grace period") }, ""},
+		"told to end, and it hangs":            {true, hang, ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tc.told {
+				cancel()
+			}
+			err := runUntilDone(ctx, logr.Discard(), 10*time.Millisecond, tc.run)
+			if (err == nil) != (tc.want == "") || (err != nil && err.Error() != tc.want) {
+				t.Errorf("the error is %v, want %q", err, tc.want)
+			}
+		})
+	}
+}

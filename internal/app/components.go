@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
+	"github.com/coder-k8s/coder-k8s/internal/version"
+)
+
+// component is one part of the process. The manager runs it; add gives it to the
+// manager.
+type component struct {
+	name string
+	// elected says that only one replica at a time may run it.
+	elected bool
+	// cached says whether it reads control planes from the cache.
+	cached func(*Options) bool
+	// add gives the component to the manager, and returns how to know whether it
+	// is ready. Nil means that running is enough.
+	add func(context.Context, *environment) (healthz.Checker, error)
+}
+
+// environment is what components are made of.
+type environment struct {
+	options   *Options
+	config    *rest.Config
+	manager   manager.Manager
+	namespace string
+}
+
+func always(*Options) bool { return true }
+func never(*Options) bool  { return false }
+
+// named puts the name of its component before the error of a runnable, so that
+// the end of the process says who caused it.
+type named struct {
+	manager.Runnable
+	name string
+}
+
+// Start implements manager.Runnable.
+func (n named) Start(ctx context.Context) error {
+	if err := n.Runnable.Start(ctx); err != nil {
+		return fmt.Errorf("%s: %w", n.name, err)
+	}
+	return nil
+}
+
+// NeedLeaderElection lets every replica run the component. Controllers come to
+// the manager on their own way.
+func (named) NeedLeaderElection() bool { return false }
+
+func controllersComponent() component {
+	return component{
+		name:    "controllers",
+		elected: true,
+		cached:  always,
+		add: func(_ context.Context, env *environment) (healthz.Checker, error) {
+			reconciler, err := controlplane.New(env.manager, controlplane.Options{})
+			if err != nil {
+				return nil, err
+			}
+			// A replica that waits to be elected is ready too: it is what takes over.
+			return nil, reconciler.SetupWithManager(env.manager)
+		},
+	}
+}
+
+func aggregatedAPIComponent() component {
+	const name = "aggregated-api"
+	return component{
+		name:   name,
+		cached: func(o *Options) bool { return !o.Coder.static() },
+		add: func(_ context.Context, env *environment) (healthz.Checker, error) {
+			provider, err := env.connections()
+			if err != nil {
+				return nil, err
+			}
+			server, err := apiserver.New(apiserver.Config{
+				Options:      env.options.AggregatedAPI,
+				Connections:  provider,
+				RESTConfig:   env.config,
+				PodNamespace: env.namespace,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return server.Ready, env.manager.Add(named{server, name})
+		},
+	}
+}
+
+// connections are those of the cluster's control planes, or the one that was
+// given on the command line.
+func (env *environment) connections() (connections.Provider, error) {
+	o := env.options.Coder
+	if o.static() {
+		c, err := o.client()
+		if err != nil {
+			return nil, err
+		}
+		return connections.NewStatic(o.Namespace, c), nil
+	}
+	return connections.NewDynamic(env.manager.GetClient(), env.manager.GetAPIReader(), connections.Options{
+		Timeout:   o.RequestTimeout,
+		UserAgent: version.UserAgent(),
+	}), nil
+}
+
+func mcpComponent() component {
+	const name = "mcp"
+	return component{
+		name:   name,
+		cached: never,
+		add: func(_ context.Context, env *environment) (healthz.Checker, error) {
+			server, err := mcpserver.New(mcpserver.Config{
+				Options:    *env.options.MCP,
+				RESTConfig: env.config,
+				Scheme:     env.manager.GetScheme(),
+				Mapper:     env.manager.GetRESTMapper(),
+				Namespace:  env.namespace,
+				Version:    version.Version(),
+			})
+			if err != nil {
+				return nil, err
+			}
+			return server.Ready, env.manager.Add(named{server, name})
+		},
+	}
+}

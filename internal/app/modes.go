@@ -1,0 +1,53 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Mode says which components a process runs.
+type Mode string
+
+// The modes.
+const (
+	ModeAll                 Mode = "all"
+	ModeController          Mode = "controller"
+	ModeAggregatedAPIServer Mode = "aggregated-apiserver"
+	ModeMCP                 Mode = "mcp-http"
+)
+
+// modeComponents is one line of the table of modes.
+type modeComponents struct {
+	mode       Mode
+	components []component
+}
+
+// modes is the table of modes, in the order in which people are told about them.
+func modes() []modeComponents {
+	controllers, aggregatedAPI, mcp := controllersComponent(), aggregatedAPIComponent(), mcpComponent()
+	return []modeComponents{
+		{ModeAll, []component{controllers, aggregatedAPI, mcp}},
+		{ModeController, []component{controllers}},
+		{ModeAggregatedAPIServer, []component{aggregatedAPI}},
+		{ModeMCP, []component{mcp}},
+	}
+}
+
+// modeNames lists the modes as a person may write them.
+func modeNames() string {
+	var names []string
+	for _, line := range modes() {
+		names = append(names, string(line.mode))
+	}
+	return strings.Join(names, ", ")
+}
+
+// components are those of one mode.
+func (m Mode) components() ([]component, error) {
+	for _, line := range modes() {
+		if line.mode == m {
+			return line.components, nil
+		}
+	}
+	return nil, fmt.Errorf("--app=%s is not known; it is one of: %s", m, modeNames())
+}

@@ -1,0 +1,106 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/spf13/pflag"
+	cliflag "k8s.io/component-base/cli/flag"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
+)
+
+// off is the address that switches a listener off.
+const off = "0"
+
+// Options are everything that a person can say on the command line.
+type Options struct {
+	Mode       Mode
+	Kubeconfig string
+	// HealthProbeBindAddress serves /healthz and /readyz, in every mode.
+	HealthProbeBindAddress string
+	// MetricsBindAddress serves /metrics over TLS to callers that may get it.
+	MetricsBindAddress string
+
+	LeaderElection LeaderElectionOptions
+	Log            LogOptions
+	Coder          CoderOptions
+	AggregatedAPI  *apiserver.Options
+	MCP            *mcpserver.Options
+}
+
+// LeaderElectionOptions decide which replica runs the controllers.
+type LeaderElectionOptions struct {
+	Enabled bool
+	// Namespace of the Lease; empty is that of the pod.
+	Namespace string
+}
+
+// NewOptions returns the defaults.
+func NewOptions() *Options {
+	return &Options{
+		Mode:                   ModeAll,
+		HealthProbeBindAddress: ":8081",
+		MetricsBindAddress:     ":8443",
+		LeaderElection:         LeaderElectionOptions{Enabled: true},
+		Log:                    LogOptions{Format: logFormatJSON, Level: "info"},
+		Coder:                  newCoderOptions(),
+		AggregatedAPI:          apiserver.NewOptions(),
+		MCP:                    mcpserver.NewOptions(),
+	}
+}
+
+// FlagSets returns the flags, by the section of --help in which they stand.
+func (o *Options) FlagSets() cliflag.NamedFlagSets {
+	var sets cliflag.NamedFlagSets
+	fs := sets.FlagSet("process")
+	fs.StringVar((*string)(&o.Mode), "app", string(o.Mode), "what to run: "+modeNames())
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
+		"kubeconfig of the cluster (default: $KUBECONFIG, else the pod's own service account, else ~/.kube/config)")
+	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
+		"host:port that serves /healthz and /readyz over plain HTTP")
+	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
+		"host:port that serves /metrics over TLS to callers with the right to get it; 0 switches it off")
+
+	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
+	o.Log.addFlags(sets.FlagSet("logging"))
+	o.AggregatedAPI.AddFlags(sets.FlagSet("aggregated API server"))
+	o.Coder.addFlags(sets.FlagSet("static Coder"))
+	o.MCP.AddFlags(sets.FlagSet("MCP server"))
+	return sets
+}
+
+func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&o.Enabled, "leader-elect", o.Enabled,
+		"let only one replica at a time run the controllers; the servers run on all of them anyway")
+	fs.StringVar(&o.Namespace, "leader-election-namespace", o.Namespace,
+		"namespace of the Lease (default: $POD_NAMESPACE, else that of the pod's service account, else kube-system)")
+}
+
+// Validate returns all mistakes joined. given says whether a flag was given.
+func (o *Options) Validate(given func(flag string) bool) error {
+	var errs []error
+	if _, err := o.Mode.components(); err != nil {
+		errs = append(errs, err)
+	}
+	errs = append(errs,
+		validateAddress("--health-probe-bind-address", o.HealthProbeBindAddress),
+		o.Log.validate(),
+	)
+	if o.MetricsBindAddress != off {
+		errs = append(errs, validateAddress("--metrics-bind-address", o.MetricsBindAddress))
+	}
+	errs = append(errs, o.Coder.validate(o.Mode, given)...)
+	errs = append(errs, o.AggregatedAPI.Validate()...)
+	errs = append(errs, o.MCP.Validate()...)
+	return errors.Join(errs...)
+}
+
+func validateAddress(flag, address string) error {
+	if _, port, err := net.SplitHostPort(address); err != nil || port == "" {
+		return fmt.Errorf("%s %q is not host:port, for example :8081", flag, address)
+	}
+	return nil
+}

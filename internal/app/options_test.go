@@ -1,0 +1,160 @@
+package app
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// parse reads args as the process does, and returns what validation says.
+func parse(t *testing.T, args ...string) (*Options, error) {
+	t.Helper()
+	options := NewOptions()
+	var err error
+	cmd := newCommand(options, nil)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		err = options.Validate(cmd.Flags().Changed)
+		return nil
+	}
+	cmd.SetArgs(args)
+	if e := cmd.Execute(); e != nil {
+		t.Fatal(e)
+	}
+	return options, err
+}
+
+func TestGoodCommandLines(t *testing.T) {
+	static := []string{"--app=aggregated-apiserver", "--coder-url=https://coder.example.com", "--coder-namespace=coder"}
+	tests := map[string][]string{
+		"nothing":                               nil,
+		"all":                                   {"--app=all"},
+		"controller":                            {"--app=controller"},
+		"aggregated API with discovery":         {"--app=aggregated-apiserver"},
+		"MCP":                                   {"--app=mcp-http"},
+		"static with a token":                   append([]string{"--coder-session-token=x"}, static...),
+		"static with a token file":              append([]string{"--coder-session-token-file=/x"}, static...),
+		"static with a scheme in capitals":      append([]string{"--coder-session-token=x", "--coder-url=HTTPS://coder.example.com"}, static[0], static[2]),
+		"the timeout in all":                    {"--coder-request-timeout=1m"},
+		"the timeout with the aggregated API":   {"--app=aggregated-apiserver", "--coder-request-timeout=1m"},
+		"metrics off":                           {"--metrics-bind-address=0"},
+		"log level debug":                       {"--log-level=debug", "--log-format=console"},
+		"log level as a number":                 {"--log-level=4"},
+		"a coder flag at its default elsewhere": {"--app=controller"},
+	}
+	for name, args := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := parse(t, args...); err != nil {
+				t.Errorf("%q: %v", args, err)
+			}
+		})
+	}
+}
+
+func TestBadCommandLines(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		says []string
+	}{
+		"an unknown mode":                     {[]string{"--app=x"}, []string{"--app=x is not known; it is one of: all, controller, aggregated-apiserver, mcp-http"}},
+		"a static Coder in all":               {[]string{"--coder-url=https://a", "--coder-session-token=x", "--coder-namespace=n"}, []string{"--coder-url has no effect with --app=all", "--coder-session-token has no effect", "--coder-namespace has no effect"}},
+		"a static Coder with MCP":             {[]string{"--app=mcp-http", "--coder-session-token-file=/x"}, []string{"--coder-session-token-file has no effect with --app=mcp-http; it belongs to --app=aggregated-apiserver"}},
+		"an empty static Coder in all":        {[]string{"--coder-url="}, []string{"--coder-url has no effect with --app=all"}},
+		"the timeout with the controllers":    {[]string{"--app=controller", "--coder-request-timeout=1m"}, []string{"--coder-request-timeout has no effect with --app=controller"}},
+		"no timeout":                          {[]string{"--coder-request-timeout=0s"}, []string{"--coder-request-timeout=0s"}},
+		"an address without a token":          {[]string{"--app=aggregated-apiserver", "--coder-url=https://a", "--coder-namespace=n"}, []string{"--coder-url is given without a token"}},
+		"a token without an address":          {[]string{"--app=aggregated-apiserver", "--coder-session-token=x", "--coder-namespace=n"}, []string{"a token is given without --coder-url"}},
+		"a namespace alone":                   {[]string{"--app=aggregated-apiserver", "--coder-namespace=n"}, []string{"--coder-namespace is given without --coder-url"}},
+		"no namespace":                        {[]string{"--app=aggregated-apiserver", "--coder-url=https://a", "--coder-session-token=x"}, []string{"--coder-namespace is missing"}},
+		"two tokens":                          {[]string{"--app=aggregated-apiserver", "--coder-url=https://a", "--coder-session-token=x", "--coder-session-token-file=/x", "--coder-namespace=n"}, []string{"are both given"}},
+		"an address of another kind":          {[]string{"--app=aggregated-apiserver", "--coder-url=ftp://a", "--coder-session-token=x", "--coder-namespace=n"}, []string{`the scheme "ftp"`}},
+		"an address without a scheme":         {[]string{"--app=aggregated-apiserver", "--coder-url=a.example.com", "--coder-session-token=x", "--coder-namespace=n"}, []string{"--coder-url has the scheme"}},
+		"an address without a host":           {[]string{"--app=aggregated-apiserver", "--coder-url=https://", "--coder-session-token=x", "--coder-namespace=n"}, []string{"names no host"}},
+		"an address with a password":          {[]string{"--app=aggregated-apiserver", "--coder-url=https://me:hunter2@a", "--coder-session-token=x", "--coder-namespace=n"}, []string{"holds a user name"}},
+		"an address that cannot be read":      {[]string{"--app=aggregated-apiserver", "--coder-url=https://me:hunter2@a b", "--coder-session-token=x", "--coder-namespace=n"}, []string{"--coder-url is not an address"}},
+		"all mistakes at once":                {[]string{"--app=x", "--log-level=loud", "--log-format=xml", "--mcp-bind-address=y", "--health-probe-bind-address=z", "--metrics-bind-address=w"}, []string{"--app", "--log-format", "--mcp-bind-address", "--health-probe-bind-address", "--metrics-bind-address"}},
+		"a log level that is none":            {[]string{"--log-level=11"}, []string{"--log-level=11"}},
+		"a half certificate of the API":       {[]string{"--tls-cert-file=/x"}, []string{"--tls-private-key-file"}},
+		"a half certificate of MCP":           {[]string{"--mcp-tls-key-file=/x"}, []string{"--mcp-tls-cert-file"}},
+		"probes cannot be switched off":       {[]string{"--health-probe-bind-address=0"}, []string{"--health-probe-bind-address"}},
+		"a probe address without a port":      {[]string{"--health-probe-bind-address=localhost:"}, []string{"--health-probe-bind-address"}},
+		"the aggregated API without its port": {[]string{"--secure-port=0"}, []string{"--secure-port"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := parse(t, tc.args...)
+			if err == nil {
+				t.Fatalf("%q is taken", tc.args)
+			}
+			for _, says := range tc.says {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("the error does not say %q: %v", says, err)
+				}
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error has the password: %v", err)
+			}
+		})
+	}
+}
+
+func TestTokenFile(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	tests := map[string]struct {
+		file string
+		says string
+	}{
+		"with a token":   {write("good", " token\n"), ""},
+		"empty":          {write("empty", "\n"), "is empty"},
+		"does not exist": {filepath.Join(dir, "none"), "--coder-session-token-file"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := CoderOptions{URL: "https://coder.example.com", TokenFile: tc.file}
+			_, err := o.client()
+			if (err == nil) != (tc.says == "") || (err != nil && !strings.Contains(err.Error(), tc.says)) {
+				t.Errorf("the error is %v, want one with %q", err, tc.says)
+			}
+		})
+	}
+}
+
+func TestPodNamespace(t *testing.T) {
+	tests := map[string]struct {
+		env, file string
+		want      string
+	}{
+		"the environment first":      {"from-env", "from-file", "from-env"},
+		"then the service account":   {"", "from-file\n", "from-file"},
+		"then kube-system":           {"", "", "kube-system"},
+		"blank is nothing":           {" ", " \n", "kube-system"},
+		"the environment is trimmed": {" from-env\n", "", "from-env"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := podNamespace(func(key string) string {
+				if key != "POD_NAMESPACE" {
+					t.Errorf("asked for %s", key)
+				}
+				return tc.env
+			}, func(string) ([]byte, error) {
+				if tc.file == "" {
+					return nil, os.ErrNotExist
+				}
+				return []byte(tc.file), nil
+			})
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

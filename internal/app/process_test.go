@@ -1,0 +1,170 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
+)
+
+const processTimeout = 30 * time.Second
+
+// syncBuffer is a buffer for a process that still writes.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// cluster is an API server that serves nothing but its version, and a kubeconfig
+// for it.
+func cluster(t *testing.T) string {
+	t.Helper()
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/version" {
+			http.NotFound(w, r)
+			return
+		}
+		fmt.Fprintln(w, `{"major":"1","minor":"37"}`)
+	}))
+	t.Cleanup(api.Close)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	config := clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: api.URL}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c"}},
+		CurrentContext: "c",
+	}
+	if err := clientcmd.WriteToFile(config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func status(url string) int {
+	response, err := http.Get(url)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
+
+func TestTheProcessServesUntilItIsToldToEnd(t *testing.T) {
+	probes, mcp := freeAddress(t), freeAddress(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var stdout, stderr syncBuffer
+	exit := make(chan int, 1)
+	go func() {
+		exit <- Run(ctx, []string{"--app=mcp-http", "--kubeconfig=" + cluster(t), "--metrics-bind-address=0",
+			"--health-probe-bind-address=" + probes, "--mcp-bind-address=" + mcp}, &stdout, &stderr)
+	}()
+	deadline := time.After(processTimeout)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for status("http://"+probes+"/readyz") != http.StatusOK {
+		select {
+		case code := <-exit:
+			t.Fatalf("the process ended with %d:\n%s", code, stderr.String())
+		case <-deadline:
+			t.Fatalf("not ready after %s:\n%s", processTimeout, stderr.String())
+		case <-tick.C:
+		}
+	}
+	if got := status("http://" + probes + "/healthz"); got != http.StatusOK {
+		t.Errorf("/healthz gives %d", got)
+	}
+	if got := status("http://" + mcp + "/mcp"); got != http.StatusUnauthorized {
+		t.Errorf("/mcp gives %d without a token, want 401", got)
+	}
+	cancel()
+	select {
+	case code := <-exit:
+		if code != ExitOK {
+			t.Errorf("the exit code is %d:\n%s", code, stderr.String())
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the process did not end within 10 s")
+	}
+}
+
+func TestAComponentThatFailsEndsTheProcess(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	var stdout, stderr syncBuffer
+	code := Run(t.Context(), []string{"--app=mcp-http", "--kubeconfig=" + cluster(t), "--metrics-bind-address=0",
+		"--health-probe-bind-address=" + freeAddress(t), "--mcp-bind-address=" + taken.Addr().String()}, &stdout, &stderr)
+	if want := "coder-k8s: mcp: listening on --mcp-bind-address " + taken.Addr().String(); code != ExitFailure || !strings.Contains(stderr.String(), want) {
+		t.Errorf("the exit code is %d, want 1 and %q:\n%s", code, want, stderr.String())
+	}
+}
+
+func TestAMissingKubeconfigIsAFailure(t *testing.T) {
+	var stdout, stderr syncBuffer
+	code := Run(t.Context(), []string{"--app=mcp-http", "--kubeconfig=/does/not/exist"}, &stdout, &stderr)
+	if code != ExitFailure || !strings.Contains(stderr.String(), "/does/not/exist") {
+		t.Errorf("the exit code is %d: %s", code, stderr.String())
+	}
+}
+
+func TestAllLogsAreOneJSONObjectPerLine(t *testing.T) {
+	var out syncBuffer
+	o := LogOptions{Format: logFormatJSON, Level: "2"}
+	logger, err := o.setup(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger.Info("Said something", "controlPlane", "coder/coder")
+	logger.Error(errors.New("broken"), "Doing something")
+	klog.V(2).InfoS("Said something in a library")
+	klog.V(3).InfoS("Said too much in a library")
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("there are %d lines, want 3:\n%s", len(lines), out.String())
+	}
+	for _, line := range lines {
+		var entry struct{ Level, TS, Msg string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Level == "" || entry.TS == "" || entry.Msg == "" {
+			t.Errorf("a line is not what it should be (%v): %s", err, line)
+		}
+	}
+}
