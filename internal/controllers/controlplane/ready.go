@@ -7,6 +7,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -22,9 +23,15 @@ func summary(s *scope, parts []metav1.Condition) []metav1.Condition {
 		}
 	}
 	part := firstFailing(s, parts)
+	if part == nil && resources.Replicas(s.cp) == 0 {
+		part = conditions.Find(parts, coderv1alpha1.ConditionDeploymentAvailable)
+	}
 	if part == nil {
-		return []metav1.Condition{conditions.True(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonReady,
-			"Coder runs, and the operator has access to it")}
+		message := "Coder runs, and the operator has access to it"
+		if s.accessDisabled() {
+			message = "Coder runs; spec.operatorAccess.disabled keeps the operator away from it"
+		}
+		return []metav1.Condition{conditions.True(coderv1alpha1.ConditionReady, coderv1alpha1.ReasonReady, message)}
 	}
 	ready := conditions.False(coderv1alpha1.ConditionReady, part.Reason, part.Message)
 	switch {
@@ -42,7 +49,7 @@ func firstFailing(s *scope, parts []metav1.Condition) *metav1.Condition {
 		switch part.Type {
 		case coderv1alpha1.ConditionServed, coderv1alpha1.ConditionWorkspaceAccess:
 			continue
-		case coderv1alpha1.ConditionOperatorAccess:
+		case coderv1alpha1.ConditionCoderReachable, coderv1alpha1.ConditionOperatorAccess:
 			if s.accessDisabled() {
 				continue
 			}

@@ -150,10 +150,7 @@ func (r *Reconciler) stepsFor(s *scope) []step {
 		{Name: stepRollout, Needs: []string{stepDeployment}, Run: r.watchRollout},
 	}
 	if s.accessDisabled() {
-		return append(list,
-			step{Name: stepCoder, Needs: []string{stepDeployment, stepService}, Run: r.askCoder},
-			step{Name: stepRevoke, Needs: []string{stepService}, Run: r.revokeDisabled},
-		)
+		return append(list, step{Name: stepRevoke, Needs: []string{stepService}, Run: r.revokeDisabled})
 	}
 	return append(list,
 		step{Name: stepPrefix, Needs: []string{stepFinalizer}, Run: r.decidePrefix},

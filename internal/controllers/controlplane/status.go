@@ -134,6 +134,9 @@ func deploymentAvailable(s *scope) metav1.Condition {
 func coderReachable(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionCoderReachable
 	switch {
+	case s.accessDisabled():
+		return conditions.Unknown(kind, coderv1alpha1.ReasonDisabled,
+			"spec.operatorAccess.disabled is set, so the operator does not call Coder")
 	case s.build != nil:
 		return conditions.True(kind, coderv1alpha1.ReasonReachable, fmt.Sprintf("Coder %s answers at %s", s.build.Version, s.url()))
 	case s.coderErr != nil:

@@ -1,0 +1,312 @@
+package controlplane
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+func TestFromApplyToReady(t *testing.T) {
+	f := newFixture(t, newControlPlane(), databaseSecret())
+
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionTrue, coderv1alpha1.ReasonGranted)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonProgressing)
+
+	f.podsReady(1)
+	result := f.settle()
+
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.mustHave(coderv1alpha1.ConditionServed, metav1.ConditionTrue, coderv1alpha1.ReasonServed)
+	status := f.controlPlane().Status
+	if conditions.Find(status.Conditions, coderv1alpha1.ConditionReconciling) != nil {
+		t.Error("Reconciling is present although everything is Ready")
+	}
+	if status.URL != "http://coder.coder.svc.cluster.local:80" || status.Version == "" || status.Phase != coderv1alpha1.PhaseReady ||
+		status.ReadyReplicas != 1 || !status.OperatorAccessReady || status.OperatorTokenSecretRef == nil ||
+		status.OperatorTokenExpiresAt == nil || ptr.Deref(status.ObjectNamePrefix, "unset") != "" {
+		t.Errorf("status is %+v", status)
+	}
+	if result.RequeueAfter == 0 || result.RequeueAfter > time.Minute {
+		t.Errorf("a working Coder is looked at again after %v, want at most a minute", result.RequeueAfter)
+	}
+	f.get("coder", "coder-initial-admin", &corev1.Secret{})
+	for _, reason := range []string{"Normal Ready", "Normal Available", "Normal Reachable", "Normal TokenMinted"} {
+		if f.events.count(reason) != 1 {
+			t.Errorf("%d Events %q, want 1 of %q", f.events.count(reason), reason, f.events.all())
+		}
+	}
+	f.mustNotLeak()
+}
+
+// settle has seen that a pass writes nothing; this is about restarts, and about
+// requests to Coder.
+func TestAPassThatChangesNothingIsQuiet(t *testing.T) {
+	f := newFixture(t, newControlPlane(), databaseSecret())
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	events, before := len(f.events.all()), f.controlPlane()
+	f.coder.ResetRequests()
+
+	for range 3 {
+		f.clock.SetTime(f.clock.Now().Add(20 * time.Second))
+		f.reconcile()
+	}
+
+	if writes := f.takeWrites(); len(writes) > 0 {
+		t.Errorf("writes: %q", writes)
+	}
+	for request := range f.coder.Requests() {
+		if !strings.HasPrefix(request, "GET") {
+			t.Errorf("request to Coder: %s", request)
+		}
+	}
+	if len(f.events.all()) != events {
+		t.Errorf("new Events: %q", f.events.all()[events:])
+	}
+
+	f.restart()
+	f.reconcile()
+	if diff := cmp.Diff(before.Status, f.controlPlane().Status); diff != "" {
+		t.Errorf("a new process changed the status:\n%s", diff)
+	}
+}
+
+func TestChildrenOfOthersAreNotTouched(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "coder", Namespace: "coder"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "theirs"}}}
+	f := newFixture(t, newControlPlane(), databaseSecret(), service)
+	before := &corev1.Service{}
+	f.get("coder", "coder", before)
+
+	f.settle()
+	f.podsReady(1)
+	result := f.settle()
+
+	condition := f.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotOwned)
+	if !strings.Contains(condition.Message, `Service "coder"`) {
+		t.Errorf("message %q does not name the Service", condition.Message)
+	}
+	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotOwned)
+	f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, coderv1alpha1.ReasonAvailable)
+	f.mustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionUnknown, coderv1alpha1.ReasonNotChecked)
+	after := &corev1.Service{}
+	f.get("coder", "coder", after)
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the Service of someone else was touched:\n%s", diff)
+	}
+	if requests := f.coder.Requests(); len(requests) > 0 {
+		t.Errorf("something was sent to a Service of someone else: %v", requests)
+	}
+	if url := f.controlPlane().Status.URL; url != "" {
+		t.Errorf("status.url is %q and leads to a Service of someone else", url)
+	}
+	if f.events.count("Warning NotOwned") != 1 {
+		t.Errorf("Events: %q", f.events.all())
+	}
+	if result.RequeueAfter == 0 {
+		t.Error("nobody looks again, and no watch tells when the Service is gone")
+	}
+
+	if err := f.cluster.Delete(t.Context(), after); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+func TestBadNamesStall(t *testing.T) {
+	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Name = "my.coder" }))
+	if _, err := f.try("my.coder"); err != nil {
+		t.Fatal(err)
+	}
+	for _, write := range f.takeWrites() {
+		if !strings.HasPrefix(write, "patch status") {
+			t.Errorf("write: %s", write)
+		}
+	}
+	cp := &coderv1alpha1.CoderControlPlane{}
+	f.get("coder", "my.coder", cp)
+	stalled := conditions.Find(cp.Status.Conditions, coderv1alpha1.ConditionStalled)
+	if stalled == nil || stalled.Reason != coderv1alpha1.ReasonInvalidName || cp.Status.URL != "" {
+		t.Errorf("status is %+v", cp.Status)
+	}
+}
+
+func TestUnreachableCoder(t *testing.T) {
+	f := newFixture(t, newControlPlane(), databaseSecret())
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	f.coder.Fail(coderdtest.Fault{DropConnection: true})
+
+	result := f.settle()
+
+	f.mustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+	f.mustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionUnknown, coderv1alpha1.ReasonWaiting)
+	status := f.controlPlane().Status
+	if !status.OperatorAccessReady || status.OperatorTokenSecretRef == nil || status.Version == "" {
+		t.Errorf("an outage made the operator forget its token or the version: %+v", status)
+	}
+	if result.RequeueAfter != pollInterval {
+		t.Errorf("looks again after %v, want %v", result.RequeueAfter, pollInterval)
+	}
+	if f.events.count("Warning Unreachable") != 1 {
+		t.Errorf("Events: %q", f.events.all())
+	}
+}
+
+func TestATokenThatCoderRefusesIsRenewed(t *testing.T) {
+	f := newFixture(t, newControlPlane(), databaseSecret())
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	token := &corev1.Secret{}
+	f.get("coder", "coder-operator-token", token)
+	old := string(token.Data[coderv1alpha1.SecretKeyToken])
+	f.coder.RevokeToken(old)
+	f.clock.SetTime(f.clock.Now().Add(10 * time.Minute))
+
+	f.settle()
+
+	f.get("coder", "coder-operator-token", token)
+	if string(token.Data[coderv1alpha1.SecretKeyToken]) == old {
+		t.Error("the token that Coder refuses is still there")
+	}
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+func TestEnvFromDecidesAboutTheAccessURL(t *testing.T) {
+	f := newFixture(t, databaseSecret(), newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.EnvFrom = []corev1.EnvFromSource{{Prefix: "CODER_", ConfigMapRef: &corev1.ConfigMapEnvSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "settings"},
+		}}}
+	}))
+	names := func() []string {
+		d := &appsv1.Deployment{}
+		f.get("coder", "coder", d)
+		var all []string
+		for _, variable := range d.Spec.Template.Spec.Containers[0].Env {
+			all = append(all, variable.Name)
+		}
+		return all
+	}
+	f.reconcile()
+	if !slices.Contains(names(), "CODER_ACCESS_URL") {
+		t.Errorf("environment %v has no CODER_ACCESS_URL while the ConfigMap does not exist", names())
+	}
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "settings", Namespace: "coder"}, Data: map[string]string{"ACCESS_URL": "https://x"}}
+	if err := f.cluster.Create(t.Context(), settings); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	if slices.Contains(names(), "CODER_ACCESS_URL") {
+		t.Errorf("environment %v overrides the CODER_ACCESS_URL of the ConfigMap", names())
+	}
+}
+
+func TestNotImplementedPartsAreTold(t *testing.T) {
+	f := newFixture(t, databaseSecret(), newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "coder.example.com"}}
+		cp.Spec.LicenseSecretRef = &coderv1alpha1.SecretKeyReference{Name: "license"}
+	}))
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonProgressing)
+	f.podsReady(1)
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionFalse, coderv1alpha1.ReasonNotImplemented)
+	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotImplemented)
+	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotImplemented)
+	f.mustHave(coderv1alpha1.ConditionServed, metav1.ConditionTrue, coderv1alpha1.ReasonServed)
+}
+
+func TestScaledToZero(t *testing.T) {
+	f := newFixture(t, databaseSecret(), newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) }))
+	result := f.settle()
+	f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonScaledToZero)
+	if result.RequeueAfter != 0 {
+		t.Errorf("looks again after %v, although nothing runs that could change", result.RequeueAfter)
+	}
+}
+
+// The process may end after any write. Started again, it ends where it would have
+// ended, with one of everything.
+func TestKilledAfterAnyWrite(t *testing.T) {
+	for n := 1; ; n++ {
+		f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret())
+		f.killAfter = n
+		for range 20 {
+			_, err := f.try("coder")
+			if err != nil {
+				f.restart()
+			}
+			d := &appsv1.Deployment{}
+			if !f.gone("coder", "coder", d) && d.Status.ReadyReplicas == 0 {
+				f.podsReady(1)
+			}
+		}
+		survived := f.killAfter > 0
+		f.killAfter = 0
+		f.settle()
+		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+		f.mustHaveOneOfEach()
+		if t.Failed() {
+			t.Fatalf("killed after write %d", n)
+		}
+		if survived {
+			t.Logf("%d writes lead to a control plane that is Ready", n-1)
+			return
+		}
+	}
+}
+
+func (f *fixture) mustHaveOneOfEach() {
+	f.t.Helper()
+	for kind, c := range map[string]struct {
+		list client.ObjectList
+		want int
+	}{
+		"Deployments":   {&appsv1.DeploymentList{}, 1},
+		"Services":      {&corev1.ServiceList{}, 1},
+		"accounts":      {&corev1.ServiceAccountList{}, 1},
+		"Roles":         {&rbacv1.RoleList{}, 2},
+		"RoleBindings":  {&rbacv1.RoleBindingList{}, 2},
+		"Jobs":          {&batchv1.JobList{}, 0},
+		"control plane": {&coderv1alpha1.CoderControlPlaneList{}, 1},
+	} {
+		if err := f.cluster.List(f.t.Context(), c.list); err != nil {
+			f.t.Fatal(err)
+		}
+		if items := meta.LenList(c.list); items != c.want {
+			f.t.Errorf("%d %s, want %d", items, kind, c.want)
+		}
+	}
+	operators := 0
+	for _, user := range f.coder.Usernames() {
+		if strings.HasPrefix(user, "coder-k8s-operator") {
+			operators++
+		}
+	}
+	if operators != 1 {
+		f.t.Errorf("%d operator accounts in Coder: %v", operators, f.coder.Usernames())
+	}
+}

@@ -1,0 +1,183 @@
+package resources
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// The hashes are written out: a control plane of the public predecessor has
+// objects of these names.
+func TestNamesAreThoseOfThePredecessor(t *testing.T) {
+	cp := minimal()
+	long := minimal()
+	long.Spec.ServiceAccount.Name = strings.Repeat("s", 253)
+	for name, c := range map[string]struct{ got, want string }{
+		"role":                {WorkspaceRoleName(cp), "coder-84e8e53b-workspace-perms"},
+		"role binding":        {WorkspaceRoleBindingName(cp), "coder-84e8e53b"},
+		"role, long account":  {WorkspaceRoleName(long), strings.Repeat("s", 228) + "-84e8e53b-workspace-perms"},
+		"volume":              {volumeName("tls", "web-tls"), "tls-web-tls"},
+		"volume, not a label": {volumeName("tls", "Wild.Example"), "tls-wild-example-b09ec25e"},
+		"volume, too long":    {volumeName("ca-cert", strings.Repeat("a", 80)), "ca-cert-" + strings.Repeat("a", 46) + "-6882be9a"},
+		"admin job":           {AdminJobName(cp), "coder-create-admin"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is %q, want %q", name, c.got, c.want)
+		}
+		if len(c.got) > 253 {
+			t.Errorf("%s has %d characters", name, len(c.got))
+		}
+	}
+	cp.Name = strings.Repeat("n", 63)
+	if name := AdminJobName(cp); len(name) > 63 || !strings.HasSuffix(name, adminJobSuffix) {
+		t.Errorf("the name of the admin job is %q", name)
+	}
+}
+
+func TestURLs(t *testing.T) {
+	for name, c := range map[string]struct {
+		port      int32
+		tls       bool
+		domain    string
+		url       string
+		accessURL string
+		ports     map[string]int32
+	}{
+		"default":       {80, false, "", "http://coder.coder.svc.cluster.local:80", "http://coder.coder.svc.cluster.local", map[string]int32{"http": 80}},
+		"unset":         {0, false, "", "http://coder.coder.svc.cluster.local:80", "http://coder.coder.svc.cluster.local", map[string]int32{"http": 80}},
+		"other port":    {8000, false, "", "http://coder.coder.svc.cluster.local:8000", "http://coder.coder.svc.cluster.local:8000", map[string]int32{"http": 8000}},
+		"TLS on 443":    {443, true, "", "http://coder.coder.svc.cluster.local:80", "https://coder.coder.svc.cluster.local", map[string]int32{"https": 443, "http": 80}},
+		"TLS on 80":     {80, true, "", "http://coder.coder.svc.cluster.local:80", "https://coder.coder.svc.cluster.local", map[string]int32{"https": 443, "http": 80}},
+		"TLS elsewhere": {8000, true, "", "http://coder.coder.svc.cluster.local:8000", "https://coder.coder.svc.cluster.local", map[string]int32{"https": 443, "http": 8000}},
+		"443, no TLS":   {443, false, "", "http://coder.coder.svc.cluster.local:443", "http://coder.coder.svc.cluster.local:443", map[string]int32{"http": 443}},
+		"other domain":  {80, false, "corp.internal", "http://coder.coder.svc.corp.internal:80", "http://coder.coder.svc.corp.internal", map[string]int32{"http": 80}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cp := minimal()
+			cp.Spec.Service.Port = c.port
+			if c.tls {
+				cp.Spec.TLS.SecretNames = []string{"web"}
+			}
+			in := Inputs{ClusterDomain: c.domain}
+			if got := URL(cp, in); got != c.url {
+				t.Errorf("URL is %q, want %q", got, c.url)
+			}
+			if got := AccessURL(cp, in); got != c.accessURL {
+				t.Errorf("AccessURL is %q, want %q", got, c.accessURL)
+			}
+			ports := map[string]int32{}
+			for _, port := range Service(cp).Spec.Ports {
+				ports[port.Name] = port.Port
+			}
+			if diff := cmp.Diff(c.ports, ports); diff != "" {
+				t.Errorf("ports of the Service (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAccessURLIsLeftToWhoeverSetsIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*coderv1alpha1.CoderControlPlane, *Inputs)
+		want   []string
+	}{
+		"nobody sets it": {func(*coderv1alpha1.CoderControlPlane, *Inputs) {}, []string{"http://coder.coder.svc.cluster.local"}},
+		"switched off": {func(cp *coderv1alpha1.CoderControlPlane, _ *Inputs) {
+			cp.Spec.EnvUseClusterAccessURL = ptr.To(false)
+		}, nil},
+		"extraEnv": {func(cp *coderv1alpha1.CoderControlPlane, _ *Inputs) {
+			cp.Spec.ExtraEnv = append(cp.Spec.ExtraEnv, corev1.EnvVar{Name: envAccessURL, Value: "https://coder.example.com"})
+		}, []string{"https://coder.example.com"}},
+		"envFrom": {func(_ *coderv1alpha1.CoderControlPlane, in *Inputs) {
+			in.EnvFromNames = map[string]bool{envAccessURL: true}
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cp, in := minimal(), Inputs{}
+			c.change(cp, &in)
+			var got []string
+			for _, variable := range environment(cp, in) {
+				if variable.Name == envAccessURL {
+					got = append(got, variable.Value)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("CODER_ACCESS_URL (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDatabaseConfigured(t *testing.T) {
+	with := func(change func(*coderv1alpha1.CoderControlPlane)) *coderv1alpha1.CoderControlPlane {
+		cp := minimal()
+		cp.Spec.ExtraEnv = nil
+		change(cp)
+		return cp
+	}
+	none := with(func(*coderv1alpha1.CoderControlPlane) {})
+	for name, c := range map[string]struct {
+		cp   *coderv1alpha1.CoderControlPlane
+		in   Inputs
+		want bool
+	}{
+		"from a Secret": {cp: minimal(), want: true},
+		"none":          {cp: none},
+		"empty value": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.ExtraEnv = []corev1.EnvVar{{Name: EnvDatabase}}
+		})},
+		"envFrom": {cp: none, in: Inputs{EnvFromNames: map[string]bool{EnvDatabase: true}}, want: true},
+		"argument": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.ExtraArgs = []string{"--postgres-url=postgres://db"}
+		}), want: true},
+	} {
+		if got := DatabaseConfigured(c.cp, c.in); got != c.want {
+			t.Errorf("%s: DatabaseConfigured is %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// The Service must never send a request to the pod of the admin Job.
+func TestTheServiceDoesNotSelectTheAdminJob(t *testing.T) {
+	cp := minimal()
+	pod := AdminJob(cp, Inputs{}, "x").Spec.Template.Labels
+	selected := true
+	for key, value := range Service(cp).Spec.Selector {
+		selected = selected && pod[key] == value
+	}
+	if selected {
+		t.Errorf("the selector of the Service matches the labels of the Job's pods: %v", pod)
+	}
+}
+
+func TestBuildersShareNothingWithTheSpec(t *testing.T) {
+	cp := full()
+	before := cp.DeepCopy()
+	d := Deployment(cp, Inputs{})
+	d.Labels["changed"] = "yes"
+	d.Spec.Template.Spec.Containers[0].Env[0].Value = "changed"
+	d.Spec.Template.Spec.Containers[0].Args = append(d.Spec.Template.Spec.Containers[0].Args[:1], "changed")
+	if diff := cmp.Diff(before, cp); diff != "" {
+		t.Errorf("a change to the Deployment changed the control plane:\n%s", diff)
+	}
+}
+
+func TestWorkspaceNamespaces(t *testing.T) {
+	cp := full()
+	if diff := cmp.Diff([]string{"platform", "work-a"}, WorkspaceNamespaces(cp)); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+	cp.Spec.RBAC.WorkspacePerms = ptr.To(false)
+	if got := WorkspaceNamespaces(cp); got != nil {
+		t.Errorf("namespaces %v, want none", got)
+	}
+	cp.Spec.ServiceAccount.DisableCreate = true
+	if ServiceAccount(cp) != nil {
+		t.Error("a ServiceAccount is made although the spec uses one that exists")
+	}
+}

@@ -1,0 +1,113 @@
+package controlplane
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+)
+
+func withWorkspaceNamespace(cp *coderv1alpha1.CoderControlPlane) {
+	cp.Spec.RBAC.WorkspaceNamespaces = []string{"work"}
+}
+
+func TestWorkspaceTroubleStopsNothingElse(t *testing.T) {
+	roles := schema.GroupResource{Group: "rbac.authorization.k8s.io", Resource: "roles"}
+	for name, c := range map[string]struct {
+		err             error
+		reason, message string
+	}{
+		"escalation": {
+			apierrors.NewForbidden(roles, "coder-x", errors.New("user \"op\" is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"nodes\"], Verbs:[\"get\"]}")),
+			coderv1alpha1.ReasonGrantForbidden, `Resources:["nodes"]`,
+		},
+		"no namespace": {
+			apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "work"),
+			coderv1alpha1.ReasonNamespaceMissing, `namespace "work" does not exist`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret())
+			f.applyError = func(obj client.Object) error {
+				if obj.GetNamespace() == "work" {
+					return c.err
+				}
+				return nil
+			}
+			f.settle()
+			f.podsReady(1)
+			result := f.settle()
+
+			condition := f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, c.reason)
+			if !strings.Contains(condition.Message, c.message) {
+				t.Errorf("message %q does not say %q", condition.Message, c.message)
+			}
+			f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+			f.get("coder", resources.WorkspaceRoleName(f.controlPlane()), &rbacv1.Role{})
+			if f.events.count("Warning "+c.reason) != 1 {
+				t.Errorf("Events: %q", f.events.all())
+			}
+			if result.RequeueAfter == 0 {
+				t.Error("nobody looks again, and no watch tells when that is mended")
+			}
+
+			f.applyError = nil
+			f.settle()
+			f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionTrue, coderv1alpha1.ReasonGranted)
+		})
+	}
+}
+
+func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
+	foreign := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{
+		Name: "theirs", Namespace: "work", Labels: resources.OwnerLabels(newControlPlane()),
+		Annotations: map[string]string{coderv1alpha1.AnnotationOwnerUID: "an-earlier-control-plane"},
+	}}
+	f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret(), foreign)
+	f.settle()
+	cp := f.controlPlane()
+	role, binding := resources.WorkspaceRoleName(cp), resources.WorkspaceRoleBindingName(cp)
+	f.get("work", role, &rbacv1.Role{})
+	f.get("work", binding, &rbacv1.RoleBinding{})
+
+	cp.Spec.RBAC.WorkspaceNamespaces = nil
+	if err := f.cluster.Update(t.Context(), cp); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	if !f.gone("work", role, &rbacv1.Role{}) || !f.gone("work", binding, &rbacv1.RoleBinding{}) {
+		t.Error("the rights in a namespace that the spec no longer names are still there")
+	}
+	f.get("coder", role, &rbacv1.Role{})
+	f.get("work", "theirs", &rbacv1.Role{})
+
+	cp = f.controlPlane()
+	cp.Spec.RBAC.WorkspacePerms = ptr.To(false)
+	if err := f.cluster.Update(t.Context(), cp); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	if !f.gone("coder", role, &rbacv1.Role{}) || !f.gone("coder", binding, &rbacv1.RoleBinding{}) {
+		t.Error("the rights are still there although spec.rbac.workspacePerms is false")
+	}
+}
+
+func TestOwnerByLabels(t *testing.T) {
+	role := resources.WorkspaceRole(newControlPlane(), "work")
+	requests := ownerByLabels(t.Context(), role)
+	if len(requests) != 1 || requests[0].String() != "coder/coder" {
+		t.Errorf("a change of the Role reconciles %v, want coder/coder", requests)
+	}
+	if got := ownerByLabels(t.Context(), &rbacv1.Role{}); got != nil {
+		t.Errorf("a Role without labels reconciles %v", got)
+	}
+}
