@@ -1,10 +1,12 @@
 package connections
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,11 +22,14 @@ const defaultTokenKey = "token"
 
 // entry is the client of one control plane and what it was made of.
 type entry struct {
-	madeOf source
 	client *coderd.Client
-	// refused is set when Coder answers 401 to this client. The token is read
-	// again then, and the same token is not tried for ever.
-	refused bool
+	madeOf source
+	// readAt and version are when the token was read, and the resourceVersion that
+	// the control plane had then.
+	readAt  time.Time
+	version string
+	// refusedAt is when Coder refused the token.
+	refusedAt time.Time
 }
 
 // source is everything that a client depends on. The token itself is kept only
@@ -34,41 +39,59 @@ type source struct {
 	tokenHash [sha256.Size]byte
 }
 
-// open gives the connection of a control plane, or why there is none yet. An
-// error means that nothing could be found out.
-func (d *Dynamic) open(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (Connection, string, error) {
+// open gives the client of a control plane, or why there is none yet.
+func (d *Dynamic) open(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (c *coderd.Client, reason string) {
 	if reason := notReady(cp); reason != "" {
 		d.forget(cp.UID)
-		return Connection{}, reason, nil
+		return nil, reason
+	}
+	if c := d.known(cp, true); c != nil {
+		return c, ""
 	}
 	token, reason, err := d.readToken(ctx, cp)
-	if err != nil || reason != "" {
-		return Connection{}, reason, err
+	if err != nil {
+		// The API server has a bad moment. What was good stays so meanwhile.
+		if c := d.known(cp, false); c != nil {
+			return c, ""
+		}
+		return nil, reason
 	}
-	c, reason := d.client(cp, token)
 	if reason != "" {
-		return Connection{}, reason, nil
+		d.forget(cp.UID)
+		return nil, reason
 	}
-	return Connection{
-		ControlPlane: types.NamespacedName{Namespace: cp.Namespace, Name: cp.Name},
-		NamePrefix:   *cp.Status.ObjectNamePrefix,
-		Client:       c,
-	}, "", nil
+	return d.client(cp, token)
 }
 
+// known gives the client that there is, where Coder has not refused it. Fresh
+// is one whose token need not be read again.
+func (d *Dynamic) known(cp *coderv1alpha1.CoderControlPlane, fresh bool) *coderd.Client {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, ok := d.clients[cp.UID]
+	if !ok || !e.refusedAt.IsZero() || e.madeOf.url != cp.Status.URL {
+		return nil
+	}
+	if fresh && (e.version != cp.ResourceVersion || d.opts.Clock.Since(e.readAt) >= d.opts.TokenMaxAge) {
+		return nil
+	}
+	return e.client
+}
+
+// readToken reads the token, or says why there is none. The error is set where
+// that may pass by itself.
 func (d *Dynamic) readToken(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (token, reason string, err error) {
 	ref := cp.Status.OperatorTokenSecretRef
-	key := ref.Key
-	if key == "" {
-		key = defaultTokenKey
-	}
+	key := cmp.Or(ref.Key, defaultTokenKey)
 	var secret corev1.Secret
 	err = d.secrets.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: ref.Name}, &secret)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", fmt.Sprintf("Secret %q with its token does not exist", ref.Name), nil
+	case apierrors.IsForbidden(err):
+		return "", fmt.Sprintf("the operator may not read Secret %q with its token", ref.Name), nil
 	case err != nil:
-		return "", fmt.Sprintf("Secret %q with its token cannot be read: %v", ref.Name, apierrors.ReasonForError(err)), nil
+		return "", fmt.Sprintf("Secret %q with its token cannot be read now: %v", ref.Name, err), err
 	}
 	token = strings.TrimSpace(string(secret.Data[key]))
 	if token == "" {
@@ -77,17 +100,22 @@ func (d *Dynamic) readToken(ctx context.Context, cp *coderv1alpha1.CoderControlP
 	return token, "", nil
 }
 
+// client gives the client for a token that was just read.
 func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *coderd.Client, reason string) {
 	want := source{url: cp.Status.URL, tokenHash: sha256.Sum256([]byte(token))}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	now := d.opts.Clock.Now()
 	if e, ok := d.clients[cp.UID]; ok && e.madeOf == want {
-		if e.refused {
+		switch {
+		case e.refusedAt.IsZero():
+			e.readAt, e.version = now, cp.ResourceVersion
+			return e.client, ""
+		case now.Sub(e.refusedAt) < d.opts.RefusedFor:
 			return nil, "Coder does not accept the operator's token"
 		}
-		return e.client, ""
 	}
-	e := &entry{madeOf: want}
+	e := &entry{madeOf: want, readAt: now, version: cp.ResourceVersion}
 	var err error
 	e.client, err = d.opts.NewClient(coderd.Config{
 		URL:            cp.Status.URL,
@@ -106,7 +134,9 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 func (d *Dynamic) refuse(e *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e.refused = true
+	if e.refusedAt.IsZero() {
+		e.refusedAt = d.opts.Clock.Now()
+	}
 }
 
 func (d *Dynamic) forget(uid types.UID) {

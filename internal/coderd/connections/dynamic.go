@@ -10,14 +10,19 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// DefaultRetryAfter is told with an UnavailableError.
-const DefaultRetryAfter = 5 * time.Second
+// The defaults of Options.
+const (
+	DefaultRetryAfter  = 5 * time.Second
+	DefaultTokenMaxAge = 10 * time.Second
+	DefaultRefusedFor  = 30 * time.Second
+)
 
 // Options of Dynamic.
 type Options struct {
@@ -27,6 +32,15 @@ type Options struct {
 	UserAgent string
 	// RetryAfter is told with an UnavailableError. 0 means DefaultRetryAfter.
 	RetryAfter time.Duration
+	// TokenMaxAge is how long a token is used without looking at its Secret again.
+	// A control plane that changed and a token that Coder refused are looked at
+	// at once. 0 means DefaultTokenMaxAge.
+	TokenMaxAge time.Duration
+	// RefusedFor is how long a token that Coder refused is not tried again. 0
+	// means DefaultRefusedFor.
+	RefusedFor time.Duration
+	// Clock is the time. Nil means the real one.
+	Clock clock.PassiveClock
 	// NewClient makes a client. Nil means coderd.New.
 	NewClient func(coderd.Config) (*coderd.Client, error)
 }
@@ -50,7 +64,12 @@ func NewDynamic(cached, secrets client.Reader, opts Options) *Dynamic {
 	if opts.NewClient == nil {
 		opts.NewClient = coderd.New
 	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
 	opts.RetryAfter = cmp.Or(opts.RetryAfter, DefaultRetryAfter)
+	opts.TokenMaxAge = cmp.Or(opts.TokenMaxAge, DefaultTokenMaxAge)
+	opts.RefusedFor = cmp.Or(opts.RefusedFor, DefaultRefusedFor)
 	return &Dynamic{cached: cached, secrets: secrets, opts: opts, clients: map[types.UID]*entry{}}
 }
 
@@ -82,15 +101,16 @@ func (d *Dynamic) connect(ctx context.Context, scope ...client.ListOption) ([]Co
 		if !Served(cp) {
 			continue
 		}
-		connection, reason, err := d.open(ctx, cp)
-		switch {
-		case err != nil:
-			return nil, err
-		case reason != "":
+		opened, reason := d.open(ctx, cp)
+		if reason != "" {
 			unavailable = append(unavailable, fmt.Sprintf("%s/%s: %s", cp.Namespace, cp.Name, reason))
-		default:
-			out = append(out, connection)
+			continue
 		}
+		out = append(out, Connection{
+			ControlPlane: client.ObjectKeyFromObject(cp),
+			NamePrefix:   *cp.Status.ObjectNamePrefix,
+			Client:       opened,
+		})
 	}
 	if len(unavailable) > 0 {
 		return out, &UnavailableError{ControlPlanes: unavailable, RetryAfter: d.opts.RetryAfter}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -27,6 +28,7 @@ import (
 // cluster is a Kubernetes API in memory that counts who reads Secrets.
 type cluster struct {
 	client.Client
+	clock       *clocktesting.FakePassiveClock
 	secretReads int
 	secretError error
 	listError   error
@@ -39,7 +41,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	if err := errors.Join(corev1.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{}
+	c := &cluster{clock: clocktesting.NewFakePassiveClock(time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC))}
 	c.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 			if _, ok := object.(*corev1.Secret); ok {
@@ -60,8 +62,10 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	return c
 }
 
+func (c *cluster) pass(d time.Duration) { c.clock.SetTime(c.clock.Now().Add(d)) }
+
 func (c *cluster) provider() *connections.Dynamic {
-	return connections.NewDynamic(c, c, connections.Options{NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
+	return connections.NewDynamic(c, c, connections.Options{Clock: c.clock, NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
 		c.clients++
 		return coderd.New(cfg)
 	}})
@@ -227,17 +231,20 @@ func TestAClientIsKeptWhileNothingChanges(t *testing.T) {
 		return got[0].Client
 	}
 	first := one()
-	if _, err := provider.All(t.Context()); err != nil || one() != first || c.clients != 1 {
-		t.Errorf("%d clients for one token, %v", c.clients, err)
+	if _, err := provider.All(t.Context()); err != nil || one() != first || c.clients != 1 || c.secretReads != 1 {
+		t.Errorf("%d clients and %d reads for one token, %v", c.clients, c.secretReads, err)
 	}
 
 	secret.Data["other"] = []byte("of no interest")
 	update(t, c, secret)
-	if one() != first {
-		t.Error("another client for the same token")
+	c.pass(connections.DefaultTokenMaxAge)
+	if one() != first || c.secretReads != 2 {
+		t.Errorf("another client for the same token, or %d reads of the Secret", c.secretReads)
 	}
 	secret.Data["token"] = []byte("two")
 	update(t, c, secret)
+	cp.Labels = map[string]string{"changed": "yes"}
+	update(t, c, cp)
 	second := one()
 	if second == first || one() != second {
 		t.Error("a new token needs one new client")
@@ -283,6 +290,15 @@ func TestARefusedTokenIsNotUsedAgain(t *testing.T) {
 		t.Errorf("%d connections and requests %v with a refused token", len(again), server.Requests())
 	}
 
+	c.pass(connections.DefaultRefusedFor)
+	retried, err := provider.ForNamespace(t.Context(), "team")
+	if err != nil || len(retried) != 1 || retried[0].Client == got[0].Client {
+		t.Fatalf("%d connections after a while, %v; want one more attempt", len(retried), err)
+	}
+	if _, err := retried[0].Client.Me(t.Context()); !coderd.IsUnauthorized(err) {
+		t.Fatalf("%v, want unauthorized", err)
+	}
+
 	secret.Data["token"] = []byte(server.AddUser("other", "owner"))
 	update(t, c, secret)
 	again, err = provider.ForNamespace(t.Context(), "team")
@@ -300,13 +316,27 @@ func TestARefusedTokenIsNotUsedAgain(t *testing.T) {
 }
 
 func TestASecretThatCannotBeReadIsUnavailable(t *testing.T) {
-	c := newCluster(t, controlPlane("team", "prod", "http://coder.team"))
-	c.secretError = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "prod-operator-token", errors.New("no"))
-	got, err := c.provider().ForNamespace(t.Context(), "team")
+	c := newCluster(t, controlPlane("team", "prod", "http://coder.team"), tokenSecret("team", "prod", "t"))
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "prod-operator-token", errors.New("no"))
+	provider := c.provider()
+	ask := func(failure error) ([]connections.Connection, error) {
+		c.pass(connections.DefaultTokenMaxAge)
+		c.secretError = failure
+		return provider.ForNamespace(t.Context(), "team")
+	}
+	_, err := ask(errors.New("connection refused"))
+	expectUnavailable(t, err, `team/prod: Secret "prod-operator-token" with its token cannot be read now: connection refused`)
+	if got, err := ask(nil); len(got) != 1 || err != nil {
+		t.Errorf("%d connections, %v", len(got), err)
+	}
+	if got, err := ask(errors.New("connection refused")); len(got) != 1 || err != nil {
+		t.Errorf("a bad moment of the API server ends a good connection: %d, %v", len(got), err)
+	}
+	got, err := ask(forbidden)
+	expectUnavailable(t, err, `team/prod: the operator may not read Secret "prod-operator-token" with its token`)
 	if len(got) != 0 {
 		t.Errorf("%d connections", len(got))
 	}
-	expectUnavailable(t, err, `team/prod: Secret "prod-operator-token" with its token cannot be read: Forbidden`)
 }
 
 func TestAReplacedControlPlaneHasItsOwnClient(t *testing.T) {
