@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
@@ -56,10 +57,13 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	*spec = canonical(*spec)
 }
 
-// canonical writes "never" the way Coder tells it, which is not at all.
+// canonical writes a schedule the way Coder tells it, so that the same again is
+// no change: never is not set at all, and a TTL has whole minutes.
 func canonical(spec aggregationv1alpha1.CoderWorkspaceSpec) aggregationv1alpha1.CoderWorkspaceSpec {
-	if spec.TTLMillis != nil && *spec.TTLMillis == 0 {
+	if ttl := spec.TTLMillis; ttl != nil && *ttl == 0 {
 		spec.TTLMillis = nil
+	} else if ttl != nil && *ttl >= minTTLMillis {
+		spec.TTLMillis = ptr.To(*ttl - *ttl%minTTLMillis)
 	}
 	if spec.AutostartSchedule != nil && *spec.AutostartSchedule == "" {
 		spec.AutostartSchedule = nil

@@ -1,0 +1,246 @@
+package apiserver
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+func files(text string) map[string]any {
+	return map[string]any{"files": map[string]any{mainTF: text}}
+}
+
+// patchFiles changes the source of coder.starter.
+func (f *fixture) patchFiles(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	got, err := f.templates(testNamespace).Patch(t.Context(), "coder.starter", types.MergePatchType,
+		[]byte(fmt.Sprintf(`{"spec":{"files":{"main.tf":%q}}}`, text)), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func (f *fixture) starter(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	got, err := f.templates(testNamespace).Get(t.Context(), "coder.starter", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestTemplateLifecycle(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	ctx := t.Context()
+	wanted := templateObject("coder.docker", files("# first"))
+	_ = unstructured.SetNestedField(wanted.Object, "Docker", "spec", "displayName")
+	created, err := f.templates(testNamespace).Create(ctx, wanted, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at(created, "spec", "files", mainTF) != "# first" || condition(created, "Ready") != "False BuildPending" ||
+		condition(created, "Reconciling") != "True BuildPending" {
+		t.Errorf("while the first version is built: %v", created.Object)
+	}
+	f.coder.FinishBuilds()
+	got, err := f.templates(testNamespace).Get(ctx, "coder.docker", metav1.GetOptions{})
+	if err != nil || condition(got, "Ready") != "True Active" {
+		t.Fatalf("%v, Ready is %q", err, condition(got, "Ready"))
+	}
+
+	f.coder.AddWorkspace("ada", f.template, "dev")
+	if err := f.templates(testNamespace).Delete(ctx, "coder.starter", metav1.DeleteOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("deleting a template that is used: %v, want 409", err)
+	}
+	if err := f.templates(testNamespace).Delete(ctx, "coder.docker", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.templates(testNamespace).Get(ctx, "coder.docker", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("after the deletion: %v", err)
+	}
+}
+
+func TestNewFilesArePromotedWhenBuilt(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	before := at(f.starter(t), "spec", "versionID")
+	changed := f.patchFiles(t, "# two")
+	if at(changed, "spec", "files", mainTF) != "# two" || at(changed, "spec", "versionID") != before ||
+		condition(changed, "Ready") != "False BuildPending" {
+		t.Errorf("the request did not return at once with what was asked: %v", changed.Object)
+	}
+	f.coder.FinishBuilds()
+	eventually(t, func() error {
+		got := f.starter(t)
+		if at(got, "spec", "versionID") == before || condition(got, "Ready") != "True Active" {
+			return fmt.Errorf("not promoted: %v", got.Object["status"])
+		}
+		return nil
+	})
+	if got := f.starter(t); at(got, "spec", "files", mainTF) != "# two" {
+		t.Errorf("files after the promotion: %v", got.Object["spec"])
+	}
+}
+
+func TestFilesThatDoNotBuild(t *testing.T) {
+	f := newFixture(t)
+	before := at(f.starter(t), "spec", "versionID")
+	f.coder.SetBuildResult("", coderdtest.BuildResult{Error: "terraform: bad syntax"})
+	f.patchFiles(t, "broken {")
+	eventually(t, func() error {
+		got := f.starter(t)
+		if condition(got, "Stalled") != "True BuildFailed" || at(got, "spec", "versionID") != before {
+			return fmt.Errorf("%v", got.Object["status"])
+		}
+		return nil
+	})
+	count := f.coder.VersionCount()
+	f.patchFiles(t, "broken {")
+	applied := templateObject("coder.starter", files("broken {"))
+	if _, err := f.templates(testNamespace).Apply(t.Context(), "coder.starter", applied, metav1.ApplyOptions{FieldManager: "gitops"}); err != nil {
+		t.Fatal(err)
+	}
+	if f.coder.VersionCount() != count {
+		t.Error("the same files were made a version again")
+	}
+	f.coder.SetBuildResult("", coderdtest.BuildResult{})
+	f.patchFiles(t, "# mended")
+	eventually(t, func() error {
+		if got := f.starter(t); condition(got, "Ready") != "True Active" || at(got, "spec", "files", mainTF) != "# mended" {
+			return fmt.Errorf("%v", got.Object["status"])
+		}
+		return nil
+	})
+}
+
+func TestOnlyTheNewestFilesArePromoted(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	f.patchFiles(t, "# two")
+	f.patchFiles(t, "# three")
+	f.coder.FinishBuilds()
+	eventually(t, func() error {
+		got := f.starter(t)
+		if condition(got, "Ready") != "True Active" || at(got, "spec", "files", mainTF) != "# three" {
+			return fmt.Errorf("%v", got.Object)
+		}
+		if at(got, "status", "activeVersionID") != at(got, "status", "latestVersionID") {
+			return fmt.Errorf("an older version is active")
+		}
+		return nil
+	})
+}
+
+func TestPromotionSurvivesARestart(t *testing.T) {
+	f := newFixture(t)
+	// Another replica made the version, and is gone.
+	version := f.coder.AddTemplateVersion(f.template, "coder-k8s: promote when built", map[string]string{mainTF: "# orphan"})
+	f.start(t)
+	eventually(t, func() error {
+		if got := at(f.starter(t), "status", "activeVersionID"); got != version.String() {
+			return fmt.Errorf("active is %s, want %s", got, version)
+		}
+		return nil
+	})
+}
+
+func TestRollBack(t *testing.T) {
+	f := newFixture(t)
+	first := at(f.starter(t), "spec", "versionID")
+	f.patchFiles(t, "# two")
+	eventually(t, func() error {
+		if at(f.starter(t), "spec", "versionID") == first {
+			return fmt.Errorf("not promoted")
+		}
+		return nil
+	})
+	got, err := f.templates(testNamespace).Patch(t.Context(), "coder.starter", types.MergePatchType,
+		[]byte(`{"spec":{"versionID":"`+first+`"}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at(got, "spec", "versionID") != first || at(got, "spec", "files", mainTF) != "# one" || condition(got, "Ready") != "True Active" {
+		t.Errorf("after the roll-back: %v", got.Object)
+	}
+	other := f.coder.AddTemplate("coder", "other", map[string]string{mainTF: "# x"})
+	foreign := f.coder.AddTemplateVersion(other, "", map[string]string{mainTF: "# y"})
+	for name, id := range map[string]string{"foreign": foreign.String(), "unknown": "00000000-0000-0000-0000-000000000001", "no": "1"} {
+		_, err := f.templates(testNamespace).Patch(t.Context(), "coder.starter", types.MergePatchType,
+			[]byte(`{"spec":{"versionID":"`+id+`"}}`), metav1.PatchOptions{})
+		t.Run(name, func(t *testing.T) { mustBeInvalid(t, err, "spec.versionID", "") })
+	}
+}
+
+func TestDisplayFields(t *testing.T) {
+	f := newFixture(t)
+	f.coder.PatchTemplate(t, f.template, map[string]any{"default_ttl_ms": 7_200_000})
+	before := f.coder.TemplateFields(f.template)
+	got, err := f.templates(testNamespace).Patch(t.Context(), "coder.starter", types.MergePatchType,
+		[]byte(`{"spec":{"displayName":"Starter","description":"to begin with"}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at(got, "spec", "displayName") != "Starter" {
+		t.Errorf("%v", got.Object["spec"])
+	}
+	after := f.coder.TemplateFields(f.template)
+	for _, changed := range []string{"display_name", "description", "updated_at"} {
+		delete(before, changed)
+		delete(after, changed)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("something else changed (-before +after):\n%s", diff)
+	}
+}
+
+func TestDeprecatedTemplatesAreListed(t *testing.T) {
+	f := newFixture(t)
+	f.coder.PatchTemplate(t, f.template, map[string]any{"deprecation_message": "use the other", "deprecated": true})
+	list, err := f.templates(testNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 || at(&list.Items[0], "status", "deprecated") != "true" {
+		t.Errorf("%v", list.Items)
+	}
+}
+
+func TestTemplatesThatAreRefused(t *testing.T) {
+	f := newFixture(t)
+	for name, c := range map[string]struct {
+		name  string
+		spec  map[string]any
+		field string
+	}{
+		"one part":        {"docker", files("#"), "metadata.name"},
+		"alias":           {"default.docker", files("#"), "metadata.name"},
+		"no source":       {"coder.docker", map[string]any{}, "spec.files"},
+		"two sources":     {"coder.docker", map[string]any{"versionID": "00000000-0000-0000-0000-000000000001", "files": map[string]any{"a": "b"}}, "spec.versionID"},
+		"no such version": {"coder.docker", map[string]any{"versionID": "00000000-0000-0000-0000-000000000001"}, "spec.versionID"},
+		"path":            {"coder.docker", map[string]any{"files": map[string]any{"../x": "b"}}, "spec.files[../x]"},
+		"organization":    {"coder.docker", map[string]any{"organization": "x", "files": map[string]any{"a": "b"}}, "spec.organization"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := f.templates(testNamespace).Create(t.Context(), templateObject(c.name, c.spec), metav1.CreateOptions{})
+			mustBeInvalid(t, err, c.field, "")
+		})
+	}
+	if n := f.coder.VersionCount(); n != 1 {
+		t.Errorf("%d versions after requests that were refused", n)
+	}
+}
+
+func TestSourceThatCannotBeShown(t *testing.T) {
+	f := newFixture(t)
+	defer f.coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/files/", Status: 404})()
+	got := f.starter(t)
+	if c := condition(got, "FilesAvailable"); c != "False FilesUnreadable" {
+		t.Errorf("FilesAvailable is %q: %v", c, got.Object)
+	}
+}
