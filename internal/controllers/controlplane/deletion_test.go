@@ -130,6 +130,10 @@ func TestDeletionAfterAKillAtAnyWrite(t *testing.T) {
 		for range 20 {
 			if _, err := f.try("coder"); err != nil {
 				f.restart()
+				continue
+			}
+			if f.gone("coder", "coder", &coderv1alpha1.CoderControlPlane{}) {
+				break
 			}
 		}
 		if !f.gone("coder", "coder", &coderv1alpha1.CoderControlPlane{}) || len(f.coder.TokenNames(access.Username)) > 0 ||

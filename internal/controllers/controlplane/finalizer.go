@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 )
 
 // ensureFinalizer comes before anything that the garbage collector would leave
@@ -35,7 +36,20 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 		return settled(fmt.Errorf("removing finalizer %q: %w", coderv1alpha1.FinalizerCleanup, err))
 	}
 	s.released = true
+	r.forget(s)
 	return nil
+}
+
+// forget drops what is remembered of the children in the control plane's own
+// namespace.
+func (r *Reconciler) forget(s *scope) {
+	children := []client.Object{resources.Deployment(s.cp, s.inputs), resources.Service(s.cp)}
+	if account := resources.ServiceAccount(s.cp); account != nil {
+		children = append(children, account)
+	}
+	for _, child := range children {
+		r.applier.Forget(child)
+	}
 }
 
 // lockedPatch fails where somebody wrote the object since it was read, so that a

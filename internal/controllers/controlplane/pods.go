@@ -128,19 +128,22 @@ func imageTrouble(pod *corev1.Pod) *problem {
 
 // pullCauses are what container runtimes say, and what a person should read. The
 // texts of runtime and kubelet change from try to try.
-var pullCauses = []struct{ pattern, cause string }{
-	{`(?i)never pull|ErrImageNeverPull`, "it is not on the node, and the pull policy is Never"},
-	{`(?i)InvalidImageName|invalid reference format|couldn't parse image`, "that is not the name of an image"},
-	{`(?i)unauthorized|authentication required|denied|forbidden|no basic auth`, "the registry refuses access, or has no such image"},
-	{`(?i)not found|manifest unknown|does not exist`, "the registry has no such image"},
-	{`(?i)no such host|server misbehaving`, "the registry's name does not resolve"},
-	{`(?i)x509|certificate`, "the registry's certificate is not trusted"},
-	{`(?i)timeout|timed out|refused|unreachable|no route`, "the registry does not answer"},
+var pullCauses = []struct {
+	pattern *regexp.Regexp
+	cause   string
+}{
+	{regexp.MustCompile(`(?i)never pull|ErrImageNeverPull`), "it is not on the node, and the pull policy is Never"},
+	{regexp.MustCompile(`(?i)InvalidImageName|invalid reference format|couldn't parse image`), "that is not the name of an image"},
+	{regexp.MustCompile(`(?i)unauthorized|authentication required|denied|forbidden|no basic auth`), "the registry refuses access, or has no such image"},
+	{regexp.MustCompile(`(?i)not found|manifest unknown|does not exist`), "the registry has no such image"},
+	{regexp.MustCompile(`(?i)no such host|server misbehaving`), "the registry's name does not resolve"},
+	{regexp.MustCompile(`(?i)x509|certificate`), "the registry's certificate is not trusted"},
+	{regexp.MustCompile(`(?i)timeout|timed out|refused|unreachable|no route`), "the registry does not answer"},
 }
 
 func pullCause(waiting *corev1.ContainerStateWaiting) string {
 	for _, known := range pullCauses {
-		if matched, err := regexp.MatchString(known.pattern, waiting.Reason+" "+waiting.Message); err == nil && matched {
+		if known.pattern.MatchString(waiting.Reason + " " + waiting.Message) {
 			return ": " + known.cause
 		}
 	}

@@ -259,6 +259,9 @@ func TestKilledAfterAnyWrite(t *testing.T) {
 			if err != nil {
 				f.restart()
 			}
+			if err == nil && f.controlPlane().Status.Phase == coderv1alpha1.PhaseReady {
+				break
+			}
 			d := &appsv1.Deployment{}
 			if !f.gone("coder", "coder", d) && d.Status.ReadyReplicas == 0 {
 				f.podsReady(1)

@@ -98,7 +98,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case apierrors.IsNotFound(err):
 		err = nil
 	}
-	return ctrl.Result{RequeueAfter: steps.Sooner(after, s.recheck())}, errors.Join(s.outcome.Err, err)
+	if err = errors.Join(s.outcome.Err, err); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: steps.Sooner(after, s.recheck())}, nil
 }
 
 // recheck is when to look again at a control plane that works.

@@ -88,7 +88,7 @@ func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.C
 	parts := []metav1.Condition{
 		resourcesApplied(s), deploymentAvailable(s), coderReachable(s), operatorAccess(s), served(s, status), workspaceAccess(s),
 	}
-	if s.cp.Spec.Expose != nil {
+	if expose := s.cp.Spec.Expose; expose != nil && (expose.Ingress != nil || expose.Gateway != nil) {
 		parts = append(parts, conditions.False(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonNotImplemented,
 			"this version does not expose Coder; remove spec.expose and make the Ingress or HTTPRoute yourself"))
 	}

@@ -1,0 +1,152 @@
+package controlplane
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// working is the scope of a pass in which everything is well.
+func working() *scope {
+	cp := newControlPlane()
+	cp.Status.ObjectNamePrefix = ptr.To("")
+	expires := time.Date(2026, 11, 27, 12, 0, 0, 123, time.UTC)
+	return &scope{
+		cp:  cp,
+		now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
+		deployment: &appsv1.Deployment{Status: appsv1.DeploymentStatus{
+			Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
+		}},
+		build: &coderd.BuildInfo{Version: "v2.30.0"},
+		access: &access.Result{
+			State: access.Ready, Reason: coderv1alpha1.ReasonTokenAccepted, Message: "accepted",
+			TokenRef: &coderv1alpha1.TokenSecretReference{Name: "coder-operator-token", Key: "token"}, ExpiresAt: &expires,
+		},
+	}
+}
+
+// before is a status that an earlier pass wrote while everything was well.
+func (s *scope) before() *scope {
+	s.cp.Status = statusOf(working())
+	return s
+}
+
+func TestReadyIsDerivedFromItsParts(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*scope)
+		reason  string
+		summary string
+	}{
+		"everything works": {func(*scope) {}, coderv1alpha1.ReasonReady, ""},
+		"an object is someone else's": {func(s *scope) {
+			s.problems = []problem{{coderv1alpha1.ReasonNotOwned, "no"}}
+		}, coderv1alpha1.ReasonNotOwned, coderv1alpha1.ConditionStalled},
+		"the API server does not answer": {func(s *scope) {
+			s.problems = []problem{{coderv1alpha1.ReasonApplyFailed, "no"}}
+		}, coderv1alpha1.ReasonApplyFailed, coderv1alpha1.ConditionReconciling},
+		"an object is not applied yet": {func(s *scope) {
+			s.outcome.Skipped = map[string]string{stepDeployment: stepInputs}
+		}, coderv1alpha1.ReasonReconciling, coderv1alpha1.ConditionReconciling},
+		"a rollout goes on": {func(s *scope) {
+			s.deployment.Status.Replicas, s.deployment.Status.UpdatedReplicas = 2, 1
+		}, coderv1alpha1.ReasonProgressing, coderv1alpha1.ConditionReconciling},
+		"the Deployment controller is behind": {func(s *scope) {
+			s.deployment.Generation, s.deployment.Status.ObservedGeneration = 2, 1
+		}, coderv1alpha1.ReasonProgressing, coderv1alpha1.ConditionReconciling},
+		"Coder does not answer": {func(s *scope) {
+			s.build, s.access, s.coderErr = nil, nil, errors.New("refused")
+		}, coderv1alpha1.ReasonUnreachable, coderv1alpha1.ConditionReconciling},
+		"access is on its way": {func(s *scope) {
+			s.access = &access.Result{State: access.Waiting, Reason: coderv1alpha1.ReasonAdminJobRunning}
+		}, coderv1alpha1.ReasonAdminJobRunning, coderv1alpha1.ConditionReconciling},
+		"access needs somebody": {func(s *scope) {
+			s.access = &access.Result{State: access.Failed, Reason: coderv1alpha1.ReasonCredentialsRefused}
+		}, coderv1alpha1.ReasonCredentialsRefused, coderv1alpha1.ConditionStalled},
+		"workspace rights do not count": {func(s *scope) {
+			s.grants = []problem{{coderv1alpha1.ReasonGrantForbidden, "no"}}
+		}, coderv1alpha1.ReasonReady, ""},
+		"being served does not count": {func(s *scope) {
+			s.cp.Status.ObjectNamePrefix = nil
+		}, coderv1alpha1.ReasonReady, ""},
+		"an ingress is asked for": {func(s *scope) {
+			s.cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "x"}}
+		}, coderv1alpha1.ReasonNotImplemented, coderv1alpha1.ConditionStalled},
+		"it is being deleted": {func(s *scope) {
+			s.cp.DeletionTimestamp = ptr.To(metav1.NewTime(s.now))
+		}, coderv1alpha1.ReasonDeleting, coderv1alpha1.ConditionReconciling},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := working()
+			c.change(s)
+			status := statusOf(s)
+			ready := conditions.Find(status.Conditions, coderv1alpha1.ConditionReady)
+			if ready == nil || ready.Reason != c.reason || (ready.Status == metav1.ConditionTrue) != (c.summary == "") {
+				t.Fatalf("Ready is %+v, want reason %s", ready, c.reason)
+			}
+			for _, summary := range []string{coderv1alpha1.ConditionReconciling, coderv1alpha1.ConditionStalled} {
+				if present := conditions.Find(status.Conditions, summary) != nil; present != (summary == c.summary) {
+					t.Errorf("%s is present: %v", summary, present)
+				}
+			}
+			if (status.Phase == coderv1alpha1.PhaseReady) != (c.summary == "") {
+				t.Errorf("phase is %q", status.Phase)
+			}
+			for _, condition := range status.Conditions {
+				if condition.ObservedGeneration != s.cp.Generation || condition.Reason == "" || condition.LastTransitionTime.IsZero() {
+					t.Errorf("condition %+v is not complete", condition)
+				}
+			}
+		})
+	}
+}
+
+func TestTheTokenInTheStatus(t *testing.T) {
+	type token struct {
+		Ref, Ready, Expiry bool
+	}
+	for name, c := range map[string]struct {
+		change func(*scope)
+		want   token
+	}{
+		"accepted":          {func(*scope) {}, token{true, true, true}},
+		"given by a person": {func(s *scope) { s.access.ExpiresAt = nil }, token{Ref: true, Ready: true}},
+		"nobody asked":      {func(s *scope) { s.access = nil }, token{true, true, true}},
+		"Coder gave no answer": {func(s *scope) {
+			s.access = &access.Result{State: access.Waiting, Reason: coderv1alpha1.ReasonUnreachable}
+		}, token{true, true, true}},
+		"refused": {func(s *scope) {
+			s.access = &access.Result{State: access.Failed, Reason: coderv1alpha1.ReasonTokenRefused}
+		}, token{}},
+		"the Service is foreign":  {func(s *scope) { s.access, s.serviceForeign = nil, true }, token{Ref: true, Expiry: true}},
+		"disabled, not revoked":   {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true; s.access.State = access.Waiting }, token{Ref: true, Expiry: true}},
+		"disabled and revoked":    {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true }, token{}},
+		"disabled, nothing there": {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true; s.access = nil }, token{}},
+	} {
+		s := working().before()
+		c.change(s)
+		status := statusOf(s)
+		got := token{status.OperatorTokenSecretRef != nil, status.OperatorAccessReady, status.OperatorTokenExpiresAt != nil}
+		if got != c.want {
+			t.Errorf("%s: token is %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// The same findings make the same status, or every pass would write.
+func TestTheStatusIsStable(t *testing.T) {
+	s := working().before()
+	s.now = s.now.Add(time.Hour)
+	if diff := cmp.Diff(s.cp.Status, statusOf(s)); diff != "" {
+		t.Errorf("an hour later the status differs:\n%s", diff)
+	}
+}
