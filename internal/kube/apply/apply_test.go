@@ -229,6 +229,21 @@ func TestAbsenceInACacheIsNotBelieved(t *testing.T) {
 	}
 }
 
+// A cache that is behind may still show the object of someone else that made room.
+func TestOwnershipInACacheIsNotBelievedEither(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, ownerClaim(), service())
+	f.Client = interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			service().DeepCopyInto(obj.(*corev1.Service))
+			return nil
+		},
+	})
+	if _, err := f.Apply(t.Context(), ownerClaim(), service()); err != nil {
+		t.Fatalf("error %v, although the object is ours by now", err)
+	}
+}
+
 func TestMarkedObjects(t *testing.T) {
 	role := func(uid string) *rbacv1.Role {
 		r := &rbacv1.Role{
