@@ -77,7 +77,6 @@ func newCommand(options *Options, start func(context.Context) error) *cobra.Comm
 		},
 	}
 	cmd.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
-	cmd.SetVersionTemplate("coder-k8s {{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	sets := options.FlagSets()
 	global := sets.FlagSet("global")

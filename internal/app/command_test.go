@@ -34,7 +34,7 @@ func TestExitCodes(t *testing.T) {
 		"an argument":       {[]string{"serve"}, fine, ExitUsage, "", `"serve" is no flag`, true},
 		"help":              {[]string{"--help"}, fine, ExitOK, "--app string", "", true},
 		"help after others": {[]string{"--app=mcp-http", "-h"}, fine, ExitOK, "--mcp-bind-address", "", true},
-		"the version":       {[]string{"--version"}, fine, ExitOK, "coder-k8s v", "", true},
+		"the version":       {[]string{"--version"}, fine, ExitOK, "coder-k8s version v", "", true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
