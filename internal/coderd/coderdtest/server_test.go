@@ -72,7 +72,7 @@ func TestABlockedRequestWaits(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))
 	gate := make(chan struct{})
-	server.Fail(coderdtest.Fault{Block: gate, Times: 1})
+	server.Fail(coderdtest.Fault{PathPrefix: "/api/v2/users", Block: gate, Times: 1})
 	done := make(chan error, 1)
 	go func() { _, err := client.Me(context.WithoutCancel(t.Context())); done <- err }()
 	// The one that is blocked does not hold up others.
