@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// TestOneLeader runs two replicas: both serve, one reconciles, and the other
+// takes over at once when the first is told to end.
+func TestOneLeader(t *testing.T) {
+	names, proxy := startCoders(t)
+	first := startProcess(t, proxy)
+	first.ready(t)
+	eventually(t, 30*time.Second, "the first replica leads", func(context.Context) error { return leads(first) })
+	second := startProcess(t, proxy)
+	second.ready(t)
+	serve(t, second)
+	if err := leads(second); err == nil {
+		t.Fatal("both replicas reconcile")
+	}
+	ns := namespace(t)
+	controlPlaneReady(t, names, ns, "coder")
+
+	start := time.Now()
+	if code := first.terminate(t); code != 0 {
+		t.Errorf("the exit code after SIGTERM is %d, not 0:\n%s", code, first.logs)
+	}
+	t.Logf("ended %.1f s after SIGTERM", time.Since(start).Seconds())
+	// The lease is released, so nobody waits until it runs out (15 s).
+	eventually(t, 10*time.Second, "the second replica leads", func(context.Context) error { return leads(second) })
+	other := namespace(t)
+	controlPlaneReady(t, names, other, "coder")
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: operatorNamespace, Name: "coder-k8s-controller.coder.com"}
+	if err := environment.client.Get(t.Context(), key, lease); err != nil {
+		t.Errorf("the lease is not where it should be: %v", err)
+	}
+	if code := second.terminate(t); code != 0 {
+		t.Errorf("the exit code after SIGTERM is %d, not 0:\n%s", code, second.logs)
+	}
+}
+
+// leads says whether a replica runs the controllers.
+func leads(p *process) error {
+	if !strings.Contains(p.logs.String(), "Starting workers") {
+		return fmt.Errorf("it has not started its workers")
+	}
+	return nil
+}
+
+// TestFailingComponentEndsTheProcess: with its error and the exit code 1.
+func TestFailingComponentEndsTheProcess(t *testing.T) {
+	_, proxy := startCoders(t)
+	p := startProcess(t, proxy, "--mcp-bind-address=192.0.2.1:1", "--leader-elect=false")
+	select {
+	case <-p.ended:
+	case <-time.After(60 * time.Second):
+		t.Fatalf("the program still runs:\n%s", p.logs)
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("the exit code is %d, not 1", code)
+	}
+	if logs := p.logs.String(); !strings.Contains(logs, "mcp") || !strings.Contains(logs, "192.0.2.1:1") {
+		t.Errorf("the log does not say which component failed and where:\n%s", logs)
+	}
+}
+
+// TestModes starts each mode: it becomes ready and ends with 0.
+func TestModes(t *testing.T) {
+	for _, mode := range []string{"controller", "aggregated-apiserver", "mcp-http"} {
+		t.Run(mode, func(t *testing.T) {
+			_, proxy := startCoders(t)
+			p := startProcess(t, proxy, "--app="+mode)
+			p.ready(t)
+			if code := p.terminate(t); code != 0 {
+				t.Errorf("the exit code is %d:\n%s", code, p.logs)
+			}
+		})
+	}
+}
+
+// TestDeletionRevokesTheToken: nothing of the operator stays valid in Coder.
+func TestDeletionRevokesTheToken(t *testing.T) {
+	names, proxy := startCoders(t)
+	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
+	p.ready(t)
+	ns := namespace(t)
+	coder := controlPlaneReady(t, names, ns, "coder")
+	if tokens := coder.TokenNames(operatorUser); len(tokens) != 1 {
+		t.Fatalf("the operator has the tokens %v before the deletion, not one", tokens)
+	}
+	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "coder"}}
+	if err := environment.client.Delete(t.Context(), cp); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the control plane is gone", func(ctx context.Context) error {
+		if err := environment.client.Get(ctx, client.ObjectKeyFromObject(cp), cp); client.IgnoreNotFound(err) != nil || err == nil {
+			return fmt.Errorf("reading it gives %w", err)
+		}
+		return nil
+	})
+	if tokens := coder.TokenNames(operatorUser); len(tokens) != 0 {
+		t.Errorf("the operator still has the tokens %v", tokens)
+	}
+}
+
+// TestRefusedTokenIsRenewed: somebody removes it in Coder; it is made again.
+func TestRefusedTokenIsRenewed(t *testing.T) {
+	names, proxy := startCoders(t)
+	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
+	p.ready(t)
+	ns := namespace(t)
+	coder := controlPlaneReady(t, names, ns, "coder")
+	secret := tokenOf(t, ns, "coder")
+	if !coder.RevokeToken(secret) {
+		t.Fatal("Coder does not know the token in the Secret")
+	}
+	p.kill()
+	// What a process believes of a token it learns again after a restart, so the
+	// test need not wait for the next regular look.
+	p = startProcess(t, proxy, "--app=controller", "--leader-elect=false")
+	p.ready(t)
+	eventually(t, 30*time.Second, "the token is renewed", func(context.Context) error {
+		if tokenOf(t, ns, "coder") == secret {
+			return fmt.Errorf("the Secret holds the old token")
+		}
+		return nil
+	})
+	waitCondition(t, ns, "coder", coderv1alpha1.ConditionOperatorAccess, metav1.ConditionTrue, "")
+}

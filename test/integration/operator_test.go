@@ -1,0 +1,217 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+const operatorNamespace = "coder-system"
+
+// install applies the RBAC that users apply, once, so that the program has here
+// the very rights that it has in a cluster.
+var install = sync.OnceValue(func() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
+	if err := environment.client.Create(ctx, ns); client.IgnoreAlreadyExists(err) != nil {
+		return err
+	}
+	return filepath.WalkDir("../../config/rbac", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
+			return err
+		}
+		return createAll(ctx, path)
+	})
+})
+
+// createAll makes every object of a manifest.
+func createAll(ctx context.Context, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); err != nil {
+			if err.Error() == "EOF" {
+				return nil
+			}
+			return fmt.Errorf("reading %s: %w", path, err)
+		}
+		if object.GetKind() == "" {
+			continue
+		}
+		if err := environment.client.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("making %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+}
+
+// operatorKubeconfig is that of ServiceAccount coder-k8s.
+func operatorKubeconfig(t *testing.T) string {
+	t.Helper()
+	if err := install(); err != nil {
+		t.Fatalf("installing the RBAC: %v", err)
+	}
+	return kubeconfigFile(t, serviceAccountConfig(t, operatorNamespace, "coder-k8s"))
+}
+
+// serviceAccountConfig is a client configuration that acts as a ServiceAccount,
+// which is made where it does not exist.
+func serviceAccountConfig(t *testing.T, ns, name string) *rest.Config {
+	t.Helper()
+	config := rest.AnonymousClientConfig(environment.config)
+	config.BearerToken = serviceAccountToken(t, ns, name, "")
+	config.QPS = -1
+	return config
+}
+
+// serviceAccountToken asks for a token for an audience; empty is kube-apiserver's.
+func serviceAccountToken(t *testing.T, ns, name, audience string) string {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	if err := environment.client.Create(t.Context(), account); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	clientset, err := kubernetes.NewForConfig(environment.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &authenticationv1.TokenRequest{}
+	if audience != "" {
+		request.Spec.Audiences = []string{audience}
+	}
+	answer, err := clientset.CoreV1().ServiceAccounts(ns).CreateToken(t.Context(), name, request, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("asking for a token of %s/%s: %v", ns, name, err)
+	}
+	return answer.Status.Token
+}
+
+// grant binds a ClusterRole to a ServiceAccount in a namespace.
+func grant(t *testing.T, ns, role, account string) {
+	t.Helper()
+	err := environment.client.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: account + "-" + role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: account}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serve tells kube-apiserver to pass the aggregated group on to a program on
+// this machine, and waits until it does.
+func serve(t *testing.T, p *process) {
+	t.Helper()
+	port, err := strconv.Atoi(p.apiPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "coder-k8s-apiserver"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+	}
+	if err := environment.client.Create(t.Context(), service); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	const name = "v1alpha1.aggregation.coder.com"
+	spec := apiregistrationv1.APIServiceSpec{
+		Group: "aggregation.coder.com", Version: "v1alpha1", GroupPriorityMinimum: 1000, VersionPriority: 100,
+		Service: &apiregistrationv1.ServiceReference{Namespace: operatorNamespace, Name: service.Name, Port: ptrTo(int32(port))},
+	}
+	eventually(t, 10*time.Second, "the APIService names this program", func(ctx context.Context) error {
+		registration := &apiregistrationv1.APIService{}
+		err := environment.client.Get(ctx, client.ObjectKey{Name: name}, registration)
+		if apierrors.IsNotFound(err) {
+			registration.Name, registration.Spec = name, spec
+			return environment.client.Create(ctx, registration)
+		}
+		if err != nil {
+			return err
+		}
+		registration.Spec.Service = spec.Service
+		return environment.client.Update(ctx, registration)
+	})
+	eventually(t, 60*time.Second, "the APIService is available", func(ctx context.Context) error {
+		registration := &apiregistrationv1.APIService{}
+		if err := environment.client.Get(ctx, client.ObjectKey{Name: name}, registration); err != nil {
+			return err
+		}
+		for _, c := range registration.Status.Conditions {
+			if c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue {
+				// The condition may be about the program before: ask.
+				return environment.client.List(ctx, &unstructured.UnstructuredList{Object: map[string]any{
+					"apiVersion": "aggregation.coder.com/v1alpha1", "kind": "CoderWorkspaceList",
+				}}, client.InNamespace("default"))
+			}
+		}
+		return fmt.Errorf("its conditions are %v", registration.Status.Conditions)
+	})
+}
+
+// makeAvailable says of a control plane's Deployment what a cluster with nodes
+// would say.
+func makeAvailable(t *testing.T, ns, name string) {
+	t.Helper()
+	eventually(t, 30*time.Second, "the Deployment can be made available", func(ctx context.Context) error {
+		deployment := &appsv1.Deployment{}
+		if err := environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, deployment); err != nil {
+			return err
+		}
+		deployment.Status = appsv1.DeploymentStatus{
+			ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
+			Conditions: []appsv1.DeploymentCondition{{
+				Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable",
+			}},
+		}
+		return environment.client.Status().Update(ctx, deployment)
+	})
+}
+
+// waitCondition waits until a condition of a control plane has a status, and a
+// reason where one is given.
+func waitCondition(t *testing.T, ns, name, conditionType string, status metav1.ConditionStatus, reason string) *coderv1alpha1.CoderControlPlane {
+	t.Helper()
+	cp := &coderv1alpha1.CoderControlPlane{}
+	eventually(t, 60*time.Second, strings.Join([]string{ns, name, conditionType, string(status), reason}, " "), func(ctx context.Context) error {
+		if err := environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, cp); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(cp.Status.Conditions, conditionType)
+		if c == nil || c.Status != status || (reason != "" && c.Reason != reason) {
+			return fmt.Errorf("the conditions are %+v", cp.Status.Conditions)
+		}
+		return nil
+	})
+	return cp
+}
+
+func ptrTo[T any](value T) *T { return &value }

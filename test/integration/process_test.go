@@ -1,0 +1,230 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// binary builds the real program once, with the race detector where the tests
+// have it.
+var binary = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("coder-k8s-integration-%d", os.Getpid()))
+	args := []string{"build", "-o", path}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "../../cmd/coder-k8s")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building the program: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// process is the program at work, as the operator's ServiceAccount.
+type process struct {
+	cmd                    *exec.Cmd
+	logs                   *syncBuffer
+	apiPort, mcpPort, port string
+	ended                  chan struct{}
+}
+
+// startProcess starts the program with the operator's own rights. Its calls to
+// Coder, which has no name here, go through proxy to fake servers.
+func startProcess(t *testing.T, proxy string, args ...string) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{logs: &syncBuffer{}, apiPort: freePort(t), mcpPort: freePort(t), port: freePort(t), ended: make(chan struct{})}
+	p.cmd = exec.Command(path, append([]string{
+		"--kubeconfig", operatorKubeconfig(t), "--metrics-bind-address", "0", "--log-format", "console",
+		"--health-probe-bind-address", "127.0.0.1:" + p.port, "--mcp-bind-address", "127.0.0.1:" + p.mcpPort,
+		"--bind-address", "127.0.0.1", "--secure-port", p.apiPort,
+	}, args...)...)
+	p.cmd.Env = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "HTTP_PROXY="+proxy, "NO_PROXY=")
+	p.cmd.Stdout, p.cmd.Stderr = p.logs, p.logs
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("starting the program: %v", err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if logs := p.logs.String(); t.Failed() {
+			t.Logf("the program's log:\n%s", logs)
+		} else if strings.Contains(logs, "WARNING: DATA RACE") || strings.Contains(logs, "SHOULD NOT HAPPEN") {
+			t.Errorf("the program's log tells of a fault:\n%s", logs)
+		}
+	})
+	return p
+}
+
+// ready waits until the program says that it is.
+func (p *process) ready(t *testing.T) {
+	t.Helper()
+	eventually(t, 60*time.Second, "the program is ready", func(ctx context.Context) error {
+		select {
+		case <-p.ended:
+			t.Fatalf("the program has ended:\n%s", p.logs)
+		default:
+		}
+		return httpOK(ctx, "http://127.0.0.1:"+p.port+"/readyz")
+	})
+}
+
+// terminate ends the program as the kubelet does, and gives its exit code.
+func (p *process) terminate(t *testing.T) int {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatalf("ending the program: %v", err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(10 * time.Second):
+		t.Fatalf("the program still runs 10 s after SIGTERM:\n%s", p.logs)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+func httpOK(ctx context.Context, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	return nil
+}
+
+// coders is the way from the names that control planes have in a cluster to fake
+// servers: an HTTP proxy.
+type coders struct {
+	mu    sync.Mutex
+	hosts map[string]*url.URL
+}
+
+// startCoders gives the proxy and its address.
+func startCoders(t *testing.T) (*coders, string) {
+	t.Helper()
+	c := &coders{hosts: map[string]*url.URL{}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			target := c.hosts[r.In.URL.Hostname()]
+			if target == nil {
+				target = &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+			}
+			r.SetURL(target)
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
+			// Like a host that does not answer: the connection ends.
+			panic(http.ErrAbortHandler)
+		},
+	}, ReadHeaderTimeout: time.Minute}
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintln(os.Stderr, "the proxy has ended:", err)
+		}
+	}()
+	t.Cleanup(func() { _ = server.Close() })
+	return c, "http://" + listener.Addr().String()
+}
+
+// add makes a server answer under the name of a control plane's Service.
+func (c *coders) add(t *testing.T, ns, name string, server *coderdtest.Server) {
+	t.Helper()
+	target, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hosts[name+"."+ns+".svc.cluster.local"] = target
+}
+
+// kubeconfigFile writes a kubeconfig for a client configuration.
+func kubeconfigFile(t *testing.T, config *rest.Config) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"test": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"test": {
+			Token: config.BearerToken, ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
+		}},
+		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test"}},
+		CurrentContext: "test",
+	}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// freePort gives a port that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return port
+}
+
+// syncBuffer is a buffer that a process writes while a test reads.
+type syncBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *syncBuffer) Write(data []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(data)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}

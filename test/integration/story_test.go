@@ -1,0 +1,386 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+const operatorUser = "coder-k8s-operator"
+
+// controlPlaneReady brings a control plane to Ready and gives its Coder.
+func controlPlaneReady(t *testing.T, names *coders, ns, name string) *coderdtest.Server {
+	t.Helper()
+	coder := coderdtest.New(t)
+	names.add(t, ns, name, coder)
+	if err := environment.client.Create(t.Context(), controlPlane(ns, name, withDatabase)); err != nil {
+		t.Fatal(err)
+	}
+	makeAvailable(t, ns, name)
+	waitCondition(t, ns, name, coderv1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	return coder
+}
+
+func withDatabase(cp *coderv1alpha1.CoderControlPlane) {
+	cp.Spec.ExtraEnv = []corev1.EnvVar{{Name: "CODER_PG_CONNECTION_URL", Value: "postgres://db.invalid/coder"}}
+}
+
+// as makes a client that acts as a ServiceAccount.
+func as(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	c, err := client.New(config, client.Options{Scheme: environment.scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func workspaceOf(ns, name, template string) *aggregationv1alpha1.CoderWorkspace {
+	return &aggregationv1alpha1.CoderWorkspace{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec:       aggregationv1alpha1.CoderWorkspaceSpec{TemplateName: template},
+	}
+}
+
+// TestMainJob runs the real program with its own rights against a real
+// kube-apiserver: from a control plane to a workspace that is stopped.
+func TestMainJob(t *testing.T) {
+	names, proxy := startCoders(t)
+	p := startProcess(t, proxy, "--app=all", "--leader-elect=false")
+	p.ready(t)
+	serve(t, p)
+	ns := namespace(t)
+	coder := controlPlaneReady(t, names, ns, "coder")
+
+	template := &aggregationv1alpha1.CoderTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "coder.hello"},
+		Spec:       aggregationv1alpha1.CoderTemplateSpec{DisplayName: "Hello", Files: map[string]string{"main.tf": "# nothing\n"}},
+	}
+	if err := environment.client.Create(t.Context(), template); err != nil {
+		t.Fatalf("making a template: %v", err)
+	}
+	key := client.ObjectKey{Namespace: ns, Name: "coder.hello"}
+	eventually(t, 10*time.Second, "the template is Ready", func(ctx context.Context) error {
+		if err := environment.client.Get(ctx, key, template); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(template.Status.Conditions, aggregationv1alpha1.ConditionReady) {
+			return fmt.Errorf("its conditions are %+v", template.Status.Conditions)
+		}
+		return nil
+	})
+	if template.Spec.Files["main.tf"] != "# nothing\n" {
+		t.Errorf("spec.files is %v", template.Spec.Files)
+	}
+
+	dry := workspaceOf(ns, "coder.admin.dry", "hello")
+	if err := environment.client.Create(t.Context(), dry, client.DryRunAll); err != nil {
+		t.Fatalf("a dry run of a workspace: %v", err)
+	}
+	ws := workspaceOf(ns, "coder.admin.one", "hello")
+	if err := environment.client.Create(t.Context(), ws); err != nil {
+		t.Fatalf("making a workspace: %v", err)
+	}
+	list := &aggregationv1alpha1.CoderWorkspaceList{}
+	if err := environment.client.List(t.Context(), list, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 || list.Items[0].Name != "coder.admin.one" {
+		t.Fatalf("the list has %d workspaces, the dry run's among them: %+v", len(list.Items), list.Items)
+	}
+	if got := list.Items[0].Labels[aggregationv1alpha1.LabelControlPlaneName]; got != "coder" {
+		t.Errorf("the label of the control plane is %q", got)
+	}
+
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"running":false}}`))
+	if err := environment.client.Patch(t.Context(), ws, patch); err != nil {
+		t.Fatalf("stopping the workspace: %v", err)
+	}
+	eventually(t, 10*time.Second, "the workspace is stopped", func(ctx context.Context) error {
+		if err := environment.client.Get(ctx, client.ObjectKeyFromObject(ws), ws); err != nil {
+			return err
+		}
+		if ws.Status.Phase != "Stopped" {
+			return fmt.Errorf("its phase is %q", ws.Status.Phase)
+		}
+		return nil
+	})
+	stale := ws.DeepCopy()
+	stale.ResourceVersion = list.Items[0].ResourceVersion
+	stale.Spec.Running = ptrTo(true)
+	if err := environment.client.Update(t.Context(), stale); !apierrors.IsConflict(err) {
+		t.Errorf("an update of an old version is answered with %v, not with a conflict", err)
+	}
+	if err := environment.client.Delete(t.Context(), ws); err != nil {
+		t.Fatalf("deleting the workspace: %v", err)
+	}
+	eventually(t, 10*time.Second, "the workspace is gone", func(ctx context.Context) error {
+		err := environment.client.Get(ctx, client.ObjectKeyFromObject(ws), ws)
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading it gives %w", err)
+		}
+		return nil
+	})
+	if !coder.HasRole(operatorUser, "owner") {
+		t.Error("the operator's account has not the role owner")
+	}
+}
+
+// TestRights shows that RBAC decides, for callers through kube-apiserver and for
+// those that reach the program directly.
+func TestRights(t *testing.T) {
+	names, proxy := startCoders(t)
+	p := startProcess(t, proxy, "--leader-elect=false")
+	p.ready(t)
+	serve(t, p)
+	ns := namespace(t)
+	controlPlaneReady(t, names, ns, "coder")
+	if err := environment.client.Create(t.Context(), &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "looks"},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"aggregation.coder.com"}, Resources: []string{"coderworkspaces"}, Verbs: []string{"get", "list"},
+		}},
+	}); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	viewer := serviceAccountConfig(t, ns, "viewer")
+	nobody := serviceAccountConfig(t, ns, "nobody")
+	grant(t, ns, "looks", "viewer")
+
+	direct := rest.CopyConfig(viewer)
+	direct.Host = "https://127.0.0.1:" + p.apiPort
+	direct.TLSClientConfig = rest.TLSClientConfig{Insecure: true}
+	anonymous := rest.CopyConfig(direct)
+	anonymous.BearerToken = ""
+	forged := rest.CopyConfig(anonymous)
+	forged.Wrap(setHeaders(map[string]string{"X-Remote-User": "system:admin", "X-Remote-Group": "system:masters"}))
+	for name, test := range map[string]struct {
+		config  *rest.Config
+		allowed bool
+	}{
+		"through kube-apiserver, with the right":    {viewer, true},
+		"through kube-apiserver, without the right": {nobody, false},
+		"directly, with the right":                  {direct, true},
+		"directly, anonymous":                       {anonymous, false},
+		"directly, with a forged identity":          {forged, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eventually(t, 15*time.Second, "the list is answered as it should be", func(ctx context.Context) error {
+				err := restList(ctx, test.config, ns)
+				switch {
+				case test.allowed && err != nil:
+					return err
+				case !test.allowed && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err):
+					return fmt.Errorf("the answer is %w, not a refusal", err)
+				}
+				return nil
+			})
+		})
+	}
+	err := as(t, viewer).Create(t.Context(), workspaceOf(ns, "coder.admin.x", "hello"))
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("a viewer makes a workspace: %v", err)
+	}
+}
+
+// TestNamespaceWithoutControlPlaneIsEmpty: anything but an empty list there
+// blocks the deletion of every namespace of a cluster.
+func TestNamespaceWithoutControlPlaneIsEmpty(t *testing.T) {
+	_, proxy := startCoders(t)
+	p := startProcess(t, proxy, "--leader-elect=false")
+	p.ready(t)
+	serve(t, p)
+	list := &aggregationv1alpha1.CoderTemplateList{}
+	if err := environment.client.List(t.Context(), list, client.InNamespace(namespace(t))); err != nil || len(list.Items) != 0 {
+		t.Errorf("the list has %d items, error %v", len(list.Items), err)
+	}
+}
+
+// TestUnreachableCoderIsNoEmptyList: who sees an empty list deletes things.
+func TestUnreachableCoderIsNoEmptyList(t *testing.T) {
+	names, proxy := startCoders(t)
+	p := startProcess(t, proxy, "--leader-elect=false")
+	p.ready(t)
+	serve(t, p)
+	ns := namespace(t)
+	coder := controlPlaneReady(t, names, ns, "coder")
+	defer coder.Fail(coderdtest.Fault{DropConnection: true})()
+	list := &aggregationv1alpha1.CoderWorkspaceList{}
+	eventually(t, 10*time.Second, "a list of workspaces is refused", func(ctx context.Context) error {
+		err := environment.client.List(ctx, list, client.InNamespace(ns))
+		if !apierrors.IsServiceUnavailable(err) {
+			return fmt.Errorf("the answer is %d items, error %w", len(list.Items), err)
+		}
+		return nil
+	})
+	if err := httpOK(t.Context(), "http://127.0.0.1:"+p.port+"/readyz"); err != nil {
+		t.Errorf("readiness depends on Coder: %v", err)
+	}
+}
+
+// TestForeignServiceIsNotTouched: an object of someone else is told, not taken,
+// and no password is sent to it.
+func TestForeignServiceIsNotTouched(t *testing.T) {
+	names, proxy := startCoders(t)
+	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
+	p.ready(t)
+	ns := namespace(t)
+	coder := coderdtest.New(t)
+	names.add(t, ns, "coder", coder)
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "coder"},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1234}}},
+	}
+	if err := environment.client.Create(t.Context(), service); err != nil {
+		t.Fatal(err)
+	}
+	if err := environment.client.Create(t.Context(), controlPlane(ns, "coder", withDatabase)); err != nil {
+		t.Fatal(err)
+	}
+	makeAvailable(t, ns, "coder")
+	cp := waitCondition(t, ns, "coder", coderv1alpha1.ConditionResourcesApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotOwned)
+	if c := meta.FindStatusCondition(cp.Status.Conditions, coderv1alpha1.ConditionResourcesApplied); !strings.Contains(c.Message, "Service") {
+		t.Errorf("the message does not name the Service: %s", c.Message)
+	}
+	after := &corev1.Service{}
+	if err := environment.client.Get(t.Context(), client.ObjectKeyFromObject(service), after); err != nil {
+		t.Fatal(err)
+	}
+	if after.ResourceVersion != service.ResourceVersion {
+		t.Errorf("the Service was changed: %+v", after)
+	}
+	if coder.HasRole(operatorUser, "owner") {
+		t.Error("the operator made its account behind a Service that is not its own")
+	}
+}
+
+// TestRestIsRest: a control plane that is as it should be causes no write,
+// however often it is looked at.
+func TestRestIsRest(t *testing.T) {
+	names, proxy := startCoders(t)
+	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
+	p.ready(t)
+	ns := namespace(t)
+	controlPlaneReady(t, names, ns, "coder")
+	before := versions(t, ns)
+	for i := range 5 {
+		// Somebody else's annotation is an event for the controller, and stays.
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, i)
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "coder"}}
+		if err := environment.client.Patch(t.Context(), deployment, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A second control plane, made after the touches, is Ready only when the first
+	// one's events are long handled: the queue is fair.
+	controlPlaneReady(t, names, namespace(t), "coder")
+	after := versions(t, ns)
+	delete(before, "Deployment/coder")
+	delete(after, "Deployment/coder")
+	for name, version := range before {
+		if after[name] != version {
+			t.Errorf("%s was written at rest", name)
+		}
+	}
+	deployment := &appsv1.Deployment{}
+	if err := environment.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "coder"}, deployment); err != nil {
+		t.Fatal(err)
+	}
+	if deployment.Annotations["example.com/touched"] != "4" {
+		t.Errorf("somebody else's annotation was removed: %v", deployment.Annotations)
+	}
+	if deployment.Generation != 1 {
+		t.Errorf("the Deployment's spec was written %d times, not once", deployment.Generation)
+	}
+}
+
+// versions gives the resource versions of what a control plane consists of.
+func versions(t *testing.T, ns string) map[string]string {
+	t.Helper()
+	found, err := objects(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) < 8 {
+		t.Fatalf("only these objects were found: %v", found)
+	}
+	return found
+}
+
+// objects gives the resource versions of all objects of a namespace that a
+// control plane may consist of.
+func objects(ctx context.Context, ns string) (map[string]string, error) {
+	found := map[string]string{}
+	for _, list := range []client.ObjectList{
+		&coderv1alpha1.CoderControlPlaneList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
+		&corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
+	} {
+		if err := environment.client.List(ctx, list, client.InNamespace(ns)); err != nil {
+			return nil, err
+		}
+		kind := strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", list), "*"), "List")
+		kind = kind[strings.LastIndex(kind, ".")+1:]
+		err := meta.EachListItem(list, func(object runtime.Object) error {
+			accessor, err := meta.Accessor(object)
+			if err == nil {
+				found[kind+"/"+accessor.GetName()] = accessor.GetResourceVersion()
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// TestKilledAtWork kills the program with SIGKILL over and over while it makes a
+// control plane. It must come to Ready, with one token and one of each object.
+func TestKilledAtWork(t *testing.T) {
+	names, proxy := startCoders(t)
+	ns := namespace(t)
+	coder := coderdtest.New(t)
+	names.add(t, ns, "coder", coder)
+	if err := environment.client.Create(t.Context(), controlPlane(ns, "coder", withDatabase)); err != nil {
+		t.Fatal(err)
+	}
+	// Each life ends when the namespace holds one object more than at the end of
+	// the life before, the last ones when the operator has begun with Coder.
+	for count := 2; count <= 9; count++ {
+		p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
+		if count == 6 {
+			makeAvailable(t, ns, "coder")
+		}
+		eventually(t, 60*time.Second, fmt.Sprintf("the namespace holds %d objects", count), func(ctx context.Context) error {
+			found, err := objects(ctx, ns)
+			if err == nil && len(found) < count {
+				err = fmt.Errorf("it holds %v", found)
+			}
+			return err
+		})
+		p.kill()
+	}
+	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
+	p.ready(t)
+	makeAvailable(t, ns, "coder")
+	waitCondition(t, ns, "coder", coderv1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	if tokens := coder.TokenNames(operatorUser); len(tokens) != 1 {
+		t.Errorf("the operator has the tokens %v in Coder, not one", tokens)
+	}
+}
