@@ -97,6 +97,8 @@ type fixture struct {
 // control plane is not ready) and second.
 func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
+	// A server takes a second to say goodbye to its HTTP/2 clients.
+	t.Parallel()
 	f := &fixture{coder: coderdtest.New(t, options...)}
 	token := f.coder.AddUser("operator", "owner")
 	f.coder.AddUser("ada", "member")
