@@ -10,9 +10,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -85,25 +89,71 @@ func status(url string) int {
 	return response.StatusCode
 }
 
+// childEnv makes the test binary be the process itself. What a process sets for
+// good, such as its logger, cannot be set twice in one.
+const childEnv = "CODER_K8S_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		os.Exit(Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// process is a running coder-k8s.
+type process struct {
+	cmd    *exec.Cmd
+	stderr syncBuffer
+	// exited has the exit code once it ended.
+	exited chan int
+}
+
+func startProcess(t *testing.T, args ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), processTimeout)
+	p := &process{cmd: exec.CommandContext(ctx, os.Args[0], args...), exited: make(chan int, 1)}
+	p.cmd.Env = append(os.Environ(), childEnv+"=1")
+	p.cmd.Stderr = &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.cmd.Wait()
+		p.exited <- p.cmd.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return p
+}
+
+// exitCode waits for the end.
+func (p *process) exitCode(t *testing.T, timeout time.Duration) int {
+	t.Helper()
+	select {
+	case code := <-p.exited:
+		return code
+	case <-time.After(timeout):
+		t.Fatalf("the process did not end within %s:\n%s", timeout, p.stderr.String())
+		return 0
+	}
+}
+
 func TestTheProcessServesUntilItIsToldToEnd(t *testing.T) {
 	probes, mcp := freeAddress(t), freeAddress(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var stdout, stderr syncBuffer
-	exit := make(chan int, 1)
-	go func() {
-		exit <- Run(ctx, []string{"--app=mcp-http", "--kubeconfig=" + cluster(t), "--metrics-bind-address=0",
-			"--health-probe-bind-address=" + probes, "--mcp-bind-address=" + mcp}, &stdout, &stderr)
-	}()
+	p := startProcess(t, "--app=mcp-http", "--kubeconfig="+cluster(t), "--metrics-bind-address=0",
+		"--health-probe-bind-address="+probes, "--mcp-bind-address="+mcp)
 	deadline := time.After(processTimeout)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for status("http://"+probes+"/readyz") != http.StatusOK {
 		select {
-		case code := <-exit:
-			t.Fatalf("the process ended with %d:\n%s", code, stderr.String())
+		case code := <-p.exited:
+			t.Fatalf("the process ended with %d:\n%s", code, p.stderr.String())
 		case <-deadline:
-			t.Fatalf("not ready after %s:\n%s", processTimeout, stderr.String())
+			t.Fatalf("not ready after %s:\n%s", processTimeout, p.stderr.String())
 		case <-tick.C:
 		}
 	}
@@ -113,14 +163,16 @@ func TestTheProcessServesUntilItIsToldToEnd(t *testing.T) {
 	if got := status("http://" + mcp + "/mcp"); got != http.StatusUnauthorized {
 		t.Errorf("/mcp gives %d without a token, want 401", got)
 	}
-	cancel()
-	select {
-	case code := <-exit:
-		if code != ExitOK {
-			t.Errorf("the exit code is %d:\n%s", code, stderr.String())
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.exitCode(t, 10*time.Second); code != ExitOK {
+		t.Errorf("the exit code is %d:\n%s", code, p.stderr.String())
+	}
+	for line := range strings.Lines(p.stderr.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line of the log is not JSON: %s", line)
 		}
-	case <-time.After(10 * time.Second):
-		t.Error("the process did not end within 10 s")
 	}
 }
 
@@ -130,19 +182,18 @@ func TestAComponentThatFailsEndsTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	var stdout, stderr syncBuffer
-	code := Run(t.Context(), []string{"--app=mcp-http", "--kubeconfig=" + cluster(t), "--metrics-bind-address=0",
-		"--health-probe-bind-address=" + freeAddress(t), "--mcp-bind-address=" + taken.Addr().String()}, &stdout, &stderr)
-	if want := "coder-k8s: mcp: listening on --mcp-bind-address " + taken.Addr().String(); code != ExitFailure || !strings.Contains(stderr.String(), want) {
-		t.Errorf("the exit code is %d, want 1 and %q:\n%s", code, want, stderr.String())
+	p := startProcess(t, "--app=mcp-http", "--kubeconfig="+cluster(t), "--metrics-bind-address=0",
+		"--health-probe-bind-address="+freeAddress(t), "--mcp-bind-address="+taken.Addr().String())
+	code := p.exitCode(t, processTimeout)
+	if want := "coder-k8s: mcp: listening on --mcp-bind-address " + taken.Addr().String(); code != ExitFailure || !strings.Contains(p.stderr.String(), want) {
+		t.Errorf("the exit code is %d, want 1 and %q:\n%s", code, want, p.stderr.String())
 	}
 }
 
 func TestAMissingKubeconfigIsAFailure(t *testing.T) {
-	var stdout, stderr syncBuffer
-	code := Run(t.Context(), []string{"--app=mcp-http", "--kubeconfig=/does/not/exist"}, &stdout, &stderr)
-	if code != ExitFailure || !strings.Contains(stderr.String(), "/does/not/exist") {
-		t.Errorf("the exit code is %d: %s", code, stderr.String())
+	p := startProcess(t, "--app=mcp-http", "--kubeconfig=/does/not/exist")
+	if code := p.exitCode(t, processTimeout); code != ExitFailure || !strings.Contains(p.stderr.String(), "/does/not/exist") {
+		t.Errorf("the exit code is %d: %s", code, p.stderr.String())
 	}
 }
 
