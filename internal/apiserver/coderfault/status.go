@@ -18,8 +18,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// retryAfter is what a client is told to wait where Coder says nothing.
-const retryAfter = 5 * time.Second
+// retryAfter is what a client is told to wait where Coder says nothing. It is
+// short because client-go asks ten times by itself before it shows the error:
+// this is a tenth of how long kubectl keeps a person waiting.
+const retryAfter = time.Second
 
 // Subject is the object that a request is about.
 type Subject struct {

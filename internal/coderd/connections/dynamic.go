@@ -19,7 +19,7 @@ import (
 
 // The defaults of Options.
 const (
-	DefaultRetryAfter  = 5 * time.Second
+	DefaultRetryAfter  = time.Second
 	DefaultTokenMaxAge = 10 * time.Second
 	DefaultRefusedFor  = 30 * time.Second
 )
