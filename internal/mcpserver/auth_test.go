@@ -129,6 +129,33 @@ func TestAnswersAboutTokensAreRememberedForAShortTime(t *testing.T) {
 	}
 }
 
+func TestAnswersAboutEntryAreRememberedForAShortTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		allowed bool
+		ttl     time.Duration
+	}{"yes for ten seconds": {true, 10 * time.Second}, "no for five": {false, 5 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPeople()
+			p.entry["alice"] = tc.allowed
+			start := time.Unix(1000, 0)
+			clk := clocktesting.NewFakePassiveClock(start)
+			reviewer := newEntryReviewer(p.clientset().AuthorizationV1().SubjectAccessReviews(), clk)
+			for i, at := range []time.Duration{0, tc.ttl - time.Second, tc.ttl + time.Second} {
+				clk.SetTime(start.Add(at))
+				if ok, err := reviewer.mayEnter(t.Context(), &user.DefaultInfo{Name: "alice"}); err != nil || ok != tc.allowed {
+					t.Errorf("after %s: %v, %v", at, ok, err)
+				}
+				if want := []int{1, 1, 2}[i]; p.accesses != want {
+					t.Errorf("after %s there were %d reviews, want %d", at, p.accesses, want)
+				}
+			}
+			if ok, _ := reviewer.mayEnter(t.Context(), &user.DefaultInfo{Name: "alice", Groups: []string{"other"}}); ok != tc.allowed || p.accesses != 3 {
+				t.Errorf("alice in another group shares the answer: %d reviews", p.accesses)
+			}
+		})
+	}
+}
+
 func TestAFailedReviewIsNotRemembered(t *testing.T) {
 	p := newPeople()
 	p.down = true

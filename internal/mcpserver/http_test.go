@@ -111,6 +111,14 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
+func TestALargeRequestOfAStrangerIsNotRead(t *testing.T) {
+	h := running(t)
+	response, _ := h.post(t, strings.NewReader(strings.Repeat(" ", maxBodyBytes+1)), func(r *http.Request) { r.Header.Del("Authorization") })
+	if response.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("the answer is %d, want 413", response.StatusCode)
+	}
+}
+
 func TestAPanicIsAnAnswer(t *testing.T) {
 	logs := &logBuffer{}
 	handler := recovered(logs.logger(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret detail") }))
