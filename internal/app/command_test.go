@@ -85,19 +85,6 @@ func TestHelpIsTheGolden(t *testing.T) {
 	}
 }
 
-func TestTroubleAfterTheEndIsNoFailure(t *testing.T) {
-	// Which of the two ends is seen first is left to chance, so try often.
-	for range 50 {
-		ctx, cancel := context.WithCancel(t.Context())
-		if err := runUntilDone(ctx, logr.Discard(), time.Minute, func(context.Context) error {
-			cancel()
-			return errors.New("grace period")
-		}); err != nil {
-			t.Fatalf("the error is %v, want none", err)
-		}
-	}
-}
-
 func TestWhenTheProcessEnds(t *testing.T) {
 	hang := func(context.Context) error { select {} }
 	tests := map[string]struct {
