@@ -117,15 +117,18 @@ func (r *REST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return r.store.GetResetFields()
 }
 
+// checkedCreate asks Coder after admission, in the order of a write.
 func (r *REST) checkedCreate(validate rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
 	if !dryrun.IsDryRun(dryRun) {
 		return validate
 	}
 	return func(ctx context.Context, obj runtime.Object) error {
-		if err := r.checker.CheckCreate(ctx, obj); err != nil || validate == nil {
-			return err
+		if validate != nil {
+			if err := validate(ctx, obj); err != nil {
+				return err
+			}
 		}
-		return validate(ctx, obj)
+		return r.checker.CheckCreate(ctx, obj)
 	}
 }
 
@@ -134,9 +137,11 @@ func (r *REST) checkedUpdate(validate rest.ValidateObjectUpdateFunc, dryRun []st
 		return validate
 	}
 	return func(ctx context.Context, obj, old runtime.Object) error {
-		if err := r.checker.CheckUpdate(ctx, obj, old); err != nil || validate == nil {
-			return err
+		if validate != nil {
+			if err := validate(ctx, obj, old); err != nil {
+				return err
+			}
 		}
-		return validate(ctx, obj, old)
+		return r.checker.CheckUpdate(ctx, obj, old)
 	}
 }
