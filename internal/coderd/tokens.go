@@ -36,10 +36,10 @@ func (c *Client) CreateToken(ctx context.Context, user string, request TokenRequ
 	}
 	var out Token
 	err := c.call(ctx, op, func(ctx context.Context) error {
+		// Without a scope the token may do all that its user may.
 		res, err := c.sdk.CreateToken(ctx, user, codersdk.CreateTokenRequest{
 			TokenName: request.Name,
 			Lifetime:  request.Lifetime,
-			Scope:     codersdk.APIKeyScopeAll,
 		})
 		// The part of a token before the dash is its id.
 		id, _, _ := strings.Cut(res.Key, "-")

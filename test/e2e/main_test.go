@@ -46,18 +46,36 @@ func TestEndToEnd(t *testing.T) {
 func testInstall(t *testing.T) {
 	explain(t)
 	kubectl(t, "apply", "-k", "../../config/default")
-	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
-	kubectl(t, "wait", "--for=condition=Available", "apiservice/v1alpha1.aggregation.coder.com", "--timeout=60s")
+	serving(t)
 
 	if out := kubectl(t, "get", "coderworkspaces,codertemplates", "-A"); strings.Contains(out, "NAME") {
 		t.Errorf("there are objects before the first control plane:\n%s", out)
 	}
-	if out := kubectl(t, "explain", "coderworkspace.spec.running"); !strings.Contains(out, "whether the workspace shall run") {
-		t.Errorf("kubectl explain does not show the field's documentation:\n%s", out)
-	}
+	// kube-apiserver collects the OpenAPI of a new group in its own time.
+	eventually(t, time.Minute, "kubectl explain shows the documentation of a field", func() error {
+		out, err := tryKubectl(t, "explain", "coderworkspace.spec.running")
+		if err != nil || !strings.Contains(out, "whether the workspace shall run") {
+			return fmt.Errorf("the answer is %q (%w)", out, err)
+		}
+		return nil
+	})
 	if out := kubectl(t, "api-resources", "--categories=coder", "--no-headers"); strings.Count(out, "\n") != 3 {
 		t.Errorf("the category coder has not the three kinds:\n%s", out)
 	}
+}
+
+// serving waits until the operator is there and kube-apiserver knows it.
+func serving(t *testing.T) {
+	t.Helper()
+	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
+	kubectl(t, "wait", "--for=condition=Available", "apiservice/v1alpha1.aggregation.coder.com", "--timeout=60s")
+	eventually(t, time.Minute, "the aggregated API answers", func() error {
+		out, err := tryKubectl(t, "get", "coderworkspaces", "-A")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 }
 
 // testMainJob is what the project is for: from an empty namespace to a running

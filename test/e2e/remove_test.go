@@ -35,7 +35,7 @@ func testRemove(t *testing.T) {
 	kubectl(t, "delete", "-k", "../../config/default", "--timeout=120s")
 	out := kubectl(t, "get", "crd,clusterrole,clusterrolebinding,apiservice", "-o", "name")
 	for _, line := range strings.Split(out, "\n") {
-		if strings.Contains(line, "coder") {
+		if strings.Contains(line, "/coder-k8s-") || strings.Contains(line, "coder.com") {
 			t.Errorf("left behind: %s", line)
 		}
 	}

@@ -189,7 +189,7 @@ func TestRotation(t *testing.T) {
 	if len(leaves) < 16 || len(leaves) > 18 {
 		t.Errorf("%d certificates in eleven years", len(leaves))
 	}
-	if int(heard.n) != len(leaves)-1 {
+	if heard.n != len(leaves)-1 {
 		t.Errorf("the server was told %d times of %d certificates", heard.n, len(leaves))
 	}
 	cas, err := certutil.ParseCertsPEM(w.services.bundle(t))

@@ -59,7 +59,7 @@ func (s Subject) fromCoder(fault *coderd.Error) error {
 	case coderd.IsNotFound(fault):
 		return apierrors.NewNotFound(s.Resource, s.Name)
 	case coderd.IsForbidden(fault):
-		return apierrors.NewForbidden(s.Resource, s.Name, fmt.Errorf("Coder does not allow the operator's account to do this: %w", fault))
+		return apierrors.NewForbidden(s.Resource, s.Name, fmt.Errorf("the operator's account in Coder is not allowed to do this: %w", fault))
 	case coderd.IsConflict(fault) && strings.Contains(strings.ToLower(fault.Message), "already exists"):
 		return apierrors.NewAlreadyExists(s.Resource, s.Name)
 	case coderd.IsConflict(fault):

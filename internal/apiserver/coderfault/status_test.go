@@ -50,7 +50,7 @@ func TestStatus(t *testing.T) {
 		"late":            {late, 504, metav1.StatusReasonTimeout, 1, ""},
 		"not ready": {fmt.Errorf("x: %w", &connections.UnavailableError{ControlPlanes: []string{"a/b: no token"}, RetryAfter: 1500 * time.Millisecond}),
 			503, metav1.StatusReasonServiceUnavailable, 2, ""},
-		"ours already": {apierrors.NewGone("x"), 410, metav1.StatusReasonGone, 0, ""},
+		"ours already": {apierrors.NewResourceExpired("x"), 410, metav1.StatusReasonExpired, 0, ""},
 		"a bug":        {errors.New("x"), 500, metav1.StatusReasonInternalError, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -88,6 +88,6 @@ func ManagedFields() []metav1.ManagedFieldsEntry {
 		Operation:  metav1.ManagedFieldsOperationUpdate,
 		APIVersion: aggregationv1alpha1.GroupVersion.String(),
 		FieldsType: "FieldsV1",
-		FieldsV1:   &metav1.FieldsV1{Raw: []byte(`{"f:status":{}}`)},
+		FieldsV1:   metav1.NewFieldsV1(`{"f:status":{}}`),
 	}}
 }

@@ -71,7 +71,7 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	return r.store.Get(ctx, name, options)
 }
 
-// Create implements rest.Creater.
+// Create makes an object.
 func (r *REST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {

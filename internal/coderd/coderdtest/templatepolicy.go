@@ -55,7 +55,7 @@ func (s *Server) checkPolicy(t *template, body codersdk.UpdateTemplateMeta) {
 		refuse(http.StatusBadRequest, "Invalid request to update template metadata!", problems...)
 	}
 	if other := s.templateNamed(t.OrganizationID, body.Name); other != nil && other != t {
-		taken(http.StatusConflict, fmt.Sprintf("Template with name %q already exists.", body.Name))
+		taken(fmt.Sprintf("Template with name %q already exists.", body.Name))
 	}
 }
 

@@ -173,7 +173,7 @@ func (s *Server) postTemplate(r *request) {
 	v.refuse()
 	r.needsRole("owner", "template-admin")
 	if s.templateNamed(org.ID, body.Name) != nil {
-		taken(http.StatusConflict, fmt.Sprintf("Template with name %q already exists.", body.Name))
+		taken(fmt.Sprintf("Template with name %q already exists.", body.Name))
 	}
 	first := s.versionByID(body.VersionID)
 	if first == nil {

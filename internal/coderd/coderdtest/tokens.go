@@ -151,7 +151,7 @@ func (s *Server) postToken(r *request) {
 	}
 	for _, k := range s.keys {
 		if k.owner == u && k.loginType == codersdk.LoginTypeToken && k.name == name {
-			taken(http.StatusConflict, fmt.Sprintf("A token with name %q already exists.", name))
+			taken(fmt.Sprintf("A token with name %q already exists.", name))
 		}
 	}
 	k := s.insertKey(u, name, codersdk.LoginTypeToken, lifetime)

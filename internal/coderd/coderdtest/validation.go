@@ -56,6 +56,6 @@ func checkPassword(password string) {
 	refuse(http.StatusBadRequest, "Password is invalid", codersdk.ValidationError{Field: "password", Detail: problem})
 }
 
-func taken(status int, message string) {
-	refuse(status, message, codersdk.ValidationError{Field: "name", Detail: "This value is already in use and should be unique."})
+func taken(message string) {
+	refuse(http.StatusConflict, message, codersdk.ValidationError{Field: "name", Detail: "This value is already in use and should be unique."})
 }

@@ -157,7 +157,7 @@ func (s *Server) postWorkspace(r *request) {
 		refuse(http.StatusBadRequest, "Invalid Workspace Time to Shutdown.", codersdk.ValidationError{Field: "ttl_ms", Detail: problem})
 	}
 	if s.workspaceNamed(owner, body.Name) != nil {
-		taken(http.StatusConflict, fmt.Sprintf("Workspace %q already exists.", body.Name))
+		taken(fmt.Sprintf("Workspace %q already exists.", body.Name))
 	}
 	checkImported(first)
 	now := s.now()

@@ -69,7 +69,7 @@ func ownedFields(live client.Object, fieldOwner string) digest {
 	for _, entry := range live.GetManagedFields() {
 		if entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply &&
 			entry.Subresource == "" && entry.FieldsV1 != nil {
-			return sha256.Sum256(entry.FieldsV1.Raw)
+			return sha256.Sum256(entry.FieldsV1.GetRawBytes())
 		}
 	}
 	return sha256.Sum256([]byte(live.GetResourceVersion()))
