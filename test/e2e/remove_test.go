@@ -32,6 +32,13 @@ func testRemove(t *testing.T) {
 	}
 
 	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=120s")
+	// Whole namespaces went without a word to their control planes: the operator
+	// lets those go, and must be there to do it.
+	for _, ns := range []string{"trouble-db", "trouble-image", "trouble-owner", "killed"} {
+		start := time.Now()
+		kubectl(t, "wait", "--for=delete", "namespace/"+ns, "--timeout=150s")
+		t.Logf("namespace %s was gone after %.1f s more", ns, time.Since(start).Seconds())
+	}
 	kubectl(t, "delete", "-k", "../../config/default", "--timeout=120s")
 	out := kubectl(t, "get", "crd,clusterrole,clusterrolebinding,apiservice", "-o", "name")
 	for _, line := range strings.Split(out, "\n") {
