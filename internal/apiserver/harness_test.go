@@ -99,6 +99,12 @@ func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	// A server takes a second to say goodbye to its HTTP/2 clients.
 	t.Parallel()
+	return startFixture(t, options...)
+}
+
+// startFixture is newFixture for benchmarks too.
+func startFixture(t testing.TB, options ...coderdtest.Option) *fixture {
+	t.Helper()
 	f := &fixture{coder: coderdtest.New(t, options...)}
 	token := f.coder.AddUser("operator", "owner")
 	f.coder.AddUser("ada", "member")
@@ -121,7 +127,7 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-func (f *fixture) start(t *testing.T) {
+func (f *fixture) start(t testing.TB) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -144,7 +150,7 @@ func (f *fixture) start(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(log.IntoContext(t.Context(), testr.New(t)))
+	ctx, stop := context.WithCancel(log.IntoContext(t.Context(), testr.NewWithInterface(t, testr.Options{})))
 	ended := make(chan error, 1)
 	go func() { ended <- f.server.Start(ctx) }()
 	t.Cleanup(func() {
@@ -163,7 +169,7 @@ func (f *fixture) start(t *testing.T) {
 }
 
 // connect makes a client that trusts nothing but the CA that was applied.
-func (f *fixture) connect(t *testing.T, listener net.Listener) {
+func (f *fixture) connect(t testing.TB, listener net.Listener) {
 	t.Helper()
 	secret, err := f.kube.CoreV1().Secrets(podNamespace).Get(t.Context(), certificates.SecretName, metav1.GetOptions{})
 	if err != nil {
@@ -270,7 +276,7 @@ func condition(obj *unstructured.Unstructured, kind string) string {
 }
 
 // eventually waits until check is content.
-func eventually(t *testing.T, check func() error) {
+func eventually(t testing.TB, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(convergeDeadline)
 	for {

@@ -12,6 +12,6 @@ package mcpserver
 //+kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes,verbs="impersonate-on:user-info:list";"impersonate-on:serviceaccount:list"
 //+kubebuilder:rbac:groups=aggregation.coder.com,resources=coderworkspaces,verbs="impersonate-on:user-info:get";"impersonate-on:user-info:list";"impersonate-on:user-info:update";"impersonate-on:serviceaccount:get";"impersonate-on:serviceaccount:list";"impersonate-on:serviceaccount:update"
 //
-// Acting as the caller, in the form that every version of Kubernetes knows.
-//
-//+kubebuilder:rbac:groups="",resources=users;groups;serviceaccounts,verbs=impersonate
+// Clusters before 1.36 know only the verb impersonate, which reaches everybody,
+// system:masters too. Who wants the server there binds it by hand, with
+// config/legacy-impersonation.

@@ -23,6 +23,7 @@ import (
 
 // environment is the kube-apiserver of this package. TestMain sets it once.
 var environment struct {
+	dir    string       // Removed when the package's tests end.
 	config *rest.Config // An administrator of the cluster.
 	client client.Client
 	scheme *runtime.Scheme
@@ -39,9 +40,10 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "coder-k8s-integration")
 	if err != nil {
-		return fail("making a directory for certificates", err)
+		return fail("making a directory", err)
 	}
 	defer os.RemoveAll(dir)
+	environment.dir = dir
 	server := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,

@@ -28,7 +28,7 @@ import (
 // binary builds the real program once, with the race detector where the tests
 // have it.
 var binary = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(os.TempDir(), fmt.Sprintf("coder-k8s-integration-%d", os.Getpid()))
+	path := filepath.Join(environment.dir, "coder-k8s")
 	args := []string{"build", "-o", path}
 	if raceEnabled {
 		args = append(args, "-race")
