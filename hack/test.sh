@@ -10,8 +10,10 @@ if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
   "$HERE/build.sh" etcd kube
   export KUBEBUILDER_ASSETS="$BIN"
 fi
-# The library's own detectors of inconsistent caches are on in every test.
-export KUBE_CACHE_MUTATION_DETECTOR=true KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true
+# The library's own detector of changes to cached objects is on in every test.
+# KUBE_WATCHLIST_INCONSISTENCY_DETECTOR is not: it takes typed custom resources
+# for different whose kind a watch tells and a list leaves out.
+export KUBE_CACHE_MUTATION_DETECTOR=true
 [ $# -gt 0 ] || set -- ./...
 step "compiling the tests with the race detector"
 log="$CACHE/logs/build/tests.log"
