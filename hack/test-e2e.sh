@@ -14,8 +14,10 @@ finish() {
     echo "kept: CLUSTER_NAME=$CLUSTER_NAME hack/cluster/down.sh removes it"
     exit $rc
   fi
-  "$HERE/down.sh" >&2 || rc=1
-  "$HERE/leftovers.sh" "$CLUSTER_NAME" >&2 || rc=1
+  # Quiet when all is well, so that what is printed ends with the tests' result.
+  local log="$CACHE/logs/e2e-down.log"
+  "$HERE/down.sh" >"$log" 2>&1 || { tail_of "$log"; rc=1; }
+  "$HERE/leftovers.sh" "$CLUSTER_NAME" >"$log" 2>&1 || { tail_of "$log"; rc=1; }
   exit $rc
 }
 trap finish EXIT

@@ -1,5 +1,3 @@
-// Package version knows which build of coder-k8s this is. The linker fills it
-// in; nothing changes it afterwards.
 package version
 
 import (

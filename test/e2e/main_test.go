@@ -38,7 +38,9 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("database unreachable", testDatabaseUnreachable)
 	t.Run("image missing", testImageMissing)
 	t.Run("not owned", testNotOwned)
-	t.Run("killed half way", testKilledHalfWay)
+	if t.Run("killed half way", testKilledHalfWay) {
+		t.Run("namespace deleted", testNamespaceDeleted)
+	}
 	t.Run("remove", testRemove)
 }
 

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +78,7 @@ func testNotOwned(t *testing.T) {
 // plane: it must end Ready, with one account and one token.
 func testKilledHalfWay(t *testing.T) {
 	explain(t, "killed")
-	namespace(t, "killed")
+	kubectl(t, "create", "namespace", "killed")
 	kubectl(t, "-n", "killed", "create", "secret", "generic", "db", "--from-literal=url="+database(t, "killed"))
 	apply(t, fmt.Sprintf(controlPlane, "coder", "killed", coderImage))
 	kills := 0
@@ -104,6 +105,30 @@ func testKilledHalfWay(t *testing.T) {
 	}
 	if out := kubectl(t, "-n", "killed", "get", "deployments,services,jobs", "-o", "name"); strings.Count(out, "\n") != 2 {
 		t.Errorf("there is not just one Deployment and one Service:\n%s", out)
+	}
+}
+
+// testNamespaceDeleted deletes a whole namespace: its workspaces go out of view
+// and stay in Coder, because nobody asked to destroy them.
+func testNamespaceDeleted(t *testing.T) {
+	explain(t, "killed")
+	for _, sample := range []string{"codertemplate", "coderworkspace"} {
+		manifest, err := os.ReadFile("../../config/samples/" + sample + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(t, strings.ReplaceAll(string(manifest), "namespace: coder", "namespace: killed"))
+		name := map[string]string{"codertemplate": "coder.hello", "coderworkspace": "coder.admin.hello"}[sample]
+		waitCondition(t, time.Minute, "Ready", "True", "", "-n", "killed", sample, name)
+	}
+	start := time.Now()
+	kubectl(t, "delete", "namespace", "killed", "--timeout=150s")
+	t.Logf("the namespace is gone after %.1f s", time.Since(start).Seconds())
+	if n := query(t, "killed", "SELECT count(*) FROM workspaces WHERE NOT deleted"); n != "1" {
+		t.Errorf("Coder has %s workspaces, not the one", n)
+	}
+	if n := query(t, "killed", "SELECT count(*) FROM workspace_builds WHERE transition = 'delete'"); n != "0" {
+		t.Errorf("%s builds delete a workspace", n)
 	}
 }
 
