@@ -19,5 +19,9 @@ step "compiling the tests with the race detector"
 log="$CACHE/logs/build/tests.log"
 : >"$log" 2>/dev/null || { mkdir -p "$(dirname "$log")" && : >"$log"; }
 watched "$log" "go build -race" go test -race -v -run '^$' "$@" || die "the tests do not compile: see $log"
+if [ "$*" = ./... ]; then
+  # The tool that assembles images is a module of its own.
+  (cd hack/image && go test ./...)
+fi
 step "go test -race $*"
 go test -race -count=1 -timeout 20m "$@"

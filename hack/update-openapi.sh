@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Generates the OpenAPI definitions of the aggregated API group, and the model
-# names that its types need since Kubernetes 1.35, with openapi-gen from
+# names that its types need, with openapi-gen from
 # ${TOOLS_DIR}. The Makefile installs the tool and calls this.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-TOOLS_DIR=${TOOLS_DIR:-/root/.cache/coder-k8s/tools}
+TOOLS_DIR=${TOOLS_DIR:-${CODER_K8S_CACHE:-$HOME/.cache/coder-k8s}/tools}
 header=$(mktemp)
 trap 'rm -f "${header}"' EXIT
 : >"${header}"
