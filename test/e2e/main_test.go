@@ -33,6 +33,7 @@ func TestEndToEnd(t *testing.T) {
 	if t.Run("main job", testMainJob) {
 		t.Run("MCP", testMCP)
 		t.Run("token refused", testTokenRefused)
+		t.Run("nothing secret is told", testNothingSecretIsTold)
 		t.Run("Coder unreachable", testCoderUnreachable)
 	}
 	t.Run("database unreachable", testDatabaseUnreachable)
