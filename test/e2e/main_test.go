@@ -40,7 +40,9 @@ func TestEndToEnd(t *testing.T) {
 	t.Run("image missing", testImageMissing)
 	t.Run("not owned", testNotOwned)
 	if t.Run("killed half way", testKilledHalfWay) {
-		t.Run("namespace deleted", testNamespaceDeleted)
+		if t.Run("namespace deleted", testNamespaceDeleted) {
+			t.Run("deployment with users", testDeploymentWithUsers)
+		}
 	}
 	t.Run("remove", testRemove)
 }

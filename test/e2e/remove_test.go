@@ -34,7 +34,7 @@ func testRemove(t *testing.T) {
 	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=120s")
 	// Whole namespaces went without a word to their control planes: the operator
 	// lets those go, and must be there to do it.
-	for _, ns := range []string{"trouble-db", "trouble-image", "trouble-owner", "killed"} {
+	for _, ns := range []string{"trouble-db", "trouble-image", "trouble-owner", "users"} {
 		start := time.Now()
 		kubectl(t, "wait", "--for=delete", "namespace/"+ns, "--timeout=150s")
 		t.Logf("namespace %s was gone after %.1f s more", ns, time.Since(start).Seconds())

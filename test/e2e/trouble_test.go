@@ -132,6 +132,30 @@ func testNamespaceDeleted(t *testing.T) {
 	}
 }
 
+// testDeploymentWithUsers begins anew on a database that has users and a
+// workspace: the operator's account comes from a Job, nobody gets an initial
+// admin, and the workspace is there as it was left.
+func testDeploymentWithUsers(t *testing.T) {
+	explain(t, "users")
+	namespace(t, "users")
+	kubectl(t, "-n", "users", "create", "secret", "generic", "db", "--from-literal=url="+databaseURL("killed"))
+	apply(t, fmt.Sprintf(controlPlane, "coder", "users", coderImage))
+	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", "users", "ccp", "coder")
+	if out := kubectl(t, "-n", "users", "get", "coderworkspaces", "-o", "name"); !strings.Contains(out, "coder.admin.hello") {
+		t.Errorf("the workspace is not there again: %q", out)
+	}
+	if get(t, "-n", "users", "secret", "coder-initial-admin") != nil {
+		t.Error("an initial admin was made where people have accounts already")
+	}
+	eventually(t, time.Minute, "the Job is removed", func() error {
+		if out := kubectl(t, "-n", "users", "get", "jobs", "-o", "name"); strings.TrimSpace(out) != "" {
+			return fmt.Errorf("there is still %s", out)
+		}
+		return nil
+	})
+	kubectl(t, "-n", "users", "delete", "ccp", "coder", "--timeout=120s")
+}
+
 // testTokenRefused takes the operator's token away in Coder: it is renewed.
 func testTokenRefused(t *testing.T) {
 	explain(t, sampleNamespace)
