@@ -104,7 +104,8 @@ type CoderControlPlaneSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	InitialAdmin InitialAdminSpec `json:"initialAdmin,omitzero"`
-	// LicenseSecretRef names the Secret that holds the license of Coder.
+	// LicenseSecretRef names the Secret that holds the license of Coder. This
+	// version does not apply it, and says so in the condition LicenseApplied.
 	// +optional
 	LicenseSecretRef *SecretKeyReference `json:"licenseSecretRef,omitempty"`
 
@@ -141,7 +142,8 @@ type CoderControlPlaneSpec struct {
 	// +optional
 	// +kubebuilder:default={enabled: false}
 	LivenessProbe ProbeSpec `json:"livenessProbe,omitzero"`
-	// Expose makes Coder reachable from outside the cluster.
+	// Expose makes Coder reachable from outside the cluster. This version does not
+	// act on it, and says so in the condition Exposed.
 	// +optional
 	Expose *ExposeSpec `json:"expose,omitempty"`
 	// Volumes are added to the pod.

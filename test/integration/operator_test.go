@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -145,7 +146,7 @@ func serve(t *testing.T, p *process) {
 	const name = "v1alpha1.aggregation.coder.com"
 	spec := apiregistrationv1.APIServiceSpec{
 		Group: "aggregation.coder.com", Version: "v1alpha1", GroupPriorityMinimum: 1000, VersionPriority: 100,
-		Service: &apiregistrationv1.ServiceReference{Namespace: operatorNamespace, Name: service.Name, Port: ptrTo(int32(port))},
+		Service: &apiregistrationv1.ServiceReference{Namespace: operatorNamespace, Name: service.Name, Port: ptr.To(int32(port))},
 	}
 	eventually(t, 10*time.Second, "the APIService names this program", func(ctx context.Context) error {
 		registration := &apiregistrationv1.APIService{}
@@ -213,5 +214,3 @@ func waitCondition(t *testing.T, ns, name, conditionType string, status metav1.C
 	})
 	return cp
 }
-
-func ptrTo[T any](value T) *T { return &value }

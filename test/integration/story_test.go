@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -123,7 +124,7 @@ func TestMainJob(t *testing.T) {
 	})
 	stale := ws.DeepCopy()
 	stale.ResourceVersion = list.Items[0].ResourceVersion
-	stale.Spec.Running = ptrTo(true)
+	stale.Spec.Running = ptr.To(true)
 	if err := environment.client.Update(t.Context(), stale); !apierrors.IsConflict(err) {
 		t.Errorf("an update of an old version is answered with %v, not with a conflict", err)
 	}

@@ -89,9 +89,6 @@ type CoderTemplateStatus struct {
 	// deprecationMessage is what users are told about that.
 	// +optional
 	DeprecationMessage string `json:"deprecationMessage,omitempty"`
-	// activeUserCount is how many users used the template lately.
-	// +optional
-	ActiveUserCount int32 `json:"activeUserCount,omitempty"`
 	// updatedAt is when the template last changed.
 	// +optional
 	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`

@@ -47,7 +47,8 @@ type CoderWorkspaceSpec struct {
 	// +optional
 	TemplateVersionID string `json:"templateVersionID,omitempty"`
 	// running says whether the workspace shall run. Unset, a new workspace is
-	// started and an existing one is left as it is.
+	// started and an existing one is left as it is. This version refuses false for
+	// a workspace that does not exist yet.
 	// +optional
 	Running *bool `json:"running,omitempty"`
 	// ttlMillis is after how many milliseconds a started workspace stops by

@@ -28,13 +28,6 @@ type file struct {
 
 const maxFileBytes = 100 << 20
 
-// Files counts the archives.
-func (s *Server) Files() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.files)
-}
-
 // AddFile stores an archive that holds these files, which need not be text.
 func (s *Server) AddFile(files map[string]string) uuid.UUID {
 	s.mu.Lock()

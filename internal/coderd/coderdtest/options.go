@@ -20,9 +20,6 @@ func WithClock(c clock.PassiveClock) Option { return func(s *Server) { s.clock =
 // it has its answer.
 func WithManualBuilds() Option { return func(s *Server) { s.manual = true } }
 
-// WithVersion sets the version that the server reports.
-func WithVersion(version string) Option { return func(s *Server) { s.version = version } }
-
 // WithMaxTokenLifetimes sets how long a token of an owner and of anybody else
 // may live. Without it these are Coder's defaults: 7 days and 100 years.
 func WithMaxTokenLifetimes(owner, others time.Duration) Option {

@@ -9,13 +9,6 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// AddOrganization makes an organization besides the default one, "coder".
-func (s *Server) AddOrganization(name string) uuid.UUID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.addOrganization(name, false).ID
-}
-
 // OrganizationID is the id of an organization.
 func (s *Server) OrganizationID(name string) uuid.UUID {
 	s.mu.Lock()

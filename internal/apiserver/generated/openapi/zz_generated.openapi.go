@@ -318,13 +318,6 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 							Format:      "",
 						},
 					},
-					"activeUserCount": {
-						SchemaProps: spec.SchemaProps{
-							Description: "activeUserCount is how many users used the template lately.",
-							Type:        []string{"integer"},
-							Format:      "int32",
-						},
-					},
 					"updatedAt": {
 						SchemaProps: spec.SchemaProps{
 							Description: "updatedAt is when the template last changed.",
@@ -489,7 +482,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 					},
 					"running": {
 						SchemaProps: spec.SchemaProps{
-							Description: "running says whether the workspace shall run. Unset, a new workspace is started and an existing one is left as it is.",
+							Description: "running says whether the workspace shall run. Unset, a new workspace is started and an existing one is left as it is. This version refuses false for a workspace that does not exist yet.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
