@@ -25,6 +25,7 @@ type answerKey struct{}
 type recorder struct {
 	next      http.RoundTripper
 	userAgent string
+	observe   func(Call)
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -35,7 +36,11 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if seen != nil {
 		*seen = answer{}
 	}
+	begin := time.Now()
 	res, err := t.next.RoundTrip(req)
+	if t.observe != nil {
+		t.observe(newCall(req, res, time.Since(begin)))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,9 @@ type Config struct {
 	// that its owner can drop it. It must be quick and safe for concurrent use. It
 	// may be nil.
 	OnUnauthorized func()
+	// Observe is called after each request, for metrics. It must be quick and safe
+	// for concurrent use. It may be nil.
+	Observe func(Call)
 }
 
 // Client is a connection to one Coder, safe for concurrent use.
@@ -67,7 +70,7 @@ func New(cfg Config) (*Client, error) {
 		agent = DefaultUserAgent
 	}
 	httpClient := &http.Client{
-		Transport:     &recorder{next: next, userAgent: agent},
+		Transport:     &recorder{next: next, userAgent: agent, observe: cfg.Observe},
 		Timeout:       timeout,
 		CheckRedirect: refuseRedirect,
 	}

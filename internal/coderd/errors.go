@@ -87,7 +87,8 @@ func hasStatus(err error, wanted ...int) bool {
 // IsNotFound says that Coder knows no such thing, or has deleted it.
 func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound, http.StatusGone) }
 
-// IsUnauthorized says that Coder does not accept the token or the password.
+// IsUnauthorized says that Coder does not accept the token, the password or the
+// key.
 func IsUnauthorized(err error) bool { return hasStatus(err, http.StatusUnauthorized) }
 
 // IsForbidden says that Coder accepts the token but not what is asked with it.
@@ -110,8 +111,16 @@ func IsRateLimited(err error) bool { return hasStatus(err, http.StatusTooManyReq
 // happened.
 func IsUnreachable(err error) bool {
 	status, ok := statusOf(err)
-	return ok && (status == 0 || status >= http.StatusInternalServerError)
+	return ok && !IsNotSupported(err) && (status == 0 || status >= http.StatusInternalServerError)
 }
+
+// IsNotSupported says that this Coder has no such part of the API: its version
+// is too old, or it is the AGPL build and the part is of the licensed one.
+func IsNotSupported(err error) bool { return errors.Is(err, errNoRoute) }
+
+// IsNotEntitled says that this Coder has such a part, but no license for it. It
+// is also IsForbidden.
+func IsNotEntitled(err error) bool { return errors.Is(err, errNotEntitled) }
 
 // What Coder says in these sentences is something else than its status.
 const (
@@ -122,11 +131,20 @@ const (
 	internalError = "An internal error occurred."
 	// unknownUser (400) is said of a user that does not exist.
 	unknownUser = `"user" must be an existing uuid or username.`
+	// needsLicense (403) ends the sentence about a feature without a license.
+	needsLicense = "is a Premium feature. Contact sales!"
+	// notAuthorized begins the detail of an internal error (500) that is none: the
+	// token may not do what was asked.
+	notAuthorized = "unauthorized: "
+	// licenseTwice (500) is in the detail where a license is there already.
+	licenseTwice = "licenses_jwt_key"
 )
 
 var (
 	errNotCoder    = errors.New("not an answer of Coder")
 	errUnknownUser = errors.New("unknown user")
+	errNoRoute     = errors.New("no such part of the API")
+	errNotEntitled = errors.New("not entitled")
 )
 
 // newError describes what came of an operation that failed.
@@ -168,8 +186,14 @@ func fillFromCoder(e *Error, answer *codersdk.Error) {
 	}
 	switch {
 	case e.Message == routeNotFound:
-		e.StatusCode = http.StatusNotImplemented
-		e.Message = "this Coder does not have this part of the API; check its version"
+		e.StatusCode, e.Err = http.StatusNotImplemented, errNoRoute
+		e.Message = "this Coder does not have this part of the API; check its version, and whether it is the build that takes licenses"
+	case e.StatusCode == http.StatusForbidden && strings.HasSuffix(e.Message, needsLicense):
+		e.Err = errNotEntitled
+	case e.StatusCode == http.StatusInternalServerError && strings.HasPrefix(e.Detail, notAuthorized):
+		e.StatusCode, e.Message, e.Detail = http.StatusForbidden, "the token may not do this", ""
+	case e.StatusCode == http.StatusInternalServerError && strings.Contains(e.Detail, licenseTwice):
+		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "this license is there already", ""
 	case e.StatusCode == http.StatusUnauthorized && strings.HasPrefix(e.Message, internalError):
 		e.StatusCode = http.StatusInternalServerError
 	case e.StatusCode == http.StatusBadRequest && e.Message == unknownUser:

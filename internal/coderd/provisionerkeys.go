@@ -1,0 +1,127 @@
+package coderd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// MaxProvisionerKeyName is how long the name of a provisioner key may be.
+const MaxProvisionerKeyName = 64
+
+// ProvisionerKey lets provisioner daemons work for an organization.
+type ProvisionerKey struct {
+	ID             uuid.UUID
+	OrganizationID uuid.UUID
+	// Name is unique in the organization. Coder keeps it in lower case, whatever
+	// case it was given in.
+	Name string
+	// Tags choose the jobs that the daemons take.
+	Tags      map[string]string
+	CreatedAt time.Time
+}
+
+func newProvisionerKey(k codersdk.ProvisionerKey) ProvisionerKey {
+	return ProvisionerKey{ID: k.ID, OrganizationID: k.OrganizationID, Name: k.Name, Tags: k.Tags, CreatedAt: k.CreatedAt}
+}
+
+// CheckProvisionerKeyName says what is wrong with a name of a provisioner key
+// that is to be made. It is nil for a good one.
+func CheckProvisionerKeyName(name string) error {
+	reserved := slices.ContainsFunc(codersdk.ReservedProvisionerKeyNames(), func(s string) bool { return strings.EqualFold(s, name) })
+	switch {
+	case len(name) > MaxProvisionerKeyName:
+		return fmt.Errorf("%q has %d characters, and Coder allows %d", name, len(name), MaxProvisionerKeyName)
+	case !plainName.MatchString(name):
+		return fmt.Errorf("%q must consist of %s", name, plainNameRule)
+	case reserved:
+		return fmt.Errorf("%q is one of the names that Coder keeps to itself: %s", name, strings.Join(codersdk.ReservedProvisionerKeyNames(), ", "))
+	}
+	return nil
+}
+
+// ProvisionerKeys lists the keys of an organization, the oldest first, without
+// Coder's own.
+func (c *Client) ProvisionerKeys(ctx context.Context, org uuid.UUID) ([]ProvisionerKey, error) {
+	var out []ProvisionerKey
+	err := c.call(ctx, fmt.Sprintf("listing the provisioner keys of organization %s", org), func(ctx context.Context) error {
+		keys, err := c.sdk.ListProvisionerKeys(ctx, org)
+		for _, k := range keys {
+			out = append(out, newProvisionerKey(k))
+		}
+		return err
+	})
+	return out, err
+}
+
+// CreateProvisionerKey makes a key and gives its text, which Coder tells this
+// once. A name that exists, in whatever case, is a conflict.
+func (c *Client) CreateProvisionerKey(ctx context.Context, org uuid.UUID, name string, tags map[string]string) (string, error) {
+	op := fmt.Sprintf("creating provisioner key %q", name)
+	if err := CheckProvisionerKeyName(name); err != nil {
+		return "", badName(op, err)
+	}
+	var out string
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		res, err := c.sdk.CreateProvisionerKey(ctx, org, codersdk.CreateProvisionerKeyRequest{Name: name, Tags: tags})
+		out = res.Key
+		return err
+	})
+	return out, err
+}
+
+// DeleteProvisionerKey deletes a key by its name, in whatever case. The daemons
+// that came with it are forgotten and cannot come back.
+func (c *Client) DeleteProvisionerKey(ctx context.Context, org uuid.UUID, name string) error {
+	op := fmt.Sprintf("deleting provisioner key %q", name)
+	if !plainName.MatchString(name) {
+		return notThere(op, name, "such names consist of "+plainNameRule)
+	}
+	return c.call(ctx, op, func(ctx context.Context) error {
+		return c.sdk.DeleteProvisionerKey(ctx, org, name)
+	})
+}
+
+// CheckProvisionerKey asks Coder which key a text is. IsUnauthorized means that
+// it is none: it was deleted, or never was one. It needs neither a session token
+// nor a license.
+//
+// Coder's own client writes the text into the address as well, where the logs of
+// a proxy keep it. Coder reads the header alone, so the address says "self".
+func (c *Client) CheckProvisionerKey(ctx context.Context, plaintext string) (ProvisionerKey, error) {
+	const op = "asking Coder about a provisioner key"
+	if plaintext == "" {
+		return ProvisionerKey{}, &Error{Op: op, StatusCode: http.StatusUnauthorized, Message: "the key is empty"}
+	}
+	var out ProvisionerKey
+	err := c.callWithoutToken(ctx, op, func(ctx context.Context) error {
+		res, err := c.sdk.RequestWithoutSessionToken(ctx, http.MethodGet, "/api/v2/provisionerkeys/self", nil, func(r *http.Request) {
+			r.Header.Set(codersdk.ProvisionerDaemonKey, plaintext)
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = res.Body.Close() }()
+		if res.StatusCode != http.StatusOK {
+			return codersdk.ReadBodyAsError(res)
+		}
+		var key codersdk.ProvisionerKey
+		err = json.NewDecoder(res.Body).Decode(&key)
+		out = newProvisionerKey(key)
+		return err
+	})
+	if IsInvalid(err) {
+		// A text that is too short or too long to be a key is refused in another
+		// way, and means the same.
+		err = &Error{Op: op, StatusCode: http.StatusUnauthorized, Message: "the text is not a provisioner key of this Coder"}
+	}
+	return out, withoutSecret(err, plaintext)
+}
