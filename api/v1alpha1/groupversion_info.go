@@ -11,7 +11,10 @@ var GroupVersion = schema.GroupVersion{Group: "coder.com", Version: "v1alpha1"}
 
 // AddToScheme registers the types of this package with a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &CoderControlPlane{}, &CoderControlPlaneList{})
+	s.AddKnownTypes(GroupVersion,
+		&CoderControlPlane{}, &CoderControlPlaneList{},
+		&CoderProvisioner{}, &CoderProvisionerList{},
+		&CoderWorkspaceProxy{}, &CoderWorkspaceProxyList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

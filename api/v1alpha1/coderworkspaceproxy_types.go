@@ -1,0 +1,136 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CoderWorkspaceProxy is a workspace proxy of one Coder: its Deployment, its
+// Service, and its registration in Coder.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:path=coderworkspaceproxies,shortName=cwp,categories=coder
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Proxy",type=string,JSONPath=`.status.proxyName`
+// +kubebuilder:printcolumn:name="Registered",type=boolean,JSONPath=`.status.registered`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: must not contain a dot, because it becomes a part of the name of a Service; use a dash"
+type CoderWorkspaceProxy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	Spec CoderWorkspaceProxySpec `json:"spec"`
+	// Status is what was last seen.
+	// +optional
+	Status CoderWorkspaceProxyStatus `json:"status,omitzero"`
+}
+
+// CoderWorkspaceProxyList is a list of workspace proxies.
+//
+// +kubebuilder:object:root=true
+type CoderWorkspaceProxyList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []CoderWorkspaceProxy `json:"items"`
+}
+
+// CoderWorkspaceProxySpec is what is wanted of a workspace proxy. Its session
+// token comes from exactly one of three: the operator's access to a control plane
+// (controlPlaneRef), an address and a token of an owner of another Coder
+// (bootstrap.coderURL), or a session token that you made
+// (proxySessionTokenSecretRef).
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.controlPlaneRef) ? 1 : 0) + (has(self.bootstrap) && has(self.bootstrap.coderURL) && size(self.bootstrap.coderURL) > 0 ? 1 : 0) + (has(self.proxySessionTokenSecretRef) ? 1 : 0) == 1",message="spec: the proxy is registered through controlPlaneRef, through bootstrap.coderURL, or by yourself with proxySessionTokenSecretRef; give exactly one"
+// +kubebuilder:validation:XValidation:rule="!has(self.proxySessionTokenSecretRef) || (has(self.primaryAccessURL) && size(self.primaryAccessURL) > 0)",message="spec.primaryAccessURL: is needed with proxySessionTokenSecretRef; give the access URL of the Coder that made the token"
+// +kubebuilder:validation:XValidation:rule="!has(self.bootstrap) || (has(self.bootstrap.coderURL) && size(self.bootstrap.coderURL) > 0) == has(self.bootstrap.credentialsSecretRef)",message="spec.bootstrap: coderURL and credentialsSecretRef belong together; give both, or controlPlaneRef instead of both"
+type CoderWorkspaceProxySpec struct {
+	// ControlPlaneRef names the control plane that the proxy belongs to.
+	// +optional
+	ControlPlaneRef *ControlPlaneReference `json:"controlPlaneRef,omitempty"`
+	// PrimaryAccessURL is the access URL of the Coder that the proxy belongs to.
+	// Browsers are sent there. Unset, it is that of the control plane, or
+	// bootstrap.coderURL.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self == '' || (isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '')",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
+	PrimaryAccessURL string `json:"primaryAccessURL,omitempty"`
+	// ProxySessionTokenSecretRef is the session token of a proxy that you registered
+	// yourself.
+	// +optional
+	ProxySessionTokenSecretRef *TokenSecretReference `json:"proxySessionTokenSecretRef,omitempty"`
+	// Bootstrap is how the operator registers the proxy.
+	// +optional
+	// +kubebuilder:default={}
+	Bootstrap ProxyBootstrapSpec `json:"bootstrap,omitzero"`
+	// DerpOnly relays connections and serves no applications.
+	// +optional
+	// +kubebuilder:default=false
+	DerpOnly bool `json:"derpOnly,omitempty"`
+	// Image is the container image of Coder. Unset, it is that of the control plane,
+	// or ghcr.io/coder/coder:v2.30.0.
+	// +optional
+	Image string `json:"image,omitempty"`
+
+	WorkloadSpec `json:",inline"`
+	ServingSpec  `json:",inline"`
+}
+
+// ProxyBootstrapSpec is how the operator registers a proxy.
+type ProxyBootstrapSpec struct {
+	// CoderURL is the address of a Coder that is no control plane of this namespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self == '' || (isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '')",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
+	CoderURL string `json:"coderURL,omitempty"`
+	// CredentialsSecretRef is a token of a user with the role owner there.
+	// +optional
+	CredentialsSecretRef *TokenSecretReference `json:"credentialsSecretRef,omitempty"`
+	// ProxyName is the name of the proxy in Coder. Unset, it is the name of the
+	// CoderWorkspaceProxy.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must consist of letters, digits and single dashes between them"
+	// +kubebuilder:validation:XValidation:rule="self != 'primary'",message="is the name of Coder itself in its list of proxies; choose another"
+	ProxyName string `json:"proxyName,omitempty"`
+	// DisplayName is what people see. Unset, it is the name of the proxy.
+	// +optional
+	DisplayName string `json:"displayName,omitempty"`
+	// Icon is the address of a picture, for example /emojis/1f30d.png.
+	// +optional
+	Icon string `json:"icon,omitempty"`
+	// GeneratedTokenSecretName is the Secret in which the operator keeps the session
+	// token, under the key token. Unset, it is <name>-proxy-token.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	GeneratedTokenSecretName string `json:"generatedTokenSecretName,omitempty"`
+}
+
+// CoderWorkspaceProxyStatus is what was last seen of a workspace proxy.
+type CoderWorkspaceProxyStatus struct {
+	WorkloadStatus `json:",inline"`
+
+	// URL is where the proxy is reached inside the cluster.
+	// +optional
+	URL string `json:"url,omitempty"`
+	// AccessURL is where the proxy is told that it is reached.
+	// +optional
+	AccessURL string `json:"accessURL,omitempty"`
+	// Registered says that Coder knows the proxy and accepts its token.
+	// +optional
+	Registered bool `json:"registered,omitempty"`
+	// ProxyID and ProxyName are those of the registration.
+	// +optional
+	ProxyID string `json:"proxyID,omitempty"`
+	// +optional
+	ProxyName string `json:"proxyName,omitempty"`
+	// ProxyTokenSecretRef names the Secret key that holds the session token.
+	// +optional
+	ProxyTokenSecretRef *TokenSecretReference `json:"proxyTokenSecretRef,omitempty"`
+}
