@@ -54,7 +54,7 @@ type CoderProvisionerSpec struct {
 	// URL of a Coder that is no control plane of this namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self == '' || (isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '')",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
 	URL string `json:"url,omitempty"`
 	// OrganizationName is the organization of Coder whose jobs they run. "default"
 	// is the one with which Coder began, whatever its name.
@@ -94,7 +94,7 @@ type ProvisionerKeySpec struct {
 	// a key is replaced, the new one has the name <name>-2, and so on in turns.
 	// +optional
 	// +kubebuilder:validation:MaxLength=62
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-zA-Z0-9][-_.a-zA-Z0-9]*$')",message="must begin with a letter or digit and consist of letters, digits, dashes, underscores and dots"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-zA-Z0-9][-_.a-zA-Z0-9]*$')",message="must begin with a letter or digit and consist of letters, digits, dashes, underscores and dots"
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['built-in', 'user-auth', 'psk'])",message="is a name that Coder keeps for itself; choose another"
 	Name string `json:"name,omitempty"`
 	// SecretName is the Secret in which the operator keeps the key. Unset, it is

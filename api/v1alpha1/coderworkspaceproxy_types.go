@@ -59,7 +59,7 @@ type CoderWorkspaceProxySpec struct {
 	// bootstrap.coderURL.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self == '' || (isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '')",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
 	PrimaryAccessURL string `json:"primaryAccessURL,omitempty"`
 	// ProxySessionTokenSecretRef is the session token of a proxy that you registered
 	// yourself.
@@ -87,7 +87,7 @@ type ProxyBootstrapSpec struct {
 	// CoderURL is the address of a Coder that is no control plane of this namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self == '' || (isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHost() != '')",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
 	CoderURL string `json:"coderURL,omitempty"`
 	// CredentialsSecretRef is a token of a user with the role owner there.
 	// +optional
@@ -96,7 +96,7 @@ type ProxyBootstrapSpec struct {
 	// CoderWorkspaceProxy.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must consist of letters, digits and single dashes between them"
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must consist of letters, digits and single dashes between them"
 	// +kubebuilder:validation:XValidation:rule="self != 'primary'",message="is the name of Coder itself in its list of proxies; choose another"
 	ProxyName string `json:"proxyName,omitempty"`
 	// DisplayName is what people see. Unset, it is the name of the proxy.

@@ -40,7 +40,7 @@ type ServingSpec struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.loadBalancerIP) || has(self.loadBalancerClass) || has(self.loadBalancerSourceRanges)) || self.type == 'LoadBalancer'",message="loadBalancerIP, loadBalancerClass and loadBalancerSourceRanges have an effect with type LoadBalancer only; remove them or set that type"
 // +kubebuilder:validation:XValidation:rule="!(has(self.httpNodePort) || has(self.httpsNodePort)) || self.type != 'ClusterIP'",message="httpNodePort and httpsNodePort have an effect with type NodePort or LoadBalancer only; remove them or set that type"
 // +kubebuilder:validation:XValidation:rule="!(has(self.httpNodePort) && has(self.httpsNodePort)) || self.httpNodePort != self.httpsNodePort",message="httpNodePort and httpsNodePort must differ"
-// +kubebuilder:validation:XValidation:rule="!(self.type == 'LoadBalancer' && oldSelf.type == 'LoadBalancer') || (has(self.loadBalancerClass) ? self.loadBalancerClass : ”) == (has(oldSelf.loadBalancerClass) ? oldSelf.loadBalancerClass : ”)",message="loadBalancerClass cannot change while the type is LoadBalancer, because Kubernetes does not allow it; set another type first"
+// +kubebuilder:validation:XValidation:rule="!(self.type == 'LoadBalancer' && oldSelf.type == 'LoadBalancer') || (has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass))",message="loadBalancerClass cannot change while the type is LoadBalancer, because Kubernetes does not allow it; set another type first"
 type ServiceSpec struct {
 	// Enabled makes the Service. Without it the operator cannot call Coder.
 	// +optional

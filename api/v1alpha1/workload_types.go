@@ -182,7 +182,7 @@ type DeploymentStrategy struct {
 
 // RollingUpdate says how many pods are replaced at a time.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.maxSurge) && has(self.maxUnavailable) && self.maxSurge in [0, '0', '0%'] && self.maxUnavailable in [0, '0', '0%'])",message="maxSurge and maxUnavailable must not both be 0, because no pod could be replaced then; raise one of them"
+// +kubebuilder:validation:XValidation:rule="!(has(self.maxSurge) && has(self.maxUnavailable) && string(self.maxSurge) in ['0', '0%'] && string(self.maxUnavailable) in ['0', '0%'])",message="maxSurge and maxUnavailable must not both be 0, because no pod could be replaced then; raise one of them"
 type RollingUpdate struct {
 	// MaxUnavailable pods below the number that is wanted, or a percentage of it.
 	// +optional
