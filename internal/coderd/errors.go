@@ -135,9 +135,10 @@ const (
 	needsLicense = "is a Premium feature. Contact sales!"
 	// notAuthorized begins the detail of an internal error (500) that is none: the
 	// token may not do what was asked.
-	notAuthorized = "unauthorized: "
-	// licenseTwice (500) is in the detail where a license is there already.
-	licenseTwice = "licenses_jwt_key"
+	notAuthorized = "unauthorized: rbac: forbidden"
+	// duplicateKey stands in the detail of an internal error (500) that is none:
+	// another one is there.
+	duplicateKey = "duplicate key value violates unique constraint"
 )
 
 var (
@@ -192,8 +193,8 @@ func fillFromCoder(e *Error, answer *codersdk.Error) {
 		e.Err = errNotEntitled
 	case e.StatusCode == http.StatusInternalServerError && strings.HasPrefix(e.Detail, notAuthorized):
 		e.StatusCode, e.Message, e.Detail = http.StatusForbidden, "the token may not do this", ""
-	case e.StatusCode == http.StatusInternalServerError && strings.Contains(e.Detail, licenseTwice):
-		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "this license is there already", ""
+	case e.StatusCode == http.StatusInternalServerError && strings.Contains(e.Detail, duplicateKey):
+		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "Coder has one like it already", ""
 	case e.StatusCode == http.StatusUnauthorized && strings.HasPrefix(e.Message, internalError):
 		e.StatusCode = http.StatusInternalServerError
 	case e.StatusCode == http.StatusBadRequest && e.Message == unknownUser:

@@ -161,7 +161,7 @@ func (c *Client) CreateWorkspaceProxy(ctx context.Context, name, displayName, ic
 // UpdateWorkspaceProxy gives a proxy these values, and a new token if told so;
 // the old token is refused from then on. Without a new token the one that is
 // given back is empty. Empty values become what CreateWorkspaceProxy says. A name
-// that another proxy has is not a conflict in Coder but an internal error.
+// that another proxy has is a conflict.
 func (c *Client) UpdateWorkspaceProxy(
 	ctx context.Context, id uuid.UUID, name, displayName, icon string, regenerateToken bool,
 ) (WorkspaceProxy, string, error) {
@@ -188,4 +188,3 @@ func (c *Client) DeleteWorkspaceProxy(ctx context.Context, id uuid.UUID) error {
 		return c.sdk.DeleteWorkspaceProxyByID(ctx, id)
 	})
 }
-

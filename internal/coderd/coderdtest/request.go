@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -42,6 +43,9 @@ func notFound() {
 	refuse(http.StatusNotFound, "Resource not found or you do not have access to this resource")
 }
 
+// routeNotFound is what Coder says of an address that it does not have.
+func routeNotFound() { refuse(http.StatusNotFound, "Route not found.") }
+
 const signedOut = "You are signed out or your session has expired. Please sign in again to continue."
 
 // endpoint counts, fails where a fault says so, identifies the caller and
@@ -49,7 +53,11 @@ const signedOut = "You are signed out or your session has expired. Please sign i
 func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(codersdk.BuildVersionHeader, s.version)
-		s.count(class)
+		if strings.HasPrefix(class, "/") {
+			s.count(r.Method + " " + class)
+		} else {
+			s.count(class)
+		}
 		fault := s.faultFor(r)
 		if fault != nil && !s.wait(fault, r) {
 			return

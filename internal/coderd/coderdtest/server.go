@@ -22,6 +22,7 @@ type Server struct {
 	version            string
 	manual             bool
 	noPasswords        bool
+	licensing          bool
 	ownerTokenLifetime time.Duration
 	tokenLifetime      time.Duration
 	deploymentID       uuid.UUID
@@ -41,6 +42,13 @@ type Server struct {
 	results       map[string]BuildResult
 	queued        []*job
 
+	licenses        []*license
+	lastLicense     int32
+	features        map[codersdk.FeatureName]codersdk.Entitlement
+	provisionerKeys []*provisionerKey
+	daemons         []*daemon
+	proxies         []*proxy
+
 	// trafficMu protects the faults and counts, which do not wait for a request.
 	trafficMu sync.Mutex
 	faults    []*activeFault
@@ -58,6 +66,7 @@ func New(t testing.TB, opts ...Option) *Server {
 		deploymentID:       uuid.New(),
 		stopped:            make(chan struct{}),
 		results:            map[string]BuildResult{},
+		features:           map[codersdk.FeatureName]codersdk.Entitlement{},
 		requests:           map[string]int{},
 	}
 	for _, opt := range opts {
@@ -99,7 +108,9 @@ func (s *Server) handler() http.Handler {
 	s.routeVersions(closed)
 	s.routeFiles(closed)
 	s.routeWorkspaces(closed)
-	open("/", func(*request) { refuse(http.StatusNotFound, "Route not found.") })
+	s.routeDaemons(closed)
+	s.routeLicensing(open, closed)
+	open("/", func(*request) { routeNotFound() })
 	return mux
 }
 

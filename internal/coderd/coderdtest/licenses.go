@@ -1,0 +1,255 @@
+package coderdtest
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// License is a license to make. Only this package's server accepts it.
+type License struct {
+	// UUID names it. Zero means a new one.
+	UUID uuid.UUID
+	// FeatureSet is premium, enterprise or empty.
+	FeatureSet string
+	// Features are those beside the set: 1, or a limit.
+	Features map[string]int64
+	Trial    bool
+	// Expires is the end of its term. Zero means in a year.
+	Expires time.Time
+	// GraceEnds is when it stops to count. Zero means Expires.
+	GraceEnds time.Time
+	// NotBefore is when it begins to count. Zero means two years before Expires.
+	NotBefore time.Time
+	// DeploymentIDs are the deployments that may use it. None means any.
+	DeploymentIDs []string
+}
+
+// HeldLicense is a license that the server holds.
+type HeldLicense struct {
+	ID   int32
+	UUID uuid.UUID
+	Text string
+}
+
+type license struct {
+	HeldLicense
+	uploadedAt time.Time
+	claims     licenseClaims
+	raw        map[string]any
+}
+
+// licenseClaims are the claims of Coder's licenses, version 3.
+type licenseClaims struct {
+	ID             string                         `json:"jti,omitempty"`
+	Issuer         string                         `json:"iss,omitempty"`
+	IssuedAt       int64                          `json:"iat,omitempty"`
+	NotBefore      int64                          `json:"nbf,omitempty"`
+	ExpiresAt      int64                          `json:"exp,omitempty"`
+	LicenseExpires int64                          `json:"license_expires,omitempty"`
+	AccountType    string                         `json:"account_type,omitempty"`
+	AccountID      string                         `json:"account_id,omitempty"`
+	DeploymentIDs  []string                       `json:"deployment_ids,omitempty"`
+	Trial          bool                           `json:"trial"`
+	FeatureSet     codersdk.FeatureSet            `json:"feature_set"`
+	Version        uint64                         `json:"version"`
+	Features       map[codersdk.FeatureName]int64 `json:"features"`
+}
+
+func (c licenseClaims) from() time.Time    { return time.Unix(c.NotBefore, 0) }
+func (c licenseClaims) until() time.Time   { return time.Unix(c.ExpiresAt, 0) }
+func (c licenseClaims) expires() time.Time { return time.Unix(c.LicenseExpires, 0) }
+
+// NewLicense makes the text of a license.
+func NewLicense(l License) string {
+	if l.UUID == uuid.Nil {
+		l.UUID = uuid.New()
+	}
+	if l.Expires.IsZero() {
+		l.Expires = time.Now().AddDate(1, 0, 0)
+	}
+	if l.GraceEnds.IsZero() {
+		l.GraceEnds = l.Expires
+	}
+	if l.NotBefore.IsZero() {
+		l.NotBefore = l.Expires.AddDate(-2, 0, 0)
+	}
+	claims := licenseClaims{
+		ID: l.UUID.String(), Issuer: "coderdtest",
+		IssuedAt: l.NotBefore.Unix(), NotBefore: l.NotBefore.Unix(), ExpiresAt: l.GraceEnds.Unix(), LicenseExpires: l.Expires.Unix(),
+		AccountType: "salesforce", AccountID: "coderdtest", DeploymentIDs: l.DeploymentIDs,
+		Trial: l.Trial, FeatureSet: codersdk.FeatureSet(l.FeatureSet), Version: 3, Features: map[codersdk.FeatureName]int64{},
+	}
+	for name, value := range l.Features {
+		claims.Features[codersdk.FeatureName(name)] = value
+	}
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		panic(err)
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	unsigned := encode([]byte(`{"alg":"EdDSA","kid":"coderdtest","typ":"JWT"}`)) + "." + encode(payload)
+	return unsigned + "." + licenseSignature(unsigned)
+}
+
+// licenseSignature stands for a signature: it says that nothing was changed, but
+// not by whom.
+func licenseSignature(unsigned string) string {
+	sum := sha256.Sum256([]byte(unsigned))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// Licenses lists the licenses in the order in which they came.
+func (s *Server) Licenses() []HeldLicense {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []HeldLicense
+	for _, l := range s.licenses {
+		out = append(out, l.HeldLicense)
+	}
+	return out
+}
+
+// AddLicense is somebody giving Coder a license. It says whether Coder took it.
+func (s *Server) AddLicense(text string) (taken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() {
+		if problem := recover(); problem != nil {
+			if _, refused := problem.(refusal); !refused {
+				panic(problem)
+			}
+		}
+	}()
+	s.insertLicense(text)
+	return true
+}
+
+// RemoveLicense is somebody taking a license away. It says whether there was one.
+func (s *Server) RemoveLicense(id int32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.removeLicense(id)
+}
+
+func (s *Server) removeLicense(id int32) bool {
+	before := len(s.licenses)
+	s.licenses = slices.DeleteFunc(s.licenses, func(l *license) bool { return l.ID == id })
+	return len(s.licenses) < before
+}
+
+func (s *Server) routeLicenses(open route) {
+	// The AGPL build does not ask who it is before it says that there is nothing.
+	closed := func(pattern string, handle handlerFunc) {
+		open(pattern, func(r *request) { s.needsLicensing(); s.identify(r); handle(r) })
+	}
+	closed("GET /api/v2/licenses", s.getLicenses)
+	closed("POST /api/v2/licenses", func(r *request) {
+		r.needsRole("owner")
+		var body codersdk.AddLicenseRequest
+		r.read(&body)
+		var v validation
+		v.check(body.License != "", "license", "required", body.License)
+		v.refuse()
+		r.write(http.StatusCreated, s.insertLicense(body.License).sdk())
+	})
+	closed("DELETE /api/v2/licenses/{license}", s.deleteLicense)
+}
+
+func (s *Server) getLicenses(r *request) {
+	// Coder encodes a list of none as null.
+	var out []codersdk.License
+	for _, l := range s.licenses {
+		if r.user.has("owner") {
+			out = append(out, l.sdk())
+		}
+	}
+	r.write(http.StatusOK, out)
+}
+
+func (s *Server) deleteLicense(r *request) {
+	id, err := strconv.ParseInt(r.PathValue("license"), 10, 32)
+	if err != nil {
+		refuse(http.StatusNotFound, "License ID must be an integer")
+	}
+	r.needsRole("owner")
+	if !s.removeLicense(int32(id)) {
+		refuse(http.StatusNotFound, "Unknown license ID")
+	}
+	r.w.WriteHeader(http.StatusOK)
+}
+
+func (s *Server) insertLicense(text string) *license {
+	claims, raw := s.checkLicense(text)
+	if len(claims.DeploymentIDs) > 0 && !slices.Contains(claims.DeploymentIDs, s.deploymentID.String()) {
+		refuseDetailed(http.StatusBadRequest, "License cannot be used on this deployment!", fmt.Sprintf(
+			"The provided license is locked to the following deployments: %q. Your deployment identifier is %q. Please contact sales.",
+			claims.DeploymentIDs, s.deploymentID))
+	}
+	for _, l := range s.licenses {
+		if l.Text == text {
+			refuseDetailed(http.StatusInternalServerError, "Unable to add license to database", duplicate("licenses_jwt_key"))
+		}
+	}
+	id, err := uuid.Parse(claims.ID)
+	if err != nil {
+		id = uuid.New()
+	}
+	s.lastLicense++
+	l := &license{HeldLicense: HeldLicense{ID: s.lastLicense, UUID: id, Text: text}, uploadedAt: s.now(), claims: claims, raw: raw}
+	s.licenses = append(s.licenses, l)
+	return l
+}
+
+// checkLicense reads a license as Coder does.
+func (s *Server) checkLicense(text string) (claims licenseClaims, raw map[string]any) {
+	unusable := func(detail string) { refuseDetailed(http.StatusBadRequest, "Invalid license", detail) }
+	const anything = "license has multiple issues; contact support"
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 || licenseSignature(parts[0]+"."+parts[1]) != parts[2] {
+		unusable(anything)
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(payload, &claims) != nil {
+		unusable(anything)
+	}
+	decoder := json.NewDecoder(strings.NewReader(string(payload)))
+	decoder.UseNumber()
+	if decoder.Decode(&raw) != nil {
+		unusable(anything)
+	}
+	now := s.clock.Now()
+	switch {
+	case claims.ExpiresAt != 0 && !claims.until().After(now):
+		unusable(anything)
+	case claims.Version != 3:
+		unusable("license must be version 3")
+	case claims.IssuedAt == 0:
+		unusable("license has invalid or missing iat (issued at) claim")
+	case claims.NotBefore == 0:
+		unusable("license has invalid or missing nbf (not before) claim")
+	case claims.LicenseExpires == 0 || claims.expires().After(now.Add(5*365*24*time.Hour)):
+		unusable("license has invalid or missing license_expires claim")
+	case claims.ExpiresAt == 0:
+		unusable("license has invalid or missing exp (expires at) claim")
+	case claims.AccountType == "":
+		unusable("license must contain valid account type")
+	case claims.AccountID == "":
+		unusable("license must contain valid account ID")
+	}
+	return claims, raw
+}
+
+func (l *license) sdk() codersdk.License {
+	return codersdk.License{ID: l.ID, UUID: l.UUID, UploadedAt: l.uploadedAt, Claims: l.raw}
+}

@@ -1,0 +1,173 @@
+package coderdtest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// WithLicensing makes the server the build of Coder that takes licenses. Without
+// it the server is the AGPL build, which has none of the addresses that a license
+// is about.
+func WithLicensing() Option { return func(s *Server) { s.licensing = true } }
+
+// SetFeature decides the entitlement of a feature, whatever the licenses say:
+// entitled, grace_period or not_entitled. An empty entitlement leaves it to the
+// licenses again.
+func (s *Server) SetFeature(name, entitlement string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if entitlement == "" {
+		delete(s.features, codersdk.FeatureName(name))
+		return
+	}
+	s.features[codersdk.FeatureName(name)] = codersdk.Entitlement(entitlement)
+}
+
+// SetEntitlements is SetFeature for these features and for no other. Nil leaves
+// all to the licenses again.
+func (s *Server) SetEntitlements(features map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.features = map[codersdk.FeatureName]codersdk.Entitlement{}
+	for name, entitlement := range features {
+		s.features[codersdk.FeatureName(name)] = codersdk.Entitlement(entitlement)
+	}
+}
+
+// needsLicensing answers for the AGPL build.
+func (s *Server) needsLicensing() {
+	if !s.licensing {
+		routeNotFound()
+	}
+}
+
+// needsFeature is what Coder says where no license allows a feature.
+func (s *Server) needsFeature(name codersdk.FeatureName) {
+	if !s.entitlements().Features[name].Enabled {
+		refuse(http.StatusForbidden, name.Humanize()+" is a Premium feature. Contact sales!")
+	}
+}
+
+func (s *Server) routeLicensing(open, closed route) {
+	open("GET /api/v2/entitlements", func(r *request) {
+		s.needsLicensing()
+		r.write(http.StatusOK, s.entitlements())
+	})
+	s.routeLicenses(open)
+	s.routeProvisionerKeys(open, closed)
+	s.routeProxies(open)
+}
+
+// switchedOn are the features that this server uses where a license allows them,
+// apart from those that Coder always does.
+func switchedOn(name codersdk.FeatureName) bool {
+	switch name {
+	case codersdk.FeatureAuditLog, codersdk.FeatureTemplateRBAC, codersdk.FeatureAdvancedTemplateScheduling,
+		codersdk.FeatureWorkspaceProxy, codersdk.FeatureUserRoleManagement, codersdk.FeatureAccessControl, codersdk.FeatureControlSharedPorts:
+		return true
+	}
+	return name.AlwaysEnable()
+}
+
+// entitlements computes what the licenses allow at this moment.
+func (s *Server) entitlements() codersdk.Entitlements {
+	now, users := s.clock.Now(), int64(len(s.users))
+	out := codersdk.Entitlements{
+		Features: map[codersdk.FeatureName]codersdk.Feature{
+			codersdk.FeatureUserLimit: {Entitlement: codersdk.EntitlementNotEntitled, Actual: &users},
+		},
+		Warnings: []string{}, Errors: []string{}, RefreshedAt: now,
+	}
+	for _, name := range codersdk.FeatureNames {
+		out.AddFeature(name, codersdk.Feature{Entitlement: codersdk.EntitlementNotEntitled})
+	}
+	var end time.Time
+	for _, l := range s.licenses {
+		if !l.claims.until().After(now) || l.claims.from().After(now) {
+			continue
+		}
+		out.HasLicense, out.Trial = true, l.claims.Trial
+		addFeatures(&out, l.claims, now)
+		if l.claims.expires().After(end) {
+			end = l.claims.expires()
+		}
+	}
+	for name, entitlement := range s.features {
+		out.Features[name] = codersdk.Feature{Entitlement: entitlement, Enabled: entitlement.Entitled()}
+		out.HasLicense = out.HasLicense || entitlement.Entitled()
+	}
+	warn(&out, end, now)
+	return out
+}
+
+func addFeatures(out *codersdk.Entitlements, claims licenseClaims, now time.Time) {
+	entitlement := codersdk.EntitlementEntitled
+	if now.After(claims.expires()) {
+		entitlement = codersdk.EntitlementGracePeriod
+	}
+	for _, name := range claims.FeatureSet.Features() {
+		if !name.UsesLimit() && !name.UsesUsagePeriod() {
+			out.AddFeature(name, codersdk.Feature{Entitlement: entitlement, Enabled: switchedOn(name)})
+		}
+	}
+	for name, value := range claims.Features {
+		switch {
+		case value <= 0 || out.Features[name].Entitlement == "" || name.UsesUsagePeriod():
+			// Coder passes over what it does not know.
+		case name.UsesLimit():
+			limit := value
+			out.AddFeature(name, codersdk.Feature{Entitlement: entitlement, Enabled: true, Limit: &limit, Actual: out.Features[name].Actual})
+		default:
+			out.Features[name] = codersdk.Feature{Entitlement: entitlement, Enabled: switchedOn(name)}
+		}
+	}
+}
+
+func warn(out *codersdk.Entitlements, end, now time.Time) {
+	soon := 30
+	if out.Trial {
+		soon = 7
+	}
+	if days := int(math.Ceil(end.Sub(now).Hours() / 24)); !end.IsZero() && days > 0 && days < soon {
+		unit := "day"
+		if days > 1 {
+			unit = "days"
+		}
+		out.Warnings = append(out.Warnings, fmt.Sprintf("Your license expires in %d %s.", days, unit))
+	}
+	for _, name := range codersdk.FeatureNames {
+		feature := out.Features[name]
+		quiet := name.UsesLimit() || name == codersdk.FeatureHighAvailability || name == codersdk.FeatureMultipleExternalAuth
+		if feature.Enabled && feature.Entitlement == codersdk.EntitlementGracePeriod && !quiet {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("%s is enabled but your license for this feature is expired.", name.Humanize()))
+		}
+	}
+}
+
+// internalError is what Coder says where its database refuses.
+func internalError(detail string) {
+	refuseDetailed(http.StatusInternalServerError, "An internal server error occurred.", detail)
+}
+
+// mayNot is what Coder says of a write that its database layer does not allow to
+// this user.
+func mayNot() { internalError("unauthorized: rbac: forbidden") }
+
+func duplicate(index string) string {
+	return fmt.Sprintf("pq: duplicate key value violates unique constraint %q", index)
+}
+
+// secretOf makes a random text of a length.
+func secretOf(length int) string {
+	var b strings.Builder
+	for b.Len() < length {
+		b.WriteString(rand.Text())
+	}
+	return b.String()[:length]
+}

@@ -1,0 +1,190 @@
+package coderdtest
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// ProvisionerKey is a provisioner key that the server holds.
+type ProvisionerKey struct {
+	ID   uuid.UUID
+	Name string
+	Tags map[string]string
+	// Text is what a provisioner shows. Coder itself keeps only a hash of it.
+	Text string
+}
+
+type provisionerKey struct {
+	ProvisionerKey
+	orgID     uuid.UUID
+	createdAt time.Time
+}
+
+// ProvisionerKeys lists the keys of an organization, the oldest first.
+func (s *Server) ProvisionerKeys(organization string) []ProvisionerKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []ProvisionerKey
+	if org := s.organizationNamed(organization); org != nil {
+		for _, k := range s.keysOf(org.ID) {
+			out = append(out, k.ProvisionerKey)
+		}
+	}
+	return out
+}
+
+// AddProvisionerKey is somebody making a key in Coder's own interface. It needs
+// no license.
+func (s *Server) AddProvisionerKey(organization, name string, tags map[string]string) (text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	org := s.organizationNamed(organization)
+	if org == nil || s.keyNamed(org.ID, name) != nil {
+		return ""
+	}
+	return s.insertProvisionerKey(org.ID, name, tags).Text
+}
+
+// RemoveProvisionerKey is somebody deleting a key. It says whether there was one.
+func (s *Server) RemoveProvisionerKey(organization, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	org := s.organizationNamed(organization)
+	if org == nil {
+		return false
+	}
+	k := s.keyNamed(org.ID, name)
+	if k == nil {
+		return false
+	}
+	s.removeProvisionerKey(k)
+	return true
+}
+
+func (s *Server) keysOf(org uuid.UUID) []*provisionerKey {
+	var out []*provisionerKey
+	for _, k := range s.provisionerKeys {
+		if k.orgID == org {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func (s *Server) keyNamed(org uuid.UUID, name string) *provisionerKey {
+	for _, k := range s.keysOf(org) {
+		if strings.EqualFold(k.Name, name) {
+			return k
+		}
+	}
+	return nil
+}
+
+func (s *Server) insertProvisionerKey(org uuid.UUID, name string, tags map[string]string) *provisionerKey {
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	k := &provisionerKey{
+		ProvisionerKey: ProvisionerKey{ID: uuid.New(), Name: strings.ToLower(name), Tags: tags, Text: secretOf(43)},
+		orgID:          org, createdAt: s.now(),
+	}
+	s.provisionerKeys = append(s.provisionerKeys, k)
+	return k
+}
+
+// removeProvisionerKey takes the daemons of the key with it, as Coder's database
+// does.
+func (s *Server) removeProvisionerKey(k *provisionerKey) {
+	s.provisionerKeys = slices.DeleteFunc(s.provisionerKeys, func(other *provisionerKey) bool { return other == k })
+	s.daemons = slices.DeleteFunc(s.daemons, func(d *daemon) bool { return d.key.id == k.ID })
+}
+
+func (s *Server) routeProvisionerKeys(open, closed route) {
+	licensed := func(pattern string, handle func(*request, *codersdk.Organization)) {
+		closed(pattern, func(r *request) {
+			org := s.pathOrganization(r)
+			s.needsLicensing()
+			s.needsFeature(codersdk.FeatureExternalProvisionerDaemons)
+			handle(r, org)
+		})
+	}
+	licensed("GET /api/v2/organizations/{organization}/provisionerkeys", s.getProvisionerKeys)
+	licensed("POST /api/v2/organizations/{organization}/provisionerkeys", s.postProvisionerKey)
+	licensed("DELETE /api/v2/organizations/{organization}/provisionerkeys/{key}", s.deleteProvisionerKey)
+	open("GET /api/v2/provisionerkeys/{key}", s.getOwnProvisionerKey)
+}
+
+func (r *request) mayProvision() bool { return r.user.has("owner") || r.user.has("template-admin") }
+
+func (s *Server) getProvisionerKeys(r *request, org *codersdk.Organization) {
+	out := []codersdk.ProvisionerKey{}
+	for _, k := range s.keysOf(org.ID) {
+		if r.mayProvision() {
+			out = append(out, k.sdk())
+		}
+	}
+	r.write(http.StatusOK, out)
+}
+
+func (s *Server) postProvisionerKey(r *request, org *codersdk.Organization) {
+	var body codersdk.CreateProvisionerKeyRequest
+	r.read(&body)
+	wrongName := func(message string) {
+		refuse(http.StatusBadRequest, message, codersdk.ValidationError{Field: "name", Detail: message})
+	}
+	switch {
+	case body.Name == "":
+		wrongName("Name is required")
+	case len(body.Name) > 64:
+		wrongName("Name must be at most 64 characters")
+	case slices.ContainsFunc(codersdk.ReservedProvisionerKeyNames(), func(s string) bool { return strings.EqualFold(s, body.Name) }):
+		wrongName(fmt.Sprintf("Name cannot be reserved name '%s'", body.Name))
+	case !r.mayProvision():
+		mayNot()
+	case s.keyNamed(org.ID, body.Name) != nil:
+		refuse(http.StatusConflict, fmt.Sprintf("Provisioner key with name '%s' already exists in organization", body.Name))
+	}
+	r.write(http.StatusCreated, codersdk.CreateProvisionerKeyResponse{Key: s.insertProvisionerKey(org.ID, body.Name, body.Tags).Text})
+}
+
+func (s *Server) deleteProvisionerKey(r *request, org *codersdk.Organization) {
+	name := r.PathValue("key")
+	// Coder keeps its own keys in the default organization.
+	if org.IsDefault && slices.Contains(codersdk.ReservedProvisionerKeyNames(), strings.ToLower(name)) {
+		refuse(http.StatusBadRequest, fmt.Sprintf("Cannot delete reserved '%s' provisioner key", strings.ToLower(name)))
+	}
+	k := s.keyNamed(org.ID, name)
+	if k == nil || !r.mayProvision() {
+		notFound()
+	}
+	s.removeProvisionerKey(k)
+	r.w.WriteHeader(http.StatusNoContent)
+}
+
+// getOwnProvisionerKey looks at the header alone. The path may say anything.
+func (s *Server) getOwnProvisionerKey(r *request) {
+	s.needsLicensing()
+	text := r.Header.Get(codersdk.ProvisionerDaemonKey)
+	switch {
+	case text == "":
+		refuse(http.StatusUnauthorized, "provisioner daemon key required")
+	case len(text) != 43:
+		refuseDetailed(http.StatusBadRequest, "provisioner daemon key invalid", "must be 43 characters")
+	}
+	i := slices.IndexFunc(s.provisionerKeys, func(k *provisionerKey) bool { return k.Text == text })
+	if i < 0 {
+		refuse(http.StatusUnauthorized, "provisioner daemon key invalid")
+	}
+	r.write(http.StatusOK, s.provisionerKeys[i].sdk())
+}
+
+func (k *provisionerKey) sdk() codersdk.ProvisionerKey {
+	return codersdk.ProvisionerKey{ID: k.ID, CreatedAt: k.createdAt, OrganizationID: k.orgID, Name: k.Name, Tags: k.Tags}
+}

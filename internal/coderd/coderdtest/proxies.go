@@ -1,0 +1,308 @@
+package coderdtest
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// Proxy is a workspace proxy that the server knows.
+type Proxy struct {
+	ID                      uuid.UUID
+	Name, DisplayName, Icon string
+	// Token is the one that counts. Coder itself keeps only a hash of it.
+	Token string
+	// URL and WildcardHostname are what the proxy told when it came.
+	URL, WildcardHostname string
+	// Status is ok, unreachable, unhealthy or unregistered.
+	Status string
+}
+
+type proxy struct {
+	Proxy
+	report               codersdk.ProxyHealthReport
+	version              string
+	createdAt, updatedAt time.Time
+	deleted              bool
+}
+
+// Proxies lists the workspace proxies that are not deleted, without Coder itself.
+func (s *Server) Proxies() []Proxy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Proxy
+	for _, p := range s.proxies {
+		if !p.deleted {
+			out = append(out, p.Proxy)
+		}
+	}
+	return out
+}
+
+// AddProxy is somebody making a workspace proxy in Coder's own interface. It
+// needs no license.
+func (s *Server) AddProxy(name, displayName, icon string) Proxy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.insertProxy(name, displayName, icon).Proxy
+}
+
+// RegisterProxy is a workspace proxy coming with its token. It says whether Coder
+// accepts that.
+func (s *Server) RegisterProxy(token, url, wildcardHostname string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.proxies {
+		if p.Token == token && !p.deleted {
+			p.URL, p.WildcardHostname, p.Status, p.version = url, wildcardHostname, string(codersdk.ProxyHealthy), s.version
+			return true
+		}
+	}
+	return false
+}
+
+// SetProxyStatus is what Coder finds when it looks at a workspace proxy: a status
+// and what is wrong.
+func (s *Server) SetProxyStatus(name, status string, problems ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.proxyNamed(name); p != nil {
+		p.Status, p.report.Errors = status, problems
+	}
+}
+
+// RemoveProxy is somebody deleting a workspace proxy. It says whether there was
+// one.
+func (s *Server) RemoveProxy(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.proxyNamed(name)
+	if p != nil {
+		p.deleted = true
+	}
+	return p != nil
+}
+
+// proxyNamed cares for case, as Coder does when it is asked for a name.
+func (s *Server) proxyNamed(name string) *proxy {
+	for _, p := range s.proxies {
+		if !p.deleted && p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (s *Server) proxyNameTaken(name string, except *proxy) bool {
+	for _, p := range s.proxies {
+		if p != except && !p.deleted && strings.EqualFold(p.Name, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Server) insertProxy(name, displayName, icon string) *proxy {
+	now := s.now()
+	p := &proxy{
+		Proxy:     Proxy{ID: uuid.New(), Name: name, DisplayName: displayName, Icon: icon, Status: string(codersdk.ProxyUnregistered)},
+		createdAt: now, updatedAt: now,
+	}
+	p.Token = proxyToken(p.ID)
+	s.proxies = append(s.proxies, p)
+	return p
+}
+
+func proxyToken(id uuid.UUID) string { return id.String() + ":" + secretOf(64) }
+
+func (s *Server) routeProxies(open route) {
+	// The license is looked at before the user.
+	licensed := func(pattern string, handle handlerFunc) {
+		open(pattern, func(r *request) {
+			s.needsLicensing()
+			s.needsFeature(codersdk.FeatureWorkspaceProxy)
+			handle(r)
+		})
+	}
+	closed := func(pattern string, handle handlerFunc) {
+		licensed(pattern, func(r *request) { s.identify(r); handle(r) })
+	}
+	closed("GET /api/v2/workspaceproxies", func(r *request) {
+		out := codersdk.RegionsResponse[codersdk.WorkspaceProxy]{Regions: []codersdk.WorkspaceProxy{s.primaryProxy()}}
+		for _, p := range s.proxies {
+			if !p.deleted {
+				out.Regions = append(out.Regions, p.sdk())
+			}
+		}
+		r.write(http.StatusOK, out)
+	})
+	closed("POST /api/v2/workspaceproxies", s.postProxy)
+	closed("GET /api/v2/workspaceproxies/{proxy}", func(r *request) {
+		p := s.pathProxy(r)
+		if p == nil {
+			r.write(http.StatusOK, s.primaryProxy())
+			return
+		}
+		r.write(http.StatusOK, p.sdk())
+	})
+	closed("PATCH /api/v2/workspaceproxies/{proxy}", s.patchProxy)
+	closed("DELETE /api/v2/workspaceproxies/{proxy}", s.deleteProxy)
+	licensed("GET /api/v2/workspaceproxies/me/crypto-keys", s.getCryptoKeys)
+}
+
+// pathProxy is the proxy in the path, by name or id, and nil for Coder itself. By
+// its id a deleted proxy is found as well.
+func (s *Server) pathProxy(r *request) *proxy {
+	query := r.PathValue("proxy")
+	if query == "primary" || query == s.deploymentID.String() {
+		return nil
+	}
+	found := s.proxyNamed(query)
+	if id, err := uuid.Parse(query); err == nil {
+		found = nil
+		for _, p := range s.proxies {
+			if p.ID == id {
+				found = p
+			}
+		}
+	}
+	if found == nil {
+		notFound()
+	}
+	return found
+}
+
+func (s *Server) postProxy(r *request) {
+	var body codersdk.CreateWorkspaceProxyRequest
+	r.read(&body)
+	var v validation
+	v.check(body.Name != "", "name", "required", body.Name)
+	v.refuse()
+	switch {
+	case strings.EqualFold(body.Name, "primary"):
+		refuseDetailed(http.StatusBadRequest, `The name "primary" is reserved for the primary region.`, "Cannot name a workspace proxy 'primary'.",
+			codersdk.ValidationError{Field: "name", Detail: "Reserved name"})
+	case !r.user.has("owner"):
+		mayNot()
+	case s.proxyNameTaken(body.Name, nil):
+		refuse(http.StatusConflict, fmt.Sprintf("Workspace proxy with name %q already exists.", body.Name))
+	}
+	p := s.insertProxy(body.Name, body.DisplayName, body.Icon)
+	r.write(http.StatusCreated, codersdk.UpdateWorkspaceProxyResponse{Proxy: p.sdk(), ProxyToken: p.Token})
+}
+
+func (s *Server) patchProxy(r *request) {
+	p := s.pathProxy(r)
+	var body codersdk.PatchWorkspaceProxy
+	r.read(&body)
+	var v validation
+	v.check(body.ID != uuid.Nil, "id", "required", body.ID)
+	v.check(body.Name != "", "name", "required", body.Name)
+	v.check(body.DisplayName != "", "display_name", "required", body.DisplayName)
+	v.check(body.Icon != "", "icon", "required", body.Icon)
+	v.refuse()
+	switch {
+	case p == nil && body.Name != "primary":
+		refuse(http.StatusBadRequest, "Cannot update name of default primary proxy, did you mean to update the 'display name'?",
+			codersdk.ValidationError{Field: "name", Detail: "Cannot update name of default primary proxy"})
+	case p == nil:
+		r.write(http.StatusOK, codersdk.UpdateWorkspaceProxyResponse{Proxy: s.primaryProxy()})
+		return
+	case !r.user.has("owner"):
+		notFound()
+	case !p.deleted && s.proxyNameTaken(body.Name, p):
+		internalError(duplicate("workspace_proxies_lower_name_idx"))
+	}
+	p.Name, p.DisplayName, p.Icon, p.updatedAt = body.Name, body.DisplayName, body.Icon, s.now()
+	answer := codersdk.UpdateWorkspaceProxyResponse{}
+	if body.RegenerateToken {
+		p.Token = proxyToken(p.ID)
+		answer.ProxyToken = p.Token
+	}
+	answer.Proxy = p.sdk()
+	r.write(http.StatusOK, answer)
+}
+
+func (s *Server) deleteProxy(r *request) {
+	p := s.pathProxy(r)
+	switch {
+	case p == nil:
+		refuse(http.StatusBadRequest, "Cannot delete primary proxy")
+	case !r.user.has("owner"):
+		notFound()
+	}
+	p.deleted, p.updatedAt = true, s.now()
+	r.write(http.StatusOK, codersdk.Response{Message: "Proxy has been deleted!"})
+}
+
+// getCryptoKeys gives a proxy no keys, but says all that Coder says before.
+func (s *Server) getCryptoKeys(r *request) {
+	s.identifyProxy(r)
+	switch feature := r.URL.Query().Get("feature"); feature {
+	case "":
+		refuse(http.StatusBadRequest, "Missing feature query parameter.")
+	case "workspace_apps_token", "workspace_apps_api_key":
+		r.write(http.StatusOK, map[string]any{"crypto_keys": []any{}})
+	default:
+		refuse(http.StatusBadRequest, fmt.Sprintf("Invalid feature: %q", feature))
+	}
+}
+
+func (s *Server) identifyProxy(r *request) {
+	token := r.Header.Get("Coder-External-Proxy-Token")
+	if token == "" {
+		refuse(http.StatusUnauthorized, "Missing required external proxy token")
+	}
+	wrong := func(detail string) {
+		refuseDetailed(http.StatusUnauthorized, "Invalid external proxy token", detail)
+	}
+	parts := strings.Split(token, ":")
+	if len(parts) != 2 || uuid.Validate(parts[0]) != nil || len(parts[1]) != 64 {
+		wrong("")
+	}
+	for _, p := range s.proxies {
+		switch {
+		case p.ID.String() != parts[0]:
+		case p.deleted:
+			wrong("Proxy has been deleted.")
+		case p.Token != token:
+			wrong("Invalid proxy token secret.")
+		default:
+			return
+		}
+	}
+	wrong("Proxy not found.")
+}
+
+func (s *Server) primaryProxy() codersdk.WorkspaceProxy {
+	now := s.clock.Now()
+	return codersdk.WorkspaceProxy{
+		Region: codersdk.Region{
+			ID: s.deploymentID, Name: "primary", DisplayName: "Default", IconURL: "/emojis/1f3e1.png", Healthy: true, PathAppURL: s.URL,
+		},
+		Status: codersdk.WorkspaceProxyStatus{
+			Status: codersdk.ProxyHealthy, CheckedAt: now, Report: codersdk.ProxyHealthReport{Errors: []string{}, Warnings: []string{}},
+		},
+		CreatedAt: now, UpdatedAt: now,
+	}
+}
+
+func (p *proxy) sdk() codersdk.WorkspaceProxy {
+	status := codersdk.ProxyHealthStatus(p.Status)
+	return codersdk.WorkspaceProxy{
+		Region: codersdk.Region{
+			ID: p.ID, Name: p.Name, DisplayName: p.DisplayName, IconURL: p.Icon,
+			Healthy: status == codersdk.ProxyHealthy, PathAppURL: p.URL, WildcardHostname: p.WildcardHostname,
+		},
+		DerpEnabled: true,
+		Status: codersdk.WorkspaceProxyStatus{Status: status, CheckedAt: p.updatedAt, Report: codersdk.ProxyHealthReport{
+			Errors: append([]string{}, p.report.Errors...), Warnings: append([]string{}, p.report.Warnings...),
+		}},
+		CreatedAt: p.createdAt, UpdatedAt: p.updatedAt, Deleted: p.deleted, Version: p.version,
+	}
+}
