@@ -1,0 +1,89 @@
+// Command fleet measures what many control planes cost on a real cluster: how
+// long it takes from kubectl apply until all of them have their objects and a
+// status, and what the operator does and holds once nothing changes any more.
+// hack/bench/fleet.sh starts the cluster, installs the operator and calls it.
+//
+// The control planes have no replicas, so no Coder runs: the figures are the
+// operator's own and those of the API server, not Coder's.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// options are what the command line says.
+type options struct {
+	kubeconfig, namespace, metrics, token string
+	from, to, pid                         int
+	rest, limit                           time.Duration
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of the cluster")
+	flag.StringVar(&o.namespace, "namespace", "fleet", "namespace of the control planes; it must exist")
+	flag.StringVar(&o.metrics, "metrics", "", "address of the operator's /metrics")
+	flag.StringVar(&o.token, "token-file", "", "file with a bearer token for it")
+	flag.IntVar(&o.from, "from", 0, "how many control planes there are already")
+	flag.IntVar(&o.to, "to", 200, "how many there are to be")
+	flag.IntVar(&o.pid, "pid", 0, "process of the operator, for its memory")
+	flag.DurationVar(&o.rest, "rest", time.Minute, "how long to look at the operator at rest")
+	flag.DurationVar(&o.limit, "limit", 10*time.Minute, "when to give up")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	config.QPS = -1
+	census, err := startCensus(ctx, config, o.namespace)
+	if err != nil {
+		return err
+	}
+	took, err := apply(ctx, o, census)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("apply_to_status_seconds %.1f\n", took.Seconds())
+	if err := census.settle(ctx, settled); err != nil {
+		return err
+	}
+	return atRest(ctx, o, census)
+}
+
+// apply makes the control planes as a user does, and waits for what they become.
+func apply(ctx context.Context, o options, census *census) (time.Duration, error) {
+	file, err := manifest(o)
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(file)
+	start := time.Now()
+	if err := kubectlApply(ctx, o.kubeconfig, file); err != nil {
+		return 0, err
+	}
+	fmt.Printf("kubectl_apply_seconds %.1f\n", time.Since(start).Seconds())
+	done, err := census.complete(ctx, o.to)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return 0, fmt.Errorf("after %s not all %d control planes have their objects and status: %s", o.limit, o.to, census)
+	}
+	return done.Sub(start), err
+}
