@@ -99,6 +99,7 @@ func (c *contract) run(t *testing.T) {
 		{"builds", c.builds},
 		{"end of the workspace", c.deleteWorkspace},
 		{"end of the template", c.deleteTemplate},
+		{"no licenses", c.noLicenses},
 		{"logout", c.logout},
 	} {
 		if !t.Run(chapter.name, chapter.tell) {

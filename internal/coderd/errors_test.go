@@ -26,6 +26,8 @@ var kinds = map[string]func(error) bool{
 	"invalid":      coderd.IsInvalid,
 	"rate limited": coderd.IsRateLimited,
 	"unreachable":  coderd.IsUnreachable,
+
+	"not supported": coderd.IsNotSupported,
 }
 
 func TestKindsOfErrors(t *testing.T) {
@@ -52,7 +54,9 @@ func TestKindsOfErrors(t *testing.T) {
 		{"gone of a proxy", coderdtest.Fault{Status: 410, HTML: true}, "unreachable", 0},
 		{"login page of a proxy", coderdtest.Fault{Status: 401, HTML: true}, "unreachable", 0},
 		{"login page with status 200", coderdtest.Fault{Status: 200, HTML: true}, "unreachable", 0},
-		{"an address that this version does not have", coderdtest.Fault{Status: 404, Message: "Route not found."}, "unreachable", 501},
+		{"an address that this version does not have", coderdtest.Fault{Status: 404, Message: "Route not found."}, "not supported", 501},
+		{"not implemented by a proxy", coderdtest.Fault{Status: 501, HTML: true}, "unreachable", 501},
+		{"another address of a proxy", coderdtest.Fault{Status: 404, Message: "Route not found.", HTML: true}, "unreachable", 0},
 		{"no database", coderdtest.Fault{Status: 401, Message: "An internal error occurred. Please try again or contact the system administrator."}, "unreachable", 500},
 		{"another status", coderdtest.Fault{Status: 418}, "", 418},
 	} {
@@ -86,6 +90,38 @@ func TestKindsOfErrors(t *testing.T) {
 	for kind, is := range kinds {
 		if is(nil) || is(errors.New("x")) {
 			t.Errorf("an error of another package is %s", kind)
+		}
+	}
+}
+
+// Coder calls some refusals an internal error. Nobody should wait for those to
+// pass.
+func TestRefusalsThatCoderCallsInternalErrors(t *testing.T) {
+	for _, test := range []struct {
+		name, body string
+		status     int
+		want       func(error) bool
+	}{
+		{"a write that the database layer does not allow", `{"message":"An internal server error occurred.","detail":"unauthorized: rbac: forbidden"}`, 500, coderd.IsForbidden},
+		{"a license that is there", `{"message":"Unable to add license to database","detail":"pq: duplicate key value violates unique constraint \"licenses_jwt_key\""}`, 500, coderd.IsConflict},
+		{"any other", `{"message":"An internal server error occurred.","detail":"pq: the database system is shutting down"}`, 500, coderd.IsUnreachable},
+		{"a feature without a license", `{"message":"Workspace Proxy is a Premium feature. Contact sales!"}`, 403, coderd.IsNotEntitled},
+		{"and that is a refusal", `{"message":"Workspace Proxy is a Premium feature. Contact sales!"}`, 403, coderd.IsForbidden},
+		{"a refusal for another reason", `{"message":"Forbidden."}`, 403, func(err error) bool { return coderd.IsForbidden(err) && !coderd.IsNotEntitled(err) }},
+	} {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json; charset=utf-8")
+			w.WriteHeader(test.status)
+			_, _ = w.Write([]byte(test.body))
+		}))
+		client, err := coderd.New(coderd.Config{URL: web.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.WorkspaceProxies(t.Context())
+		web.Close()
+		if !test.want(err) {
+			t.Errorf("%s: %v", test.name, err)
 		}
 	}
 }
@@ -246,6 +282,32 @@ func TestAMissingUserIsConfirmed(t *testing.T) {
 	}
 }
 
+// Whoever answers in Coder's place may repeat what it was sent.
+func TestAnEchoIsNotPassedOn(t *testing.T) {
+	license := coderdtest.NewLicense(coderdtest.License{})
+	key, proxyToken := strings.Repeat("k", 43), uuid.NewString()+":"+strings.Repeat("s", 64)
+	for _, status := range []int{http.StatusForbidden, http.StatusBadRequest, http.StatusInternalServerError} {
+		web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			sent := license + " " + key + " " + proxyToken
+			_, _ = fmt.Fprintf(w, `{"message":%[1]q,"detail":%[1]q,"validations":[{"field":"x","detail":%[1]q}]}`, sent)
+		}))
+		client, err := coderd.New(coderd.Config{URL: web.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, licenseErr := client.AddLicense(t.Context(), license+"\n")
+		_, keyErr := client.CheckProvisionerKey(t.Context(), key)
+		for secret, err := range map[string]error{license: licenseErr, key: keyErr, proxyToken: client.CheckWorkspaceProxyToken(t.Context(), proxyToken)} {
+			if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), secret) {
+				t.Errorf("HTTP %d: %v", status, err)
+			}
+		}
+		web.Close()
+	}
+}
+
 // TestNoErrorTellsASecret runs every method against every fault.
 func TestNoErrorTellsASecret(t *testing.T) {
 	server := coderdtest.New(t)
@@ -253,6 +315,8 @@ func TestNoErrorTellsASecret(t *testing.T) {
 	client := newClient(t, server, token)
 	ctx, id := t.Context(), uuid.New()
 	const password = "Secret-Passw0rd!"
+	license := coderdtest.NewLicense(coderdtest.License{})
+	key, proxyToken := strings.Repeat("k", 43), id.String()+":"+strings.Repeat("s", 64)
 	for _, fault := range []coderdtest.Fault{{DropConnection: true}, {Status: 500}, {Status: 401}, {Status: 404, HTML: true}, {Status: 400}} {
 		remove := server.Fail(fault)
 		errs := []error{
@@ -270,6 +334,10 @@ func TestNoErrorTellsASecret(t *testing.T) {
 		errs = append(errs, err)
 		_, err = client.HasFirstUser(ctx)
 		errs = append(errs, err)
+		_, err = client.AddLicense(ctx, license)
+		errs = append(errs, err)
+		_, err = client.CheckProvisionerKey(ctx, key)
+		errs = append(errs, err, client.CheckWorkspaceProxyToken(ctx, proxyToken))
 		remove()
 		for _, err := range errs {
 			if err == nil {
@@ -277,8 +345,10 @@ func TestNoErrorTellsASecret(t *testing.T) {
 				continue
 			}
 			for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err)} {
-				if strings.Contains(text, password) || strings.Contains(text, token) {
-					t.Errorf("the error tells a secret: %s", text)
+				for _, secret := range []string{password, token, license, key, proxyToken} {
+					if strings.Contains(text, secret) {
+						t.Errorf("the error tells a secret: %s", text)
+					}
 				}
 			}
 		}

@@ -1,0 +1,392 @@
+package coderd_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// noLicenses is what the AGPL build says of all that is licensed. A Coder that
+// takes licenses cannot tell this part of the story.
+func (c *contract) noLicenses(t *testing.T) {
+	ctx, id := t.Context(), uuid.New()
+	calls := map[string]error{
+		"delete license":      c.admin.DeleteLicense(ctx, 1),
+		"delete key":          c.admin.DeleteProvisionerKey(ctx, c.org.ID, "none"),
+		"delete proxy":        c.admin.DeleteWorkspaceProxy(ctx, id),
+		"check proxy token":   c.admin.CheckWorkspaceProxyToken(ctx, id.String()+":"+strings.Repeat("s", 64)),
+		"delete without user": c.anonymous.DeleteLicense(ctx, 1),
+	}
+	_, calls["entitlements"] = c.anonymous.Entitlements(ctx)
+	_, calls["licenses"] = c.admin.Licenses(ctx)
+	_, calls["add license"] = c.admin.AddLicense(ctx, coderdtest.NewLicense(coderdtest.License{}))
+	_, calls["keys"] = c.admin.ProvisionerKeys(ctx, c.org.ID)
+	_, calls["create key"] = c.admin.CreateProvisionerKey(ctx, c.org.ID, "key", nil)
+	_, calls["check key"] = c.admin.CheckProvisionerKey(ctx, strings.Repeat("k", 43))
+	_, calls["proxies"] = c.admin.WorkspaceProxies(ctx)
+	_, calls["proxy by name"] = c.admin.WorkspaceProxyByName(ctx, "falkenstein")
+	_, calls["proxy by id"] = c.admin.WorkspaceProxyByID(ctx, id)
+	_, _, calls["create proxy"] = c.admin.CreateWorkspaceProxy(ctx, "falkenstein", "", "")
+	_, _, calls["change proxy"] = c.admin.UpdateWorkspaceProxy(ctx, id, "falkenstein", "", "", true)
+	for what, err := range calls {
+		if !coderd.IsNotSupported(err) || coderd.IsUnreachable(err) || coderd.IsNotFound(err) {
+			t.Errorf("%s: %v, want not supported", what, err)
+		}
+	}
+	_, err := c.admin.ProvisionerKeys(ctx, id)
+	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
+	_, err = c.anonymous.ProvisionerKeys(ctx, c.org.ID)
+	expect(t, err, refusal{http.StatusUnauthorized, signedOut, nil})
+
+	// Who works is no secret of the licensed build.
+	_ = must[[]coderd.ProvisionerDaemon](t)(c.admin.ProvisionerDaemons(ctx, c.org.ID))
+	_, err = c.admin.ProvisionerDaemons(ctx, id)
+	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
+}
+
+// TestLicensedContract is the story of the build that takes licenses. It is told
+// to the server for tests alone, since a license for a real one costs money.
+func TestLicensedContract(t *testing.T) {
+	server := coderdtest.New(t, coderdtest.WithLicensing())
+	c := &licensed{contract: contract{url: server.URL}, server: server}
+	c.anonymous = c.client(t, "")
+	c.token = server.AddUser("ada", "owner")
+	c.admin = c.client(t, c.token)
+	c.stranger = c.client(t, server.AddUser("bob"))
+	c.org = must[coderd.Organization](t)(c.admin.OrganizationByName(t.Context(), coderd.DefaultOrganization))
+	for _, chapter := range []struct {
+		name string
+		tell func(*testing.T)
+	}{
+		{"no license", c.unlicensed},
+		{"licenses", c.licenses},
+		{"entitlements", c.entitlements},
+		{"provisioner keys", c.provisionerKeys},
+		{"provisioner daemons", c.provisionerDaemons},
+		{"workspace proxies", c.proxies},
+		{"tokens of workspace proxies", c.proxyTokens},
+		{"end of the license", c.end},
+	} {
+		if !t.Run(chapter.name, chapter.tell) {
+			t.Fatalf("the rest of the story needs %q", chapter.name)
+		}
+	}
+}
+
+type licensed struct {
+	contract
+	server   *coderdtest.Server
+	stranger *coderd.Client
+	license  coderd.License
+}
+
+const (
+	noProvisioners = "External Provisioner Daemons is a Premium feature. Contact sales!"
+	noProxies      = "Workspace Proxy is a Premium feature. Contact sales!"
+)
+
+func (c *licensed) unlicensed(t *testing.T) {
+	ctx := t.Context()
+	got := must[coderd.Entitlements](t)(c.anonymous.Entitlements(ctx))
+	if got.HasLicense || got.Tier() != coderd.TierNone || got.Of(coderd.FeatureWorkspaceProxy) != coderd.NotEntitled {
+		t.Errorf("entitlements: %+v", got)
+	}
+	if all := must[[]coderd.License](t)(c.admin.Licenses(ctx)); len(all) != 0 {
+		t.Errorf("licenses: %+v", all)
+	}
+	_, err := c.admin.ProvisionerKeys(ctx, c.org.ID)
+	expect(t, err, refusal{http.StatusForbidden, noProvisioners, nil})
+	_, err = c.admin.CreateProvisionerKey(ctx, c.org.ID, "key", nil)
+	expect(t, err, refusal{http.StatusForbidden, noProvisioners, nil})
+	// Not even what is there can be deleted without a license.
+	text := c.server.AddProvisionerKey("coder", "old", nil)
+	expect(t, c.admin.DeleteProvisionerKey(ctx, c.org.ID, "old"), refusal{http.StatusForbidden, noProvisioners, nil})
+	if key := must[coderd.ProvisionerKey](t)(c.anonymous.CheckProvisionerKey(ctx, text)); key.Name != "old" {
+		t.Errorf("key: %+v", key)
+	}
+	c.server.RemoveProvisionerKey("coder", "old")
+	_, _, err = c.admin.CreateWorkspaceProxy(ctx, "falkenstein", "", "")
+	expect(t, err, refusal{http.StatusForbidden, noProxies, nil})
+	if !coderd.IsNotEntitled(err) {
+		t.Errorf("%v, want not entitled", err)
+	}
+	// The license is looked at before the user.
+	_, err = c.anonymous.WorkspaceProxies(ctx)
+	expect(t, err, refusal{http.StatusForbidden, noProxies, nil})
+	_, err = c.anonymous.ProvisionerKeys(ctx, c.org.ID)
+	expect(t, err, refusal{http.StatusUnauthorized, signedOut, nil})
+}
+
+func (c *licensed) licenses(t *testing.T) {
+	ctx := t.Context()
+	id, expires := uuid.New(), time.Now().AddDate(0, 6, 0).UTC().Truncate(time.Second)
+	text := coderdtest.NewLicense(coderdtest.License{UUID: id, FeatureSet: "premium", Features: map[string]int64{"user_limit": 9007199254740993}, Expires: expires})
+	claims := must[coderd.LicenseClaims](t)(coderd.ParseLicense(text + "\n"))
+
+	for _, wrong := range []string{"nonsense", "a.b.c", text + "x", coderdtest.NewLicense(coderdtest.License{Expires: time.Now().Add(-time.Hour)})} {
+		_, err := c.admin.AddLicense(ctx, wrong)
+		expect(t, err, refusal{http.StatusBadRequest, "Invalid license", nil})
+	}
+	_, err := c.admin.AddLicense(ctx, " ")
+	expect(t, err, refusal{http.StatusBadRequest, invalid, []string{"license"}})
+	_, err = c.admin.AddLicense(ctx, coderdtest.NewLicense(coderdtest.License{DeploymentIDs: []string{"another"}}))
+	expect(t, err, refusal{http.StatusBadRequest, "License cannot be used on this deployment!", nil})
+	_, err = c.stranger.AddLicense(ctx, text)
+	expect(t, err, refusal{http.StatusForbidden, "Forbidden.", nil})
+	_, err = c.anonymous.AddLicense(ctx, text)
+	expect(t, err, refusal{http.StatusUnauthorized, signedOut, nil})
+
+	c.license = must[coderd.License](t)(c.admin.AddLicense(ctx, text+"\n"))
+	if c.license.UUID != id || !c.license.Is(claims) || !c.license.Claims.ExpiresAt.Equal(expires) || c.license.UploadedAt.IsZero() {
+		t.Errorf("new license: %+v", c.license)
+	}
+	_, err = c.admin.AddLicense(ctx, text)
+	expect(t, err, refusal{http.StatusConflict, "Coder has one like it already", nil})
+	other := must[coderd.License](t)(c.admin.AddLicense(ctx, coderdtest.NewLicense(coderdtest.License{Trial: true})))
+	all := must[[]coderd.License](t)(c.admin.Licenses(ctx))
+	if len(all) != 2 || all[0].ID != c.license.ID || !all[0].Is(claims) || all[1].Is(claims) || !all[1].Claims.Trial || all[0].Claims.Trial {
+		t.Errorf("licenses: %+v", all)
+	}
+	if seen := must[[]coderd.License](t)(c.stranger.Licenses(ctx)); len(seen) != 0 {
+		t.Errorf("a member sees %+v", seen)
+	}
+	if got := must[coderd.Entitlements](t)(c.admin.Entitlements(ctx)); got.Tier() != coderd.TierTrial {
+		t.Errorf("tier with a trial license: %s", got.Tier())
+	}
+	expect(t, c.stranger.DeleteLicense(ctx, other.ID), refusal{http.StatusForbidden, "Forbidden.", nil})
+	ok(t, c.admin.DeleteLicense(ctx, other.ID))
+	expect(t, c.admin.DeleteLicense(ctx, other.ID), refusal{http.StatusNotFound, "Unknown license ID", nil})
+	if held := c.server.Licenses(); len(held) != 1 || held[0].Text != text || held[0].UUID != id {
+		t.Errorf("held: %+v", held)
+	}
+}
+
+func (c *licensed) entitlements(t *testing.T) {
+	got := must[coderd.Entitlements](t)(c.anonymous.Entitlements(t.Context()))
+	if !got.HasLicense || got.Trial || got.Tier() != coderd.TierPremium || len(got.Errors) != 0 {
+		t.Errorf("entitlements: %+v", got)
+	}
+	for _, name := range []string{coderd.FeatureExternalProvisioners, coderd.FeatureHighAvailability, coderd.FeatureWorkspaceProxy} {
+		if f := got.Features[name]; f.Entitlement != coderd.Entitled || !f.Enabled {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	users := got.Features["user_limit"]
+	if users.Limit == nil || *users.Limit != 9007199254740993 || users.Actual == nil || *users.Actual != 2 {
+		t.Errorf("users: %+v", users)
+	}
+	if got.Of("from the future") != coderd.EntitlementUnknown {
+		t.Error("Coder says something of a feature that it does not know")
+	}
+}
+
+func (c *licensed) provisionerKeys(t *testing.T) {
+	ctx, tags := t.Context(), map[string]string{"cluster": "falkenstein"}
+	text := must[string](t)(c.admin.CreateProvisionerKey(ctx, c.org.ID, "Builders.eu_1", tags))
+	if len(text) != 43 {
+		t.Errorf("a text of %d characters", len(text))
+	}
+	_, err := c.admin.CreateProvisionerKey(ctx, c.org.ID, "builders.EU_1", nil)
+	expect(t, err, refusal{http.StatusConflict, "Provisioner key with name 'builders.EU_1' already exists in organization", nil})
+	for _, name := range []string{"", strings.Repeat("x", 65), "PSK", "built-in", "user-auth", "a b", "a/b", "..", "-x"} {
+		_, err = c.admin.CreateProvisionerKey(ctx, c.org.ID, name, nil)
+		expect(t, err, refusal{http.StatusBadRequest, "", []string{"name"}})
+	}
+	_, err = c.stranger.CreateProvisionerKey(ctx, c.org.ID, "mine", nil)
+	expect(t, err, refusal{http.StatusForbidden, "the token may not do this", nil})
+	_, err = c.admin.CreateProvisionerKey(ctx, uuid.New(), "mine", nil)
+	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
+
+	keys := must[[]coderd.ProvisionerKey](t)(c.admin.ProvisionerKeys(ctx, c.org.ID))
+	if len(keys) != 1 || keys[0].Name != "builders.eu_1" || keys[0].OrganizationID != c.org.ID || keys[0].CreatedAt.IsZero() || !cmp.Equal(keys[0].Tags, tags) {
+		t.Fatalf("keys: %+v", keys)
+	}
+	if seen := must[[]coderd.ProvisionerKey](t)(c.stranger.ProvisionerKeys(ctx, c.org.ID)); len(seen) != 0 {
+		t.Errorf("a member sees %+v", seen)
+	}
+	if key := must[coderd.ProvisionerKey](t)(c.anonymous.CheckProvisionerKey(ctx, text)); !cmp.Equal(key, keys[0]) {
+		t.Errorf("checked: %+v, listed: %+v", key, keys[0])
+	}
+	for _, wrong := range []string{"", "short", strings.Repeat("k", 43), text + "x"} {
+		if _, err := c.anonymous.CheckProvisionerKey(ctx, wrong); !coderd.IsUnauthorized(err) {
+			t.Errorf("%q: %v, want unauthorized", wrong, err)
+		}
+	}
+	expect(t, c.stranger.DeleteProvisionerKey(ctx, c.org.ID, "builders.eu_1"), refusal{http.StatusNotFound, notFound, nil})
+	expect(t, c.admin.DeleteProvisionerKey(ctx, c.org.ID, "psk"), refusal{http.StatusBadRequest, "Cannot delete reserved 'psk' provisioner key", nil})
+	ok(t, c.admin.DeleteProvisionerKey(ctx, c.org.ID, "BUILDERS.eu_1"))
+	expect(t, c.admin.DeleteProvisionerKey(ctx, c.org.ID, "builders.eu_1"), refusal{http.StatusNotFound, notFound, nil})
+	if _, err := c.anonymous.CheckProvisionerKey(ctx, text); !coderd.IsUnauthorized(err) {
+		t.Errorf("a deleted key: %v, want unauthorized", err)
+	}
+	if held := c.server.ProvisionerKeys("coder"); len(held) != 0 {
+		t.Errorf("held: %+v", held)
+	}
+}
+
+func (c *licensed) provisionerDaemons(t *testing.T) {
+	ctx := t.Context()
+	for _, name := range []string{"old", "new"} {
+		_ = must[string](t)(c.admin.CreateProvisionerKey(ctx, c.org.ID, name, map[string]string{"name": name}))
+	}
+	for i := range 60 {
+		c.server.AddProvisionerDaemon("coder", "old", fmt.Sprintf("old-%d", i))
+	}
+	busy := c.server.AddProvisionerDaemon("coder", "new", "new-0")
+	c.server.SetDaemonBusy(busy, true)
+	c.server.AddProvisionerDaemon("coder", "", "coder-0")
+	all := must[[]coderd.ProvisionerDaemon](t)(c.admin.ProvisionerDaemons(ctx, c.org.ID))
+	count := map[string]int{}
+	for _, d := range all {
+		count[d.KeyName]++
+		if d.Busy != (d.ID == busy) {
+			t.Errorf("daemon: %+v", d)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"old": 60, "new": 1, "built-in": 1}, count); diff != "" {
+		t.Errorf("daemons by key (-want +got):\n%s", diff)
+	}
+	ok(t, c.admin.DeleteProvisionerKey(ctx, c.org.ID, "old"))
+	if left := must[[]coderd.ProvisionerDaemon](t)(c.admin.ProvisionerDaemons(ctx, c.org.ID)); len(left) != 2 {
+		t.Errorf("daemons after the end of their key: %+v", left)
+	}
+	_, err := c.stranger.ProvisionerDaemons(ctx, c.org.ID)
+	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
+}
+
+func (c *licensed) proxies(t *testing.T) {
+	ctx := t.Context()
+	created, token, err := c.admin.CreateWorkspaceProxy(ctx, "Falkenstein.1", "", "")
+	ok(t, err)
+	if id, ok := coderd.ProxyOfToken(token); !ok || id != created.ID {
+		t.Errorf("the token is not that of %s", created.ID)
+	}
+	if created.Status != coderd.ProxyUnregistered || created.Healthy || !created.Matches("Falkenstein.1", "", "") || created.Icon == "" || created.DisplayName == "" {
+		t.Errorf("new proxy: %+v", created)
+	}
+	_, _, err = c.admin.CreateWorkspaceProxy(ctx, "falkenstein.1", "", "")
+	expect(t, err, refusal{http.StatusConflict, `Workspace proxy with name "falkenstein.1" already exists.`, nil})
+	for _, name := range []string{"", "Primary", "a b", "a/b", ".", uuid.NewString()} {
+		_, _, err = c.admin.CreateWorkspaceProxy(ctx, name, "", "")
+		expect(t, err, refusal{http.StatusBadRequest, "", []string{"name"}})
+	}
+	_, _, err = c.stranger.CreateWorkspaceProxy(ctx, "mine", "", "")
+	expect(t, err, refusal{http.StatusForbidden, "the token may not do this", nil})
+
+	read := must[coderd.WorkspaceProxy](t)(c.admin.WorkspaceProxyByName(ctx, "Falkenstein.1"))
+	if !cmp.Equal(read, must[coderd.WorkspaceProxy](t)(c.admin.WorkspaceProxyByID(ctx, created.ID))) || read.ID != created.ID {
+		t.Errorf("by name: %+v", read)
+	}
+	for _, name := range []string{"falkenstein.1", "nowhere", "", "..", created.ID.String()} {
+		if _, err := c.admin.WorkspaceProxyByName(ctx, name); !coderd.IsNotFound(err) {
+			t.Errorf("%q: %v, want not found", name, err)
+		}
+	}
+	if primary := must[coderd.WorkspaceProxy](t)(c.admin.WorkspaceProxyByName(ctx, coderd.PrimaryProxy)); !primary.Primary() || !primary.Healthy {
+		t.Errorf("primary: %+v", primary)
+	}
+
+	changed, none, err := c.admin.UpdateWorkspaceProxy(ctx, created.ID, "helsinki", "Helsinki", "", false)
+	ok(t, err)
+	if none != "" || !changed.Matches("helsinki", "Helsinki", "") || changed.Matches("helsinki", "", "") {
+		t.Errorf("changed proxy: %+v", changed)
+	}
+	other, _, err := c.admin.CreateWorkspaceProxy(ctx, "other", "", "/icon/x.svg")
+	ok(t, err)
+	_, _, err = c.admin.UpdateWorkspaceProxy(ctx, other.ID, "HELSINKI", "", "", false)
+	expect(t, err, refusal{http.StatusConflict, "Coder has one like it already", nil})
+	_, _, err = c.admin.UpdateWorkspaceProxy(ctx, uuid.New(), "nobody", "", "", false)
+	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
+	_, _, err = c.stranger.UpdateWorkspaceProxy(ctx, other.ID, "mine", "", "", true)
+	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
+
+	ok(t, c.admin.DeleteWorkspaceProxy(ctx, other.ID))
+	ok(t, c.admin.DeleteWorkspaceProxy(ctx, other.ID))
+	if gone := must[coderd.WorkspaceProxy](t)(c.admin.WorkspaceProxyByID(ctx, other.ID)); !gone.Deleted {
+		t.Errorf("deleted proxy: %+v", gone)
+	}
+	again, _, err := c.admin.CreateWorkspaceProxy(ctx, "other", "", "")
+	ok(t, err)
+	ok(t, c.admin.DeleteWorkspaceProxy(ctx, again.ID))
+	var names []string
+	for _, p := range must[[]coderd.WorkspaceProxy](t)(c.stranger.WorkspaceProxies(ctx)) {
+		names = append(names, p.Name)
+	}
+	if !slices.Equal(names, []string{"primary", "helsinki"}) {
+		t.Errorf("proxies: %v", names)
+	}
+}
+
+func (c *licensed) proxyTokens(t *testing.T) {
+	ctx := t.Context()
+	proxy, token, err := c.admin.CreateWorkspaceProxy(ctx, "ashburn", "", "")
+	ok(t, err)
+	ok(t, c.anonymous.CheckWorkspaceProxyToken(ctx, token))
+	refused := func(what, token string) {
+		t.Helper()
+		if err := c.anonymous.CheckWorkspaceProxyToken(ctx, token); !coderd.IsUnauthorized(err) {
+			t.Errorf("%s: %v, want unauthorized", what, err)
+		}
+	}
+	refused("empty", "")
+	refused("a session token", c.token)
+	refused("another secret", proxy.ID.String()+":"+strings.Repeat("s", 64))
+	refused("a short secret", proxy.ID.String()+":short")
+	refused("nobody", uuid.NewString()+":"+strings.Repeat("s", 64))
+
+	if !c.server.RegisterProxy(token, "https://ashburn.example.com", "*.ashburn.example.com") {
+		t.Error("the proxy is not let in")
+	}
+	read := must[coderd.WorkspaceProxy](t)(c.admin.WorkspaceProxyByName(ctx, "ashburn"))
+	if !read.Healthy || read.Status != coderd.ProxyHealthy || read.PathAppURL != "https://ashburn.example.com" || read.WildcardHostname == "" || read.Version == "" {
+		t.Errorf("registered: %+v", read)
+	}
+	c.server.SetProxyStatus("ashburn", "unhealthy", "no websockets")
+	read = must[coderd.WorkspaceProxy](t)(c.admin.WorkspaceProxyByName(ctx, "ashburn"))
+	if read.Healthy || read.Status != coderd.ProxyUnhealthy || !slices.Equal(read.Errors, []string{"no websockets"}) {
+		t.Errorf("unhealthy: %+v", read)
+	}
+
+	_, fresh, err := c.admin.UpdateWorkspaceProxy(ctx, proxy.ID, "ashburn", "", "", true)
+	ok(t, err)
+	ok(t, c.anonymous.CheckWorkspaceProxyToken(ctx, fresh))
+	refused("the token before", token)
+	ok(t, c.admin.DeleteWorkspaceProxy(ctx, proxy.ID))
+	refused("a deleted proxy", fresh)
+	if c.server.RegisterProxy(fresh, "https://ashburn.example.com", "") {
+		t.Error("a deleted proxy is let in")
+	}
+}
+
+// end takes the license away while there are a key and a proxy.
+func (c *licensed) end(t *testing.T) {
+	ctx := t.Context()
+	text := must[string](t)(c.admin.CreateProvisionerKey(ctx, c.org.ID, "last", nil))
+	proxy, token, err := c.admin.CreateWorkspaceProxy(ctx, "last", "", "")
+	ok(t, err)
+	ok(t, c.admin.DeleteLicense(ctx, c.license.ID))
+	if got := must[coderd.Entitlements](t)(c.admin.Entitlements(ctx)); got.Tier() != coderd.TierNone {
+		t.Errorf("tier: %s", got.Tier())
+	}
+	if _, err := c.anonymous.CheckProvisionerKey(ctx, text); err != nil {
+		t.Errorf("a key does not end with the license: %v", err)
+	}
+	for what, err := range map[string]error{
+		"delete key":   c.admin.DeleteProvisionerKey(ctx, c.org.ID, "last"),
+		"delete proxy": c.admin.DeleteWorkspaceProxy(ctx, proxy.ID),
+		"check token":  c.anonymous.CheckWorkspaceProxyToken(ctx, token),
+	} {
+		if !coderd.IsNotEntitled(err) || !coderd.IsForbidden(err) {
+			t.Errorf("%s: %v, want not entitled", what, err)
+		}
+	}
+}
