@@ -8,8 +8,12 @@
 //     in Coder's place has the status code 0, as a connection that failed has,
 //     because a "not found" that Coder did not say must never be believed: it
 //     would delete objects.
-//   - The session token is sent in a header and appears nowhere else. Redirects
-//     are not followed, since they would carry the token to another address.
+//   - The session token is sent in a header and appears nowhere else, and so do
+//     provisioner keys and the tokens of workspace proxies. Redirects are not
+//     followed, since they would carry the token to another address.
+//   - A part of the API that this Coder does not have is IsNotSupported, which is
+//     neither "not found" nor an outage. What it has but no license for is
+//     IsNotEntitled.
 //   - Nothing is logged here. Coder's client gets no logger and no tracing.
 //   - Reads see what Coder holds at that moment; nothing is cached.
 package coderd

@@ -4,5 +4,7 @@
 // against this server and against a real Coder.
 //
 // Time stands in a clock that the test may give. Builds finish at once, or when
-// the test says so. Any request can be made to fail.
+// the test says so. Any request can be made to fail. With WithLicensing it is the
+// build of Coder that takes licenses; those answers follow the source of Coder
+// v2.30, because a real one needs a license that costs money.
 package coderdtest

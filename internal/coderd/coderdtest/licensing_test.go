@@ -1,6 +1,7 @@
 package coderdtest_test
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -129,5 +130,14 @@ func TestTheAGPLBuildIsOnlyAsked(t *testing.T) {
 	}
 	if got := server.Requests()["GET /api/v2/entitlements"]; got != 1 || server.Writes() != 0 {
 		t.Errorf("%d requests, %d writes", got, server.Writes())
+	}
+	// An address that no Coder has is no write either.
+	answer, err := http.Get(server.URL + "/api/v2/nothing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusNotFound || server.Writes() != 0 {
+		t.Errorf("HTTP %d, %d writes", answer.StatusCode, server.Writes())
 	}
 }
