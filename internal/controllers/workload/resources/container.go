@@ -1,0 +1,107 @@
+package resources
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+)
+
+// containerUser is the user and group of Coder's image.
+const containerUser = 1000
+
+// container is Coder's own. The last lines of its log become the pod's
+// termination message, from which a condition tells why Coder does not start.
+func container(w Workload, mounts []corev1.VolumeMount) corev1.Container {
+	command, args := commandLine(w)
+	c := corev1.Container{
+		Name:                     w.Container,
+		Image:                    w.Image,
+		ImagePullPolicy:          w.Spec.ImagePullPolicy,
+		Command:                  command,
+		Args:                     args,
+		Env:                      environment(w),
+		EnvFrom:                  w.Spec.EnvFrom,
+		Ports:                    containerPorts(w),
+		Resources:                containerResources(w),
+		SecurityContext:          securityContext(w),
+		VolumeMounts:             mounts,
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+	}
+	if w.Serving != nil {
+		c.ReadinessProbe = probe(w.Serving.Spec.ReadinessProbe, true)
+		c.LivenessProbe = probe(w.Serving.Spec.LivenessProbe, false)
+	}
+	return c
+}
+
+// commandLine is the entry point and its arguments. An entry point of the spec's
+// runs coder itself, so the arguments then name the command of coder, unless the
+// spec gives all arguments too.
+func commandLine(w Workload) (command, args []string) {
+	command, args = w.Command, w.Args
+	if len(w.Spec.Command) > 0 {
+		command, args = w.Spec.Command, slices.Concat(w.Subcommand, w.Args)
+	}
+	if len(w.Spec.Args) > 0 {
+		args = w.Spec.Args
+	}
+	return slices.Clone(command), slices.Concat(args, w.Spec.ExtraArgs)
+}
+
+// containerPorts have names, by which Services, probes and Prometheus find them.
+func containerPorts(w Workload) []corev1.ContainerPort {
+	var ports []corev1.ContainerPort
+	add := func(name string, port int32) {
+		ports = append(ports, corev1.ContainerPort{Name: name, ContainerPort: port, Protocol: corev1.ProtocolTCP})
+	}
+	if w.Serving != nil {
+		add(portHTTP, w.Serving.HTTPPort)
+	}
+	if TLSEnabled(w) {
+		add(portHTTPS, w.Serving.HTTPSPort)
+	}
+	if metricsServed(w) {
+		add(portMetrics, metricsPort)
+	}
+	return ports
+}
+
+// containerResources are those of the spec, or those of Coder's own chart.
+func containerResources(w Workload) corev1.ResourceRequirements {
+	if w.Spec.Resources != nil {
+		return *w.Spec.Resources
+	}
+	usual := func() corev1.ResourceList {
+		return corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"),
+		}
+	}
+	return corev1.ResourceRequirements{Requests: usual(), Limits: usual()}
+}
+
+// securityContext is that of the spec, or that of Coder's own chart. The root
+// file system stays writable: Coder keeps Terraform and its working files
+// under its home directory.
+func securityContext(w Workload) *corev1.SecurityContext {
+	if w.Spec.SecurityContext != nil {
+		return w.Spec.SecurityContext
+	}
+	return &corev1.SecurityContext{
+		RunAsNonRoot:             ptr.To(true),
+		RunAsUser:                ptr.To[int64](containerUser),
+		RunAsGroup:               ptr.To[int64](containerUser),
+		AllowPrivilegeEscalation: ptr.To(false),
+		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+}
+
+func containerNamed(containers []corev1.Container, name string) *corev1.Container {
+	for i := range containers {
+		if containers[i].Name == name {
+			return &containers[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package resources
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// The variables that more than one package knows.
+const (
+	EnvAccessURL         = "CODER_ACCESS_URL"
+	EnvWildcardAccessURL = "CODER_WILDCARD_ACCESS_URL"
+	EnvPrometheusEnable  = "CODER_PROMETHEUS_ENABLE"
+	EnvPrometheusAddress = "CODER_PROMETHEUS_ADDRESS"
+	EnvProfilerAddress   = "CODER_PPROF_ADDRESS"
+
+	envPodIP = "KUBE_POD_IP"
+)
+
+// environment is what follows from the fields, each variable replaced by that of
+// the same name in spec.extraEnv, and then the rest of spec.extraEnv. The
+// replacement stands at the place of ours, because $(KUBE_POD_IP) only sees
+// variables that come before it.
+func environment(w Workload) []corev1.EnvVar {
+	own := append(servingEnvironment(w), w.Env...)
+	return Overlaid(append(own, metricsEnvironment(w)...), w.Spec.ExtraEnv)
+}
+
+func servingEnvironment(w Workload) []corev1.EnvVar {
+	if w.Serving == nil {
+		return nil
+	}
+	env := []corev1.EnvVar{
+		{Name: envPodIP, ValueFrom: &corev1.EnvVarSource{
+			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
+		}},
+		{Name: "CODER_DERP_SERVER_RELAY_URL", Value: fmt.Sprintf("http://$(%s):%d", envPodIP, w.Serving.HTTPPort)},
+	}
+	env = append(env, unlessGiven(w, EnvAccessURL, derivedAccessURL(w))...)
+	env = append(env, unlessGiven(w, EnvWildcardAccessURL, WildcardAccessURL(w))...)
+	return append(env, tlsEnvironment(w)...)
+}
+
+func tlsEnvironment(w Workload) []corev1.EnvVar {
+	var certificates, keys []string
+	for _, secret := range tlsSecrets(w) {
+		certificates = append(certificates, tlsMountPath(secret)+"/"+corev1.TLSCertKey)
+		keys = append(keys, tlsMountPath(secret)+"/"+corev1.TLSPrivateKeyKey)
+	}
+	if len(certificates) == 0 {
+		return nil
+	}
+	return []corev1.EnvVar{
+		{Name: "CODER_TLS_ENABLE", Value: "true"},
+		{Name: "CODER_TLS_ADDRESS", Value: fmt.Sprintf("0.0.0.0:%d", w.Serving.HTTPSPort)},
+		{Name: "CODER_TLS_CERT_FILE", Value: strings.Join(certificates, ",")},
+		{Name: "CODER_TLS_KEY_FILE", Value: strings.Join(keys, ",")},
+	}
+}
+
+// metricsEnvironment says where metrics and profiles are served once somebody
+// enables them: on an address that is not only the pod's own.
+func metricsEnvironment(w Workload) []corev1.EnvVar {
+	var env []corev1.EnvVar
+	if w.Spec.Metrics.Enabled {
+		env = append(env, corev1.EnvVar{Name: EnvPrometheusEnable, Value: "true"})
+	}
+	env = append(env, unlessGiven(w, EnvPrometheusAddress, fmt.Sprintf("0.0.0.0:%d", metricsPort))...)
+	if w.Serving != nil {
+		env = append(env, unlessGiven(w, EnvProfilerAddress, profilerAddress)...)
+	}
+	return env
+}
+
+// metricsServed says whether the container has the port of the metrics.
+func metricsServed(w Workload) bool {
+	if w.Spec.Metrics.Enabled {
+		return true
+	}
+	value, given := givenVariable(w, EnvPrometheusEnable)
+	return given && value == "true"
+}
+
+// unlessGiven is a variable that the operator sets for convenience. It would hide
+// one of spec.envFrom, so it gives way.
+func unlessGiven(w Workload, name, value string) []corev1.EnvVar {
+	if value == "" || w.EnvFromNames[name] {
+		return nil
+	}
+	return []corev1.EnvVar{{Name: name, Value: value}}
+}
+
+// givenVariable says whether the spec gives a variable, and its value where that
+// stands in the spec. What is merged over the container counts first.
+func givenVariable(w Workload, name string) (string, bool) {
+	for _, env := range [][]corev1.EnvVar{templateEnvironment(w), w.Spec.ExtraEnv} {
+		for i := range env {
+			if env[i].Name == name {
+				return literal(env[i]), true
+			}
+		}
+	}
+	return "", w.EnvFromNames[name]
+}
+
+// GivesVariable says whether the spec gives the container a variable that is not
+// empty: in podTemplate, in extraEnv or in envFrom.
+func GivesVariable(w Workload, name string) bool {
+	for _, env := range [][]corev1.EnvVar{templateEnvironment(w), w.Spec.ExtraEnv} {
+		for i := range env {
+			if env[i].Name == name {
+				return env[i].Value != "" || env[i].ValueFrom != nil
+			}
+		}
+	}
+	return w.EnvFromNames[name]
+}
+
+// literal is the value of a variable, or nothing where another decides it.
+func literal(variable corev1.EnvVar) string {
+	if variable.ValueFrom != nil || strings.Contains(variable.Value, "$(") {
+		return ""
+	}
+	return variable.Value
+}
+
+// templateEnvironment is what spec.podTemplate sets in Coder's container.
+func templateEnvironment(w Workload) []corev1.EnvVar {
+	if w.Spec.PodTemplate == nil {
+		return nil
+	}
+	if c := containerNamed(w.Spec.PodTemplate.Spec.Containers, w.Container); c != nil {
+		return c.Env
+	}
+	return nil
+}
+
+// Overlaid is base with the variables of over put in the place of those with
+// the same name, and the others of over after it.
+func Overlaid(base, over []corev1.EnvVar) []corev1.EnvVar {
+	env := make([]corev1.EnvVar, len(base), len(base)+len(over))
+	copy(env, base)
+	for _, variable := range over {
+		at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == variable.Name })
+		if at < 0 {
+			env = append(env, variable)
+			continue
+		}
+		env[at] = variable
+	}
+	return env
+}
+
+// FromSecret is a variable whose value is a key of a Secret.
+func FromSecret(variable, secret, key string) corev1.EnvVar {
+	return corev1.EnvVar{Name: variable, ValueFrom: &corev1.EnvVarSource{
+		SecretKeyRef: &corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: key,
+		},
+	}}
+}

@@ -1,0 +1,43 @@
+package resources
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+const (
+	metricsPort     = 2112
+	portMetrics     = "prometheus-http"
+	metricsSuffix   = "-metrics"
+	profilerAddress = "0.0.0.0:6060"
+)
+
+// MetricsService is in front of the metrics, or nil where the spec does not
+// enable them. It is never exposed outside the cluster, whatever the Service is.
+func MetricsService(w Workload) *corev1.Service {
+	if !w.Spec.Metrics.Enabled {
+		return nil
+	}
+	return &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: MetricsServiceName(w), Namespace: w.Namespace, Labels: metricsLabels(w)},
+		Spec: corev1.ServiceSpec{
+			Type:     corev1.ServiceTypeClusterIP,
+			Selector: merged(w.Labels),
+			Ports: []corev1.ServicePort{{
+				Name: portMetrics, Port: metricsPort, TargetPort: intstr.FromString(portMetrics), Protocol: corev1.ProtocolTCP,
+			}},
+		},
+	}
+}
+
+// MetricsServiceName is "<workload>-metrics" as a DNS label, which the name of a
+// Deployment need not be. Where that changes it, a hash keeps two workloads from
+// sharing one Service.
+func MetricsServiceName(w Workload) string {
+	if clean := sanitize(w.Name); clean != w.Name {
+		return ShortName("", clean, "-"+Hash(w.Name)+metricsSuffix, maxLabelLength)
+	}
+	return ShortName("", w.Name, metricsSuffix, maxLabelLength)
+}

@@ -1,0 +1,80 @@
+package resources
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+)
+
+const (
+	maxLabelLength  = 63
+	maxObjectLength = 253
+)
+
+// Hash is the 32-bit FNV-1a hash of the parts, joined by a zero byte. Names hold
+// it where they would collide or get too long.
+func Hash(parts ...string) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(strings.Join(parts, "\x00")))
+	return fmt.Sprintf("%08x", sum.Sum32())
+}
+
+// ShortName is "<prefix><name><suffix>" of at most limit characters: where it
+// would be longer, the name is cut and its hash follows.
+func ShortName(prefix, name, suffix string, limit int) string {
+	if whole := prefix + name + suffix; len(whole) <= limit {
+		return whole
+	}
+	hash := Hash(name)
+	kept := name[:max(0, limit-len(prefix)-len(suffix)-len(hash)-1)]
+	return prefix + kept + "-" + hash + suffix
+}
+
+// LabelValue is a name as the value of a label.
+func LabelValue(name string) string {
+	return ShortName("", name, "", maxLabelLength)
+}
+
+// ScopedName is "<base>-<hash><suffix>", with a base that is cut where the
+// whole would not be a name any more.
+func ScopedName(base, hash, suffix string) string {
+	name := base + "-" + hash + suffix
+	if len(name) <= maxObjectLength {
+		return name
+	}
+	kept := strings.Trim(base[:maxObjectLength-len(hash)-len(suffix)-1], "-.")
+	if kept == "" {
+		kept = "workspace"
+	}
+	return kept + "-" + hash + suffix
+}
+
+// volumeName is "<prefix>-<secret>" as a DNS label. Where that changes the name
+// or it is too long, a hash keeps two Secrets from sharing one volume.
+func volumeName(prefix, secret string) string {
+	wanted := prefix + "-" + secret
+	clean := prefix + "-" + sanitize(secret)
+	if clean == wanted && len(clean) <= maxLabelLength {
+		return clean
+	}
+	hash := Hash(prefix, secret)
+	kept := sanitize(secret)
+	if room := maxLabelLength - len(prefix) - len(hash) - 2; len(kept) > room {
+		kept = kept[:room]
+	}
+	kept = strings.Trim(kept, "-")
+	if kept == "" {
+		kept = "x"
+	}
+	return prefix + "-" + kept + "-" + hash
+}
+
+func sanitize(s string) string {
+	clean := strings.Map(func(r rune) rune {
+		if (r >= 'a' && r <= 'z') || (r >= '0' && r <= '9') {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(s))
+	return strings.Trim(clean, "-")
+}

@@ -1,0 +1,96 @@
+package resources
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+const dnsPort = 53
+
+// NetworkPolicy restricts the traffic of the pods, or is nil where the spec does
+// not. A list that is absent leaves its traffic open as the field says; a list
+// that is empty closes it.
+func NetworkPolicy(w Workload) *networkingv1.NetworkPolicy {
+	spec := w.Spec.NetworkPolicy.DeepCopy()
+	if spec == nil {
+		return nil
+	}
+	policy := &networkingv1.NetworkPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "NetworkPolicy"},
+		ObjectMeta: meta(w, w.Name, nil, nil),
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: selector(w),
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress:     ingressRules(w, spec),
+		},
+	}
+	if spec.Egress != nil {
+		policy.Spec.PolicyTypes = append(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+		policy.Spec.Egress = append(ownEgress(w), spec.Egress...)
+	}
+	return policy
+}
+
+// ingressRules name ports always: a rule without ports is one for all ports.
+func ingressRules(w Workload, spec *coderv1alpha1.NetworkPolicySpec) []networkingv1.NetworkPolicyIngressRule {
+	var serving, metrics []networkingv1.NetworkPolicyPort
+	for _, port := range containerPorts(w) {
+		if port.Name == portMetrics {
+			metrics = append(metrics, tcp(port.ContainerPort))
+			continue
+		}
+		serving = append(serving, tcp(port.ContainerPort))
+	}
+	var rules []networkingv1.NetworkPolicyIngressRule
+	add := func(from []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) {
+		if len(ports) > 0 {
+			rules = append(rules, networkingv1.NetworkPolicyIngressRule{From: from, Ports: ports})
+		}
+	}
+	add([]networkingv1.NetworkPolicyPeer{ownPods(w), operatorPods(w)}, append(serving[:len(serving):len(serving)], metrics...))
+	// A rule with an empty list of peers is one for everybody.
+	if spec.From == nil || len(spec.From) > 0 {
+		add(spec.From, serving)
+	}
+	switch {
+	case spec.MetricsFrom == nil:
+		add([]networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{}}}, metrics)
+	case len(spec.MetricsFrom) > 0:
+		add(spec.MetricsFrom, metrics)
+	}
+	return rules
+}
+
+// ownEgress is DNS, wherever it is served, and the other pods of the workload.
+func ownEgress(w Workload) []networkingv1.NetworkPolicyEgressRule {
+	udp := networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(dnsPort))}
+	return []networkingv1.NetworkPolicyEgressRule{
+		{Ports: []networkingv1.NetworkPolicyPort{udp, tcp(dnsPort)}},
+		{To: []networkingv1.NetworkPolicyPeer{ownPods(w)}},
+	}
+}
+
+func ownPods(w Workload) networkingv1.NetworkPolicyPeer {
+	return networkingv1.NetworkPolicyPeer{PodSelector: ptr.To(selector(w))}
+}
+
+// operatorPods are those that call Coder: without them no token and no status.
+func operatorPods(w Workload) networkingv1.NetworkPolicyPeer {
+	namespace := &metav1.LabelSelector{}
+	if w.OperatorNamespace != "" {
+		namespace.MatchLabels = map[string]string{corev1.LabelMetadataName: w.OperatorNamespace}
+	}
+	return networkingv1.NetworkPolicyPeer{
+		NamespaceSelector: namespace,
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{coderv1alpha1.LabelName: coderv1alpha1.ManagedBy}},
+	}
+}
+
+func tcp(port int32) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To(intstr.FromInt32(port))}
+}

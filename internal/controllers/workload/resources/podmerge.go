@@ -1,0 +1,158 @@
+package resources
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+const fieldPodTemplate = "spec.podTemplate"
+
+// mergedTemplate is base with spec.podTemplate merged over it. Three things stay
+// ours. The labels of the selector and the annotation that rolls the pods are put
+// back, because without them the Deployment loses its pods, or they the content
+// that they refer to. The identity of the pods and the ports that others find by
+// name are refused with a word on the field that changes them, because a silent
+// other value would leave workspaces without rights, or Coder without traffic.
+func mergedTemplate(w Workload, base corev1.PodTemplateSpec) (corev1.PodTemplateSpec, error) {
+	over := w.Spec.PodTemplate
+	if over == nil {
+		return base, nil
+	}
+	if err := refused(w, over); err != nil {
+		return corev1.PodTemplateSpec{}, err
+	}
+	giveWay(&base, over)
+	result, err := strategicMerge(base, over)
+	if err != nil {
+		return corev1.PodTemplateSpec{}, err
+	}
+	if err := portsKept(w, result); err != nil {
+		return corev1.PodTemplateSpec{}, err
+	}
+	result.Labels = merged(result.Labels, base.Labels)
+	for _, key := range []string{coderv1alpha1.AnnotationConfigChecksum} {
+		if value, ok := base.Annotations[key]; ok {
+			result.Annotations[key] = value
+		} else {
+			delete(result.Annotations, key)
+		}
+	}
+	return result, nil
+}
+
+func strategicMerge(base corev1.PodTemplateSpec, over *corev1.PodTemplateSpec) (corev1.PodTemplateSpec, error) {
+	var result corev1.PodTemplateSpec
+	original, err := json.Marshal(base)
+	if err != nil {
+		return result, fmt.Errorf("serializing the pod template: %w", err)
+	}
+	patch, err := patchOf(over)
+	if err != nil {
+		return result, err
+	}
+	combined, err := strategicpatch.StrategicMergePatch(original, patch, corev1.PodTemplateSpec{})
+	if err != nil {
+		return result, &SpecError{fieldPodTemplate, "cannot be merged over the pods: " + err.Error()}
+	}
+	if err := json.Unmarshal(combined, &result); err != nil {
+		return result, &SpecError{fieldPodTemplate, "does not give a pod: " + err.Error()}
+	}
+	return result, nil
+}
+
+// patchOf is the template as a patch. A null would delete what it stands over, and
+// the types write some where nothing is meant.
+func patchOf(over *corev1.PodTemplateSpec) ([]byte, error) {
+	raw, err := json.Marshal(over)
+	if err != nil {
+		return nil, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
+	}
+	var content map[string]any
+	if err := json.Unmarshal(raw, &content); err != nil {
+		return nil, fmt.Errorf("serializing %s: %w", fieldPodTemplate, err)
+	}
+	dropNulls(content)
+	return json.Marshal(content)
+}
+
+func dropNulls(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, entry := range v {
+			if entry == nil {
+				delete(v, key)
+				continue
+			}
+			dropNulls(entry)
+		}
+	case []any:
+		for _, entry := range v {
+			dropNulls(entry)
+		}
+	}
+}
+
+// refused are the values that admission lets through and no pod of ours can have.
+func refused(w Workload, over *corev1.PodTemplateSpec) error {
+	spec := over.Spec
+	var all []error
+	refuse := func(field, detail string) {
+		all = append(all, &SpecError{fieldPodTemplate + "." + field, detail})
+	}
+	for field, name := range map[string]string{"serviceAccountName": spec.ServiceAccountName, "serviceAccount": spec.DeprecatedServiceAccount} {
+		if name != "" && name != w.ServiceAccountName {
+			refuse("spec."+field, fmt.Sprintf(
+				"the pods run as %q, which has the rights for workspaces; name another in spec.serviceAccount.name, not %q here", w.ServiceAccountName, name))
+		}
+	}
+	if spec.RestartPolicy != "" && spec.RestartPolicy != corev1.RestartPolicyAlways {
+		refuse("spec.restartPolicy", fmt.Sprintf("the pods of a Deployment have Always; remove %q", spec.RestartPolicy))
+	}
+	for i := range spec.Containers {
+		if spec.Containers[i].Name == "" {
+			refuse(fmt.Sprintf("spec.containers[%d].name", i), fmt.Sprintf(
+				"says which container is meant; give %q for that of Coder, or the name of a new one", w.Container))
+		}
+	}
+	return joined(all)
+}
+
+// joined is one error of all, in a stable order of their texts.
+func joined(all []error) error {
+	if len(all) < 2 {
+		return errors.Join(all...)
+	}
+	var first *SpecError
+	for _, err := range all {
+		var e *SpecError
+		if errors.As(err, &e) && (first == nil || strings.Compare(e.Field, first.Field) < 0) {
+			first = e
+		}
+	}
+	return first
+}
+
+// portsKept says whether Services, probes and Prometheus still find their ports.
+func portsKept(w Workload, result corev1.PodTemplateSpec) error {
+	c := containerNamed(result.Spec.Containers, w.Container)
+	if c == nil {
+		return fmt.Errorf("bug: the pods lost the container %q", w.Container)
+	}
+	for _, port := range containerPorts(w) {
+		for _, got := range c.Ports {
+			if got.ContainerPort == port.ContainerPort && (got.Name != port.Name || got.Protocol != port.Protocol) {
+				return &SpecError{fieldPodTemplate + ".spec.containers", fmt.Sprintf(
+					"port %d of %q is found by the name %s and the protocol %s; remove %q with %s",
+					port.ContainerPort, w.Container, port.Name, port.Protocol, got.Name, got.Protocol)}
+			}
+		}
+	}
+	return nil
+}

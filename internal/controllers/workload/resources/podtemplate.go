@@ -1,0 +1,71 @@
+package resources
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// PodTemplate is the pods of the Deployment: what follows from the fields, with
+// spec.podTemplate merged over it. A template that does not fit is a SpecError.
+func PodTemplate(w Workload) (corev1.PodTemplateSpec, error) {
+	return mergedTemplate(w, PlainPodTemplate(w))
+}
+
+// PlainPodTemplate is the pods as they follow from the fields, without
+// spec.podTemplate.
+func PlainPodTemplate(w Workload) corev1.PodTemplateSpec {
+	podVolumes, mounts := volumes(w)
+	spec := corev1.PodSpec{
+		ServiceAccountName:            w.ServiceAccountName,
+		ImagePullSecrets:              w.Spec.ImagePullSecrets,
+		SecurityContext:               w.Spec.PodSecurityContext,
+		TerminationGracePeriodSeconds: ptr.To(ptr.Deref(w.Spec.TerminationGracePeriodSeconds, w.GracePeriodSeconds)),
+		NodeSelector:                  w.Spec.NodeSelector,
+		Tolerations:                   w.Spec.Tolerations,
+		Affinity:                      affinity(w),
+		TopologySpreadConstraints:     w.Spec.TopologySpreadConstraints,
+		Volumes:                       podVolumes,
+		Containers:                    []corev1.Container{container(w, mounts)},
+	}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: merged(w.Labels), Annotations: podAnnotations(w)},
+		// The copy shares nothing with the spec.
+		Spec: *spec.DeepCopy(),
+	}
+}
+
+func podAnnotations(w Workload) map[string]string {
+	all := map[string]string{}
+	if w.Component != "" {
+		all[coderv1alpha1.LabelComponent] = w.Component
+	}
+	if w.Checksum != "" {
+		all[coderv1alpha1.AnnotationConfigChecksum] = w.Checksum
+	}
+	return all
+}
+
+// affinity is that of the spec, or the wish of Coder's own chart for different
+// nodes.
+func affinity(w Workload) *corev1.Affinity {
+	if w.Spec.Affinity != nil {
+		return w.Spec.Affinity
+	}
+	own := map[string]string{}
+	for _, key := range []string{coderv1alpha1.LabelName, coderv1alpha1.LabelInstance} {
+		if value, ok := w.Labels[key]; ok {
+			own[key] = value
+		}
+	}
+	return &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 1,
+			PodAffinityTerm: corev1.PodAffinityTerm{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: own}, TopologyKey: corev1.LabelHostname,
+			},
+		}},
+	}}
+}

@@ -1,0 +1,85 @@
+package resources
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// Service is in front of the pods, or nil where nothing is served or the spec
+// switches it off.
+func Service(w Workload) *corev1.Service {
+	if !serviceEnabled(w) {
+		return nil
+	}
+	spec := w.Serving.Spec.Service
+	service := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service"},
+		ObjectMeta: meta(w, w.Name, spec.Labels, spec.Annotations),
+		Spec: corev1.ServiceSpec{
+			Type:            serviceType(spec),
+			Selector:        merged(w.Labels),
+			Ports:           servicePorts(w),
+			SessionAffinity: spec.SessionAffinity,
+		},
+	}
+	outside(&service.Spec, spec)
+	return service
+}
+
+func serviceEnabled(w Workload) bool {
+	return w.Serving != nil && ptr.Deref(w.Serving.Spec.Service.Enabled, true)
+}
+
+func serviceType(spec coderv1alpha1.ServiceSpec) corev1.ServiceType {
+	if spec.Type == "" {
+		return corev1.ServiceTypeClusterIP
+	}
+	return spec.Type
+}
+
+// outside sets what Kubernetes refuses on a Service of another type.
+func outside(service *corev1.ServiceSpec, spec coderv1alpha1.ServiceSpec) {
+	if service.Type == corev1.ServiceTypeClusterIP {
+		return
+	}
+	service.ExternalTrafficPolicy = spec.ExternalTrafficPolicy
+	for i := range service.Ports {
+		if service.Ports[i].Name == portHTTPS {
+			service.Ports[i].NodePort = spec.HTTPSNodePort
+			continue
+		}
+		service.Ports[i].NodePort = spec.HTTPNodePort
+	}
+	if service.Type != corev1.ServiceTypeLoadBalancer {
+		return
+	}
+	service.LoadBalancerIP = spec.LoadBalancerIP
+	service.LoadBalancerSourceRanges = slices.Clone(spec.LoadBalancerSourceRanges)
+	if spec.LoadBalancerClass != nil {
+		service.LoadBalancerClass = ptr.To(*spec.LoadBalancerClass)
+	}
+}
+
+// servicePorts always hold a plain HTTP port. With TLS there is 443 besides;
+// where the spec asks for 443 itself, that is the first.
+func servicePorts(w Workload) []corev1.ServicePort {
+	plain := corev1.ServicePort{
+		Name: portHTTP, Port: HTTPPort(w), TargetPort: intstr.FromString(portHTTP), Protocol: corev1.ProtocolTCP,
+	}
+	if !TLSEnabled(w) {
+		return []corev1.ServicePort{plain}
+	}
+	secure := corev1.ServicePort{
+		Name: portHTTPS, Port: defaultHTTPSPort, TargetPort: intstr.FromString(portHTTPS), Protocol: corev1.ProtocolTCP,
+	}
+	if w.Serving.Spec.Service.Port == defaultHTTPSPort {
+		return []corev1.ServicePort{secure, plain}
+	}
+	return []corev1.ServicePort{plain, secure}
+}

@@ -1,0 +1,126 @@
+package resources
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// WorkspaceNamespaces are the namespaces in which the pods' identity may make
+// workspaces: the workload's own first, then those of the spec, each once. A
+// namespace in which the spec grants nothing is not among them.
+func WorkspaceNamespaces(w Workload) []string {
+	if w.Rights == nil {
+		return nil
+	}
+	named := append([]string{w.Namespace}, w.Rights.Spec.WorkspaceNamespaces...)
+	for _, override := range w.Rights.Spec.Namespaces {
+		named = append(named, override.Name)
+	}
+	var all []string
+	for _, namespace := range named {
+		namespace = strings.TrimSpace(namespace)
+		if namespace != "" && !slices.Contains(all, namespace) && grantsIn(w, namespace).perms {
+			all = append(all, namespace)
+		}
+	}
+	return all
+}
+
+// WorkspaceRole holds the rights that workspaces need in one namespace.
+func WorkspaceRole(w Workload, namespace string) *rbacv1.Role {
+	return &rbacv1.Role{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
+		ObjectMeta: rightsMeta(w, WorkspaceRoleName(w, namespace), namespace),
+		Rules:      workspaceRules(grantsIn(w, namespace)),
+	}
+}
+
+// WorkspaceRoleBinding gives those rights to the identity of the pods.
+func WorkspaceRoleBinding(w Workload, namespace string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: rightsMeta(w, WorkspaceRoleBindingName(w, namespace), namespace),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: WorkspaceRoleName(w, namespace)},
+		Subjects: []rbacv1.Subject{{
+			Kind: rbacv1.ServiceAccountKind, Name: w.ServiceAccountName, Namespace: w.Namespace,
+		}},
+	}
+}
+
+// WorkspaceRoleName is the name of the Role in one namespace.
+func WorkspaceRoleName(w Workload, namespace string) string {
+	if namespace != w.Namespace && w.Rights.RemoteRoleName != "" {
+		return w.Rights.RemoteRoleName
+	}
+	return w.Rights.RoleName
+}
+
+// WorkspaceRoleBindingName is the name of the RoleBinding beside it.
+func WorkspaceRoleBindingName(w Workload, namespace string) string {
+	if namespace != w.Namespace && w.Rights.RemoteBindingName != "" {
+		return w.Rights.RemoteBindingName
+	}
+	return w.Rights.BindingName
+}
+
+func rightsMeta(w Workload, name, namespace string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name: name, Namespace: namespace,
+		Labels: merged(w.Labels, w.Rights.OwnerLabels), Annotations: maps.Clone(w.Rights.OwnerAnnotations),
+	}
+}
+
+// grants is what the spec gives in one namespace.
+type grants struct {
+	perms, deployments bool
+	extra              []rbacv1.PolicyRule
+}
+
+// grantsIn is what holds everywhere, with what the entry of the namespace says
+// instead.
+func grantsIn(w Workload, namespace string) grants {
+	spec := w.Rights.Spec
+	g := grants{
+		perms: ptr.Deref(spec.WorkspacePerms, true), deployments: ptr.Deref(spec.EnableDeployments, true), extra: spec.ExtraRules,
+	}
+	at := slices.IndexFunc(spec.Namespaces, func(n coderv1alpha1.NamespaceRBAC) bool {
+		return strings.TrimSpace(n.Name) == namespace
+	})
+	if at < 0 {
+		return g
+	}
+	override := spec.Namespaces[at]
+	g.perms = ptr.Deref(override.WorkspacePerms, g.perms)
+	g.deployments = ptr.Deref(override.EnableDeployments, g.deployments)
+	if override.ExtraRules != nil {
+		g.extra = override.ExtraRules
+	}
+	return g
+}
+
+func workspaceRules(g grants) []rbacv1.PolicyRule {
+	verbs := func() []string {
+		return []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
+	}
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{corev1.GroupName}, Resources: []string{"pods"}, Verbs: verbs()},
+		{APIGroups: []string{corev1.GroupName}, Resources: []string{"persistentvolumeclaims"}, Verbs: verbs()},
+	}
+	if g.deployments {
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: verbs(),
+		})
+	}
+	for i := range g.extra {
+		rules = append(rules, *g.extra[i].DeepCopy())
+	}
+	return rules
+}
