@@ -27,8 +27,13 @@ func (r *Reconciler) applyServiceAccount(ctx context.Context, s *scope) error {
 }
 
 func (r *Reconciler) applyDeployment(ctx context.Context, s *scope) error {
-	desired := resources.Deployment(s.cp, s.inputs)
-	err := r.applyChild(ctx, s, desired)
+	desired, err := resources.Deployment(s.cp, s.inputs)
+	if err != nil {
+		found, ended := waitingProblem(coderv1alpha1.ReasonInvalidSpec, err.Error())
+		s.problems = append(s.problems, *found)
+		return ended
+	}
+	err = r.applyChild(ctx, s, desired)
 	s.deploymentForeign = isNotOwned(err)
 	if err == nil {
 		s.deployment = desired
@@ -37,7 +42,11 @@ func (r *Reconciler) applyDeployment(ctx context.Context, s *scope) error {
 }
 
 func (r *Reconciler) applyService(ctx context.Context, s *scope) error {
-	err := r.applyChild(ctx, s, resources.Service(s.cp))
+	desired := resources.Service(s.cp)
+	if desired == nil {
+		return nil
+	}
+	err := r.applyChild(ctx, s, desired)
 	s.serviceForeign = isNotOwned(err)
 	return err
 }

@@ -43,7 +43,13 @@ func (r *Reconciler) release(ctx context.Context, s *scope) error {
 // forget drops what is remembered of the children in the control plane's own
 // namespace.
 func (r *Reconciler) forget(s *scope) {
-	children := []client.Object{resources.Deployment(s.cp, s.inputs), resources.Service(s.cp)}
+	var children []client.Object
+	if deployment, err := resources.Deployment(s.cp, s.inputs); err == nil {
+		children = append(children, deployment)
+	}
+	if service := resources.Service(s.cp); service != nil {
+		children = append(children, service)
+	}
 	if account := resources.ServiceAccount(s.cp); account != nil {
 		children = append(children, account)
 	}

@@ -1,12 +1,15 @@
 package resources
 
 import (
+	"slices"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 const (
@@ -19,21 +22,6 @@ const (
 // Coder's own command for that. Username, email and password come from the
 // Secret of the given name.
 func AdminJob(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret string) *batchv1.Job {
-	container := coderContainer(cp, in)
-	// The entry point of the image is "coder server", which takes no further
-	// command.
-	container.Command = []string{"/opt/coder", "server", "create-admin-user"}
-	container.Env = overlaid(container.Env, []corev1.EnvVar{
-		fromSecret("CODER_USERNAME", credentialsSecret, coderv1alpha1.SecretKeyUsername),
-		fromSecret("CODER_EMAIL", credentialsSecret, coderv1alpha1.SecretKeyEmail),
-		fromSecret("CODER_PASSWORD", credentialsSecret, coderv1alpha1.SecretKeyPassword),
-	})
-	pod := podSpec(cp, container)
-	pod.RestartPolicy = corev1.RestartPolicyNever
-	pod.AutomountServiceAccountToken = ptr.To(false)
-	pod.TerminationGracePeriodSeconds = nil
-	pod.TopologySpreadConstraints = nil
-
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -46,16 +34,54 @@ func AdminJob(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret 
 				ObjectMeta: metav1.ObjectMeta{Labels: merged(Labels(cp), map[string]string{
 					coderv1alpha1.LabelName: adminJobPodName,
 				})},
-				Spec: pod,
+				Spec: adminPod(cp, in, credentialsSecret),
 			},
 		},
 	}
 }
 
-func fromSecret(variable, secret, key string) corev1.EnvVar {
-	return corev1.EnvVar{Name: variable, ValueFrom: &corev1.EnvVarSource{
-		SecretKeyRef: &corev1.SecretKeySelector{
-			LocalObjectReference: corev1.LocalObjectReference{Name: secret}, Key: key,
-		},
-	}}
+// adminPod is a pod of coderd that runs another command. It is as large as the
+// spec says and not as the chart does, may be on any node, and has no sidecars:
+// they would not end with it. One that the database needs can be an init
+// container with restartPolicy Always.
+func adminPod(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret string) corev1.PodSpec {
+	w := Workload(cp, in)
+	template, err := workloadresources.PodTemplate(w)
+	if err != nil {
+		// The Deployment tells of it; the account does not have to wait.
+		template = workloadresources.PlainPodTemplate(w)
+	}
+	pod := template.Spec
+	container := coderd(pod)
+	entry := container.Command
+	if len(entry) == 0 {
+		entry = []string{"/opt/coder"}
+	}
+	// The entry point of the image is "coder server", which takes no further
+	// command.
+	container.Command = append(slices.Clone(entry), command, "create-admin-user")
+	container.Args = argumentsOf(container.Args, flagDatabase, flagDatabaseAuth)
+	container.Env = workloadresources.Overlaid(container.Env, []corev1.EnvVar{
+		workloadresources.FromSecret("CODER_USERNAME", credentialsSecret, coderv1alpha1.SecretKeyUsername),
+		workloadresources.FromSecret("CODER_EMAIL", credentialsSecret, coderv1alpha1.SecretKeyEmail),
+		workloadresources.FromSecret("CODER_PASSWORD", credentialsSecret, coderv1alpha1.SecretKeyPassword),
+	})
+	container.Ports, container.Lifecycle = nil, nil
+	container.ReadinessProbe, container.LivenessProbe, container.StartupProbe = nil, nil, nil
+	container.Resources = ptr.Deref(cp.Spec.Resources.DeepCopy(), corev1.ResourceRequirements{})
+	pod.Containers = []corev1.Container{container}
+	if cp.Spec.Affinity == nil {
+		pod.Affinity = nil
+	}
+	pod.RestartPolicy = corev1.RestartPolicyNever
+	pod.AutomountServiceAccountToken = ptr.To(false)
+	pod.TerminationGracePeriodSeconds = nil
+	pod.TopologySpreadConstraints = nil
+	return pod
+}
+
+// coderd is coderd's container in its pod, which always has one.
+func coderd(pod corev1.PodSpec) corev1.Container {
+	at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == ContainerName })
+	return pod.Containers[max(at, 0)]
 }

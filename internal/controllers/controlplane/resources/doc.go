@@ -1,9 +1,10 @@
-// Package resources says what objects a CoderControlPlane needs: one pure
-// function per child object, from the spec (and what the reconciler looked up
-// for it, Inputs) to the object.
+// Package resources says what objects a CoderControlPlane needs: Workload says
+// what is particular to a control plane, and package workload/resources makes
+// the objects that all kinds have from it. The Job that makes the operator's
+// account is made here.
 //
-// It owns the names, labels, hashes, ports, environment and volumes of the
-// children. Selectors of Deployments and Services cannot change after
+// It owns the names, labels, hashes, ports, arguments and the environment of a
+// control plane. Selectors of Deployments and Services cannot change after
 // creation, and a control plane can move here from the public predecessor, so
 // names, labels and hashes are fixed letter by letter; the golden files in
 // testdata hold them.

@@ -1,89 +1,94 @@
 package resources
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // EnvDatabase is the variable that holds the address of Coder's database.
 const EnvDatabase = "CODER_PG_CONNECTION_URL"
 
 const (
-	envPodIP     = "KUBE_POD_IP"
-	envAccessURL = "CODER_ACCESS_URL"
+	envProvisionerPSK = "CODER_PROVISIONER_DAEMON_PSK"
+
+	flagDatabase     = "--postgres-url"
+	flagDatabaseAuth = "--postgres-connection-auth"
+
+	// CloudNativePG writes the address of a cluster's database into the Secret
+	// <cluster>-app.
+	cloudNativePGSuffix = "-app"
+	cloudNativePGKey    = "uri"
 )
 
-// environment is the operator's own variables, each replaced by that of the
-// same name in spec.extraEnv, and then the rest of spec.extraEnv. The
-// replacement stands at the place of ours, because $(KUBE_POD_IP) only sees
-// variables that come before it.
-func environment(cp *coderv1alpha1.CoderControlPlane, in Inputs) []corev1.EnvVar {
-	return overlaid(ownEnvironment(cp, in), cp.Spec.ExtraEnv)
-}
-
-func ownEnvironment(cp *coderv1alpha1.CoderControlPlane, in Inputs) []corev1.EnvVar {
-	env := []corev1.EnvVar{
-		{Name: envPodIP, ValueFrom: &corev1.EnvVarSource{
-			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
-		}},
-		{Name: "CODER_DERP_SERVER_RELAY_URL", Value: fmt.Sprintf("http://$(%s):%d", envPodIP, containerHTTPPort)},
+// environment is what a control plane alone sets.
+func environment(cp *coderv1alpha1.CoderControlPlane) []corev1.EnvVar {
+	var env []corev1.EnvVar
+	if secret, key := DatabaseSecret(cp); secret != "" {
+		env = append(env, workloadresources.FromSecret(EnvDatabase, secret, key))
 	}
-	if ptr.Deref(cp.Spec.EnvUseClusterAccessURL, true) && !in.EnvFromNames[envAccessURL] {
-		env = append(env, corev1.EnvVar{Name: envAccessURL, Value: AccessURL(cp, in)})
-	}
-	return append(env, tlsEnvironment(cp)...)
-}
-
-func tlsEnvironment(cp *coderv1alpha1.CoderControlPlane) []corev1.EnvVar {
-	var certificates, keys []string
-	for _, secret := range tlsSecrets(cp) {
-		certificates = append(certificates, tlsMountPath(secret)+"/"+corev1.TLSCertKey)
-		keys = append(keys, tlsMountPath(secret)+"/"+corev1.TLSPrivateKeyKey)
-	}
-	if len(certificates) == 0 {
-		return nil
-	}
-	return []corev1.EnvVar{
-		{Name: "CODER_TLS_ENABLE", Value: "true"},
-		{Name: "CODER_TLS_ADDRESS", Value: fmt.Sprintf("0.0.0.0:%d", containerHTTPSPort)},
-		{Name: "CODER_TLS_CERT_FILE", Value: strings.Join(certificates, ",")},
-		{Name: "CODER_TLS_KEY_FILE", Value: strings.Join(keys, ",")},
-	}
-}
-
-// overlaid is base with the variables of over put in the place of those with
-// the same name, and the others of over after it.
-func overlaid(base, over []corev1.EnvVar) []corev1.EnvVar {
-	env := slices.Clone(base)
-	for _, variable := range over {
-		at := slices.IndexFunc(env, func(e corev1.EnvVar) bool { return e.Name == variable.Name })
-		if at < 0 {
-			env = append(env, variable)
-			continue
-		}
-		env[at] = variable
+	if ref := cp.Spec.ProvisionerPSKSecretRef; ref != nil {
+		env = append(env, workloadresources.FromSecret(envProvisionerPSK, ref.Name, orDefault(ref.Key, "psk")))
 	}
 	return env
 }
 
+// DatabaseSecret is the name of the Secret and its key that hold the address of
+// the database of spec.database, or nothing where the spec has none.
+func DatabaseSecret(cp *coderv1alpha1.CoderControlPlane) (name, key string) {
+	switch database := cp.Spec.Database; {
+	case database == nil:
+		return "", ""
+	case database.SecretRef != nil:
+		return database.SecretRef.Name, orDefault(database.SecretRef.Key, "url")
+	case database.CloudNativePG != nil:
+		return database.CloudNativePG.ClusterName + cloudNativePGSuffix, cloudNativePGKey
+	}
+	return "", ""
+}
+
 // DatabaseConfigured says whether the spec gives coderd the address of a
-// database: in extraEnv, in envFrom, or as an argument.
+// database: in database, in extraEnv, in envFrom, in podTemplate or as an
+// argument.
 func DatabaseConfigured(cp *coderv1alpha1.CoderControlPlane, in Inputs) bool {
-	if in.EnvFromNames[EnvDatabase] {
+	if secret, _ := DatabaseSecret(cp); secret != "" {
 		return true
 	}
-	for _, variable := range cp.Spec.ExtraEnv {
-		if variable.Name == EnvDatabase && (variable.Value != "" || variable.ValueFrom != nil) {
-			return true
+	w := Workload(cp, in)
+	if workloadresources.GivesVariable(w, EnvDatabase) {
+		return true
+	}
+	template, err := workloadresources.PodTemplate(w)
+	if err != nil {
+		template = workloadresources.PlainPodTemplate(w)
+	}
+	return len(argumentsOf(coderd(template.Spec).Args, flagDatabase)) > 0
+}
+
+// argumentsOf are those of the arguments that give one of the flags, each with
+// its value.
+func argumentsOf(args []string, flags ...string) []string {
+	var found []string
+	for i, argument := range args {
+		name, _, joined := strings.Cut(argument, "=")
+		if !slices.Contains(flags, name) {
+			continue
+		}
+		found = append(found, argument)
+		if !joined && i+1 < len(args) {
+			found = append(found, args[i+1])
 		}
 	}
-	return slices.ContainsFunc(cp.Spec.ExtraArgs, func(argument string) bool {
-		return argument == "--postgres-url" || strings.HasPrefix(argument, "--postgres-url=")
-	})
+	return found
+}
+
+func orDefault(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
 }

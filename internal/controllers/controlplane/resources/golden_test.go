@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -24,12 +26,14 @@ func minimal() *coderv1alpha1.CoderControlPlane {
 	return &coderv1alpha1.CoderControlPlane{
 		ObjectMeta: metav1.ObjectMeta{Name: "coder", Namespace: "coder", UID: "11111111-2222-3333-4444-555555555555"},
 		Spec: coderv1alpha1.CoderControlPlaneSpec{
-			Image:    "ghcr.io/coder/coder:v2.30.0",
-			Replicas: ptr.To[int32](1),
-			Service:  coderv1alpha1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Port: 80},
-			ExtraEnv: []corev1.EnvVar{{Name: EnvDatabase, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: "coder-db"}, Key: "url",
-			}}}},
+			Image: "ghcr.io/coder/coder:v2.30.0",
+			WorkloadSpec: coderv1alpha1.WorkloadSpec{
+				Replicas: ptr.To[int32](1),
+				ExtraEnv: []corev1.EnvVar{workloadresources.FromSecret(EnvDatabase, "coder-db", "url")},
+			},
+			ServingSpec: coderv1alpha1.ServingSpec{
+				Service: coderv1alpha1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Port: 80},
+			},
 		},
 	}
 }
@@ -46,7 +50,7 @@ func full() *coderv1alpha1.CoderControlPlane {
 		Type: corev1.ServiceTypeLoadBalancer, Port: 443, Annotations: map[string]string{"lb.example.com/internal": "true"},
 	}
 	spec.ExtraArgs = []string{"--verbose"}
-	spec.ExtraEnv = append(spec.ExtraEnv, corev1.EnvVar{Name: envPodIP, Value: "10.0.0.1"}, corev1.EnvVar{Name: "CODER_VERBOSE", Value: "1"})
+	spec.ExtraEnv = append(spec.ExtraEnv, corev1.EnvVar{Name: "KUBE_POD_IP", Value: "10.0.0.1"}, corev1.EnvVar{Name: "CODER_VERBOSE", Value: "1"})
 	spec.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "more"}}}}
 	spec.ServiceAccount = coderv1alpha1.ServiceAccountSpec{
 		Name: "coder-sa", Annotations: map[string]string{"iam.example.com/role": "coder"}, Labels: map[string]string{"team": "a"},
@@ -91,7 +95,7 @@ func TestGolden(t *testing.T) {
 			namespace = n[0]
 		}
 		for child, obj := range map[string]any{
-			"deployment":     Deployment(cp, in),
+			"deployment":     deployment(t, cp, in),
 			"service":        Service(cp),
 			"serviceaccount": ServiceAccount(cp),
 			"role":           WorkspaceRole(cp, namespace),
@@ -101,6 +105,15 @@ func TestGolden(t *testing.T) {
 			t.Run(name+"/"+child, func(t *testing.T) { compareGolden(t, name+"-"+child+".yaml", obj) })
 		}
 	}
+}
+
+func deployment(t *testing.T, cp *coderv1alpha1.CoderControlPlane, in Inputs) *appsv1.Deployment {
+	t.Helper()
+	d, err := Deployment(cp, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 func compareGolden(t *testing.T, file string, obj any) {

@@ -1,8 +1,5 @@
 package resources
 
-// DefaultClusterDomain is the DNS domain of most clusters.
-const DefaultClusterDomain = "cluster.local"
-
 // Inputs is what a child needs and the spec does not hold: the reconciler looks
 // it up first.
 type Inputs struct {
@@ -10,11 +7,10 @@ type Inputs struct {
 	ClusterDomain string
 	// EnvFromNames are the names of the variables that spec.envFrom brings.
 	EnvFromNames map[string]bool
-}
-
-func (in Inputs) clusterDomain() string {
-	if in.ClusterDomain == "" {
-		return DefaultClusterDomain
-	}
-	return in.ClusterDomain
+	// OperatorNamespace is where the operator runs. Empty means that it is not known.
+	OperatorNamespace string
+	// Checksum identifies the content that the pods refer to.
+	Checksum string
+	// KeepReplicas leaves the number of pods to whoever scaled the Deployment.
+	KeepReplicas bool
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // The hashes are written out: a control plane of the public predecessor has
@@ -18,13 +19,10 @@ func TestNamesAreThoseOfThePredecessor(t *testing.T) {
 	long := minimal()
 	long.Spec.ServiceAccount.Name = strings.Repeat("s", 253)
 	for name, c := range map[string]struct{ got, want string }{
-		"role":                {WorkspaceRoleName(cp), "coder-84e8e53b-workspace-perms"},
-		"role binding":        {WorkspaceRoleBindingName(cp), "coder-84e8e53b"},
-		"role, long account":  {WorkspaceRoleName(long), strings.Repeat("s", 228) + "-84e8e53b-workspace-perms"},
-		"volume":              {volumeName("tls", "web-tls"), "tls-web-tls"},
-		"volume, not a label": {volumeName("tls", "Wild.Example"), "tls-wild-example-b09ec25e"},
-		"volume, too long":    {volumeName("ca-cert", strings.Repeat("a", 80)), "ca-cert-" + strings.Repeat("a", 46) + "-6882be9a"},
-		"admin job":           {AdminJobName(cp), "coder-create-admin"},
+		"role":               {WorkspaceRoleName(cp), "coder-84e8e53b-workspace-perms"},
+		"role binding":       {WorkspaceRoleBindingName(cp), "coder-84e8e53b"},
+		"role, long account": {WorkspaceRoleName(long), strings.Repeat("s", 228) + "-84e8e53b-workspace-perms"},
+		"admin job":          {AdminJobName(cp), "coder-create-admin"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %q, want %q", name, c.got, c.want)
@@ -91,18 +89,18 @@ func TestAccessURLIsLeftToWhoeverSetsIt(t *testing.T) {
 			cp.Spec.EnvUseClusterAccessURL = ptr.To(false)
 		}, nil},
 		"extraEnv": {func(cp *coderv1alpha1.CoderControlPlane, _ *Inputs) {
-			cp.Spec.ExtraEnv = append(cp.Spec.ExtraEnv, corev1.EnvVar{Name: envAccessURL, Value: "https://coder.example.com"})
+			cp.Spec.ExtraEnv = append(cp.Spec.ExtraEnv, corev1.EnvVar{Name: workloadresources.EnvAccessURL, Value: "https://coder.example.com"})
 		}, []string{"https://coder.example.com"}},
 		"envFrom": {func(_ *coderv1alpha1.CoderControlPlane, in *Inputs) {
-			in.EnvFromNames = map[string]bool{envAccessURL: true}
+			in.EnvFromNames = map[string]bool{workloadresources.EnvAccessURL: true}
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cp, in := minimal(), Inputs{}
 			c.change(cp, &in)
 			var got []string
-			for _, variable := range environment(cp, in) {
-				if variable.Name == envAccessURL {
+			for _, variable := range coderd(deployment(t, cp, in).Spec.Template.Spec).Env {
+				if variable.Name == workloadresources.EnvAccessURL {
 					got = append(got, variable.Value)
 				}
 			}
@@ -158,7 +156,7 @@ func TestTheServiceDoesNotSelectTheAdminJob(t *testing.T) {
 func TestBuildersShareNothingWithTheSpec(t *testing.T) {
 	cp := full()
 	before := cp.DeepCopy()
-	d := Deployment(cp, Inputs{})
+	d := deployment(t, cp, Inputs{})
 	d.Labels["changed"] = "yes"
 	d.Spec.Template.Spec.Containers[0].Env[0].Value = "changed"
 	d.Spec.Template.Spec.Containers[0].Args = append(d.Spec.Template.Spec.Containers[0].Args[:1], "changed")

@@ -14,10 +14,10 @@ import (
 
 const fieldPodTemplate = "spec.podTemplate"
 
-// mergedTemplate is base with spec.podTemplate merged over it. Three things stay
-// ours. The labels of the selector and the annotation that rolls the pods are put
-// back, because without them the Deployment loses its pods, or they the content
-// that they refer to. The identity of the pods and the ports that others find by
+// mergedTemplate is base with spec.podTemplate merged over it. Some things stay
+// ours. The labels of the selector and the annotations that roll the pods are put
+// back, because without them the Deployment loses its pods, or they miss a change
+// of what they refer to. The identity of the pods and the ports that others find by
 // name are refused with a word on the field that changes them, because a silent
 // other value would leave workspaces without rights, or Coder without traffic.
 func mergedTemplate(w Workload, base corev1.PodTemplateSpec) (corev1.PodTemplateSpec, error) {
@@ -37,12 +37,9 @@ func mergedTemplate(w Workload, base corev1.PodTemplateSpec) (corev1.PodTemplate
 		return corev1.PodTemplateSpec{}, err
 	}
 	result.Labels = merged(result.Labels, base.Labels)
-	for _, key := range []string{coderv1alpha1.AnnotationConfigChecksum} {
-		if value, ok := base.Annotations[key]; ok {
-			result.Annotations[key] = value
-		} else {
-			delete(result.Annotations, key)
-		}
+	result.Annotations = merged(result.Annotations, ownAnnotations(w))
+	if w.Checksum == "" {
+		delete(result.Annotations, coderv1alpha1.AnnotationConfigChecksum)
 	}
 	return result, nil
 }

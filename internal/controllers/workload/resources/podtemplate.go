@@ -38,10 +38,16 @@ func PlainPodTemplate(w Workload) corev1.PodTemplateSpec {
 }
 
 func podAnnotations(w Workload) map[string]string {
-	all := map[string]string{}
+	all := ownAnnotations(w)
 	if w.Component != "" {
 		all[coderv1alpha1.LabelComponent] = w.Component
 	}
+	return all
+}
+
+// ownAnnotations are those that roll the pods.
+func ownAnnotations(w Workload) map[string]string {
+	all := merged(w.PodAnnotations)
 	if w.Checksum != "" {
 		all[coderv1alpha1.AnnotationConfigChecksum] = w.Checksum
 	}

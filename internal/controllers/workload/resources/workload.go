@@ -18,6 +18,9 @@ type Workload struct {
 	// Component says what runs in the pods: coderd, provisionerd or wsproxy. It
 	// becomes an annotation of theirs, as in Coder's own chart.
 	Component string
+	// PodAnnotations are on the pods besides, for example what rolls them. They stay
+	// the operator's, whatever spec.podTemplate says.
+	PodAnnotations map[string]string
 	// Container is the name of Coder's container.
 	Container string
 	// Image runs in it.

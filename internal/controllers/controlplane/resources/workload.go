@@ -1,0 +1,79 @@
+package resources
+
+import (
+	"fmt"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+// ContainerName is the name of coderd's container in its pods.
+const ContainerName = "coder"
+
+const (
+	// defaultImage stands in where the schema's default was not applied.
+	defaultImage = "ghcr.io/coder/coder:v2.30.0"
+	// terminationGracePeriod lets coderd end the connections to workspaces.
+	terminationGracePeriod = 60
+	// component is what Coder's own chart calls it.
+	component = "coderd"
+	// command is the command of coder that serves. The entry point of the image runs
+	// it.
+	command = "server"
+
+	containerHTTPPort  = 8080
+	containerHTTPSPort = 8443
+)
+
+// Workload is the control plane as the builders of all kinds see it. It refers to
+// the spec, so the control plane must not change while it is used.
+func Workload(cp *coderv1alpha1.CoderControlPlane, in Inputs) workloadresources.Workload {
+	return workloadresources.Workload{
+		Name:               cp.Name,
+		Namespace:          cp.Namespace,
+		Labels:             Labels(cp),
+		Component:          component,
+		Container:          ContainerName,
+		Image:              Image(cp),
+		Subcommand:         []string{command},
+		Args:               []string{fmt.Sprintf("--http-address=0.0.0.0:%d", containerHTTPPort)},
+		Env:                environment(cp),
+		EnvFromNames:       in.EnvFromNames,
+		ServiceAccountName: ServiceAccountName(cp),
+		GracePeriodSeconds: terminationGracePeriod,
+		Checksum:           in.Checksum,
+		KeepReplicas:       in.KeepReplicas,
+		OperatorNamespace:  in.OperatorNamespace,
+		Spec:               &cp.Spec.WorkloadSpec,
+		Serving:            serving(cp, in),
+		Rights:             rights(cp),
+	}
+}
+
+// Image is the image of coderd.
+func Image(cp *coderv1alpha1.CoderControlPlane) string {
+	if cp.Spec.Image == "" {
+		return defaultImage
+	}
+	return cp.Spec.Image
+}
+
+func serving(cp *coderv1alpha1.CoderControlPlane, in Inputs) *workloadresources.Serving {
+	return &workloadresources.Serving{
+		Spec:             &cp.Spec.ServingSpec,
+		HTTPPort:         containerHTTPPort,
+		HTTPSPort:        containerHTTPSPort,
+		ClusterDomain:    in.ClusterDomain,
+		ClusterAccessURL: cp.Spec.EnvUseClusterAccessURL == nil || *cp.Spec.EnvUseClusterAccessURL,
+	}
+}
+
+func rights(cp *coderv1alpha1.CoderControlPlane) *workloadresources.Rights {
+	return &workloadresources.Rights{
+		Spec:             &cp.Spec.RBAC,
+		RoleName:         WorkspaceRoleName(cp),
+		BindingName:      WorkspaceRoleBindingName(cp),
+		OwnerLabels:      OwnerLabels(cp),
+		OwnerAnnotations: OwnerAnnotations(cp),
+	}
+}
