@@ -22,6 +22,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name: must have at most 63 characters, because it becomes the name of a Service and the value of a label"
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: must not contain a dot, because it becomes the name of a Service and a part of the names of workspaces; use a dash"
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]')",message="metadata.name: must begin with a letter, because it becomes the name of a Service"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.operatorAccess.generatedTokenSecretName) || !(self.spec.operatorAccess.generatedTokenSecretName in [self.metadata.name + '-initial-admin', self.metadata.name + '-operator-credentials'])",message="spec.operatorAccess.generatedTokenSecretName: is the name of a Secret that the operator writes for something else; choose another"
 type CoderControlPlane struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -48,14 +49,18 @@ type CoderControlPlaneList struct {
 
 // CoderControlPlaneSpec is the deployment that is wanted.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.service) || !has(self.service.enabled) || self.service.enabled || (has(self.operatorAccess) && has(self.operatorAccess.disabled) && self.operatorAccess.disabled)",message="spec.service.enabled: the operator calls Coder through its Service; set spec.operatorAccess.disabled to true as well, or keep the Service"
+// +kubebuilder:validation:XValidation:rule="!has(self.service) || !has(self.service.enabled) || self.service.enabled || (has(self.operatorAccess) && has(self.operatorAccess.disabled) && self.operatorAccess.disabled)",message="spec.service.enabled: must not be false, because the operator calls Coder through its Service; keep the Service, or set spec.operatorAccess.disabled to true as well"
 // +kubebuilder:validation:XValidation:rule="!has(self.database) || !has(self.extraEnv) || !self.extraEnv.exists(e, e.name == 'CODER_PG_CONNECTION_URL')",message="spec.database: CODER_PG_CONNECTION_URL in spec.extraEnv names a database too; keep one of them"
 // +kubebuilder:validation:XValidation:rule="!(has(self.operatorAccess) && has(self.operatorAccess.disabled) && self.operatorAccess.disabled && has(self.licenseSecretRef))",message="spec.licenseSecretRef: a license is applied through Coder's API, which spec.operatorAccess.disabled forbids; enable operator access or remove the license"
+// +kubebuilder:validation:XValidation:rule="!has(self.provisionerPSKSecretRef) || !has(self.extraEnv) || !self.extraEnv.exists(e, e.name == 'CODER_PROVISIONER_DAEMON_PSK')",message="spec.provisionerPSKSecretRef: CODER_PROVISIONER_DAEMON_PSK in spec.extraEnv is a pre-shared key too; keep one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'coder' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name coder"
 type CoderControlPlaneSpec struct {
 	// Image is the container image of Coder.
 	// +optional
 	// +kubebuilder:default="ghcr.io/coder/coder:v2.30.0"
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.30.0"
 	Image string `json:"image,omitempty"`
 
 	WorkloadSpec `json:",inline"`
@@ -96,7 +101,7 @@ type CoderControlPlaneSpec struct {
 
 // DatabaseSpec is Coder's PostgreSQL.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.secretRef) != has(self.cloudNativePG)",message="a database is a secretRef or a cloudNativePG cluster; give exactly one"
+// +kubebuilder:validation:XValidation:rule="has(self.secretRef) != has(self.cloudNativePG)",message="a database is a secretRef or a cloudNativePG; give exactly one"
 type DatabaseSpec struct {
 	// SecretRef names the Secret that holds the address of the database, as
 	// postgres://user:password@host:port/name.
@@ -110,30 +115,36 @@ type DatabaseSpec struct {
 // DatabaseSecretReference names a key of a Secret in the same namespace.
 type DatabaseSecretReference struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
 	// Key in the Secret that holds the address.
 	// +optional
 	// +kubebuilder:default=url
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, dashes, underscores and dots"
 	Key string `json:"key,omitempty"`
 }
 
 // CloudNativePGReference names a Cluster of CloudNativePG.
 type CloudNativePGReference struct {
 	// ClusterName is the name of the Cluster. Its Secret <name>-app is used.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a Cluster of CloudNativePG: lower case letters, digits and dashes, a letter or digit at both ends"
 	ClusterName string `json:"clusterName"`
 }
 
 // PSKSecretReference names a key of a Secret in the same namespace.
 type PSKSecretReference struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
 	// Key in the Secret that holds the pre-shared key.
 	// +optional
 	// +kubebuilder:default=psk
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, dashes, underscores and dots"
 	Key string `json:"key,omitempty"`
 }
 
@@ -153,17 +164,21 @@ type OperatorAccessSpec struct {
 	// keeps the token that it made. Unset, it is <name>-operator-token.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	GeneratedTokenSecretName string `json:"generatedTokenSecretName,omitempty"`
 }
 
 // TokenSecretReference names a key of a Secret in the same namespace.
 type TokenSecretReference struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
 	// Key in the Secret that holds the token.
 	// +optional
 	// +kubebuilder:default=token
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, dashes, underscores and dots"
 	Key string `json:"key,omitempty"`
 }
 
@@ -178,23 +193,28 @@ type InitialAdminSpec struct {
 	// +optional
 	// +kubebuilder:default=admin
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must consist of letters, digits and single dashes between them, as all names of users in Coder"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['new', 'create'])",message="is a name that Coder keeps for itself; choose another"
 	Username string `json:"username,omitempty"`
 	// Email of the account.
 	// +optional
 	// +kubebuilder:default="admin@coder-k8s.invalid"
-	// +kubebuilder:validation:Pattern=`^[^@\s]+@[^@\s]+$`
+	// +kubebuilder:validation:MaxLength=320
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^@ ]+@[^@ ]+$')",message="must be an email address, for example admin@example.com"
 	Email string `json:"email,omitempty"`
 }
 
 // SecretKeyReference names a key of a Secret in the same namespace.
 type SecretKeyReference struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
 	// Key in the Secret. Unset, it is "license".
 	// +optional
 	// +kubebuilder:default=license
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, dashes, underscores and dots"
 	Key string `json:"key,omitempty"`
 }
 

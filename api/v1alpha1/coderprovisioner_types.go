@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Key",type=string,JSONPath=`.status.provisionerKeyName`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec.pskSecretRef) || (has(self.spec.key) && (has(self.spec.key.secretRef) || (has(self.spec.key.name) && size(self.spec.key.name) > 0))) || !(self.metadata.name in ['built-in', 'user-auth', 'psk'])",message="metadata.name: is a name that Coder keeps for itself, and the key gets it too; choose another, or name the key in spec.key.name"
 type CoderProvisioner struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -45,8 +46,10 @@ type CoderProvisionerList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.controlPlaneRef) != (has(self.url) && size(self.url) > 0)",message="spec: the provisioners belong to a controlPlaneRef in this namespace or to the Coder at a url; give exactly one"
 // +kubebuilder:validation:XValidation:rule="!(has(self.url) && size(self.url) > 0) || has(self.pskSecretRef) || (has(self.key) && has(self.key.secretRef))",message="spec.url: the operator makes no key in a Coder that is not its own; give one in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef"
-// +kubebuilder:validation:XValidation:rule="!(has(self.pskSecretRef) && has(self.key) && has(self.key.secretRef))",message="spec: the daemons log in with spec.key.secretRef or with spec.pskSecretRef; give one of them"
+// +kubebuilder:validation:XValidation:rule="!(has(self.pskSecretRef) && has(self.key) && has(self.key.secretRef))",message="spec.pskSecretRef: the daemons log in with it or with spec.key.secretRef; give one of them"
 // +kubebuilder:validation:XValidation:rule="!(has(self.key) && has(self.key.secretRef) && has(self.tags) && size(self.tags) > 0)",message="spec.tags: the tags of daemons with a key are those of the key, and the key of spec.key.secretRef is yours; remove spec.tags"
+// +kubebuilder:validation:XValidation:rule="!has(self.extraEnv) || !self.extraEnv.exists(e, e.name in ['CODER_PROVISIONER_DAEMON_KEY', 'CODER_PROVISIONER_DAEMON_PSK'])",message="spec.extraEnv: CODER_PROVISIONER_DAEMON_KEY and CODER_PROVISIONER_DAEMON_PSK are not set here; give a key of your own in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'provisioner' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name provisioner"
 type CoderProvisionerSpec struct {
 	// ControlPlaneRef names the control plane whose jobs they run.
 	// +optional
@@ -60,8 +63,8 @@ type CoderProvisionerSpec struct {
 	// is the one with which Coder began, whatever its name.
 	// +optional
 	// +kubebuilder:default=default
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must be the name of an organization of Coder: letters, digits and single dashes between them"
 	OrganizationName string `json:"organizationName,omitempty"`
 	// Key is the provisioner key with which they log in.
 	// +optional
@@ -78,6 +81,8 @@ type CoderProvisionerSpec struct {
 	Tags map[string]string `json:"tags,omitempty"`
 	// Image is the container image of Coder. Unset, it is that of the control plane.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.30.0"
 	Image string `json:"image,omitempty"`
 
 	WorkloadSpec `json:",inline"`
@@ -101,14 +106,17 @@ type ProvisionerKeySpec struct {
 	// <name>-provisioner-key. Whoever deletes it gets a new key.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	SecretName string `json:"secretName,omitempty"`
 	// SecretKey is the key in that Secret.
 	// +optional
 	// +kubebuilder:default=key
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, dashes, underscores and dots"
 	SecretKey string `json:"secretKey,omitempty"`
 	// RotateAfter is the age at which the key is replaced. Unset, it is kept.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="must be 1h or more"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="must be a duration of an hour or more, for example 720h"
 	RotateAfter *metav1.Duration `json:"rotateAfter,omitempty"`
 	// SecretRef is a provisioner key that you made yourself. The operator then makes
 	// none.
@@ -119,11 +127,14 @@ type ProvisionerKeySpec struct {
 // ProvisionerKeySecretReference names a key of a Secret in the same namespace.
 type ProvisionerKeySecretReference struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
 	// Key in the Secret that holds the provisioner key.
 	// +optional
 	// +kubebuilder:default=key
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, dashes, underscores and dots"
 	Key string `json:"key,omitempty"`
 }
 

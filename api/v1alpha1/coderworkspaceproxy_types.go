@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!self.metadata.name.contains('.')",message="metadata.name: must not contain a dot, because it becomes a part of the name of a Service; use a dash"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.proxySessionTokenSecretRef) || (has(self.spec.bootstrap) && has(self.spec.bootstrap.proxyName) && size(self.spec.bootstrap.proxyName) > 0) || self.metadata.name != 'primary'",message="metadata.name: primary is the name of Coder itself in its list of proxies; choose another, or name the proxy in spec.bootstrap.proxyName"
 type CoderWorkspaceProxy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -50,6 +51,8 @@ type CoderWorkspaceProxyList struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.controlPlaneRef) ? 1 : 0) + (has(self.bootstrap) && has(self.bootstrap.coderURL) && size(self.bootstrap.coderURL) > 0 ? 1 : 0) + (has(self.proxySessionTokenSecretRef) ? 1 : 0) == 1",message="spec: the proxy is registered through controlPlaneRef, through bootstrap.coderURL, or by yourself with proxySessionTokenSecretRef; give exactly one"
 // +kubebuilder:validation:XValidation:rule="!has(self.proxySessionTokenSecretRef) || (has(self.primaryAccessURL) && size(self.primaryAccessURL) > 0)",message="spec.primaryAccessURL: is needed with proxySessionTokenSecretRef; give the access URL of the Coder that made the token"
 // +kubebuilder:validation:XValidation:rule="!has(self.bootstrap) || (has(self.bootstrap.coderURL) && size(self.bootstrap.coderURL) > 0) == has(self.bootstrap.credentialsSecretRef)",message="spec.bootstrap: coderURL and credentialsSecretRef belong together; give both, or controlPlaneRef instead of both"
+// +kubebuilder:validation:XValidation:rule="!has(self.extraEnv) || !self.extraEnv.exists(e, e.name == 'CODER_PROXY_SESSION_TOKEN')",message="spec.extraEnv: CODER_PROXY_SESSION_TOKEN is not set here; give a token of your own in spec.proxySessionTokenSecretRef"
+// +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'workspace-proxy' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name workspace-proxy"
 type CoderWorkspaceProxySpec struct {
 	// ControlPlaneRef names the control plane that the proxy belongs to.
 	// +optional
@@ -76,6 +79,8 @@ type CoderWorkspaceProxySpec struct {
 	// Image is the container image of Coder. Unset, it is that of the control plane,
 	// or ghcr.io/coder/coder:v2.30.0.
 	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.30.0"
 	Image string `json:"image,omitempty"`
 
 	WorkloadSpec `json:",inline"`
@@ -97,7 +102,7 @@ type ProxyBootstrapSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must consist of letters, digits and single dashes between them"
-	// +kubebuilder:validation:XValidation:rule="self != 'primary'",message="is the name of Coder itself in its list of proxies; choose another"
+	// +kubebuilder:validation:XValidation:rule="self.lowerAscii() != 'primary'",message="is the name of Coder itself in its list of proxies; choose another"
 	ProxyName string `json:"proxyName,omitempty"`
 	// DisplayName is what people see. Unset, it is the name of the proxy.
 	// +optional
@@ -109,6 +114,7 @@ type ProxyBootstrapSpec struct {
 	// token, under the key token. Unset, it is <name>-proxy-token.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	GeneratedTokenSecretName string `json:"generatedTokenSecretName,omitempty"`
 }
 

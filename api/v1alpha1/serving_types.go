@@ -7,6 +7,7 @@ import (
 // ServingSpec is what control planes and workspace proxies have in common: both
 // serve HTTP. It is inlined into their specs.
 //
+// +kubebuilder:validation:XValidation:rule="!has(self.livenessProbe) || !has(self.livenessProbe.successThreshold) || self.livenessProbe.successThreshold == 1",message="spec.livenessProbe.successThreshold: must be 1, because Kubernetes allows nothing else for a liveness probe"
 // +kubebuilder:validation:XValidation:rule="!has(self.service) || !has(self.service.httpsNodePort) || (has(self.tls) && has(self.tls.secretNames) && size(self.tls.secretNames) > 0)",message="spec.service.httpsNodePort: there is no HTTPS port without spec.tls.secretNames; give a certificate or remove the node port"
 // +kubebuilder:validation:XValidation:rule="!has(self.expose) || !has(self.service) || !has(self.service.enabled) || self.service.enabled",message="spec.expose: an Ingress or HTTPRoute leads to the Service, which spec.service.enabled=false removes; enable the Service or remove spec.expose"
 type ServingSpec struct {
@@ -36,10 +37,10 @@ type ServingSpec struct {
 
 // ServiceSpec is the Service in front of the pods.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || self.type != 'ClusterIP'",message="externalTrafficPolicy has an effect with type NodePort or LoadBalancer only; remove it or set that type"
-// +kubebuilder:validation:XValidation:rule="!(has(self.loadBalancerIP) || has(self.loadBalancerClass) || has(self.loadBalancerSourceRanges)) || self.type == 'LoadBalancer'",message="loadBalancerIP, loadBalancerClass and loadBalancerSourceRanges have an effect with type LoadBalancer only; remove them or set that type"
-// +kubebuilder:validation:XValidation:rule="!(has(self.httpNodePort) || has(self.httpsNodePort)) || self.type != 'ClusterIP'",message="httpNodePort and httpsNodePort have an effect with type NodePort or LoadBalancer only; remove them or set that type"
-// +kubebuilder:validation:XValidation:rule="!(has(self.httpNodePort) && has(self.httpsNodePort)) || self.httpNodePort != self.httpsNodePort",message="httpNodePort and httpsNodePort must differ"
+// +kubebuilder:validation:XValidation:rule="!has(self.externalTrafficPolicy) || self.type != 'ClusterIP'",message="externalTrafficPolicy has an effect with type NodePort or LoadBalancer only; remove it or set one of these types",messageExpression="'externalTrafficPolicy has an effect with type NodePort or LoadBalancer only; remove it or set one of these types' + ' instead of ' + self.type"
+// +kubebuilder:validation:XValidation:rule="!(has(self.loadBalancerIP) || has(self.loadBalancerClass) || has(self.loadBalancerSourceRanges)) || self.type == 'LoadBalancer'",message="loadBalancerIP, loadBalancerClass and loadBalancerSourceRanges have an effect with type LoadBalancer only; remove them or set that type",messageExpression="'loadBalancerIP, loadBalancerClass and loadBalancerSourceRanges have an effect with type LoadBalancer only; remove them or set that type' + ' instead of ' + self.type"
+// +kubebuilder:validation:XValidation:rule="!(has(self.httpNodePort) || has(self.httpsNodePort)) || self.type != 'ClusterIP'",message="httpNodePort and httpsNodePort have an effect with type NodePort or LoadBalancer only; remove them or set one of these types",messageExpression="'httpNodePort and httpsNodePort have an effect with type NodePort or LoadBalancer only; remove them or set one of these types' + ' instead of ' + self.type"
+// +kubebuilder:validation:XValidation:rule="!(has(self.httpNodePort) && has(self.httpsNodePort)) || self.httpNodePort != self.httpsNodePort",message="httpNodePort and httpsNodePort must differ; change one of them"
 // +kubebuilder:validation:XValidation:rule="!(self.type == 'LoadBalancer' && oldSelf.type == 'LoadBalancer') || (has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass))",message="loadBalancerClass cannot change while the type is LoadBalancer, because Kubernetes does not allow it; set another type first"
 type ServiceSpec struct {
 	// Enabled makes the Service. Without it the operator cannot call Coder.
@@ -68,6 +69,8 @@ type ServiceSpec struct {
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 	// LoadBalancerIP asks the load balancer for this address.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || isIP(self)",message="must be an IP address, for example 203.0.113.10"
 	LoadBalancerIP string `json:"loadBalancerIP,omitempty"`
 	// LoadBalancerClass chooses the load balancer. It cannot change later.
 	// +optional
@@ -75,6 +78,9 @@ type ServiceSpec struct {
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
 	// LoadBalancerSourceRanges are the networks whose clients it lets in.
 	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="must be a network, for example 203.0.113.0/24"
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
 	// HTTPNodePort is the port on the nodes for HTTP. Unset, Kubernetes chooses one.
 	// +optional
@@ -99,6 +105,9 @@ type TLSSpec struct {
 	// SecretNames are Secrets of type kubernetes.io/tls in the same namespace.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	SecretNames []string `json:"secretNames,omitempty"`
 }
 
@@ -150,20 +159,23 @@ type ExposeSpec struct {
 
 // IngressSpec is an Ingress in front of Coder.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.tls) && has(self.tls.wildcardSecretName) && size(self.tls.wildcardSecretName) > 0) || (has(self.wildcardHost) && size(self.wildcardHost) > 0)",message="tls.wildcardSecretName needs wildcardHost"
+// +kubebuilder:validation:XValidation:rule="!(has(self.tls) && has(self.tls.wildcardSecretName) && size(self.tls.wildcardSecretName) > 0) || (has(self.wildcardHost) && size(self.wildcardHost) > 0)",message="tls.wildcardSecretName holds the certificate of wildcardHost, which is not set; set it, or remove the certificate"
 type IngressSpec struct {
 	// ClassName of the Ingress.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of an IngressClass; leave it out for the default class of the cluster"
 	ClassName *string `json:"className,omitempty"`
 	// Host under which it is reached, for example coder.example.com.
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be a DNS name in lower case without scheme, port or path, for example coder.example.com"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="must be a DNS name in lower case without scheme, port or path, for example coder.example.com"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self)",message="must be a name and not an IP address, because an Ingress and an HTTPRoute choose by the name that was asked for"
 	Host string `json:"host"`
 	// WildcardHost under which workspace applications are reached, for example
 	// *.coder.example.com or *-apps.example.com.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[*](-[-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+$')",message="must be a * in front of a domain, with or without a suffix, for example *.coder.example.com or *-apps.example.com"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[*](-[-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="must be a * in front of a domain, with or without a suffix, for example *.coder.example.com or *-apps.example.com"
 	WildcardHost string `json:"wildcardHost,omitempty"`
 	// Annotations of the Ingress.
 	// +optional
@@ -178,9 +190,13 @@ type IngressTLSSpec struct {
 	// SecretName holds the certificate of the host. With it the
 	// access URL is https.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	SecretName string `json:"secretName,omitempty"`
 	// WildcardSecretName holds the certificate of the wildcard host.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	WildcardSecretName string `json:"wildcardSecretName,omitempty"`
 }
 
@@ -188,17 +204,19 @@ type IngressTLSSpec struct {
 type GatewaySpec struct {
 	// Host under which it is reached, for example coder.example.com.
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be a DNS name in lower case without scheme, port or path, for example coder.example.com"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$')",message="must be a DNS name in lower case without scheme, port or path, for example coder.example.com"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self)",message="must be a name and not an IP address, because an Ingress and an HTTPRoute choose by the name that was asked for"
 	Host string `json:"host"`
 	// WildcardHost under which workspace applications are reached, for example
 	// *.coder.example.com or *-apps.example.com.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[*](-[-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)+$')",message="must be a * in front of a domain, with or without a suffix, for example *.coder.example.com or *-apps.example.com"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[*](-[-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)+$')",message="must be a * in front of a domain, with or without a suffix, for example *.coder.example.com or *-apps.example.com"
 	WildcardHost string `json:"wildcardHost,omitempty"`
 	// ParentRefs are the Gateways that the route attaches to.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.name == a.name && (has(a.kind) ? a.kind : 'Gateway') == (has(b.kind) ? b.kind : 'Gateway') && has(a.__namespace__) == has(b.__namespace__) && (!has(a.__namespace__) || a.__namespace__ == b.__namespace__) && has(a.sectionName) == has(b.sectionName) && (!has(a.sectionName) || a.sectionName == b.sectionName) && has(a.port) == has(b.port) && (!has(a.port) || a.port == b.port)))",message="the same parent stands there twice; remove one of them, or choose different listeners by sectionName or port"
 	ParentRefs []GatewayParentReference `json:"parentRefs"`
 	// Scheme under which the Gateway serves, for the access URL.
 	// +optional
@@ -210,15 +228,29 @@ type GatewaySpec struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// GatewayParentReference names a Gateway.
+// GatewayParentReference names a Gateway, or a ListenerSet of one.
 type GatewayParentReference struct {
-	// Name of the Gateway.
-	// +kubebuilder:validation:MinLength=1
+	// Kind of the parent. Unset, it is Gateway.
+	// +optional
+	// +kubebuilder:validation:Enum=Gateway;ListenerSet
+	Kind *string `json:"kind,omitempty"`
+	// Name of the parent.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Gateway or ListenerSet: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
-	// Namespace of the Gateway. Unset, it is the same.
+	// Namespace of the parent. Unset, it is the same.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower case letters, digits and dashes, a letter or digit at both ends"
 	Namespace *string `json:"namespace,omitempty"`
-	// SectionName is the listener of the Gateway.
+	// SectionName is the name of the listener.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a listener: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	SectionName *string `json:"sectionName,omitempty"`
+	// Port of the listener, where its name is not enough.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port *int32 `json:"port,omitempty"`
 }

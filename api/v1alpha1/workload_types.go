@@ -44,23 +44,31 @@ type WorkloadSpec struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=name
+	// +kubebuilder:validation:XValidation:rule="self.all(e, size(e.name) > 0)",message="each variable has a name; give one"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !(has(e.value) && size(e.value) > 0 && has(e.valueFrom)))",message="each variable has a value or a valueFrom, not both; remove one of them"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || (has(e.valueFrom.configMapKeyRef) ? 1 : 0) + (has(e.valueFrom.secretKeyRef) ? 1 : 0) + (has(e.valueFrom.fieldRef) ? 1 : 0) + (has(e.valueFrom.resourceFieldRef) ? 1 : 0) + (has(e.valueFrom.fileKeyRef) ? 1 : 0) == 1)",message="each valueFrom names exactly one source: configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef or fileKeyRef"
 	ExtraEnv []corev1.EnvVar `json:"extraEnv,omitempty"`
 	// EnvFrom takes the environment from ConfigMaps and Secrets. A change of their
 	// content rolls the pods.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.all(e, !(has(e.configMapRef) && has(e.secretRef)))",message="each entry takes its variables from a configMapRef or from a secretRef, not from both; write two entries"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, has(e.configMapRef) != has(e.secretRef))",message="each entry takes its variables from a configMapRef or from a secretRef; give exactly one, and for both write two entries"
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 	// Resources are the requests and limits of the container. Unset, they are those
 	// of Coder's own chart: 2 CPUs and 4Gi, requested and as limit. {} means none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !quantity(string(self.requests[k])).isGreaterThan(quantity(string(self.limits[k]))))",message="a request must not be above the limit of the same resource; lower the request or raise the limit"
+	// +kubebuilder:validation:XValidation:rule="['cpu', 'memory', 'ephemeral-storage'].all(k, !(has(self.requests) && k in self.requests && string(self.requests[k]).startsWith('-')) && !(has(self.limits) && k in self.limits && string(self.limits[k]).startsWith('-')))",message="requests and limits must not be negative"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// SecurityContext replaces the container's security context. Unset, it is
 	// that of Coder's own chart: user and group 1000, not root, no privilege
 	// escalation, seccomp RuntimeDefault.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!(has(self.runAsNonRoot) && self.runAsNonRoot && has(self.runAsUser) && self.runAsUser == 0)",message="runAsUser 0 is root, which runAsNonRoot forbids; choose another user, or set runAsNonRoot to false"
+	// +kubebuilder:validation:XValidation:rule="!(has(self.privileged) && self.privileged && has(self.allowPrivilegeEscalation) && !self.allowPrivilegeEscalation)",message="a privileged container can always escalate; remove privileged, or set allowPrivilegeEscalation to true"
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 	// PodSecurityContext is the security context of the pod.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!(has(self.runAsNonRoot) && self.runAsNonRoot && has(self.runAsUser) && self.runAsUser == 0)",message="runAsUser 0 is root, which runAsNonRoot forbids; choose another user, or set runAsNonRoot to false"
 	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
 	// TerminationGracePeriodSeconds is how long a pod has to end. Unset, it is 60
 	// for coderd and for a proxy, and 600 for provisioners, which finish their job.
@@ -74,9 +82,13 @@ type WorkloadSpec struct {
 	Certs CertsSpec `json:"certs,omitzero"`
 	// Volumes are added to the pod.
 	// +optional
+	// +listType=map
+	// +listMapKey=name
 	Volumes []corev1.Volume `json:"volumes,omitempty"`
 	// VolumeMounts are added to the container.
 	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 	// NodeSelector restricts the nodes of the pods.
 	// +optional
@@ -113,6 +125,10 @@ type WorkloadSpec struct {
 	// runtime class, labels and annotations of the pods. The container of Coder is
 	// named coder, provisioner or workspace-proxy.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Always'",message="spec.restartPolicy must be Always, because a Deployment allows nothing else; remove it"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.activeDeadlineSeconds)",message="spec.activeDeadlineSeconds is not allowed in a Deployment; remove it"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !(has(self.spec.serviceAccountName) || has(self.spec.serviceAccount))",message="spec.serviceAccountName: the ServiceAccount is chosen in spec.serviceAccount.name, and with its rights workspaces are made; name it there, and remove it here"
+	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.initContainers) || self.spec.initContainers.all(c, has(c.image) && size(c.image) > 0)",message="spec.initContainers: each needs an image"
 	PodTemplate *corev1.PodTemplateSpec `json:"podTemplate,omitempty"`
 }
 
@@ -126,6 +142,7 @@ type ServiceAccountSpec struct {
 	// <name>-provisioner for provisioners and wsproxy-<name> for a proxy.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a ServiceAccount: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name,omitempty"`
 	// Annotations of the ServiceAccount, for example of a cloud's workload identity.
 	// +optional
@@ -139,16 +156,22 @@ type ServiceAccountSpec struct {
 type CertsSpec struct {
 	// Secrets that hold one certificate each.
 	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=key
 	Secrets []CertSecretSelector `json:"secrets,omitempty"`
 }
 
 // CertSecretSelector names a key of a Secret that holds a PEM certificate.
 type CertSecretSelector struct {
 	// Name of the Secret.
-	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
 	// Key in the Secret.
-	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, dashes, underscores and dots"
 	Key string `json:"key"`
 }
 
@@ -168,7 +191,7 @@ type DeploymentSpec struct {
 
 // DeploymentStrategy replaces pods by new ones.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.rollingUpdate) || self.type == 'RollingUpdate'",message="rollingUpdate has an effect with type RollingUpdate only; remove it, or set that type"
+// +kubebuilder:validation:XValidation:rule="!has(self.rollingUpdate) || self.type == 'RollingUpdate'",message="rollingUpdate has an effect with type RollingUpdate only; remove it, or set that type",messageExpression="'rollingUpdate has an effect with type RollingUpdate only; remove it, or set that type instead of ' + self.type"
 type DeploymentStrategy struct {
 	// Type: RollingUpdate replaces them one after the other, Recreate all at once.
 	// +optional
@@ -217,10 +240,12 @@ type PodDisruptionBudgetSpec struct {
 type NetworkPolicySpec struct {
 	// From are those who may reach Coder's HTTP ports. Unset, everybody may.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(p, has(p.ipBlock) != (has(p.podSelector) || has(p.namespaceSelector)))",message="each entry is an ipBlock, or pods by podSelector and namespaceSelector; for both write two entries"
 	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
 	// MetricsFrom are those who may reach the metrics port. Unset, it is the pods
 	// of the same namespace.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(p, has(p.ipBlock) != (has(p.podSelector) || has(p.namespaceSelector)))",message="each entry is an ipBlock, or pods by podSelector and namespaceSelector; for both write two entries"
 	MetricsFrom []networkingv1.NetworkPolicyPeer `json:"metricsFrom,omitempty"`
 	// Egress is where the pods may connect to, besides DNS and each other. Unset,
 	// everywhere: coderd needs its database, its identity provider, the registry of
@@ -251,12 +276,15 @@ type ServiceMonitorSpec struct {
 	// Interval between two scrapes, for example 30s. Unset, it is that of the
 	// Prometheus.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$')",message="must be a duration as Prometheus writes it, for example 30s or 1m"
 	Interval string `json:"interval,omitempty"`
 }
 
 // RBACSpec is what the ServiceAccount may do, for the workspaces that Terraform
 // makes with its rights.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.workspaceNamespaces) || !has(self.namespaces) || !self.namespaces.exists(n, n.name in self.workspaceNamespaces)",message="a namespace stands in workspaceNamespaces or in namespaces, not in both; remove it from one of them"
 type RBACSpec struct {
 	// WorkspacePerms lets it make pods and volume claims for workspaces.
 	// +optional
@@ -268,12 +296,16 @@ type RBACSpec struct {
 	EnableDeployments *bool `json:"enableDeployments,omitempty"`
 	// ExtraRules are added. The operator can only grant what it holds itself.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(r, size(r.verbs) > 0 && has(r.apiGroups) && size(r.apiGroups) > 0 && has(r.resources) && size(r.resources) > 0 && !has(r.nonResourceURLs))",message="each rule allows something in a namespace: give apiGroups, resources and verbs, and no nonResourceURLs"
+	// +kubebuilder:validation:MaxItems=100
 	ExtraRules []rbacv1.PolicyRule `json:"extraRules,omitempty"`
 	// WorkspaceNamespaces are further namespaces in which the same is granted.
 	// +optional
 	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower case letters, digits and dashes, a letter or digit at both ends"
 	WorkspaceNamespaces []string `json:"workspaceNamespaces,omitempty"`
 	// Namespaces are further namespaces in which something else is granted. What an
 	// entry leaves out is as above.
@@ -287,8 +319,8 @@ type RBACSpec struct {
 // NamespaceRBAC is what the ServiceAccount may do in one namespace.
 type NamespaceRBAC struct {
 	// Name of the namespace.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower case letters, digits and dashes, a letter or digit at both ends"
 	Name string `json:"name"`
 	// WorkspacePerms as in spec.rbac.
 	// +optional
@@ -298,14 +330,16 @@ type NamespaceRBAC struct {
 	EnableDeployments *bool `json:"enableDeployments,omitempty"`
 	// ExtraRules as in spec.rbac. [] means none.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(r, size(r.verbs) > 0 && has(r.apiGroups) && size(r.apiGroups) > 0 && has(r.resources) && size(r.resources) > 0 && !has(r.nonResourceURLs))",message="each rule allows something in a namespace: give apiGroups, resources and verbs, and no nonResourceURLs"
+	// +kubebuilder:validation:MaxItems=100
 	ExtraRules []rbacv1.PolicyRule `json:"extraRules,omitempty"`
 }
 
 // ControlPlaneReference names a CoderControlPlane in the same namespace.
 type ControlPlaneReference struct {
 	// Name of the CoderControlPlane.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a CoderControlPlane in this namespace: lower case letters, digits and dashes, a letter first"
 	Name string `json:"name"`
 }
 

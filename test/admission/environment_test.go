@@ -1,0 +1,136 @@
+package admission
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+)
+
+// environment is the kube-apiserver of this package. TestMain sets it once.
+var environment struct {
+	config *rest.Config
+	client client.Client
+}
+
+const (
+	controlPlane = "CoderControlPlane"
+	provisioner  = "CoderProvisioner"
+	proxy        = "CoderWorkspaceProxy"
+)
+
+var (
+	allKinds     = []string{controlPlane, provisioner, proxy}
+	servingKinds = []string{controlPlane, proxy}
+	basesDir     = filepath.Join("..", "..", "config", "crd", "bases")
+)
+
+// required is the least that a spec of each kind must say.
+var required = map[string]string{
+	controlPlane: "{}",
+	provisioner:  "controlPlaneRef: {name: coder}",
+	proxy:        "controlPlaneRef: {name: coder}",
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: the admission tests are skipped; make test runs them")
+		os.Exit(0)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	server := &envtest.Environment{CRDDirectoryPaths: []string{basesDir}, ErrorIfCRDPathMissing: true}
+	config, err := server.Start()
+	defer func() {
+		if err := server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping kube-apiserver:", err)
+		}
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting etcd and kube-apiserver with our definitions:", err)
+		return 1
+	}
+	config.QPS = -1
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			fmt.Fprintln(os.Stderr, "registering types:", err)
+			return 1
+		}
+	}
+	environment.config = config
+	if environment.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		fmt.Fprintln(os.Stderr, "making a client:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := environment.client.Create(t.Context(), ns); err != nil {
+		t.Fatalf("making a namespace: %v", err)
+	}
+	return ns.Name
+}
+
+// object is an object of the kind: what the kind requires, with the fields of spec
+// (YAML) put over it. A field that is null there is left out.
+func object(t *testing.T, kind, ns, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	fields := map[string]any{}
+	for _, text := range []string{required[kind], spec} {
+		var given map[string]any
+		if err := yaml.Unmarshal([]byte(text), &given); err != nil {
+			t.Fatalf("the spec %q is no YAML: %v", text, err)
+		}
+		for key, value := range given {
+			fields[key] = value
+			if value == nil {
+				delete(fields, key)
+			}
+		}
+	}
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": fields}}
+	o.SetGroupVersionKind(schema.GroupVersionKind{Group: "coder.com", Version: "v1alpha1", Kind: kind})
+	o.SetNamespace(ns)
+	o.SetName(name)
+	return o
+}
+
+// definitions reads our definitions as they stand in the repository.
+func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(basesDir, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no definitions in %s: %v", basesDir, err)
+	}
+	found := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(raw, definition); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		found[definition.Spec.Names.Kind] = definition
+	}
+	return found
+}
