@@ -12,7 +12,7 @@ import (
 )
 
 // proxyTokenHeader is where a proxy shows its token.
-const proxyTokenHeader = "Coder-External-Proxy-Token" // #nosec G101 -- the name of a header.
+const proxyTokenHeader = "Coder-External-Proxy-Token"
 
 // noFeatureAsked (400) is what Coder says to a proxy that it knows and that asks
 // for keys without saying which.
@@ -45,6 +45,7 @@ func (c *Client) CheckWorkspaceProxyToken(ctx context.Context, token string) err
 		if err != nil {
 			return err
 		}
+		defer func() { _ = res.Body.Close() }()
 		return codersdk.ReadBodyAsError(res)
 	})
 	var answer *Error
