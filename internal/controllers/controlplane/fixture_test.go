@@ -232,10 +232,13 @@ func newControlPlane(changes ...func(*coderv1alpha1.CoderControlPlane)) *coderv1
 	cp := &coderv1alpha1.CoderControlPlane{
 		ObjectMeta: metav1.ObjectMeta{Name: "coder", Namespace: "coder", UID: "cp-uid", Generation: 1},
 		Spec: coderv1alpha1.CoderControlPlaneSpec{
-			Image: "ghcr.io/coder/coder:v2.30.0", Replicas: ptr.To[int32](1),
-			ExtraEnv: []corev1.EnvVar{{Name: resources.EnvDatabase, ValueFrom: &corev1.EnvVarSource{
-				SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}, Key: "url"},
-			}}},
+			Image: "ghcr.io/coder/coder:v2.30.0",
+			WorkloadSpec: coderv1alpha1.WorkloadSpec{
+				Replicas: ptr.To[int32](1),
+				ExtraEnv: []corev1.EnvVar{{Name: resources.EnvDatabase, ValueFrom: &corev1.EnvVarSource{
+					SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}, Key: "url"},
+				}}},
+			},
 			InitialAdmin: coderv1alpha1.InitialAdminSpec{Username: "admin", Email: "admin@example.com"},
 		},
 	}
