@@ -39,6 +39,16 @@ type LicenseClaims struct {
 var errNoLicense = errors.New("not a license: it must be a JSON web token, " +
 	"three parts with dots between them of which the second holds the claims; copy the whole text that Coder sent you")
 
+// Identity names the license by its claims alone: the UUID in them, or one that
+// is made of them. Coder gives a license without a UUID one by chance, which
+// nobody can know before.
+func (c LicenseClaims) Identity() uuid.UUID {
+	if c.UUID != uuid.Nil {
+		return c.UUID
+	}
+	return uuid.NewSHA1(uuid.NameSpaceOID, c.raw)
+}
+
 // ParseLicense reads the claims of a license's text. It does not check the
 // signature; Coder does when it is given the license. White space around the
 // text does not matter.

@@ -1,0 +1,59 @@
+package licensing
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// entitlements finds out what the licenses allow. That Coder does not say is no
+// trouble of the license: it is asked again soon.
+func (p *pass) entitlements(ctx context.Context) error {
+	about := subject(p.req.Instance)
+	if allowance, known := p.memory.entitlements.about(about, p.now); known {
+		p.result.Allowance = &allowance
+		p.requeue(p.memory.entitlements.until.Sub(p.now))
+		return nil
+	}
+	var allowance Allowance
+	answer, err := p.req.Coder.Entitlements(ctx)
+	switch {
+	case coderd.IsNotSupported(err):
+		allowance = Allowance{
+			Tier: string(coderd.TierNone), ExternalProvisioners: string(coderd.NotEntitled), WorkspaceProxy: string(coderd.NotEntitled),
+		}
+	case err != nil:
+		p.result.AllowanceErr = err
+		p.requeue(retryAfter(err))
+		return nil
+	default:
+		allowance = Allowance{
+			Tier:                 string(answer.Tier()),
+			ExternalProvisioners: entitlement(answer.Of(coderd.FeatureExternalProvisioners)),
+			WorkspaceProxy:       entitlement(answer.Of(coderd.FeatureWorkspaceProxy)),
+		}
+	}
+	p.result.Allowance = &allowance
+	p.memory.entitlements = belief[Allowance]{subject: about, answer: allowance, until: p.now.Add(p.result.RequeueAfter)}
+	return nil
+}
+
+// entitlement is a word that the API knows, whatever a newer Coder says.
+func entitlement(e coderd.Entitlement) string {
+	known := []coderd.Entitlement{coderd.Entitled, coderd.GracePeriod, coderd.NotEntitled}
+	if !slices.Contains(known, e) {
+		e = coderd.EntitlementUnknown
+	}
+	return string(e)
+}
+
+func retryAfter(err error) time.Duration {
+	var own *coderd.Error
+	if errors.As(err, &own) && own.RetryAfter > 0 {
+		return max(own.RetryAfter, soon)
+	}
+	return retryUnreachable
+}

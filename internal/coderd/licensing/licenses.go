@@ -1,0 +1,201 @@
+package licensing
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// verdict is what Coder says about the license that is asked for.
+type verdict struct {
+	// unsupported says that this Coder takes no licenses.
+	unsupported bool
+	// held says that Coder has the license, since the given time, and ours that
+	// the operator added it.
+	held  bool
+	since time.Time
+	ours  bool
+	// refused are Coder's words where it does not accept the license.
+	refused string
+	// waitsForTerm says that the license counts later, and keepsOld that others of
+	// ours stay until then, or for as long as the new one is refused.
+	waitsForTerm bool
+	keepsOld     bool
+}
+
+// licenses makes the licenses in Coder what is asked for.
+func (p *pass) licenses(ctx context.Context) error {
+	p.text = strings.TrimSpace(p.req.License)
+	if p.req.Unread || p.text == "" && len(p.own) == 0 {
+		return nil
+	}
+	if p.text != "" {
+		claims, err := coderd.ParseLicense(p.text)
+		if err != nil {
+			return &stop{
+				state: Failed, reason: coderv1alpha1.ReasonInvalidLicense, answered: true,
+				message: fmt.Sprintf("what spec.licenseSecretRef names is %v", err),
+			}
+		}
+		p.claims, p.result.ExpiresAt = claims, claims.ExpiresAt
+	}
+	v, known := p.memory.licenses.about(p.licensesSubject(), p.now)
+	if !known {
+		var err error
+		if v, err = p.bring(ctx); err != nil {
+			return answered(err)
+		}
+		p.believeLicenses(v)
+	}
+	return p.judge(v)
+}
+
+// bring gives Coder the license, and takes those of ours away that it replaces.
+func (p *pass) bring(ctx context.Context) (verdict, error) {
+	held, err := p.req.Coder.Licenses(ctx)
+	if coderd.IsNotSupported(err) {
+		return verdict{unsupported: true}, nil
+	}
+	if err != nil {
+		return verdict{}, err
+	}
+	var v verdict
+	if p.text != "" {
+		if v, err = p.add(ctx, held); err != nil {
+			return verdict{}, err
+		}
+	}
+	v.waitsForTerm = v.held && p.claims.NotBefore != nil && p.now.Before(*p.claims.NotBefore)
+	old := slices.DeleteFunc(slices.Clone(held), func(l coderd.License) bool { return p.isWanted(l) || !p.isOwn(l) })
+	if v.refused != "" || v.waitsForTerm {
+		v.keepsOld = len(old) > 0
+	} else if err := p.remove(ctx, old); err != nil {
+		return verdict{}, err
+	} else {
+		old = nil
+	}
+	p.own = slices.DeleteFunc(p.own, func(id string) bool {
+		wanted := p.text != "" && id == p.identity() && (v.ours || v.refused != "")
+		return !wanted && !slices.ContainsFunc(old, func(l coderd.License) bool { return identity(l.Claims) == id })
+	})
+	return v, nil
+}
+
+// add gives Coder the license where it does not have it.
+func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) {
+	recorded := slices.Contains(p.own, p.identity())
+	if v, ok := p.find(held); ok {
+		v.ours = recorded
+		return v, nil
+	}
+	if !recorded {
+		// The record comes first, so that a pass that is cut off after the upload
+		// leaves a license of which it is known whose it is.
+		own := append(slices.Clone(p.own), p.identity())
+		if err := p.req.Record(ctx, own); err != nil {
+			return verdict{}, err
+		}
+		p.own = own
+	}
+	p.changing()
+	added, err := p.req.Coder.AddLicense(ctx, p.text)
+	switch {
+	case coderd.IsInvalid(err):
+		return verdict{refused: words(err)}, nil
+	case coderd.IsConflict(err):
+		// It came since the list was read: by an earlier try of ours that Coder was
+		// slow to carry out, which is in the record, or by somebody else.
+		return p.findAgain(ctx, recorded, err)
+	case err != nil:
+		return verdict{}, err
+	}
+	p.result.Applied = true
+	p.tell(coderv1alpha1.ReasonLicenseAdded, "added the license that spec.licenseSecretRef names to Coder%s", until(p.claims.ExpiresAt))
+	return verdict{held: true, ours: true, since: added.UploadedAt}, nil
+}
+
+func (p *pass) findAgain(ctx context.Context, ours bool, conflict error) (verdict, error) {
+	held, err := p.req.Coder.Licenses(ctx)
+	if err != nil {
+		return verdict{}, err
+	}
+	v, ok := p.find(held)
+	if !ok {
+		return verdict{}, conflict
+	}
+	v.ours = ours
+	return v, nil
+}
+
+func (p *pass) find(held []coderd.License) (verdict, bool) {
+	for _, l := range held {
+		if p.isWanted(l) {
+			return verdict{held: true, since: l.UploadedAt}, true
+		}
+	}
+	return verdict{}, false
+}
+
+// remove takes licenses of ours away.
+func (p *pass) remove(ctx context.Context, old []coderd.License) error {
+	why := "because spec.licenseSecretRef names another one"
+	if p.text == "" {
+		why = "because spec.licenseSecretRef asks for none"
+	}
+	for _, l := range old {
+		p.changing()
+		err := p.req.Coder.DeleteLicense(ctx, l.ID)
+		if coderd.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		p.tell(coderv1alpha1.ReasonLicenseRemoved, "removed license %d, which the operator had added, from Coder, %s", l.ID, why)
+	}
+	return nil
+}
+
+func (p *pass) isWanted(l coderd.License) bool { return p.text != "" && l.Is(p.claims) }
+
+func (p *pass) isOwn(l coderd.License) bool { return slices.Contains(p.own, identity(l.Claims)) }
+
+func (p *pass) identity() string { return identity(p.claims) }
+
+func identity(claims coderd.LicenseClaims) string { return claims.Identity().String() }
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+// words are what Coder says to a person, without what was being done.
+func words(err error) string {
+	var own *coderd.Error
+	if !errors.As(err, &own) {
+		return err.Error()
+	}
+	said := strings.TrimRight(own.Message, ".!")
+	if own.Detail != "" {
+		said += ": " + strings.TrimRight(own.Detail, ".")
+	}
+	for _, f := range own.Fields {
+		said += "; " + f.Field + ": " + strings.TrimRight(f.Detail, ".")
+	}
+	return said
+}
+
+func until(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return ", which runs until " + t.UTC().Format(time.DateOnly)
+}

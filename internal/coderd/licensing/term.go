@@ -1,0 +1,108 @@
+package licensing
+
+import (
+	"fmt"
+	"time"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+const (
+	// notice is how long before its end a license is told to expire, and
+	// trialNotice how long before that of a trial, which is short itself.
+	notice      = 30 * 24 * time.Hour
+	trialNotice = 7 * 24 * time.Hour
+)
+
+// judge says what the verdict means now: a license that was well an hour ago may
+// have run out since.
+func (p *pass) judge(v verdict) error {
+	switch {
+	case v.unsupported:
+		return &stop{
+			state: Failed, reason: coderv1alpha1.ReasonNotSupported, answered: true,
+			message: "this Coder takes no licenses: it is the AGPL build, or too old; use the official image, or remove spec.licenseSecretRef",
+		}
+	case p.text == "":
+		return nil
+	case v.refused != "":
+		return p.refused(v)
+	}
+	since := v.since
+	p.result.AppliedAt, p.result.Hash = &since, hash(p.text)
+	return p.term(v)
+}
+
+func (p *pass) refused(v verdict) error {
+	message := "Coder does not accept the license that spec.licenseSecretRef names: " + v.refused
+	if end := p.end(); end != nil && !p.now.Before(*end) {
+		message += "; its term has ended (status.licenseExpiresAt)"
+	}
+	message += "; put a valid one into the Secret"
+	if v.keepsOld {
+		message += "; the one before stays until then"
+	}
+	return &stop{state: Failed, reason: coderv1alpha1.ReasonInvalidLicense, answered: true, message: message}
+}
+
+// term tells where in its life the license is, and when the next part begins.
+func (p *pass) term(v verdict) error {
+	whose := ""
+	if !v.ours {
+		whose = "; somebody else added it, so that it stays in Coder when spec.licenseSecretRef changes"
+	}
+	const renew = "; put a new one into the Secret that spec.licenseSecretRef names"
+	expires, ends := p.claims.ExpiresAt, p.end()
+	days := p.notice()
+	switch {
+	case passed(ends, p.now):
+		return &stop{
+			state: Failed, reason: coderv1alpha1.ReasonLicenseExpired, answered: true,
+			message: "the license in Coder has expired (status.licenseExpiresAt), and allows nothing any more" + renew + whose,
+		}
+	case passed(expires, p.now):
+		p.ready(coderv1alpha1.ReasonLicenseInGracePeriod,
+			"the license in Coder has expired (status.licenseExpiresAt); what it allows works only until the end of its grace period"+renew+whose)
+		p.wake(*ends)
+	case expires != nil && !p.now.Before(expires.Add(-days)):
+		p.ready(coderv1alpha1.ReasonLicenseExpiring, fmt.Sprintf(
+			"Coder has the license, which expires within %d days (status.licenseExpiresAt)%s%s", int(days/(24*time.Hour)), renew, whose))
+		p.wake(*expires)
+	case v.waitsForTerm:
+		p.ready(coderv1alpha1.ReasonApplied, "Coder has the license, which begins to count later"+keeps(v)+whose)
+		p.wake(*p.claims.NotBefore)
+	default:
+		p.ready(coderv1alpha1.ReasonApplied, "Coder has the license that spec.licenseSecretRef names"+whose)
+		if expires != nil {
+			p.wake(expires.Add(-days))
+		}
+	}
+	return nil
+}
+
+func keeps(v verdict) string {
+	if v.keepsOld {
+		return "; the one before stays until then"
+	}
+	return ""
+}
+
+func (p *pass) notice() time.Duration {
+	if p.claims.Trial {
+		return trialNotice
+	}
+	return notice
+}
+
+// end is when the license stops to count.
+func (p *pass) end() *time.Time {
+	if p.claims.GraceEndsAt != nil {
+		return p.claims.GraceEndsAt
+	}
+	return p.claims.ExpiresAt
+}
+
+// wake looks again when something about the license is due.
+func (p *pass) wake(at time.Time) { p.requeue(max(at.Sub(p.now), time.Second)) }
+
+func passed(at *time.Time, now time.Time) bool { return at != nil && !now.Before(*at) }
