@@ -1,0 +1,180 @@
+package resources
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// minimal is a proxy as the API server's defaults leave it.
+func minimal() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
+	proxy := &coderv1alpha1.CoderWorkspaceProxy{
+		ObjectMeta: metav1.ObjectMeta{Name: "sydney", Namespace: "coder", UID: "11111111-2222-3333-4444-555555555555"},
+		Spec: coderv1alpha1.CoderWorkspaceProxySpec{
+			ControlPlaneRef: &coderv1alpha1.ControlPlaneReference{Name: "coder"},
+			WorkloadSpec:    coderv1alpha1.WorkloadSpec{Replicas: ptr.To[int32](1)},
+			ServingSpec: coderv1alpha1.ServingSpec{
+				Service:        coderv1alpha1.ServiceSpec{Enabled: ptr.To(true), Type: corev1.ServiceTypeClusterIP, Port: 80},
+				ReadinessProbe: coderv1alpha1.ProbeSpec{Enabled: ptr.To(true)},
+			},
+		},
+	}
+	return proxy, Inputs{
+		Image: "ghcr.io/coder/coder:v2.30.1", PrimaryAccessURL: "https://coder.example.com",
+		Token: coderv1alpha1.TokenSecretReference{Name: "sydney-proxy-token", Key: "token"},
+	}
+}
+
+// full is one that is exposed, serves TLS and says most of what can be said.
+func full() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
+	proxy, in := minimal()
+	proxy.Name = strings.Repeat("a-very-long-name-", 3) + "of-a-proxy-in-sydney"
+	spec := &proxy.Spec
+	spec.Image = "registry.example.com/coder:v2.30.0"
+	spec.DerpOnly = true
+	spec.Replicas = ptr.To[int32](2)
+	spec.ExtraArgs = []string{"--verbose"}
+	spec.ExtraEnv = []corev1.EnvVar{{Name: "CODER_TRACE_ENABLE", Value: "true"}}
+	spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}
+	spec.TLS.SecretNames = []string{"proxy-tls"}
+	spec.Service.Port = 443
+	spec.Metrics.Enabled = true
+	spec.LivenessProbe.Enabled = ptr.To(true)
+	spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{
+		ClassName: ptr.To("nginx"), Host: "sydney.example.com", WildcardHost: "*-apps.sydney.example.com",
+		TLS: &coderv1alpha1.IngressTLSSpec{SecretName: "proxy-tls", WildcardSecretName: "proxy-wildcard-tls"},
+	}}
+	in.Token = coderv1alpha1.TokenSecretReference{Name: "mine"}
+	in.ClusterDomain = "corp.internal"
+	return proxy, in
+}
+
+// routed is exposed through a Gateway.
+func routed() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
+	proxy, in := minimal()
+	proxy.Spec.Expose = &coderv1alpha1.ExposeSpec{Gateway: &coderv1alpha1.GatewaySpec{
+		Host: "sydney.example.com", WildcardHost: "*.sydney.example.com", Scheme: "https",
+		ParentRefs: []coderv1alpha1.GatewayParentReference{{Name: "public"}},
+	}}
+	return proxy, in
+}
+
+func TestGolden(t *testing.T) {
+	for name, build := range map[string]func() (*coderv1alpha1.CoderWorkspaceProxy, Inputs){"minimal": minimal, "full": full, "routed": routed} {
+		w := Workload(build())
+		deployment, err := workloadresources.Deployment(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects := map[string]any{
+			"deployment": deployment, "service": workloadresources.Service(w), "serviceaccount": workloadresources.ServiceAccount(w),
+		}
+		if ingress := workloadresources.Ingress(w); ingress != nil {
+			objects["ingress"] = ingress
+		}
+		if route := workloadresources.HTTPRoute(w); route != nil {
+			objects["httproute"] = route
+		}
+		for kind, obj := range objects {
+			t.Run(name+"/"+kind, func(t *testing.T) { compareGolden(t, name+"-"+kind+".yaml", obj) })
+		}
+	}
+}
+
+func compareGolden(t *testing.T, file string, obj any) {
+	t.Helper()
+	got, err := yaml.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(path, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", file, diff)
+	}
+}
+
+// TestC6StartsWithTheOfficialImage holds what the public predecessor got wrong:
+// the image's entry point is "coder server", which takes no further command.
+func TestC6StartsWithTheOfficialImage(t *testing.T) {
+	for name, change := range map[string]func(*coderv1alpha1.CoderWorkspaceProxySpec){
+		"plain":     func(*coderv1alpha1.CoderWorkspaceProxySpec) {},
+		"derp only": func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.DerpOnly = true },
+		"arguments": func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.ExtraArgs = []string{"--verbose"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy, in := minimal()
+			change(&proxy.Spec)
+			deployment, err := workloadresources.Deployment(Workload(proxy, in))
+			if err != nil {
+				t.Fatal(err)
+			}
+			container := deployment.Spec.Template.Spec.Containers[0]
+			started := slices.Concat(container.Command, container.Args)
+			want := []string{"/opt/coder", "wsproxy", "server", "--http-address=0.0.0.0:3001"}
+			if len(started) < len(want) || !slices.Equal(started[:len(want)], want) {
+				t.Errorf("the container runs %q, want it to begin with %q", started, want)
+			}
+		})
+	}
+}
+
+func TestAnotherImageKeepsTheCommand(t *testing.T) {
+	proxy, in := minimal()
+	proxy.Spec.Command = []string{"/usr/bin/coder"}
+	deployment, err := workloadresources.Deployment(Workload(proxy, in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	want := []string{"/usr/bin/coder", "wsproxy", "server", "--http-address=0.0.0.0:3001"}
+	if got := slices.Concat(container.Command, container.Args); !slices.Equal(got, want) {
+		t.Errorf("the container runs %q, want %q", got, want)
+	}
+}
+
+func TestNamesOfThePredecessor(t *testing.T) {
+	long := strings.Repeat("x", 60)
+	for _, c := range []struct{ name, wantName, wantSecret, wantInstance string }{
+		{"sydney", "wsproxy-sydney", "sydney-proxy-token", "sydney"},
+		// The cut name ends in the 32-bit FNV-1a hash of the whole.
+		{long, "wsproxy-" + long[:46] + "-37d12e35", long + "-proxy-token", long},
+	} {
+		proxy := &coderv1alpha1.CoderWorkspaceProxy{ObjectMeta: metav1.ObjectMeta{Name: c.name}}
+		if got := Name(proxy); got != c.wantName || len(got) > 63 {
+			t.Errorf("Name(%q) = %q, want %q", c.name, got, c.wantName)
+		}
+		if got := TokenSecretName(proxy); got != c.wantSecret {
+			t.Errorf("TokenSecretName(%q) = %q, want %q", c.name, got, c.wantSecret)
+		}
+		if got := Labels(proxy)[coderv1alpha1.LabelInstance]; got != c.wantInstance {
+			t.Errorf("instance label of %q is %q, want %q", c.name, got, c.wantInstance)
+		}
+		if got := Labels(proxy)[coderv1alpha1.LabelName]; got != "coder-workspace-proxy" {
+			t.Errorf("name label is %q", got)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package resources
+
+import (
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+const (
+	namePrefix        = "wsproxy-"
+	tokenSecretSuffix = "-proxy-token"
+
+	maxLabelLength  = 63
+	maxObjectLength = 253
+)
+
+// Name is that of the Deployment and of the Service, and the beginning of the
+// names of the others.
+func Name(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	return workloadresources.ShortName(namePrefix, proxy.Name, "", maxLabelLength)
+}
+
+// ServiceAccountName is the identity under which the pods run.
+func ServiceAccountName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	if proxy.Spec.ServiceAccount.Name != "" {
+		return proxy.Spec.ServiceAccount.Name
+	}
+	return Name(proxy)
+}
+
+// TokenSecretName is the Secret in which the operator keeps the session token of
+// a proxy that it registered.
+func TokenSecretName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	if name := proxy.Spec.Bootstrap.GeneratedTokenSecretName; name != "" {
+		return name
+	}
+	return workloadresources.ShortName("", proxy.Name, tokenSecretSuffix, maxObjectLength)
+}
+
+// ProxyName is the name that the spec wants in Coder.
+func ProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	if name := proxy.Spec.Bootstrap.ProxyName; name != "" {
+		return name
+	}
+	return proxy.Name
+}
+
+// Labels are on every child, and are the selector of the Deployment and of the
+// Service.
+func Labels(proxy *coderv1alpha1.CoderWorkspaceProxy) map[string]string {
+	return map[string]string{
+		coderv1alpha1.LabelName:      coderv1alpha1.WorkspaceProxyName,
+		coderv1alpha1.LabelInstance:  workloadresources.LabelValue(proxy.Name),
+		coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
+	}
+}

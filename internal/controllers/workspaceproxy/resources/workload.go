@@ -1,0 +1,85 @@
+package resources
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+// ContainerName is the name of Coder's container in the pods.
+const ContainerName = "workspace-proxy"
+
+const (
+	component = "wsproxy"
+	// program is where Coder's image keeps it.
+	program = "/opt/coder"
+	// defaultImage is that of the proxy where neither its spec nor a control plane
+	// names one.
+	defaultImage = "ghcr.io/coder/coder:v2.30.0"
+
+	httpPort  = 3001
+	httpsPort = 8443
+
+	gracePeriodSeconds = 60
+
+	envPrimaryAccessURL  = "CODER_PRIMARY_ACCESS_URL"
+	envProxySessionToken = "CODER_PROXY_SESSION_TOKEN" // #nosec G101 -- the name of a variable.
+)
+
+// Inputs is what a workspace proxy needs and its spec does not hold: the
+// reconciler looks it up first.
+type Inputs struct {
+	// Image is that of the control plane. It may be empty.
+	Image string
+	// PrimaryAccessURL is where the Coder is that the proxy belongs to.
+	PrimaryAccessURL string
+	// Token is the key of a Secret that holds the session token.
+	Token coderv1alpha1.TokenSecretReference
+	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
+	ClusterDomain string
+	// OperatorNamespace is where the operator runs.
+	OperatorNamespace string
+}
+
+// Workload is what the shared builders make the objects of a proxy from. It
+// shares the spec's memory.
+func Workload(proxy *coderv1alpha1.CoderWorkspaceProxy, in Inputs) workloadresources.Workload {
+	return workloadresources.Workload{
+		Name:               Name(proxy),
+		Namespace:          proxy.Namespace,
+		Labels:             Labels(proxy),
+		Component:          component,
+		Container:          ContainerName,
+		Image:              cmp.Or(proxy.Spec.Image, in.Image, defaultImage),
+		Command:            []string{program},
+		Args:               arguments(proxy),
+		Env:                environment(in),
+		ServiceAccountName: ServiceAccountName(proxy),
+		GracePeriodSeconds: gracePeriodSeconds,
+		OperatorNamespace:  in.OperatorNamespace,
+		Spec:               &proxy.Spec.WorkloadSpec,
+		Serving: &workloadresources.Serving{
+			Spec: &proxy.Spec.ServingSpec, HTTPPort: httpPort, HTTPSPort: httpsPort,
+			ClusterDomain: in.ClusterDomain, ClusterAccessURL: true,
+		},
+	}
+}
+
+func arguments(proxy *coderv1alpha1.CoderWorkspaceProxy) []string {
+	args := []string{"wsproxy", "server", fmt.Sprintf("--http-address=0.0.0.0:%d", httpPort)}
+	if proxy.Spec.DerpOnly {
+		args = append(args, "--derp-only")
+	}
+	return args
+}
+
+func environment(in Inputs) []corev1.EnvVar {
+	return []corev1.EnvVar{
+		{Name: envPrimaryAccessURL, Value: in.PrimaryAccessURL},
+		workloadresources.FromSecret(envProxySessionToken, in.Token.Name, cmp.Or(in.Token.Key, coderv1alpha1.SecretKeyToken)),
+	}
+}
