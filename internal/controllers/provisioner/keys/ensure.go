@@ -1,0 +1,246 @@
+package keys
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+)
+
+// hearing is what Coder said about one provisioner.
+type hearing struct {
+	// subject identifies everything that the answer depends on.
+	subject   [sha256.Size]byte
+	at, until time.Time
+	result    Result
+	// quietUntil is when Coder may be asked again, where it asked for fewer requests.
+	quietUntil time.Time
+}
+
+// Ensure makes the Secret hold the key that the spec asks for. It is
+// level-triggered. An error is one of Kubernetes, to be tried again with backoff;
+// everything else is in the Result. Keys that were replaced stay: see Retire.
+func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
+	p := m.newPass(req)
+	err := p.ensure(ctx)
+	if isStop(err) {
+		err = nil
+	}
+	return p.result, err
+}
+
+func (p *pass) ensure(ctx context.Context) error {
+	if err := p.load(ctx); err != nil {
+		return err
+	}
+	if p.req.ControlPlane == nil {
+		return p.unavailable(&Unavailable{
+			Reason:  coderv1alpha1.ReasonControlPlaneUnavailable,
+			Message: fmt.Sprintf("CoderControlPlane %q does not exist in this namespace", controlPlaneName(p.cr)),
+		})
+	}
+	if p.recall() {
+		return nil
+	}
+	api, err := p.Connect(ctx, p.req.ControlPlane)
+	var missing *Unavailable
+	switch {
+	case errors.As(err, &missing):
+		return p.unavailable(missing)
+	case err == nil:
+		err = p.ask(ctx, api)
+	}
+	if err == nil || isStop(err) {
+		p.remember()
+	}
+	return err
+}
+
+// load reads the Secret, and moves the key there where the spec now has another
+// place for it.
+func (p *pass) load(ctx context.Context) error {
+	p.result.Entitled = unknown(coderv1alpha1.ReasonWaiting, "waits until Coder can be asked")
+	p.result.Key = unknown(coderv1alpha1.ReasonWaiting, "waits until Coder can be asked")
+	secret, err := p.read(ctx, resources.KeySecretName(p.cr))
+	if err != nil {
+		return err
+	}
+	if secret != nil && !metav1.IsControlledBy(secret, p.cr) {
+		p.result.Secret = p.notOwned(secret)
+		p.result.Key = unknown(p.result.Secret.Reason, "waits for the Secret: "+p.result.Secret.Message)
+		p.result.Stalled = p.result.Secret.Reason == coderv1alpha1.ReasonNotOwned
+		p.result.RequeueAfter = retryFailed
+		if !p.result.Stalled {
+			p.result.RequeueAfter = retrySoon
+		}
+		return &stop{p.result.Secret.Message}
+	}
+	if secret != nil {
+		p.stored = readStored(secret, resources.KeySecretKey(p.cr))
+	}
+	if err := p.moveSecret(ctx); err != nil {
+		return err
+	}
+	if err := p.moveField(ctx); err != nil {
+		return err
+	}
+	p.report()
+	return nil
+}
+
+// moveSecret takes the key over from the Secret of an earlier name. That one stays
+// as long as a pod may read it.
+func (p *pass) moveSecret(ctx context.Context) error {
+	if p.stored != nil && (p.stored.text != "" || p.stored.intent != nil) {
+		return nil
+	}
+	others, err := p.others(ctx)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(others, func(s *stored) bool { return s.text != "" && s.record != nil })
+	if i < 0 {
+		return nil
+	}
+	if err := p.makeStored(); err != nil {
+		return err
+	}
+	old := others[i]
+	p.stored.text, p.stored.record, p.stored.intent, p.stored.replaced = old.text, old.record, old.intent, old.replaced
+	p.stored.put()
+	return p.save(ctx, p.stored)
+}
+
+// moveField puts the key where spec.key.secretKey says. Where it stood before, it
+// stays as long as a pod may read it there.
+func (p *pass) moveField(ctx context.Context) error {
+	field := resources.KeySecretKey(p.cr)
+	s := p.stored
+	if s == nil || s.text == "" || s.field == field {
+		return nil
+	}
+	s.oldFields = slices.DeleteFunc(append(s.oldFields, s.field), func(old string) bool { return old == field })
+	s.field = field
+	s.put()
+	return p.save(ctx, s)
+}
+
+// put writes the key into the Secret's data.
+func (s *stored) put() {
+	if s.secret.Data == nil {
+		s.secret.Data = map[string][]byte{}
+	}
+	s.secret.Data[s.field] = []byte(s.text)
+}
+
+// makeStored starts a Secret where there is none.
+func (p *pass) makeStored() error {
+	if p.stored != nil {
+		p.stored.field = resources.KeySecretKey(p.cr)
+		return nil
+	}
+	secret, err := p.newSecret()
+	if err != nil {
+		return err
+	}
+	p.stored = readStored(secret, resources.KeySecretKey(p.cr))
+	return nil
+}
+
+// report tells what the Secret holds.
+func (p *pass) report() {
+	name := resources.KeySecretName(p.cr)
+	p.result.Record, p.result.SecretRef = nil, nil
+	if p.stored == nil || p.stored.text == "" {
+		p.result.Secret = fails(coderv1alpha1.ReasonWaiting, fmt.Sprintf("Secret %q holds no key yet", name))
+		return
+	}
+	p.result.Secret = holds(coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q holds the key", name))
+	p.result.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: name, Key: p.stored.field}
+	if p.stored.record != nil {
+		record := *p.stored.record
+		p.result.Record = &record
+	}
+}
+
+// unavailable ends a pass in which Coder cannot be asked. The key that there is
+// stays in use.
+func (p *pass) unavailable(why *Unavailable) error {
+	p.Forget(p.cr.UID)
+	finding := fails(why.Reason, why.Message)
+	p.result.ControlPlane = &finding
+	p.result.Entitled = unknown(why.Reason, "Coder cannot be asked: "+why.Message)
+	p.result.Key = unknown(why.Reason, "no key can be made: "+why.Message)
+	if p.result.SecretRef != nil {
+		p.result.Key.Message = "the key in the Secret stays in use, and Coder cannot be asked about it: " + why.Message
+	}
+	p.result.RequeueAfter = time.Minute
+	return &stop{why.Message}
+}
+
+// subject identifies everything on which Coder's answer depends.
+func (p *pass) subject() [sha256.Size]byte {
+	cp := p.req.ControlPlane
+	parts := []any{
+		cp.UID, cp.Status.URL, cp.Status.OperatorAccessReady, cp.Status.OperatorTokenSecretRef,
+		cp.Status.OperatorTokenExpiresAt, cp.Status.ExternalProvisionerDaemonsEntitlement, cp.Status.LicenseLastAppliedHash,
+		cp.Spec.OperatorAccess.Disabled, cp.DeletionTimestamp,
+		resources.OrganizationName(p.cr), resources.TagsHash(p.cr.Spec.Tags), p.cr.Spec.Key, resources.KeyName(p.cr),
+	}
+	if s := p.stored; s != nil {
+		parts = append(parts, sha256.Sum256([]byte(s.text)), s.field, s.record, s.intent, s.secret.UID)
+	}
+	// Plain values, which can always be written.
+	raw, _ := json.Marshal(parts)
+	return sha256.Sum256(raw)
+}
+
+// recall answers with what Coder said before, where that still holds.
+func (p *pass) recall() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h, ok := p.heard[p.cr.UID]
+	now := p.now()
+	switch {
+	case !ok || h.subject != p.subject(), !now.Before(h.until):
+		return false
+	case h.result.Key.Status == metav1.ConditionTrue && p.req.MaxAge > 0 && now.Sub(h.at) >= p.req.MaxAge:
+		return false
+	}
+	p.result = h.result
+	p.result.Events = nil
+	p.result.RequeueAfter = h.until.Sub(now)
+	return true
+}
+
+func (p *pass) remember() {
+	after := p.result.RequeueAfter
+	if after == 0 {
+		after = p.trust()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.heard == nil {
+		p.heard = map[types.UID]hearing{}
+	}
+	now := p.now()
+	h := p.heard[p.cr.UID]
+	h.subject, h.at, h.until, h.result = p.subject(), now, now.Add(after), p.result
+	p.heard[p.cr.UID] = h
+}
+
+func controlPlaneName(cr *coderv1alpha1.CoderProvisioner) string {
+	if cr.Spec.ControlPlaneRef == nil {
+		return ""
+	}
+	return cr.Spec.ControlPlaneRef.Name
+}

@@ -1,0 +1,191 @@
+package keys
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+)
+
+// make makes a key and stores it: the intent, the key in Coder, the Secret, in
+// this order.
+func (p *pass) make(ctx context.Context, api API, w wanted, why string) error {
+	if p.stored != nil && p.stored.intent != nil {
+		if err := p.resolveIntent(ctx, p.stored); err != nil {
+			return err
+		}
+	}
+	keys, err := api.ProvisionerKeys(ctx, w.org.ID)
+	if err != nil {
+		return p.answered(err)
+	}
+	if err := p.makeStored(); err != nil {
+		return err
+	}
+	if err := p.recover(ctx, keys, w); err != nil {
+		return err
+	}
+	picked := choose(w.names, keys, p.stored.knows)
+	switch {
+	case picked.taken != "":
+		return p.nameTaken(ctx, picked.taken, w)
+	case picked.name == "":
+		p.result.Key = fails(coderv1alpha1.ReasonWaiting, "waits until the pods that hold one of the replaced keys end, because all names are in use")
+		p.result.RequeueAfter = retrySoon
+		return &stop{p.result.Key.Message}
+	}
+	intent := Record{Name: picked.name, OrganizationID: w.org.ID.String(), ControlPlane: w.controlPlane, TagsHash: w.tagsHash}
+	if p.stored.intent == nil || *p.stored.intent != intent {
+		p.stored.intent = &intent
+		if err := p.save(ctx, p.stored); err != nil {
+			return err
+		}
+	}
+	text, err := api.CreateProvisionerKey(ctx, w.org.ID, picked.name, w.tags)
+	if coderd.IsConflict(err) {
+		// It was not there a moment ago, and it is not ours.
+		return p.nameTaken(ctx, picked.name, w)
+	}
+	if err != nil {
+		return p.answered(err)
+	}
+	key, err := api.CheckProvisionerKey(ctx, text)
+	if err != nil {
+		return p.answered(err)
+	}
+	return p.store(ctx, text, recordOf(key, w.controlPlane, w.tagsHash), why, w)
+}
+
+// store puts a new key into the Secret. The one before it is deleted once no pod
+// holds it.
+func (p *pass) store(ctx context.Context, text string, r Record, why string, w wanted) error {
+	s := p.stored
+	old := s.record
+	s.text, s.record, s.intent = text, &r, nil
+	if old != nil {
+		s.replace(old)
+	}
+	s.put()
+	if err := p.save(ctx, s); err != nil {
+		return err
+	}
+	reason := coderv1alpha1.ReasonProvisionerKeyCreated
+	if old != nil {
+		reason = coderv1alpha1.ReasonProvisionerKeyRotated
+	}
+	p.normal(reason, fmt.Sprintf("made provisioner key %q in organization %q, because %s", r.Name, w.org.Name, why))
+	return nil
+}
+
+// recover finds the keys of a Secret that was deleted: the status tells of the
+// last one, and the pods of what they hold.
+func (p *pass) recover(ctx context.Context, keys []coderd.ProvisionerKey, w wanted) error {
+	s := p.stored
+	if s.record != nil {
+		return nil
+	}
+	if r := statusRecord(p.cr); r != nil {
+		s.replace(r)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	usage, err := p.req.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if slices.Contains(usage.KeyIDs, k.ID.String()) {
+			found := recordOf(k, w.controlPlane, "")
+			s.replace(&found)
+		}
+	}
+	return nil
+}
+
+// statusRecord is the key of which the status tells, or nil.
+func statusRecord(cr *coderv1alpha1.CoderProvisioner) *Record {
+	status := cr.Status
+	if status.ProvisionerKeyID == "" {
+		return nil
+	}
+	return &Record{
+		ID: status.ProvisionerKeyID, Name: status.ProvisionerKeyName,
+		OrganizationID: status.OrganizationID, ControlPlane: status.ControlPlaneRefName,
+	}
+}
+
+// nameTaken gives the intent up: what has the name now is someone else's.
+func (p *pass) nameTaken(ctx context.Context, name string, w wanted) error {
+	if err := p.dropIntent(ctx, p.stored); err != nil {
+		return err
+	}
+	return p.refuse(coderv1alpha1.ReasonKeyNameTaken, fmt.Sprintf(
+		"organization %q of Coder has a provisioner key %q that this CoderProvisioner did not make, so it was not touched; choose another spec.key.name, or delete that key in Coder",
+		w.org.Name, name))
+}
+
+func (p *pass) dropIntent(ctx context.Context, s *stored) error {
+	if s.intent == nil {
+		return nil
+	}
+	s.intent = nil
+	return p.save(ctx, s)
+}
+
+// resolveIntent deletes the key that an intent may have left in Coder: nobody
+// knows its text. Afterwards none of that name is ours.
+func (p *pass) resolveIntent(ctx context.Context, s *stored) error {
+	in := *s.intent
+	api, gone, err := p.reach(ctx, in.ControlPlane)
+	if gone {
+		return nil
+	}
+	if why, missing := isUnavailable(err); missing {
+		return p.unavailable(why)
+	}
+	org, parsed := uuid.Parse(in.OrganizationID)
+	if err != nil || parsed != nil {
+		return err
+	}
+	orphan, err := p.orphan(ctx, api, org, s)
+	if err != nil {
+		return p.answered(err)
+	}
+	if orphan == nil {
+		return nil
+	}
+	if err := api.DeleteProvisionerKey(ctx, org, orphan.Name); err != nil && !coderd.IsNotFound(err) {
+		return p.answered(err)
+	}
+	return nil
+}
+
+// orphan finds the key that an intent left, or nil. One whose tags are not those
+// of the intent, or with which a daemon came, was made by someone else.
+func (p *pass) orphan(ctx context.Context, api API, org uuid.UUID, s *stored) (*coderd.ProvisionerKey, error) {
+	keys, err := api.ProvisionerKeys(ctx, org)
+	if coderd.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	k := named(keys, s.intent.Name)
+	if k == nil || s.knows(k.ID.String()) || resources.TagsHash(k.Tags) != s.intent.TagsHash {
+		return nil, nil
+	}
+	daemons, err := api.ProvisionerDaemons(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(daemons, func(d coderd.ProvisionerDaemon) bool { return d.KeyID == k.ID }) {
+		return nil, nil
+	}
+	return k, nil
+}

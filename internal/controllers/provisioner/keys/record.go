@@ -1,0 +1,139 @@
+package keys
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// Annotations on the key's Secret, besides coderv1alpha1.AnnotationProvisionerKeyID.
+// None of them is a secret.
+const (
+	AnnotationName           = "coder.com/provisioner-key-name"
+	AnnotationOrganizationID = "coder.com/provisioner-key-organization-id"
+	AnnotationControlPlane   = "coder.com/provisioner-key-control-plane"
+	AnnotationTagsHash       = "coder.com/provisioner-key-tags-hash"
+	AnnotationCreatedAt      = "coder.com/provisioner-key-created-at"
+	// AnnotationIntent is a key that is about to be made, as JSON.
+	AnnotationIntent = "coder.com/provisioner-key-intent"
+	// AnnotationReplaced are keys that are to be deleted in Coder, as JSON.
+	AnnotationReplaced = "coder.com/provisioner-keys-replaced"
+	// AnnotationDataKey is the key of the Secret's data under which the provisioner
+	// key stands, AnnotationOldDataKeys those of before, which older pods still read.
+	AnnotationDataKey     = "coder.com/provisioner-key-data-key"
+	AnnotationOldDataKeys = "coder.com/provisioner-key-old-data-keys"
+)
+
+// Record is what is known of a key in Coder. It holds no secret.
+type Record struct {
+	ID             string `json:"id,omitempty"`
+	Name           string `json:"name"`
+	OrganizationID string `json:"organizationID"`
+	ControlPlane   string `json:"controlPlane"`
+	TagsHash       string `json:"tagsHash,omitempty"`
+	CreatedAt      string `json:"createdAt,omitempty"`
+}
+
+// place says in which organization of which Coder a key is.
+func (r Record) place() [2]string { return [2]string{r.ControlPlane, r.OrganizationID} }
+
+// stored is the Secret, read.
+type stored struct {
+	secret *corev1.Secret
+	// text is the key itself, and field where it stands in the data.
+	text, field string
+	record      *Record
+	intent      *Record
+	replaced    []Record
+	oldFields   []string
+}
+
+// readSecret makes sense of a Secret. Annotations that somebody broke are as if
+// they were not there.
+func readStored(secret *corev1.Secret, field string) *stored {
+	a := secret.Annotations
+	s := &stored{secret: secret, field: field}
+	if recorded := a[AnnotationDataKey]; recorded != "" {
+		s.field = recorded
+	}
+	s.text = strings.TrimSpace(string(secret.Data[s.field]))
+	if id := a[coderv1alpha1.AnnotationProvisionerKeyID]; id != "" {
+		s.record = &Record{
+			ID: id, Name: a[AnnotationName], OrganizationID: a[AnnotationOrganizationID],
+			ControlPlane: a[AnnotationControlPlane], TagsHash: a[AnnotationTagsHash], CreatedAt: a[AnnotationCreatedAt],
+		}
+	}
+	intent := &Record{}
+	if json.Unmarshal([]byte(a[AnnotationIntent]), intent) == nil && intent.Name != "" {
+		s.intent = intent
+	}
+	if json.Unmarshal([]byte(a[AnnotationReplaced]), &s.replaced) != nil {
+		s.replaced = nil
+	}
+	if fields := a[AnnotationOldDataKeys]; fields != "" {
+		s.oldFields = strings.Split(fields, ",")
+	}
+	return s
+}
+
+// write puts everything but the key itself back into the Secret.
+func (s *stored) write() {
+	r := Record{}
+	if s.record != nil {
+		r = *s.record
+	}
+	field := s.field
+	if s.text == "" {
+		field = ""
+	}
+	annotate(s.secret, map[string]string{
+		coderv1alpha1.AnnotationProvisionerKeyID: r.ID,
+		AnnotationName:                           r.Name,
+		AnnotationOrganizationID:                 r.OrganizationID,
+		AnnotationControlPlane:                   r.ControlPlane,
+		AnnotationTagsHash:                       r.TagsHash,
+		AnnotationCreatedAt:                      r.CreatedAt,
+		AnnotationDataKey:                        field,
+		AnnotationOldDataKeys:                    strings.Join(s.oldFields, ","),
+		AnnotationIntent:                         asJSON(s.intent, s.intent == nil),
+		AnnotationReplaced:                       asJSON(s.replaced, len(s.replaced) == 0),
+	})
+}
+
+// replace notes a key as to be deleted, unless it is the one in use.
+func (s *stored) replace(r *Record) {
+	known := func(other Record) bool { return other.ID == r.ID }
+	if r == nil || r.ID == "" || s.record != nil && s.record.ID == r.ID || slices.ContainsFunc(s.replaced, known) {
+		return
+	}
+	s.replaced = append(s.replaced, Record{ID: r.ID, Name: r.Name, OrganizationID: r.OrganizationID, ControlPlane: r.ControlPlane})
+}
+
+// knows says whether a key of Coder is ours by its id.
+func (s *stored) knows(id string) bool {
+	if s == nil {
+		return false
+	}
+	return s.record != nil && s.record.ID == id ||
+		slices.ContainsFunc(s.replaced, func(r Record) bool { return r.ID == id })
+}
+
+// age is how long ago the key was made.
+func (r *Record) age(now time.Time) (time.Duration, bool) {
+	made, err := time.Parse(time.RFC3339, r.CreatedAt)
+	return now.Sub(made), err == nil
+}
+
+func asJSON(value any, empty bool) string {
+	if empty {
+		return ""
+	}
+	// Strings alone, which can always be written.
+	raw, _ := json.Marshal(value)
+	return string(raw)
+}

@@ -1,0 +1,303 @@
+package keys
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+)
+
+// Retire deletes what was replaced, once no pod holds it: keys in Coder, Secrets
+// of earlier names, the key under an earlier key of the Secret. Result.Left are
+// the keys that are still to be deleted.
+func (m *Manager) Retire(ctx context.Context, req Request) (Result, error) {
+	p := m.newPass(req)
+	err := p.retire(ctx)
+	return p.result, err
+}
+
+// Release deletes everything that the operator made, once no pod holds it, for
+// daemons that log in with something else.
+func (m *Manager) Release(ctx context.Context, req Request) (Result, error) {
+	p := m.newPass(req)
+	err := p.release(ctx)
+	return p.result, err
+}
+
+// Withdraw deletes the keys in Coder, whoever holds them. The Secrets go with
+// their owner.
+func (m *Manager) Withdraw(ctx context.Context, req Request) (Result, error) {
+	p := m.newPass(req)
+	_, err := p.withdraw(ctx)
+	return p.result, err
+}
+
+// Abandon tells that keys are left behind.
+func (m *Manager) Abandon(req Request, left []Record, why string) []Event {
+	p := m.newPass(req)
+	for _, r := range left {
+		p.leftBehind(r, why)
+	}
+	return p.result.Events
+}
+
+func (p *pass) retire(ctx context.Context) error {
+	secret, err := p.mine(ctx)
+	if err != nil || secret == nil || secret.text == "" || secret.record == nil {
+		return err
+	}
+	others, err := p.others(ctx)
+	if err != nil || len(secret.replaced) == 0 && len(secret.oldFields) == 0 && len(others) == 0 {
+		return err
+	}
+	usage, err := p.req.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	if !usage.free(secret.record.ID) {
+		p.result.Left, p.result.RequeueAfter = secret.replaced, retrySoon
+		return nil
+	}
+	if err := p.gather(ctx, secret, others); err != nil {
+		return err
+	}
+	left, err := p.deleteKeys(ctx, secret.replaced)
+	if err != nil {
+		return err
+	}
+	for _, field := range secret.oldFields {
+		delete(secret.secret.Data, field)
+	}
+	if len(left) < len(secret.replaced) || len(secret.oldFields) > 0 {
+		secret.replaced, secret.oldFields = left, nil
+		if err := p.save(ctx, secret); err != nil {
+			return err
+		}
+	}
+	return p.removeAll(ctx, others)
+}
+
+// gather notes in the present Secret what only those of earlier names know.
+func (p *pass) gather(ctx context.Context, s *stored, others []*stored) error {
+	before := len(s.replaced)
+	for _, other := range others {
+		if other.record != nil {
+			s.replace(other.record)
+		}
+		for i := range other.replaced {
+			s.replace(&other.replaced[i])
+		}
+	}
+	if len(s.replaced) == before {
+		return nil
+	}
+	return p.save(ctx, s)
+}
+
+func (p *pass) release(ctx context.Context) error {
+	all, err := p.holders(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 && statusRecord(p.cr) == nil {
+		p.result.Forgotten = true
+		return nil
+	}
+	usage, err := p.req.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	if !usage.free("") {
+		p.result.RequeueAfter = retrySoon
+		return nil
+	}
+	done, err := p.withdraw(ctx)
+	if err != nil || !done {
+		return err
+	}
+	p.result.Forgotten = true
+	return p.removeAll(ctx, all)
+}
+
+func (p *pass) removeAll(ctx context.Context, list []*stored) error {
+	for _, s := range list {
+		if err := p.remove(ctx, s.secret); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withdraw deletes all keys in Coder. It is done when none is left there.
+func (p *pass) withdraw(ctx context.Context) (done bool, err error) {
+	all, err := p.holders(ctx)
+	if err != nil {
+		return false, err
+	}
+	var records []Record
+	add := func(r *Record) {
+		if r != nil && r.ID != "" && !slices.ContainsFunc(records, func(o Record) bool { return o.ID == r.ID }) {
+			records = append(records, *r)
+		}
+	}
+	add(statusRecord(p.cr))
+	for _, s := range all {
+		add(s.record)
+		for i := range s.replaced {
+			add(&s.replaced[i])
+		}
+	}
+	left, err := p.deleteKeys(ctx, records)
+	if err != nil {
+		return false, err
+	}
+	for _, s := range all {
+		if s.intent == nil {
+			continue
+		}
+		if err := p.resolveIntent(ctx, s); isStop(err) {
+			left = append(left, *s.intent)
+		} else if err != nil {
+			return false, err
+		}
+	}
+	p.result.Left = left
+	return len(left) == 0, nil
+}
+
+// mine reads the Secret where it is this provisioner's.
+func (p *pass) mine(ctx context.Context) (*stored, error) {
+	secret, err := p.read(ctx, resources.KeySecretName(p.cr))
+	if err != nil || secret == nil || !metav1.IsControlledBy(secret, p.cr) {
+		return nil, err
+	}
+	return readStored(secret, resources.KeySecretKey(p.cr)), nil
+}
+
+// holders are all Secrets of this provisioner with keys of the operator's.
+func (p *pass) holders(ctx context.Context) ([]*stored, error) {
+	all, err := p.others(ctx)
+	if err != nil {
+		return nil, err
+	}
+	present, err := p.mine(ctx)
+	if err == nil && present != nil && marked(present.secret) {
+		all = append(all, present)
+	}
+	return all, err
+}
+
+// deleteKeys deletes keys in Coder, and gives those that are still there or may
+// be. A key of a control plane that is gone is told and let go.
+func (p *pass) deleteKeys(ctx context.Context, records []Record) (left []Record, err error) {
+	for _, r := range records {
+		api, gone, err := p.reach(ctx, r.ControlPlane)
+		if gone {
+			p.leftBehind(r, fmt.Sprintf("CoderControlPlane %q does not exist any more", r.ControlPlane))
+			continue
+		}
+		if err == nil {
+			err = p.deleteKey(ctx, api, r)
+		}
+		if err == nil {
+			continue
+		}
+		after, message, ok := p.delay(err)
+		if !ok {
+			return nil, err
+		}
+		left = append(left, r)
+		p.result.RequeueAfter = steps.Sooner(p.result.RequeueAfter, after)
+		p.result.Key = unknown(coderv1alpha1.ReasonWaiting, message)
+	}
+	return left, nil
+}
+
+// delay says when to try a deletion again that did not succeed.
+func (p *pass) delay(err error) (after time.Duration, message string, ok bool) {
+	if why, missing := isUnavailable(err); missing {
+		return time.Minute, why.Message, true
+	}
+	_, message, after, ok = p.judge(err)
+	return after, message, ok
+}
+
+// deleteKey deletes a key by its name, after its id was seen under it.
+func (p *pass) deleteKey(ctx context.Context, api API, r Record) error {
+	if err := p.silent(); err != nil {
+		return err
+	}
+	org, err := uuid.Parse(r.OrganizationID)
+	if err != nil {
+		return nil //nolint:nilerr // A record that somebody broke names no key.
+	}
+	keys, err := api.ProvisionerKeys(ctx, org)
+	if coderd.IsNotFound(err) || coderd.IsNotSupported(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(keys, func(k coderd.ProvisionerKey) bool { return k.ID.String() == r.ID })
+	if i < 0 {
+		return nil
+	}
+	if err := api.DeleteProvisionerKey(ctx, org, keys[i].Name); err != nil {
+		return ignoreNotFound(err)
+	}
+	p.normal(coderv1alpha1.ReasonProvisionerKeyDeleted, fmt.Sprintf("deleted provisioner key %q in organization %q", keys[i].Name, p.organization(r)))
+	return nil
+}
+
+func ignoreNotFound(err error) error {
+	if coderd.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// reach connects to the Coder of a control plane of this namespace. It is gone
+// where there is no such control plane.
+func (p *pass) reach(ctx context.Context, name string) (api API, gone bool, err error) {
+	cp := p.req.ControlPlane
+	if cp == nil || cp.Name != name {
+		cp = &coderv1alpha1.CoderControlPlane{}
+		err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.cr.Namespace, Name: name}, cp)
+		if apierrors.IsNotFound(err) || name == "" {
+			return nil, true, nil
+		}
+		if err != nil {
+			return nil, false, fmt.Errorf("reading CoderControlPlane %q: %w", name, err)
+		}
+	}
+	api, err = p.Connect(ctx, cp)
+	return api, false, err
+}
+
+func (p *pass) leftBehind(r Record, why string) {
+	p.result.Events = append(p.result.Events, Event{
+		Type: corev1.EventTypeWarning, Reason: coderv1alpha1.ReasonProvisionerKeyLeftBehind,
+		Message: fmt.Sprintf("left behind: provisioner key %q in organization %q of control plane %q; delete it in Coder: %s",
+			r.Name, p.organization(r), r.ControlPlane, why),
+	})
+}
+
+// organization is the name of a key's organization, or its id where the name is
+// not known.
+func (p *pass) organization(r Record) string {
+	if status := p.cr.Status; status.OrganizationID == r.OrganizationID && status.OrganizationName != "" {
+		return status.OrganizationName
+	}
+	return r.OrganizationID
+}
