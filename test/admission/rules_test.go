@@ -1,0 +1,170 @@
+package admission
+
+import (
+	"flag"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// rule is a way to be wrong: an object that is refused, and the nearest that is not.
+type rule struct {
+	name  string
+	kinds []string
+	// bad and good are specs in YAML, put over what the kind requires.
+	bad, good string
+	// badName and goodName are the objects' names, where those are what matters.
+	badName, goodName string
+	// at is the field that the answer names, and says is what it says of it.
+	at, says string
+}
+
+// transition is a change that is refused, and a change from the same object that is not.
+type transition struct {
+	name              string
+	kinds             []string
+	before, bad, good string
+	at, says          string
+}
+
+// TestBadInputIsRefused: everything that can be known at admission is refused there,
+// with the field, what is wrong with it and what to do. And each rule of the
+// definitions has been seen at work here.
+func TestBadInputIsRefused(t *testing.T) {
+	ns := namespace(t)
+	seen := map[string][]string{} // By kind: the answers.
+	for _, r := range slices.Concat(workloadRules, rbacRules, servingRules, exposeRules, kindRules, limits) {
+		for _, kind := range r.kinds {
+			t.Run(kind+"/"+r.name, func(t *testing.T) {
+				bad := object(t, kind, ns, orElse(r.badName, "coder"), r.bad)
+				seen[kind] = append(seen[kind], refused(t, environment.client.Create(t.Context(), bad, client.DryRunAll), r.at, r.says))
+				good := object(t, kind, ns, orElse(r.goodName, "coder"), r.good)
+				if err := environment.client.Create(t.Context(), good, client.DryRunAll); err != nil {
+					t.Errorf("the good neighbour %q is refused: %v", r.good, err)
+				}
+			})
+		}
+	}
+	for i, r := range transitions {
+		for _, kind := range r.kinds {
+			t.Run(kind+"/"+r.name, func(t *testing.T) {
+				o := object(t, kind, ns, fmt.Sprintf("transition-%d", i), r.before)
+				if err := environment.client.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				change := func(spec string) error {
+					changed := object(t, kind, ns, o.GetName(), spec)
+					changed.SetResourceVersion(o.GetResourceVersion())
+					return environment.client.Update(t.Context(), changed, client.DryRunAll)
+				}
+				seen[kind] = append(seen[kind], refused(t, change(r.bad), r.at, r.says))
+				if err := change(r.good); err != nil {
+					t.Errorf("the good change to %q is refused: %v", r.good, err)
+				}
+			})
+		}
+	}
+	if run := flag.Lookup("test.run"); run != nil && strings.Contains(run.Value.String(), "/") {
+		return // Not all of them have run.
+	}
+	for kind, definition := range definitions(t) {
+		for _, validation := range validations("", definition.Spec.Versions[0].Schema.OpenAPIV3Schema) {
+			if !slices.ContainsFunc(seen[kind], validation.in) {
+				t.Errorf("%s: no row breaks the rule at %q that says %q", kind, validation.path, validation.message)
+			}
+		}
+	}
+}
+
+// refused gives the text of the answer, which must be Invalid and name the field.
+func refused(t *testing.T, err error, at, says string) string {
+	t.Helper()
+	if !apierrors.IsInvalid(err) {
+		t.Errorf("the answer is %v, not Invalid", err)
+		return ""
+	}
+	text := err.Error()
+	if !strings.Contains(text, at+": ") || !strings.Contains(text, says) {
+		t.Errorf("the answer does not say %q of %q: %s", says, at, text)
+	}
+	return text
+}
+
+func orElse(text, fallback string) string {
+	if text == "" {
+		return fallback
+	}
+	return text
+}
+
+// validation is one rule of a definition.
+type validation struct{ path, message string }
+
+var indexes = regexp.MustCompile(`\[[0-9]+\]`)
+
+// in says whether the answer is that of this rule: the path and the message.
+func (v validation) in(answer string) bool {
+	path := orElse(v.path, "<nil>")
+	return strings.Contains(indexes.ReplaceAllString(answer, "[]"), path+": Invalid value: ") && strings.Contains(answer, v.message)
+}
+
+// validations are the rules in a schema, without those of the status, which the
+// operator alone writes.
+func validations(path string, schema *apiextensionsv1.JSONSchemaProps) []validation {
+	var found []validation
+	for _, v := range schema.XValidations {
+		found = append(found, validation{path, v.Message})
+	}
+	for name, property := range schema.Properties {
+		if path == "" && name == "status" {
+			continue
+		}
+		found = append(found, validations(strings.TrimPrefix(path+"."+name, "."), &property)...)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		found = append(found, validations(path+"[]", schema.Items.Schema)...)
+	}
+	return found
+}
+
+// TestNoPatternWithoutWords: a regular expression is no answer to a person. Only those
+// that come with Kubernetes' own types are left.
+func TestNoPatternWithoutWords(t *testing.T) {
+	for kind, definition := range definitions(t) {
+		for _, path := range patterns("", definition.Spec.Versions[0].Schema.OpenAPIV3Schema) {
+			theirs := slices.ContainsFunc([]string{"status.conditions[]", "spec.podTemplate.", "spec.volumes[]", "spec.extraEnv[]", "spec.resources."},
+				func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+			if !theirs {
+				t.Errorf("%s: %s has a pattern; make it a rule with a message", kind, path)
+			}
+		}
+		for _, v := range validations("", definition.Spec.Versions[0].Schema.OpenAPIV3Schema) {
+			if v.message == "" || strings.HasSuffix(v.message, ".") {
+				t.Errorf("%s: the rule at %q has the message %q: each has one, without a period", kind, v.path, v.message)
+			}
+		}
+	}
+}
+
+func patterns(path string, schema *apiextensionsv1.JSONSchemaProps) []string {
+	var found []string
+	if schema.Pattern != "" {
+		found = append(found, path)
+	}
+	for name, property := range schema.Properties {
+		found = append(found, patterns(strings.TrimPrefix(path+"."+name, "."), &property)...)
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		found = append(found, patterns(path+"[]", schema.Items.Schema)...)
+	}
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
+		found = append(found, patterns(path+".*", schema.AdditionalProperties.Schema)...)
+	}
+	return found
+}
