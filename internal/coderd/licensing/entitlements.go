@@ -15,7 +15,7 @@ func (p *pass) entitlements(ctx context.Context) error {
 	about := subject(p.req.Instance)
 	if allowance, known := p.memory.entitlements.about(about, p.now); known {
 		p.result.Allowance = &allowance
-		p.requeue(p.memory.entitlements.until.Sub(p.now))
+		p.wake(p.memory.entitlements.until)
 		return nil
 	}
 	var allowance Allowance

@@ -55,6 +55,7 @@ func (p *pass) licenses(ctx context.Context) error {
 		}
 		p.believeLicenses(v)
 	}
+	p.wake(p.memory.licenses.until)
 	return p.judge(v)
 }
 

@@ -222,7 +222,7 @@ func answered(err error) error {
 		return err
 	case coderd.IsUnauthorized(err), coderd.IsForbidden(err):
 		return &stop{
-			state: Failed, reason: coderv1alpha1.ReasonForbidden, after: retryFailed,
+			state: Failed, reason: coderv1alpha1.ReasonForbidden, after: retryFailed, answered: true,
 			message: fmt.Sprintf("Coder does not let the operator manage licenses; its account needs the role owner: %v", err),
 		}
 	case coderd.IsRateLimited(err):

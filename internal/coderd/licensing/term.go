@@ -19,10 +19,13 @@ const (
 func (p *pass) judge(v verdict) error {
 	switch {
 	case v.unsupported:
-		return &stop{
-			state: Failed, reason: coderv1alpha1.ReasonNotSupported, answered: true,
-			message: "this Coder takes no licenses: it is the AGPL build, or too old; use the official image, or remove spec.licenseSecretRef",
+		message := "this Coder takes no licenses: it is the AGPL build, or too old; "
+		if p.text == "" {
+			message += "the license that the operator added before is removed once it takes them again"
+		} else {
+			message += "use Coder's official image, or remove spec.licenseSecretRef"
 		}
+		return &stop{state: Failed, reason: coderv1alpha1.ReasonNotSupported, answered: true, message: message}
 	case p.text == "":
 		return nil
 	case v.refused != "":

@@ -1,0 +1,254 @@
+package licensing
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// TestReplacedLicensesGo protects against the predecessor's way (K9): any license
+// counted as applied, and old ones stayed.
+func TestReplacedLicensesGo(t *testing.T) {
+	w := newLicensedWorld(t)
+	theirs, first, second := license(400), license(100), license(200)
+	w.coder.AddLicense(theirs)
+
+	result := w.want("\n"+first+"\n", Ready, coderv1alpha1.ReasonApplied)
+	w.wantHeld([]string{theirs, first}, []string{first})
+	if !result.Applied || result.Hash != hash(first) || !result.ExpiresAt.Equal(begin.AddDate(0, 0, 100)) || !result.AppliedAt.Truncate(time.Second).Equal(begin) {
+		t.Errorf("%+v", result)
+	}
+	if reasons(result) != "LicenseAdded" || !strings.Contains(result.Events[0].Message, "runs until 2026-08-12") {
+		t.Errorf("events %+v", result.Events)
+	}
+	if result = w.want(first, Ready, coderv1alpha1.ReasonApplied); result.Applied || len(result.Events) > 0 || result.AppliedAt == nil {
+		t.Errorf("again: %+v", result)
+	}
+
+	w.forward(time.Minute)
+	result = w.want(second, Ready, coderv1alpha1.ReasonApplied)
+	w.wantHeld([]string{theirs, second}, []string{second})
+	if reasons(result) != "LicenseAdded,LicenseRemoved" || result.Hash != hash(second) {
+		t.Errorf("%+v", result)
+	}
+
+	result = w.want("", None, "")
+	w.wantHeld([]string{theirs}, nil)
+	if reasons(result) != "LicenseRemoved" || result.Hash != "" || result.ExpiresAt != nil {
+		t.Errorf("%+v", result)
+	}
+	if result = w.want("", None, ""); len(result.Events) > 0 {
+		t.Errorf("again: %+v", result.Events)
+	}
+}
+
+func TestTheNewLicenseIsThereBeforeTheOldOneGoes(t *testing.T) {
+	w := newLicensedWorld(t)
+	first, second := license(100), license(200)
+	w.want(first, Ready, coderv1alpha1.ReasonApplied)
+	remove := w.coder.Fail(coderdtest.Fault{Method: "DELETE"})
+	w.want(second, Waiting, coderv1alpha1.ReasonError)
+	w.wantHeld([]string{first, second}, []string{first, second})
+	remove()
+	w.want(second, Ready, coderv1alpha1.ReasonApplied)
+	w.wantHeld([]string{second}, []string{second})
+}
+
+func TestALicenseOfAPersonStays(t *testing.T) {
+	w := newLicensedWorld(t)
+	theirs := license(100)
+	w.coder.AddLicense(theirs)
+	result := w.want(theirs, Ready, coderv1alpha1.ReasonApplied)
+	if result.Applied || len(result.Events) > 0 || result.Hash == "" || !strings.Contains(result.Message, "somebody else added it") {
+		t.Errorf("%+v", result)
+	}
+	w.wantHeld([]string{theirs}, nil)
+	w.want("", None, "")
+	w.wantHeld([]string{theirs}, nil)
+}
+
+func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		w := newLicensedWorld(t)
+		text := license(100)
+		w.license = text
+		req := w.request()
+		if lost {
+			// An earlier try was recorded, and Coder was slow to carry it out.
+			req.Own = []string{identityOf(t, text)}
+		}
+		req.Coder = &late{Coder: req.Coder, arrive: func() { w.coder.AddLicense(text) }}
+		result, err := w.manager.Ensure(t.Context(), req)
+		if err != nil || result.State != Ready || result.Applied || slices.Contains(result.Own, identityOf(t, text)) != lost {
+			t.Errorf("recorded before: %t: %+v, %v", lost, result, err)
+		}
+	}
+}
+
+func TestALicenseThatSomebodyRemovesComesBack(t *testing.T) {
+	w := newLicensedWorld(t)
+	text := license(100)
+	w.want(text, Ready, coderv1alpha1.ReasonApplied)
+	w.coder.RemoveLicense(w.coder.Licenses()[0].ID)
+	w.forward(DefaultRest)
+	if result := w.want(text, Ready, coderv1alpha1.ReasonApplied); !result.Applied {
+		t.Errorf("%+v", result)
+	}
+	w.wantHeld([]string{text}, []string{text})
+	// The same for one that is not asked for any more.
+	w.coder.RemoveLicense(w.coder.Licenses()[0].ID)
+	if result := w.want("", None, ""); len(result.Events) > 0 || len(result.Own) > 0 {
+		t.Errorf("%+v", result)
+	}
+}
+
+func TestLicensesWithoutAnIDAreTold(t *testing.T) {
+	w := newLicensedWorld(t)
+	// Of one that has no UUID Coder makes one up, so that it cannot be recorded.
+	first, second := noUUID(begin.AddDate(1, 0, 0)), noUUID(begin.AddDate(2, 0, 0))
+	w.want(first, Ready, coderv1alpha1.ReasonApplied)
+	w.want(second, Ready, coderv1alpha1.ReasonApplied)
+	w.wantHeld([]string{second}, []string{second})
+}
+
+func TestAReissuedLicenseOfTheSameID(t *testing.T) {
+	w := newLicensedWorld(t)
+	id := uuid.New()
+	first := coderdtest.NewLicense(coderdtest.License{UUID: id, Expires: begin.AddDate(1, 0, 0)})
+	second := coderdtest.NewLicense(coderdtest.License{UUID: id, Expires: begin.AddDate(2, 0, 0)})
+	w.want(first, Ready, coderv1alpha1.ReasonApplied)
+	w.want(second, Ready, coderv1alpha1.ReasonApplied)
+	w.wantHeld([]string{second}, []string{second})
+	w.want("", None, "")
+	w.wantHeld(nil, nil)
+}
+
+func TestRefusedLicenses(t *testing.T) {
+	old := license(100)
+	for _, test := range []struct{ name, text, said string }{
+		{"malformed", "not a license", "it must be a JSON web token"},
+		{"changed", license(200) + "x", "Invalid license: license has multiple issues; contact support; put a valid one"},
+		{"expired", license(-20), "contact support; its term has ended"},
+		{
+			"of another deployment", coderdtest.NewLicense(coderdtest.License{Expires: begin.AddDate(1, 0, 0), DeploymentIDs: []string{"another"}}),
+			`License cannot be used on this deployment: The provided license is locked to the following deployments: ["another"]`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newLicensedWorld(t)
+			w.want(old, Ready, coderv1alpha1.ReasonApplied)
+			result := w.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense)
+			if !strings.Contains(result.Message, test.said) || strings.Contains(result.Message, test.text) || result.Hash != "" || result.AppliedAt != nil {
+				t.Errorf("%+v", result)
+			}
+			if result.Allowance == nil || result.Allowance.Tier != "premium" {
+				t.Errorf("what the old one allows: %+v", result.Allowance)
+			}
+			// It is asked once in an hour, which writes no record, and the old one stays.
+			records := w.records
+			w.asked()
+			if again := w.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense); again.Message != result.Message {
+				t.Errorf("%q, then %q", result.Message, again.Message)
+			}
+			w.wantAsked("")
+			w.forward(DefaultRest)
+			w.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense)
+			if got := texts(w.coder); !slices.Equal(got, []string{old}) || w.records != records {
+				t.Errorf("licenses %q, %d records", got, w.records-records)
+			}
+			// A good one ends it.
+			good := license(300)
+			w.want(good, Ready, coderv1alpha1.ReasonApplied)
+			w.wantHeld([]string{good}, []string{good})
+		})
+	}
+}
+
+func TestASecretThatCannotBeReadChangesNothing(t *testing.T) {
+	w := newLicensedWorld(t)
+	text := license(100)
+	w.want(text, Ready, coderv1alpha1.ReasonApplied)
+	w.unread = true
+	w.forward(DefaultRest)
+	w.asked()
+	if result := w.want("", None, ""); result.Allowance == nil {
+		t.Errorf("%+v", result)
+	}
+	w.wantAsked("1 GET entitlements")
+	w.wantHeld([]string{text}, []string{text})
+}
+
+func TestTheBuildWithoutLicensesIsNoError(t *testing.T) {
+	w := newWorld(t)
+	none := Allowance{Tier: "none", ExternalProvisioners: "not_entitled", WorkspaceProxy: "not_entitled"}
+	result := w.want(license(100), Failed, coderv1alpha1.ReasonNotSupported)
+	if result.Allowance == nil || *result.Allowance != none || result.RequeueAfter != DefaultRest || len(result.Events)+len(result.Own) != 0 {
+		t.Errorf("%+v", result)
+	}
+	w.asked()
+	w.want(w.license, Failed, coderv1alpha1.ReasonNotSupported)
+	w.wantAsked("")
+	// A build that takes licenses comes in its place.
+	licensed := newLicensedWorld(t)
+	w.coder, w.token, w.instance = licensed.coder, licensed.token, "v2"
+	w.want(w.license, Ready, coderv1alpha1.ReasonApplied)
+	// And goes again: what is ours is not forgotten.
+	w.coder = coderdtest.New(t)
+	w.token, w.instance = w.coder.AddUser("ada", "owner"), "v3"
+	if result := w.want("", Failed, coderv1alpha1.ReasonNotSupported); len(result.Own) != 1 {
+		t.Errorf("%+v", result)
+	}
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		fault  coderdtest.Fault
+		state  State
+		reason string
+		after  time.Duration
+	}{
+		{"401", coderdtest.Fault{Status: 401}, Failed, coderv1alpha1.ReasonForbidden, time.Minute},
+		{"403", coderdtest.Fault{Status: 403}, Failed, coderv1alpha1.ReasonForbidden, time.Minute},
+		{"404", coderdtest.Fault{Status: 404}, Failed, coderv1alpha1.ReasonError, time.Minute},
+		{"429", coderdtest.Fault{Status: 429, RetryAfter: 42 * time.Second}, Waiting, coderv1alpha1.ReasonPending, 42 * time.Second},
+		{"429 at once", coderdtest.Fault{Status: 429}, Waiting, coderv1alpha1.ReasonPending, soon},
+		{"500", coderdtest.Fault{Status: 500}, Waiting, coderv1alpha1.ReasonError, retryUnreachable},
+		{"garbage", coderdtest.Fault{Status: 200, HTML: true}, Waiting, coderv1alpha1.ReasonError, retryUnreachable},
+		{"nothing", coderdtest.Fault{DropConnection: true}, Waiting, coderv1alpha1.ReasonError, retryUnreachable},
+	} {
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			t.Run(method+" "+test.name, func(t *testing.T) {
+				w := newLicensedWorld(t)
+				first, second := license(100), license(200)
+				w.want(first, Ready, coderv1alpha1.ReasonApplied)
+				f := test.fault
+				f.Method, f.PathPrefix = method, "/api/v2/licenses"
+				remove := w.coder.Fail(f)
+				reason, state := test.reason, test.state
+				if method == "DELETE" && test.name == "404" {
+					state, reason = Ready, coderv1alpha1.ReasonApplied
+				}
+				result := w.want(second, state, reason)
+				if state != Ready && result.RequeueAfter != test.after {
+					t.Errorf("looks again after %s, want %s", result.RequeueAfter, test.after)
+				}
+				message := result.Message
+				if again := w.want(second, state, reason); again.Message != message && state != Ready {
+					t.Errorf("%q, then %q", message, again.Message)
+				}
+				remove()
+				w.want(second, Ready, coderv1alpha1.ReasonApplied)
+				if state != Ready {
+					w.wantHeld([]string{second}, []string{second})
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package licensing
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+const day = 24 * time.Hour
+
+// TestExpiryIsTold follows a license through its life. The predecessor did not
+// look at it (K9).
+func TestExpiryIsTold(t *testing.T) {
+	type moment struct {
+		at     time.Duration
+		state  State
+		reason string
+		tier   string
+	}
+	end := 100 * day
+	for name, test := range map[string]struct {
+		trial   bool
+		moments []moment
+	}{
+		"bought": {false, []moment{
+			{0, Ready, coderv1alpha1.ReasonApplied, "premium"},
+			{end - 30*day - time.Second, Ready, coderv1alpha1.ReasonApplied, "premium"},
+			{end - 30*day, Ready, coderv1alpha1.ReasonLicenseExpiring, "premium"},
+			{end - time.Second, Ready, coderv1alpha1.ReasonLicenseExpiring, "premium"},
+			{end + time.Second, Ready, coderv1alpha1.ReasonLicenseInGracePeriod, "premium"},
+			{end + 10*day, Failed, coderv1alpha1.ReasonLicenseExpired, "none"},
+		}},
+		"trial": {true, []moment{
+			{end - 8*day, Ready, coderv1alpha1.ReasonApplied, "trial"},
+			{end - 7*day, Ready, coderv1alpha1.ReasonLicenseExpiring, "trial"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newLicensedWorld(t)
+			text := coderdtest.NewLicense(coderdtest.License{
+				FeatureSet: "premium", Trial: test.trial, NotBefore: begin.AddDate(-1, 0, 0), Expires: begin.Add(end), GraceEnds: begin.Add(end + 10*day),
+			})
+			for _, m := range test.moments {
+				w.clock.SetTime(begin.Add(m.at))
+				result := w.want(text, m.state, m.reason)
+				if result.Allowance == nil || result.Allowance.Tier != m.tier || !result.ExpiresAt.Equal(begin.Add(end)) {
+					t.Errorf("%s: %+v until %s", m.at, result.Allowance, result.ExpiresAt)
+				}
+				if m.reason != coderv1alpha1.ReasonApplied && !strings.Contains(result.Message, "put a new one into the Secret") {
+					t.Errorf("%s: %s", m.at, result.Message)
+				}
+				if result.Reason == coderv1alpha1.ReasonLicenseExpiring && strings.Contains(result.Message, "30 days") == test.trial {
+					t.Errorf("%s: %s", m.at, result.Message)
+				}
+			}
+		})
+	}
+}
+
+// TestItLooksAgainWhenSomethingIsDue: nothing else tells that a license runs out.
+func TestItLooksAgainWhenSomethingIsDue(t *testing.T) {
+	w := newLicensedWorld(t)
+	for _, due := range []time.Duration{70 * day, 100 * day, 110 * day} {
+		w.clock.SetTime(begin.Add(due - time.Minute))
+		w.restart()
+		before := w.want(orElse(w.license, license(100)), Ready, w.reasonNow())
+		if before.RequeueAfter != time.Minute {
+			t.Errorf("%s: looks again after %s, want a minute", due, before.RequeueAfter)
+		}
+		w.forward(before.RequeueAfter)
+		w.asked()
+		if after := w.pass(); after.Reason == before.Reason {
+			t.Errorf("%s: still %s", due, after.Reason)
+		}
+		// What it allows may have changed with it.
+		w.wantAsked("1 GET entitlements")
+	}
+}
+
+func TestTheOldLicenseStaysUntilTheNewOneCounts(t *testing.T) {
+	w := newLicensedWorld(t)
+	old := license(100)
+	next := coderdtest.NewLicense(coderdtest.License{FeatureSet: "premium", NotBefore: begin.Add(90 * time.Minute), Expires: begin.AddDate(1, 0, 0)})
+	w.want(old, Ready, coderv1alpha1.ReasonApplied)
+	result := w.want(next, Ready, coderv1alpha1.ReasonApplied)
+	if !strings.Contains(result.Message, "begins to count later; the one before stays until then") || result.Allowance.Tier != "premium" {
+		t.Errorf("%+v", result)
+	}
+	w.wantHeld([]string{old, next}, []string{old, next})
+	w.forward(DefaultRest)
+	if result = w.want(next, Ready, coderv1alpha1.ReasonApplied); result.RequeueAfter != 30*time.Minute {
+		t.Errorf("looks again after %s", result.RequeueAfter)
+	}
+	w.forward(result.RequeueAfter)
+	if result = w.want(next, Ready, coderv1alpha1.ReasonApplied); strings.Contains(result.Message, "later") || reasons(result) != "LicenseRemoved" {
+		t.Errorf("%+v", result)
+	}
+	w.wantHeld([]string{next}, []string{next})
+	if !slices.Contains(w.own, identityOf(t, next)) {
+		t.Error("the new one is not recorded")
+	}
+}
+
+func orElse(text, other string) string {
+	if text == "" {
+		return other
+	}
+	return text
+}
+
+// reasonNow is that of license(100) at this moment.
+func (w *world) reasonNow() string {
+	switch age := w.clock.Now().Sub(begin); {
+	case age < 70*day:
+		return coderv1alpha1.ReasonApplied
+	case age < 100*day:
+		return coderv1alpha1.ReasonLicenseExpiring
+	}
+	return coderv1alpha1.ReasonLicenseInGracePeriod
+}
