@@ -10,7 +10,11 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-const dnsPort = 53
+const (
+	// operatorName is the name label of the operator's own pods, in every manifest of it.
+	operatorName = "coder-k8s"
+	dnsPort      = 53
+)
 
 // NetworkPolicy restricts the traffic of the pods, or is nil where the spec does
 // not. A list that is absent leaves its traffic open as the field says; a list
@@ -87,7 +91,7 @@ func operatorPods(w Workload) networkingv1.NetworkPolicyPeer {
 	}
 	return networkingv1.NetworkPolicyPeer{
 		NamespaceSelector: namespace,
-		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{coderv1alpha1.LabelName: coderv1alpha1.ManagedBy}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{coderv1alpha1.LabelName: operatorName}},
 	}
 }
 

@@ -2,9 +2,7 @@ package resources
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -33,6 +31,7 @@ func mergedTemplate(w Workload, base corev1.PodTemplateSpec) (corev1.PodTemplate
 	if err != nil {
 		return corev1.PodTemplateSpec{}, err
 	}
+	inOrder(&result, &base)
 	if err := portsKept(w, result); err != nil {
 		return corev1.PodTemplateSpec{}, err
 	}
@@ -96,44 +95,35 @@ func dropNulls(value any) {
 	}
 }
 
-// refused are the values that admission lets through and no pod of ours can have.
+// refused says which value of the template no pod of ours can have, although
+// admission lets it through.
 func refused(w Workload, over *corev1.PodTemplateSpec) error {
-	spec := over.Spec
-	var all []error
-	refuse := func(field, detail string) {
-		all = append(all, &SpecError{fieldPodTemplate + "." + field, detail})
-	}
-	for field, name := range map[string]string{"serviceAccountName": spec.ServiceAccountName, "serviceAccount": spec.DeprecatedServiceAccount} {
-		if name != "" && name != w.ServiceAccountName {
-			refuse("spec."+field, fmt.Sprintf(
-				"the pods run as %q, which has the rights for workspaces; name another in spec.serviceAccount.name, not %q here", w.ServiceAccountName, name))
+	identity := func(field, name string) error {
+		if name == "" || name == w.ServiceAccountName {
+			return nil
 		}
+		return &SpecError{fieldPodTemplate + ".spec." + field, fmt.Sprintf(
+			"the pods run as %q, to which the rights for workspaces are given; name %q in spec.serviceAccount.name instead",
+			w.ServiceAccountName, name)}
 	}
+	spec := over.Spec
+	all := []error{identity("serviceAccountName", spec.ServiceAccountName), identity("serviceAccount", spec.DeprecatedServiceAccount)}
 	if spec.RestartPolicy != "" && spec.RestartPolicy != corev1.RestartPolicyAlways {
-		refuse("spec.restartPolicy", fmt.Sprintf("the pods of a Deployment have Always; remove %q", spec.RestartPolicy))
+		all = append(all, &SpecError{fieldPodTemplate + ".spec.restartPolicy", fmt.Sprintf(
+			"the pods of a Deployment are always started again; remove %q", spec.RestartPolicy)})
 	}
 	for i := range spec.Containers {
 		if spec.Containers[i].Name == "" {
-			refuse(fmt.Sprintf("spec.containers[%d].name", i), fmt.Sprintf(
-				"says which container is meant; give %q for that of Coder, or the name of a new one", w.Container))
+			all = append(all, &SpecError{fmt.Sprintf("%s.spec.containers[%d].name", fieldPodTemplate, i), fmt.Sprintf(
+				"is empty; give %q for the container of Coder, or the name of one that is added", w.Container)})
 		}
 	}
-	return joined(all)
-}
-
-// joined is one error of all, in a stable order of their texts.
-func joined(all []error) error {
-	if len(all) < 2 {
-		return errors.Join(all...)
-	}
-	var first *SpecError
 	for _, err := range all {
-		var e *SpecError
-		if errors.As(err, &e) && (first == nil || strings.Compare(e.Field, first.Field) < 0) {
-			first = e
+		if err != nil {
+			return err
 		}
 	}
-	return first
+	return nil
 }
 
 // portsKept says whether Services, probes and Prometheus still find their ports.
