@@ -63,9 +63,6 @@ const (
 	ReasonPreSharedKey = "PreSharedKey"
 
 	ReasonSecretReady = "SecretReady"
-	// ReasonSecretMissing: the Secret that the spec names does not exist, or lacks
-	// the key.
-	ReasonSecretMissing = "SecretMissing"
 
 	// ReasonProvisionerKeyCreated, ReasonProvisionerKeyRotated,
 	// ReasonProvisionerKeyDeleted and ReasonProvisionerKeyLeftBehind are Events.

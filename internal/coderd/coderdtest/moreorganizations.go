@@ -1,0 +1,11 @@
+package coderdtest
+
+import "github.com/google/uuid"
+
+// AddOrganization is somebody making a further organization. An owner may do
+// everything there without being a member.
+func (s *Server) AddOrganization(name string) uuid.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addOrganization(name, false).ID
+}

@@ -1,0 +1,366 @@
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+const (
+	testNamespace = "team"
+	testName      = "gpu"
+	secretName    = "gpu-provisioner-key"
+	organization  = "coder"
+	feature       = coderd.FeatureExternalProvisioners
+)
+
+// world is a cluster, a Coder with a license, and the Manager between them. It
+// stands for the reconciler as well: it keeps the status, and rolls the pods.
+type world struct {
+	t       *testing.T
+	ctx     context.Context
+	coder   *coderdtest.Server
+	token   string
+	client  client.Client
+	clock   *clocktesting.FakePassiveClock
+	manager *Manager
+	cr      *coderv1alpha1.CoderProvisioner
+	// cp is nil where there is none.
+	cp    *coderv1alpha1.CoderControlPlane
+	fault *fault
+	// writes counts those to the cluster.
+	writes, uids int
+	// pods are the ids of the keys that pods hold. Slow pods have to be ended by the
+	// test.
+	pods []string
+	slow bool
+	// said is all that was told.
+	said []string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, ctx: t.Context(), fault: &fault{},
+		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		cr: &coderv1alpha1.CoderProvisioner{
+			ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testName, UID: "cr-uid", Generation: 1},
+			Spec: coderv1alpha1.CoderProvisionerSpec{
+				ControlPlaneRef: &coderv1alpha1.ControlPlaneReference{Name: "dev"}, Tags: map[string]string{"zone": "a"},
+			},
+		},
+		cp: &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "dev", UID: "cp-uid"}},
+	}
+	w.coder = coderdtest.New(t, coderdtest.WithClock(w.clock), coderdtest.WithLicensing())
+	w.coder.SetFeature(feature, "entitled")
+	w.token = w.coder.AddUser("operator", "owner")
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(w.interceptor()).Build()
+	w.restart()
+	return w
+}
+
+// restart is what a new process starts with: an empty memory.
+func (w *world) restart() {
+	w.fault.set(0, false)
+	w.manager = &Manager{Client: w.client, Clock: w.clock, Connect: w.connect}
+}
+
+func (w *world) connect(_ context.Context, cp *coderv1alpha1.CoderControlPlane) (API, error) {
+	if cp.Spec.OperatorAccess.Disabled {
+		return nil, &Unavailable{Reason: coderv1alpha1.ReasonOperatorAccessDisabled, Message: "operator access is disabled"}
+	}
+	return coderd.New(coderd.Config{URL: w.coder.URL, Token: w.token, Transport: &faultyTransport{fault: w.fault}})
+}
+
+func (w *world) interceptor() interceptor.Funcs {
+	write := func(do func() error) error {
+		w.writes++
+		return w.fault.around(do)
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return write(func() error {
+				w.uids++
+				obj.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
+				return c.Create(ctx, obj, opts...)
+			})
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return write(func() error { return c.Update(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return write(func() error { return c.Delete(ctx, obj, opts...) })
+		},
+	}
+}
+
+func (w *world) request() Request {
+	return Request{
+		Provisioner: w.cr.DeepCopy(), ControlPlane: w.cp,
+		Usage: func(context.Context) (Usage, error) { return Usage{KeyIDs: w.pods, Settled: true}, nil },
+	}
+}
+
+// ensure runs Ensure once, writes the status and rolls the pods.
+func (w *world) ensure() Result {
+	w.t.Helper()
+	result, err := w.tryEnsure()
+	if err != nil {
+		w.t.Fatalf("Ensure: %v", err)
+	}
+	return result
+}
+
+func (w *world) tryEnsure() (Result, error) {
+	w.t.Helper()
+	result, err := w.manager.Ensure(w.ctx, w.request())
+	w.hear(result, err)
+	if r := result.Record; err == nil && r != nil {
+		status := &w.cr.Status
+		status.ProvisionerKeyID, status.ProvisionerKeyName = r.ID, r.Name
+		status.OrganizationID, status.ControlPlaneRefName = r.OrganizationID, r.ControlPlane
+		status.OrganizationName = result.OrganizationName
+		if !w.slow {
+			w.pods = []string{r.ID}
+		}
+	}
+	return result, err
+}
+
+func (w *world) retire() Result { return w.run(w.manager.Retire) }
+
+func (w *world) run(do func(context.Context, Request) (Result, error)) Result {
+	w.t.Helper()
+	result, err := do(w.ctx, w.request())
+	w.hear(result, err)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return result
+}
+
+// pass is what the reconciler does.
+func (w *world) pass() Result {
+	w.t.Helper()
+	result := w.ensure()
+	w.retire()
+	return result
+}
+
+// settle runs passes until one writes nothing and the key is ready.
+func (w *world) settle() Result {
+	w.t.Helper()
+	var result Result
+	for range 12 {
+		before := w.writes
+		if result = w.pass(); result.Key.Status == metav1.ConditionTrue && w.writes == before {
+			return result
+		}
+		if result.Key.Status != metav1.ConditionTrue {
+			w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
+		}
+	}
+	w.t.Fatalf("not ready after 12 passes: %+v", result.Key)
+	return result
+}
+
+// hear looks for secrets in what is said.
+func (w *world) hear(result Result, err error) {
+	w.t.Helper()
+	said := fmt.Sprintf("%v %s %s %s", err, result.Key.Message, result.Secret.Message, result.Entitled.Message)
+	for _, e := range result.Events {
+		w.said = append(w.said, e.Type+" "+e.Reason+": "+e.Message)
+		said += " " + e.Message
+	}
+	for _, k := range w.keys() {
+		if strings.Contains(said, k.Text) {
+			w.t.Errorf("a key is told: %s", said)
+		}
+	}
+	if strings.Contains(said, w.token) {
+		w.t.Errorf("the token is told: %s", said)
+	}
+}
+
+func (w *world) keys() []coderdtest.ProvisionerKey { return w.coder.ProvisionerKeys(organization) }
+
+func (w *world) keyNames() string {
+	var names []string
+	for _, k := range w.keys() {
+		names = append(names, k.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func (w *world) secret(name string) *corev1.Secret {
+	w.t.Helper()
+	secret := &corev1.Secret{}
+	err := w.client.Get(w.ctx, client.ObjectKey{Namespace: testNamespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return secret
+}
+
+func (w *world) delete(name string) {
+	w.t.Helper()
+	if err := w.client.Delete(w.ctx, w.secret(name)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) update(secret *corev1.Secret) {
+	w.t.Helper()
+	if err := w.client.Update(w.ctx, secret); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// checkWhole checks that Coder has one key, that it has the tags of the spec, and
+// that the Secret holds it and nothing that is unfinished.
+func (w *world) checkWhole(name string) {
+	w.t.Helper()
+	all := w.keys()
+	if len(all) != 1 {
+		w.t.Fatalf("keys in Coder: %q, want one", w.keyNames())
+	}
+	k, secret := all[0], w.secret(w.secretName())
+	if secret == nil {
+		w.t.Fatal("no Secret")
+	}
+	s := readStored(secret, "key")
+	switch {
+	case name != "" && k.Name != name:
+		w.t.Errorf("the key has the name %q, want %q", k.Name, name)
+	case s.text != k.Text:
+		w.t.Error("the Secret holds another key than the one in Coder")
+	case s.record == nil || s.record.ID != k.ID.String() || s.record.Name != k.Name:
+		w.t.Errorf("the Secret tells of %+v, and the key is %s %s", s.record, k.ID, k.Name)
+	case s.intent != nil || len(s.replaced) > 0 || len(s.oldFields) > 0:
+		w.t.Errorf("something is unfinished: %v", secret.Annotations)
+	case len(secret.Data) != 1:
+		w.t.Errorf("the Secret has %d keys", len(secret.Data))
+	case fmt.Sprint(k.Tags) != fmt.Sprint(w.cr.Spec.Tags):
+		w.t.Errorf("the key has the tags %v, want %v", k.Tags, w.cr.Spec.Tags)
+	}
+}
+
+func (w *world) secretName() string {
+	if name := w.cr.Spec.Key.SecretName; name != "" {
+		return name
+	}
+	return secretName
+}
+
+func (w *world) forward(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+
+// asked counts the requests to Coder since the last time.
+func (w *world) asked() int {
+	n := 0
+	for _, count := range w.coder.Requests() {
+		n += count
+	}
+	w.coder.ResetRequests()
+	return n
+}
+
+func wantKey(t *testing.T, got Result, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	if got.Key.Status != status || got.Key.Reason != reason {
+		t.Fatalf("the key is %s %s (%s), want %s %s", got.Key.Status, got.Key.Reason, got.Key.Message, status, reason)
+	}
+}
+
+func count(list []string, prefix string) int {
+	n := 0
+	for _, entry := range list {
+		if strings.HasPrefix(entry, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// fault kills the process at its n-th write or request: that one and everything
+// after it fails. Where it is lost, the other side has done it all the same.
+type fault struct {
+	mu   sync.Mutex
+	at   int
+	lost bool
+	seen int
+	dead bool
+}
+
+var errDead = errors.New("the process is dead")
+
+func (f *fault) set(at int, lost bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
+}
+
+func (f *fault) around(do func() error) error {
+	f.mu.Lock()
+	f.seen++
+	now, dead := f.at > 0 && f.seen == f.at, f.dead
+	if now {
+		f.dead = true
+	}
+	lost := f.lost
+	f.mu.Unlock()
+	if dead || (now && !lost) {
+		return errDead
+	}
+	if err := do(); err != nil || !now {
+		return err
+	}
+	return errDead
+}
+
+func (f *fault) struck() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
+}
+
+type faultyTransport struct{ fault *fault }
+
+func (t *faultyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	var res *http.Response
+	err := t.fault.around(func() error {
+		var err error
+		res, err = http.DefaultTransport.RoundTrip(req)
+		return err
+	})
+	if err != nil && res != nil {
+		_ = res.Body.Close()
+		res = nil
+	}
+	return res, err
+}

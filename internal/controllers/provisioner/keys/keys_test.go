@@ -1,0 +1,494 @@
+package keys
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	result := w.settle()
+	w.checkWhole("gpu")
+	wantKey(t, result, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
+	if result.Secret.Reason != coderv1alpha1.ReasonSecretReady || result.Entitled.Reason != coderv1alpha1.ReasonEntitled {
+		t.Errorf("Secret %+v, entitled %+v", result.Secret, result.Entitled)
+	}
+	if n := count(w.said, "Normal ProvisionerKeyCreated"); n != 1 {
+		t.Errorf("Events: %q", w.said)
+	}
+
+	w.asked()
+	before := w.writes
+	w.forward(59 * time.Minute)
+	if again := w.pass(); again.RequeueAfter != time.Minute {
+		t.Errorf("it is looked at again after %v", again.RequeueAfter)
+	}
+	if asked := w.asked(); asked != 0 || w.writes != before {
+		t.Errorf("at rest it asks Coder %d times and writes %d times", asked, w.writes-before)
+	}
+	w.forward(time.Minute)
+	w.pass()
+	if asked := w.asked(); asked == 0 || asked > 3 || w.writes != before {
+		t.Errorf("after an hour it asks Coder %d times and writes %d times", asked, w.writes-before)
+	}
+}
+
+// K13: upstream never looks at the key again once the Secret holds one.
+func TestK13AKeyThatWasDeletedInCoderIsMadeAnew(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	old := w.keys()[0]
+	w.coder.RemoveProvisionerKey(organization, "gpu")
+
+	w.forward(time.Hour)
+	w.settle()
+	w.checkWhole("gpu")
+	if w.keys()[0].ID == old.ID {
+		t.Error("the key is the old one")
+	}
+
+	// Pods that are not well make it look earlier.
+	w.coder.RemoveProvisionerKey(organization, "gpu")
+	request := w.request()
+	request.MaxAge = time.Minute
+	w.forward(time.Minute)
+	if _, err := w.manager.Ensure(w.ctx, request); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	w.checkWhole("gpu")
+}
+
+// K14: upstream deletes the old key before the pods have the new one.
+func TestK14TheOldKeyOutlivesThePodsThatHoldIt(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	old := w.keys()[0].ID.String()
+	w.slow = true
+	w.cr.Spec.Tags = map[string]string{"zone": "b"}
+	w.pass()
+	w.pass()
+	if names := w.keyNames(); names != "gpu gpu-2" {
+		t.Fatalf("keys while the old pods run: %s", names)
+	}
+	current := w.cr.Status.ProvisionerKeyID
+
+	// One pod of each revision; the old one is terminating and still there.
+	w.pods = []string{old, current}
+	w.pass()
+	if names := w.keyNames(); names != "gpu gpu-2" {
+		t.Fatalf("keys while an old pod ends: %s", names)
+	}
+	w.pods = []string{current}
+	w.pass()
+	w.checkWhole("gpu-2")
+
+	// And back again, in turns.
+	w.cr.Spec.Tags = nil
+	w.pass()
+	w.pods = []string{w.cr.Status.ProvisionerKeyID}
+	w.pass()
+	w.checkWhole("gpu")
+}
+
+// K14, second half: upstream makes a new key for a new Secret, and leaves the old
+// Secret.
+func TestK14AnotherSecretNameIsNoNewKey(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	before := w.keys()[0]
+	w.slow = true
+	w.cr.Spec.Key.SecretName = "elsewhere"
+	w.pods = []string{"", before.ID.String()}
+	w.pass()
+	if w.secret(secretName) == nil {
+		t.Fatal("the Secret is gone while a pod may read it")
+	}
+	w.pods = []string{before.ID.String()}
+	w.pass()
+	w.checkWhole("gpu")
+	if w.keys()[0].ID != before.ID {
+		t.Error("a new key was made")
+	}
+	if w.secret(secretName) != nil {
+		t.Error("the old Secret is left")
+	}
+}
+
+// K15: upstream deletes a key of the wanted name, whoever made it.
+func TestK15AKeyOfSomeoneElseIsNotTouched(t *testing.T) {
+	w := newWorld(t)
+	w.coder.AddProvisionerKey(organization, "GPU", map[string]string{"zone": "a"})
+	foreign := w.keys()[0]
+	for range 3 {
+		result := w.pass()
+		wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
+		if !result.Stalled || !strings.Contains(result.Key.Message, "spec.key.name") {
+			t.Errorf("stalled %v, message %q", result.Stalled, result.Key.Message)
+		}
+		w.forward(result.RequeueAfter)
+	}
+	if all := w.keys(); len(all) != 1 || all[0].ID != foreign.ID {
+		t.Fatalf("keys: %+v", all)
+	}
+	if w.secret(secretName) != nil {
+		t.Error("a Secret was made")
+	}
+	w.coder.RemoveProvisionerKey(organization, "gpu")
+	w.settle()
+	w.checkWhole("gpu")
+}
+
+// K15 in a race: another cluster makes the key between the look and the making.
+func TestK15AKeyThatSomeoneMadeMeanwhileIsNotTouched(t *testing.T) {
+	w := newWorld(t)
+	stop := w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Status: http.StatusConflict})
+	wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
+	stop()
+	w.coder.AddProvisionerKey(organization, "gpu", map[string]string{"zone": "a"})
+	w.forward(time.Hour)
+	wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
+	if names := w.keyNames(); names != "gpu" {
+		t.Errorf("keys: %s", names)
+	}
+}
+
+// An intent that was cut off before the key was made, and someone else's key after
+// it: what a daemon uses, or has other tags, is not the one that was lost.
+func TestAnIntentIsNoClaimToAKeyThatIsInUse(t *testing.T) {
+	for name, tags := range map[string]map[string]string{"with a daemon": {"zone": "a"}, "with other tags": {"zone": "x"}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			stop := w.coder.Fail(coderdtest.Fault{Method: http.MethodPost})
+			wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+			if s := readStored(w.secret(secretName), "key"); s.intent == nil {
+				t.Fatal("no intent")
+			}
+			stop()
+			w.coder.AddProvisionerKey(organization, "gpu", tags)
+			if name == "with a daemon" {
+				w.coder.AddProvisionerDaemon(organization, "gpu", "theirs")
+			}
+			foreign := w.keys()[0]
+			w.forward(time.Hour)
+			wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonKeyNameTaken)
+			if all := w.keys(); len(all) != 1 || all[0].ID != foreign.ID {
+				t.Errorf("keys: %+v", all)
+			}
+		})
+	}
+}
+
+// K16: upstream stops at the entitlement and freezes.
+func TestK16WithoutALicenseTheKeyStaysAndNoneIsMade(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.coder.SetFeature(feature, "not_entitled")
+	w.forward(time.Hour)
+	result := w.pass()
+	wantKey(t, result, metav1.ConditionTrue, coderv1alpha1.ReasonProvisionerKeyReady)
+	if result.Entitled.Status != metav1.ConditionFalse || result.Entitled.Reason != coderv1alpha1.ReasonNotEntitled || result.SecretRef == nil {
+		t.Fatalf("entitled %+v, Secret %+v", result.Entitled, result.SecretRef)
+	}
+	w.cr.Spec.Tags = nil
+	result = w.pass()
+	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
+	if result.SecretRef == nil || len(w.keys()) != 1 {
+		t.Errorf("Secret %+v, keys %s", result.SecretRef, w.keyNames())
+	}
+	w.coder.SetFeature(feature, "grace_period")
+	w.forward(time.Hour)
+	w.settle()
+	w.checkWhole("gpu-2")
+}
+
+func TestWithoutALicenseNothingIsMade(t *testing.T) {
+	w := newWorld(t)
+	w.coder.SetFeature(feature, "not_entitled")
+	result := w.pass()
+	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
+	if w.writes != 0 || !result.Stalled {
+		t.Errorf("%d writes, stalled %v", w.writes, result.Stalled)
+	}
+}
+
+func TestTheAGPLBuildIsNotSupportedAndNoError(t *testing.T) {
+	w := newWorld(t)
+	w.coder = coderdtest.New(t)
+	w.token = w.coder.AddUser("operator", "owner")
+	result := w.ensure()
+	wantKey(t, result, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
+	if result.Entitled.Reason != coderv1alpha1.ReasonNotSupported || result.RequeueAfter < time.Hour || !result.Stalled {
+		t.Errorf("%+v", result)
+	}
+	w.asked()
+	w.ensure()
+	if asked := w.asked(); asked != 0 {
+		t.Errorf("it asks again at once: %d", asked)
+	}
+}
+
+func TestWhatCoderMayAnswer(t *testing.T) {
+	cases := map[string]struct {
+		fault  coderdtest.Fault
+		reason string
+		status metav1.ConditionStatus
+	}{
+		"401":     {coderdtest.Fault{Status: 401, PathPrefix: "/api/v2/organizations"}, coderv1alpha1.ReasonTokenRefused, metav1.ConditionFalse},
+		"403":     {coderdtest.Fault{Status: 403, PathPrefix: "/api/v2/organizations"}, coderv1alpha1.ReasonForbidden, metav1.ConditionFalse},
+		"404":     {coderdtest.Fault{Status: 404, PathPrefix: "/api/v2/organizations"}, coderv1alpha1.ReasonOrganizationNotFound, metav1.ConditionFalse},
+		"409":     {coderdtest.Fault{Status: 409, PathPrefix: "/api/v2/organizations"}, coderv1alpha1.ReasonProvisionerKeyFailed, metav1.ConditionFalse},
+		"429":     {coderdtest.Fault{Status: 429, RetryAfter: 40 * time.Second}, coderv1alpha1.ReasonRateLimited, metav1.ConditionFalse},
+		"500":     {coderdtest.Fault{Status: 500}, coderv1alpha1.ReasonUnreachable, metav1.ConditionUnknown},
+		"garbage": {coderdtest.Fault{HTML: true, Status: 200}, coderv1alpha1.ReasonUnreachable, metav1.ConditionUnknown},
+		"nothing": {coderdtest.Fault{DropConnection: true}, coderv1alpha1.ReasonUnreachable, metav1.ConditionUnknown},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.settle()
+			before := w.writes
+			w.forward(time.Hour)
+			w.coder.Fail(c.fault)
+			result := w.pass()
+			wantKey(t, result, c.status, c.reason)
+			if result.SecretRef == nil || result.Record == nil || result.RequeueAfter <= 0 {
+				t.Errorf("the key is lost, or not looked at again: %+v", result)
+			}
+			w.coder.ClearFaults()
+			w.forward(result.RequeueAfter)
+			w.settle()
+			w.checkWhole("gpu")
+			if w.writes != before {
+				t.Errorf("%d writes because of it", w.writes-before)
+			}
+		})
+	}
+}
+
+func TestRetryAfterIsHonoured(t *testing.T) {
+	w := newWorld(t)
+	w.coder.Fail(coderdtest.Fault{Status: 429, RetryAfter: 40 * time.Second, Times: 1})
+	if result := w.pass(); result.RequeueAfter != 40*time.Second {
+		t.Fatalf("it waits %v", result.RequeueAfter)
+	}
+	w.asked()
+	w.forward(39 * time.Second)
+	w.cr.Spec.Tags = nil
+	wantKey(t, w.pass(), metav1.ConditionFalse, coderv1alpha1.ReasonRateLimited)
+	w.run(w.manager.Withdraw)
+	if asked := w.asked(); asked != 0 {
+		t.Errorf("it asks %d times before its time", asked)
+	}
+	w.forward(time.Second)
+	w.settle()
+	w.checkWhole("gpu")
+}
+
+func TestAControlPlaneThatCannotBeAskedKeepsTheKey(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		coderv1alpha1.ReasonControlPlaneUnavailable: func(w *world) { w.cp = nil },
+		coderv1alpha1.ReasonOperatorAccessDisabled:  func(w *world) { w.cp.Spec.OperatorAccess.Disabled = true },
+	} {
+		w := newWorld(t)
+		w.settle()
+		w.asked()
+		change(w)
+		result := w.pass()
+		wantKey(t, result, metav1.ConditionUnknown, name)
+		if result.ControlPlane == nil || result.SecretRef == nil || w.asked() != 0 {
+			t.Errorf("%s: %+v", name, result)
+		}
+	}
+}
+
+func TestAnotherOrganizationOrControlPlaneGetsANewKey(t *testing.T) {
+	w := newWorld(t)
+	w.coder.AddOrganization("sales")
+	w.settle()
+	w.cr.Spec.OrganizationName = "sales"
+	w.settle()
+	if w.keyNames() != "" || len(w.coder.ProvisionerKeys("sales")) != 1 {
+		t.Fatalf("keys: %q, sales %+v", w.keyNames(), w.coder.ProvisionerKeys("sales"))
+	}
+	old := w.cp
+	if err := w.client.Create(w.ctx, old.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	w.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "prod", UID: "prod-uid"}}
+	w.cr.Spec.ControlPlaneRef.Name = "prod"
+	w.settle()
+	if all := w.coder.ProvisionerKeys("sales"); len(all) != 1 || all[0].Name != "gpu-2" {
+		t.Errorf("keys: %+v", all)
+	}
+}
+
+func TestASecretThatWasEmptiedOrFilledWithSomethingElseIsFilledAgain(t *testing.T) {
+	for _, text := range []string{"", "nonsense", strings.Repeat("x", 43)} {
+		w := newWorld(t)
+		w.settle()
+		secret := w.secret(secretName)
+		secret.Data["key"] = []byte(text)
+		w.update(secret)
+		w.settle()
+		w.checkWhole("gpu-2")
+	}
+}
+
+func TestASecretOfSomeoneElseIsNotTouched(t *testing.T) {
+	w := newWorld(t)
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: secretName}, Data: map[string][]byte{"key": []byte("theirs")}}
+	if err := w.client.Create(w.ctx, theirs); err != nil {
+		t.Fatal(err)
+	}
+	result := w.ensure()
+	if result.Secret.Reason != coderv1alpha1.ReasonNotOwned || result.SecretRef != nil || !result.Stalled {
+		t.Fatalf("%+v", result)
+	}
+	if w.asked() != 0 || string(w.secret(secretName).Data["key"]) != "theirs" {
+		t.Error("Coder was asked, or the Secret was written")
+	}
+}
+
+// A Secret and a status as the public predecessor left them: no new key.
+func TestTheKeyOfThePredecessorIsTakenOver(t *testing.T) {
+	w := newWorld(t)
+	text := w.coder.AddProvisionerKey(organization, "gpu", w.cr.Spec.Tags)
+	before := w.keys()[0]
+	yes := true
+	w.cr.Status.ProvisionerKeyID, w.cr.Status.ProvisionerKeyName = before.ID.String(), "gpu"
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: testNamespace, Name: secretName,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "coder.com/v1alpha1", Kind: "CoderProvisioner", Name: testName, UID: w.cr.UID, Controller: &yes,
+			}},
+		},
+		Data: map[string][]byte{"key": []byte(text)},
+	}
+	if err := w.client.Create(w.ctx, secret); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	w.checkWhole("gpu")
+	if w.keys()[0].ID != before.ID {
+		t.Error("a new key was made")
+	}
+}
+
+// Three changes while no old pod ends: nobody is cut off, and one key remains.
+func TestAReplacementDuringAReplacement(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.slow = true
+	var ids []string
+	for _, zone := range []string{"b", "c", "d"} {
+		ids = append(ids, w.cr.Status.ProvisionerKeyID)
+		w.cr.Spec.Tags = map[string]string{"zone": zone}
+		w.pods = ids
+		w.pass()
+	}
+	if names := w.keyNames(); names != "gpu gpu-2 gpu-3 gpu-4" {
+		t.Fatalf("keys: %s", names)
+	}
+	w.pods = []string{w.cr.Status.ProvisionerKeyID}
+	w.pass()
+	w.checkWhole("gpu-4")
+}
+
+// A second name that belongs to someone else is passed over.
+func TestTheSecondNameMayBeTaken(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.coder.AddProvisionerKey(organization, "gpu-2", nil)
+	w.cr.Spec.Tags = nil
+	w.settle()
+	if names := w.keyNames(); names != "gpu-2 gpu-3" {
+		t.Errorf("keys: %s", names)
+	}
+}
+
+// A Secret that was deleted in the middle of a replacement: both keys are found
+// again, by the status and by the pods.
+func TestASecretDeletedDuringAReplacementLeaksNoKey(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	first := w.cr.Status.ProvisionerKeyID
+	w.slow = true
+	w.cr.Spec.Tags = nil
+	w.pass()
+	w.delete(secretName)
+	w.pods = []string{first, w.cr.Status.ProvisionerKeyID}
+	w.pass()
+	w.pods = []string{w.cr.Status.ProvisionerKeyID}
+	w.pass()
+	w.checkWhole("gpu-3")
+}
+
+func TestOwnKeysWaitForTheirPods(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.cr.Spec.PSKSecretRef = &coderv1alpha1.PSKSecretReference{Name: "psk"}
+	if result := w.run(w.manager.Release); result.Forgotten || len(w.keys()) != 1 {
+		t.Fatalf("the key is deleted while pods hold it: %+v", result)
+	}
+	w.pods = []string{""}
+	if result := w.run(w.manager.Release); !result.Forgotten || len(w.keys()) != 0 || w.secret(secretName) != nil {
+		t.Fatalf("%+v, keys %s", result, w.keyNames())
+	}
+	w.cr.Status = coderv1alpha1.CoderProvisionerStatus{}
+	w.asked()
+	w.run(w.manager.Release)
+	if asked := w.asked(); asked != 0 {
+		t.Errorf("it asks Coder %d times although it has no key", asked)
+	}
+}
+
+// K18: upstream removes the finalizer whatever came of the key.
+func TestK18AKeyThatCannotBeDeletedIsTold(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.coder.Fail(coderdtest.Fault{DropConnection: true})
+	result := w.run(w.manager.Withdraw)
+	if len(result.Left) != 1 || result.Left[0].Name != "gpu" || result.RequeueAfter <= 0 {
+		t.Fatalf("%+v", result)
+	}
+	events := w.manager.Abandon(w.request(), result.Left, "Coder gave no answer")
+	if len(events) != 1 || !strings.Contains(events[0].Message, `left behind: provisioner key "gpu" in organization "coder"`) {
+		t.Errorf("Events: %+v", events)
+	}
+	w.coder.ClearFaults()
+	if result := w.run(w.manager.Withdraw); len(result.Left) != 0 || w.keyNames() != "" {
+		t.Errorf("%+v, keys %s", result, w.keyNames())
+	}
+}
+
+func TestDeletionOfAKeyGoesByItsID(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.coder.RemoveProvisionerKey(organization, "gpu")
+	w.coder.AddProvisionerKey(organization, "gpu", nil)
+	if result := w.run(w.manager.Withdraw); len(result.Left) != 0 {
+		t.Fatalf("%+v", result)
+	}
+	if w.keyNames() != "gpu" {
+		t.Error("someone else's key of that name was deleted")
+	}
+}
+
+func TestAControlPlaneThatIsGoneHoldsNothingUp(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.cp = nil
+	if result := w.run(w.manager.Withdraw); len(result.Left) != 0 || count(w.said, "Warning ProvisionerKeyLeftBehind") != 1 {
+		t.Errorf("%+v, Events %q", result, w.said)
+	}
+}
