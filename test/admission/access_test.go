@@ -1,0 +1,213 @@
+package admission
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const operator = "system:serviceaccount:coder-system:coder-k8s"
+
+// TestNamespacedOverlay: with config/namespaced the operator may do all that its
+// generated roles say in the watched namespace, what is in no namespace everywhere,
+// and in another namespace nothing.
+func TestNamespacedOverlay(t *testing.T) {
+	other := namespace(t)
+	if err := environment.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "coder"}}); err != nil {
+		t.Fatal(err)
+	}
+	objects := built(t, "namespaced")
+	for _, o := range objects {
+		var options []client.CreateOption
+		switch o.GetKind() {
+		case "CustomResourceDefinition":
+			continue // Is there since the beginning.
+		case "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+		default:
+			options = append(options, client.DryRunAll)
+		}
+		if err := environment.client.Create(t.Context(), o, append(options, client.FieldValidation(metav1.FieldValidationStrict))...); err != nil {
+			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+	}
+	namespaced := scopes(t)
+	asked := 0
+	for _, o := range objects {
+		if o.GetKind() != "ClusterRole" || (o.GetName() != "coder-k8s-controller" && o.GetName() != "coder-k8s-apiserver") {
+			continue
+		}
+		role := &rbacv1.ClusterRole{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, role); err != nil {
+			t.Fatal(err)
+		}
+		for _, access := range accesses(role.Rules) {
+			asked++
+			inside, known := namespaced[access.Group+"/"+access.Resource]
+			if known && !inside {
+				if !allowed(t, operator, access) {
+					t.Errorf("%s: may not %s, which is in no namespace; add it to config/namespaced/apiserver_cluster_role.yaml", role.Name, describe(access))
+				}
+				continue
+			}
+			for ns, want := range map[string]bool{"coder": true, other: false, "": false} {
+				access.Namespace = ns
+				if got := allowed(t, operator, access); got != want {
+					t.Errorf("%s: may %s in namespace %q: %t, not %t", role.Name, describe(access), ns, got, want)
+				}
+			}
+		}
+	}
+	if asked < 50 {
+		t.Errorf("only %d rights were asked for: the roles were not found", asked)
+	}
+}
+
+// TestRolesOfPeople: who sees, who scales, who changes.
+func TestRolesOfPeople(t *testing.T) {
+	ns := namespace(t)
+	for _, o := range built(t, "rbac") {
+		if o.GetKind() != "ClusterRole" || !strings.HasPrefix(o.GetName(), "coder-k8s-") {
+			continue
+		}
+		// Of another name than those of the other test.
+		o.SetName("people-" + o.GetName())
+		if err := environment.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// kube-controller-manager aggregates them like this.
+	for user, roles := range map[string][]string{"viewer": {"view"}, "editor": {"view", "edit"}, "admin": {"view", "edit", "admin"}} {
+		for _, role := range roles {
+			binding := &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: user + "-" + role},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "people-coder-k8s-" + role},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+			}
+			if err := environment.client.Create(t.Context(), binding); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, kind := range allKinds {
+		for _, test := range []struct {
+			subresource           string
+			verbs                 []string
+			viewer, editor, admin bool
+		}{
+			{"", []string{"get", "list", "watch"}, true, true, true},
+			{"", []string{"create", "update", "patch", "delete", "deletecollection"}, false, false, true},
+			{"scale", []string{"get"}, true, true, true},
+			{"scale", []string{"update", "patch"}, false, true, true},
+			{"status", []string{"get"}, true, true, true},
+			{"status", []string{"update", "patch"}, false, false, false},
+		} {
+			for _, verb := range test.verbs {
+				for user, want := range map[string]bool{"viewer": test.viewer, "editor": test.editor, "admin": test.admin} {
+					access := authorizationv1.ResourceAttributes{Namespace: ns, Group: "coder.com", Resource: plural(kind), Subresource: test.subresource, Verb: verb}
+					if got := allowed(t, user, access); got != want {
+						t.Errorf("%s may %s: %t, not %t", user, describe(access), got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// accesses are the single rights of rules.
+func accesses(rules []rbacv1.PolicyRule) []authorizationv1.ResourceAttributes {
+	var found []authorizationv1.ResourceAttributes
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				resource, subresource, _ := strings.Cut(resource, "/")
+				for _, verb := range rule.Verbs {
+					for _, name := range names {
+						found = append(found, authorizationv1.ResourceAttributes{
+							Group: group, Resource: resource, Subresource: subresource, Verb: verb, Name: name,
+						})
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+func describe(access authorizationv1.ResourceAttributes) string {
+	text := access.Verb + " " + access.Resource
+	if access.Subresource != "" {
+		text += "/" + access.Subresource
+	}
+	return strings.TrimSuffix(text+"."+access.Group, ".")
+}
+
+func allowed(t *testing.T, user string, access authorizationv1.ResourceAttributes) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &access}}
+	if err := environment.client.Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
+}
+
+// scopes says of each served resource whether it is in namespaces.
+func scopes(t *testing.T) map[string]bool {
+	t.Helper()
+	disco, err := discovery.NewDiscoveryClientForConfig(environment.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lists, err := disco.ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, list := range lists {
+		group, _, ok := strings.Cut(list.GroupVersion, "/")
+		if !ok {
+			group = ""
+		}
+		for _, resource := range list.APIResources {
+			found[group+"/"+resource.Name] = resource.Namespaced
+		}
+	}
+	return found
+}
+
+// built is what kubectl apply -k would apply of a directory of config.
+func built(t *testing.T, directory string) []*unstructured.Unstructured {
+	t.Helper()
+	out, err := kubectl(t, "kustomize", filepath.Join("..", "..", "config", directory))
+	if err != nil {
+		t.Fatalf("kubectl kustomize: %v\n%s", err, out)
+	}
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(out), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&o.Object); {
+		case errors.Is(err, io.EOF):
+			return objects
+		case err != nil:
+			t.Fatalf("config/%s: %v", directory, err)
+		case len(o.Object) > 0:
+			objects = append(objects, o)
+		}
+	}
+}
