@@ -76,7 +76,7 @@ func fullWorkloadSpec() *coderv1alpha1.WorkloadSpec {
 		Replicas:         ptr.To[int32](3),
 		Command:          []string{"/usr/local/bin/coder"},
 		ExtraArgs:        []string{"--verbose"},
-		ExtraEnv:         []corev1.EnvVar{{Name: "CODER_VERBOSE", Value: "true"}},
+		ExtraEnv:         []corev1.EnvVar{{Name: "CODER_VERBOSE", Value: "true"}, {Name: "CODER_MORE", Value: "1"}},
 		EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: "more"},
 		}}},
@@ -191,7 +191,7 @@ func gateway() Workload {
 	w.Serving.Spec.Expose = &coderv1alpha1.ExposeSpec{Gateway: &coderv1alpha1.GatewaySpec{
 		Host: "berlin.example.com", WildcardHost: "*.berlin.example.com", Scheme: "http",
 		ParentRefs: []coderv1alpha1.GatewayParentReference{
-			{Name: "public"}, {Name: "inner", Namespace: ptr.To("gateways"), SectionName: ptr.To("https")},
+			{Name: "public"}, {Name: "inner", Namespace: ptr.To("gateways"), SectionName: ptr.To("https"), Kind: ptr.To("ListenerSet"), Port: ptr.To[int32](443)},
 		},
 		Annotations: map[string]string{"team": "a"},
 	}}

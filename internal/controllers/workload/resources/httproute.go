@@ -47,6 +47,12 @@ func parentRefs(refs []coderv1alpha1.GatewayParentReference) []gatewayv1.ParentR
 	all := make([]gatewayv1.ParentReference, 0, len(refs))
 	for _, ref := range refs {
 		parent := gatewayv1.ParentReference{Name: gatewayv1.ObjectName(ref.Name)}
+		if ref.Kind != nil && *ref.Kind != "" {
+			parent.Kind = ptr.To(gatewayv1.Kind(*ref.Kind))
+		}
+		if ref.Port != nil {
+			parent.Port = ptr.To(*ref.Port)
+		}
 		if ref.Namespace != nil && *ref.Namespace != "" {
 			parent.Namespace = ptr.To(gatewayv1.Namespace(*ref.Namespace))
 		}
