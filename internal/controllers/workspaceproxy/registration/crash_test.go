@@ -1,0 +1,234 @@
+package registration
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// scenario is a state from which there is a number of steps to do.
+type scenario struct {
+	prepare func(w *world)
+	// deleted says that the proxy is removed rather than kept, gone that it is after
+	// the crash.
+	deleted, gone bool
+	// after happens after the crash, before the process goes on.
+	after func(w *world)
+	check func(w *world)
+}
+
+func scenarios() map[string]scenario {
+	whole := func(w *world) { w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon) }
+	moved := func(w *world) {
+		w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
+		w.checkNone(w.coder.Proxies())
+	}
+	return map[string]scenario{
+		"create": {prepare: func(*world) {}, check: whole},
+		"create with values": {
+			prepare: func(w *world) {
+				w.proxy.Spec.Bootstrap.DisplayName, w.proxy.Spec.Bootstrap.Icon = "Sydney", "/emojis/1f30f.png"
+			},
+			check: func(w *world) { w.checkWhole(w.coder, "sydney", "Sydney", "/emojis/1f30f.png") },
+		},
+		"rename": {
+			prepare: func(w *world) {
+				w.settle()
+				w.proxy.Spec.Bootstrap.ProxyName, w.proxy.Spec.Bootstrap.DisplayName = "oceania", "Oceania"
+			},
+			check: func(w *world) { w.checkWhole(w.coder, "oceania", "Oceania", coderd.DefaultProxyIcon) },
+		},
+		"refused token": {
+			prepare: func(w *world) {
+				w.settle()
+				w.regenerate()
+				w.restart()
+			},
+			check: whole,
+		},
+		"lost Secret": {
+			prepare: func(w *world) {
+				w.settle()
+				w.drop(w.read(tokenSecret))
+			},
+			check: whole,
+		},
+		"deleted in Coder": {
+			prepare: func(w *world) {
+				w.settle()
+				w.coder.RemoveProxy("sydney")
+				w.restart()
+			},
+			check: whole,
+		},
+		"another Coder": {
+			prepare: func(w *world) {
+				w.settle()
+				w.proxy.Spec.ControlPlaneRef.Name = "next"
+			},
+			check: moved,
+		},
+		"another way": {
+			prepare: func(w *world) {
+				w.settle()
+				w.viaBootstrap()
+			},
+			check: moved,
+		},
+		"created, then another Coder": {
+			prepare: func(*world) {},
+			after:   func(w *world) { w.proxy.Spec.ControlPlaneRef.Name = "next" },
+			check:   moved,
+		},
+		"created, then another name": {
+			prepare: func(*world) {},
+			after:   func(w *world) { w.proxy.Spec.Bootstrap.ProxyName = "oceania" },
+			check:   func(w *world) { w.checkWhole(w.coder, "oceania", "oceania", coderd.DefaultProxyIcon) },
+		},
+		"another Coder, and back": {
+			prepare: func(w *world) {
+				w.settle()
+				w.proxy.Spec.ControlPlaneRef.Name = "next"
+			},
+			after: func(w *world) { w.proxy.Spec.ControlPlaneRef.Name = "dev" },
+			check: func(w *world) {
+				whole(w)
+				w.checkNone(w.other.Proxies())
+			},
+		},
+		"another Secret": {
+			prepare: func(w *world) {
+				w.settle()
+				w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "renamed"
+			},
+			after: func(w *world) { w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret },
+			check: func(w *world) {
+				whole(w)
+				if w.get("renamed", &corev1.Secret{}) {
+					w.t.Error("two Secrets are there")
+				}
+			},
+		},
+		"own token": {
+			prepare: func(w *world) {
+				w.settle()
+				w.giveToken()
+			},
+			check: func(w *world) {
+				if got := w.only(w.coder); got.Name != "by-hand" {
+					w.t.Errorf("Coder has the proxy %q", got.Name)
+				}
+				if w.get(tokenSecret, &corev1.Secret{}) {
+					w.t.Error("the Secret of the former registration is left")
+				}
+			},
+		},
+		"delete": {
+			prepare: func(w *world) { w.settle() }, deleted: true,
+			check: func(w *world) { w.checkNone(w.coder.Proxies()) },
+		},
+		"created, then deleted": {
+			prepare: func(*world) {}, gone: true,
+			check: func(w *world) { w.checkNone(w.coder.Proxies()) },
+		},
+	}
+}
+
+func (w *world) checkNone(proxies any) {
+	w.t.Helper()
+	if text := fmt.Sprintf("%+v", proxies); text != "[]" {
+		w.t.Errorf("proxies are left in Coder: %s", text)
+	}
+}
+
+// regenerate is somebody else making a new token of the proxy.
+func (w *world) regenerate() {
+	w.t.Helper()
+	p := w.only(w.coder)
+	if _, _, err := w.as("dev-operator-token", w.coder.URL).UpdateWorkspaceProxy(w.ctx, p.ID, p.Name, p.DisplayName, p.Icon, true); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// as is a client of Coder that no fault touches.
+func (w *world) as(secret, url string) *coderd.Client {
+	w.t.Helper()
+	c, err := coderd.New(coderd.Config{URL: url, Token: string(w.read(secret).Data["token"])})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// viaBootstrap registers in the other Coder with a person's token.
+func (w *world) viaBootstrap() {
+	w.proxy.Spec.ControlPlaneRef = nil
+	w.proxy.Spec.Bootstrap.CoderURL = w.other.URL
+	w.proxy.Spec.Bootstrap.CredentialsSecretRef = &coderv1alpha1.TokenSecretReference{Name: "owner"}
+}
+
+// giveToken gives the session token of a proxy that a person made.
+func (w *world) giveToken() {
+	w.t.Helper()
+	w.secret("mine", map[string]string{"token": w.coder.AddProxy("by-hand", "By hand", "/emojis/1f30d.png").Token})
+	w.proxy.Spec.ControlPlaneRef = nil
+	w.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine"}
+}
+
+// TestCrash kills the process at every single write and request, once before the
+// other side hears of it and once after, and lets a new process go on.
+func TestCrash(t *testing.T) {
+	for name, s := range scenarios() {
+		for _, lost := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
+				for at := 1; ; at++ {
+					if at > 60 {
+						t.Fatal("the steps do not end")
+					}
+					if !crashAt(t, s, at, lost) {
+						if at < 3 {
+							t.Fatalf("only %d steps seen", at-1)
+						}
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+// crashAt says whether there was a step to crash at.
+func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
+	t.Helper()
+	w := newWorld(t)
+	s.prepare(w)
+	w.fault.set(at, lost)
+	for range 3 {
+		if s.deleted {
+			_, _ = w.manager.Remove(w.ctx, Request{Proxy: w.proxy})
+		} else if result, err := w.try(); err == nil && result.State == Ready {
+			break
+		}
+	}
+	struck := w.fault.struck()
+	w.restart()
+	if s.after != nil {
+		s.after(w)
+	}
+	if s.deleted || s.gone {
+		w.remove()
+	} else {
+		w.settle()
+		w.restart()
+		w.settle()
+	}
+	s.check(w)
+	if t.Failed() {
+		t.Fatalf("after a crash at step %d", at)
+	}
+	return struck
+}

@@ -1,0 +1,94 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// removeFormer removes the registrations that the spec no longer wants, where
+// their Coder can be reached. What is not removed yet is told by the note, and
+// after an hour given up.
+func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err error) {
+	if len(kept.former) == 0 {
+		return "", nil
+	}
+	var left []registration
+	for _, r := range kept.former {
+		if r.same(kept.registration) {
+			continue
+		}
+		problem := p.takeAway(ctx, r)
+		var s *stop
+		switch {
+		case problem == nil:
+		case !errors.As(problem, &s):
+			return "", problem
+		case s.absent, p.overdue(r):
+			p.warning(coderv1alpha1.ReasonUnregistrationSkipped, leftBehind(r, problem))
+		default:
+			left = append(left, r)
+			note += fmt.Sprintf("; its former registration %s is not removed yet: %v", r.where(), problem)
+		}
+	}
+	kept.former = left
+	return note, p.save(ctx, kept)
+}
+
+// takeAway removes a registration. Nothing is left of it where that succeeds. It
+// ends with a stop otherwise, unless Kubernetes failed.
+func (p *pass) takeAway(ctx context.Context, r registration) error {
+	t, err := p.former(ctx, r)
+	if err != nil {
+		return err
+	}
+	id, err := uuid.Parse(r.ID)
+	if r.ID == "" {
+		// It was about to be created, and may have been.
+		found, err := t.api.WorkspaceProxyByName(ctx, r.Name)
+		if coderd.IsNotFound(err) || err == nil && !p.isMarked(found) {
+			return nil
+		}
+		if err != nil {
+			return answered(err)
+		}
+		id = found.ID
+	} else if err != nil {
+		return nil
+	}
+	found, err := t.api.WorkspaceProxyByID(ctx, id)
+	if coderd.IsNotFound(err) || err == nil && found.Deleted {
+		return nil
+	}
+	if err == nil {
+		err = t.api.DeleteWorkspaceProxy(ctx, id)
+	}
+	if err != nil {
+		return answered(err)
+	}
+	p.normal(coderv1alpha1.ReasonUnregistered, "removed the registration "+r.where())
+	return nil
+}
+
+func (p *pass) overdue(r registration) bool {
+	since, err := time.Parse(time.RFC3339, r.Since)
+	return err != nil || !p.now().Before(since.Add(formerLimit))
+}
+
+// where says for a person which registration this is.
+func (r registration) where() string {
+	if r.URL == "" {
+		return fmt.Sprintf("%q", r.Name)
+	}
+	return fmt.Sprintf("%q in Coder at %s", r.Name, r.URL)
+}
+
+func leftBehind(r registration, why error) string {
+	return fmt.Sprintf("the registration %s stays there, delete it in Coder: %v", r.where(), why)
+}

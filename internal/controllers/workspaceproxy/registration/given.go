@@ -1,0 +1,113 @@
+package registration
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// given verifies the session token that spec.proxySessionTokenSecretRef names.
+// That Secret is a person's: it is never written. What the operator registered
+// before is removed, unless Coder refuses the given token.
+func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference, records []*record) error {
+	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
+	for _, r := range records {
+		if r.secret.Name == ref.Name {
+			return failed(coderv1alpha1.ReasonInvalidSpec, 0,
+				"spec.proxySessionTokenSecretRef names Secret %q, which the operator made itself; name a Secret of your own, "+
+					"or register the proxy through controlPlaneRef or bootstrap", ref.Name)
+		}
+	}
+	p.result.TokenRef, p.result.AccessURL = &ref, p.req.AccessURL
+	token, err := p.tokenIn(ctx, ref.Name, ref.Key)
+	if err != nil {
+		return err
+	}
+	if token == "" {
+		p.registered(false)
+		return failed(coderv1alpha1.ReasonTokenSecretMissing, retryFailed,
+			"there is no session token in key %q of Secret %q in namespace %q (spec.proxySessionTokenSecretRef); put it there",
+			ref.Key, ref.Name, p.proxy.Namespace)
+	}
+	unverified := p.checkGiven(ctx, ref, token)
+	if p.result.Registered != nil && !*p.result.Registered {
+		return unverified
+	}
+	note, err := p.removeAll(ctx, records)
+	if err != nil {
+		return err
+	}
+	var s *stop
+	if errors.As(unverified, &s) && note != "" {
+		return &stop{state: s.state, reason: s.reason, message: s.message + note, after: retryFailed}
+	}
+	if unverified != nil {
+		return unverified
+	}
+	p.result.State, p.result.Reason = Ready, coderv1alpha1.ReasonTokenAccepted
+	p.result.Message = fmt.Sprintf("Coder at %s accepts the session token that spec.proxySessionTokenSecretRef names", strings.TrimSuffix(p.req.AccessURL, "/")) + note
+	p.result.RequeueAfter = p.untilRecheck()
+	if note != "" {
+		p.result.RequeueAfter = retryFailed
+	}
+	return nil
+}
+
+// checkGiven asks Coder about a token. That the address gives no answer does not
+// speak against it: it is where browsers and the pods go, not the operator.
+func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretReference, token string) error {
+	what := subject(p.req.AccessURL, token)
+	if v, ok := p.believed(what); ok {
+		if v.unverified == nil {
+			p.registered(true)
+			return nil
+		}
+		return v.unverified
+	}
+	api, err := p.dial(p.req.AccessURL, "")
+	if err == nil {
+		err = api.CheckWorkspaceProxyToken(ctx, token)
+	}
+	switch {
+	case err == nil:
+		p.registered(true)
+		p.believe(what, nil)
+		return nil
+	case coderd.IsUnauthorized(err):
+		p.registered(false)
+		return failed(coderv1alpha1.ReasonTokenRefused, retryFailed,
+			"Coder at %s does not accept the session token in key %q of Secret %q (spec.proxySessionTokenSecretRef): it is wrong, "+
+				"or the proxy was deleted; put a new one there", api.URL(), ref.Key, ref.Name)
+	}
+	unverified := &stop{state: Unverified, reason: coderv1alpha1.ReasonNotChecked, after: recheck,
+		message: "the session token that spec.proxySessionTokenSecretRef names could not be verified: " + stable(err)}
+	p.believe(what, unverified)
+	return unverified
+}
+
+// removeAll removes what the operator registered before, and the Secrets with it.
+func (p *pass) removeAll(ctx context.Context, records []*record) (note string, err error) {
+	for _, r := range records {
+		r.replace(registration{}, p.timestamp())
+		if err := p.save(ctx, r); err != nil {
+			return "", err
+		}
+		n, err := p.removeFormer(ctx, r)
+		if err != nil {
+			return "", err
+		}
+		note += n
+		if len(r.former) > 0 {
+			continue
+		}
+		if err := p.deleteSecret(ctx, r.secret); err != nil {
+			return "", err
+		}
+	}
+	return note, nil
+}

@@ -1,0 +1,385 @@
+package registration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+const (
+	testNamespace = "team"
+	accessURL     = "https://coder.example.com"
+	tokenSecret   = "sydney-proxy-token"
+)
+
+// world is a cluster, two Coders and the Manager between them.
+type world struct {
+	t       *testing.T
+	ctx     context.Context
+	coder   *coderdtest.Server
+	other   *coderdtest.Server
+	client  client.Client
+	clock   *clocktesting.FakePassiveClock
+	manager *Manager
+	proxy   *coderv1alpha1.CoderWorkspaceProxy
+	healthy bool
+	fault   *fault
+	writes  int
+	uids    int
+}
+
+func newWorld(t *testing.T, changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, ctx: t.Context(), fault: &fault{}, healthy: true,
+		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		proxy: newProxy(changes...),
+	}
+	w.coder, w.other = newCoder(t), newCoder(t)
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(w.interceptor()).Build()
+	w.restart()
+	w.controlPlane("dev", w.coder)
+	w.controlPlane("next", w.other)
+	w.secret("owner", map[string]string{"token": w.other.AddUser("ada", "owner")})
+	w.fault.reset()
+	return w
+}
+
+func newCoder(t *testing.T) *coderdtest.Server {
+	coder := coderdtest.New(t, coderdtest.WithLicensing())
+	coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
+	return coder
+}
+
+func newProxy(changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *coderv1alpha1.CoderWorkspaceProxy {
+	proxy := &coderv1alpha1.CoderWorkspaceProxy{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: testNamespace, Name: "sydney", UID: "proxy-uid", Generation: 1,
+			CreationTimestamp: metav1.NewTime(time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)),
+		},
+		Spec: coderv1alpha1.CoderWorkspaceProxySpec{ControlPlaneRef: &coderv1alpha1.ControlPlaneReference{Name: "dev"}},
+	}
+	for _, change := range changes {
+		change(proxy)
+	}
+	return proxy
+}
+
+// controlPlane puts a control plane and the operator's token for it into the
+// cluster.
+func (w *world) controlPlane(name string, coder *coderdtest.Server) {
+	w.t.Helper()
+	w.secret(name+"-operator-token", map[string]string{"token": coder.AddUser("operator-"+name, "owner")})
+	cp := &coderv1alpha1.CoderControlPlane{
+		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name, UID: types.UID(name + "-uid")},
+		Status: coderv1alpha1.CoderControlPlaneStatus{
+			URL: coder.URL, OperatorAccessReady: true,
+			OperatorTokenSecretRef: &coderv1alpha1.TokenSecretReference{Name: name + "-operator-token", Key: "token"},
+		},
+	}
+	w.put(cp)
+}
+
+func (w *world) secret(name string, data map[string]string) {
+	w.t.Helper()
+	w.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: name}, StringData: data, Data: bytesOf(data)})
+}
+
+func bytesOf(data map[string]string) map[string][]byte {
+	out := map[string][]byte{}
+	for key, value := range data {
+		out[key] = []byte(value)
+	}
+	return out
+}
+
+// restart is what a new process starts with: an empty memory.
+func (w *world) restart() {
+	w.fault.reset()
+	w.manager = &Manager{
+		Client: w.client, Reader: w.client, Clock: w.clock,
+		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
+			cfg.Transport = &faultyTransport{fault: w.fault}
+			return coderd.New(cfg)
+		},
+	}
+}
+
+func (w *world) interceptor() interceptor.Funcs {
+	write := func(do func() error) error {
+		w.writes++
+		return w.fault.around(do)
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return write(func() error {
+				w.uids++
+				if obj.GetUID() == "" {
+					obj.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
+				}
+				return c.Create(ctx, obj, opts...)
+			})
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return write(func() error { return c.Update(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return write(func() error { return c.Delete(ctx, obj, opts...) })
+		},
+	}
+}
+
+// pass runs Ensure once, keeps what a status keeps, and looks for secrets in what
+// it says.
+func (w *world) pass() Result {
+	w.t.Helper()
+	result, err := w.try()
+	if err != nil {
+		w.t.Fatalf("Ensure: %v", err)
+	}
+	return result
+}
+
+func (w *world) try() (Result, error) {
+	w.t.Helper()
+	result, err := w.manager.Ensure(w.ctx, Request{Proxy: w.proxy, AccessURL: w.accessURL(), Healthy: w.healthy})
+	w.checkSilence(result, err)
+	if err == nil {
+		w.proxy.Status.ProxyID, w.proxy.Status.ProxyName = result.ProxyID, result.ProxyName
+	}
+	return result, err
+}
+
+// accessURL is that of the Coder that the spec names.
+func (w *world) accessURL() string {
+	if w.proxy.Spec.ProxySessionTokenSecretRef != nil {
+		return w.coder.URL
+	}
+	return accessURL
+}
+
+func (w *world) remove() Result {
+	w.t.Helper()
+	result, err := w.manager.Remove(w.ctx, Request{Proxy: w.proxy})
+	w.checkSilence(result, err)
+	if err != nil {
+		w.t.Fatalf("Remove: %v", err)
+	}
+	return result
+}
+
+// settle runs passes until one is Ready and writes nothing.
+func (w *world) settle() Result {
+	w.t.Helper()
+	var result Result
+	for range 12 {
+		before := w.writes
+		if result = w.pass(); result.State == Ready && w.writes == before {
+			return result
+		}
+	}
+	w.t.Fatalf("not Ready after 12 passes: %s %s: %s", result.State, result.Reason, result.Message)
+	return result
+}
+
+// checkSilence looks for tokens in what is told.
+func (w *world) checkSilence(result Result, err error) {
+	w.t.Helper()
+	said := fmt.Sprintf("%s %v %v", result.Message, err, result.LeftBehind)
+	for _, e := range result.Events {
+		said += " " + e.Message
+	}
+	list := &corev1.SecretList{}
+	if err := w.client.List(context.Background(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, secret := range list.Items {
+		for _, value := range secret.Data {
+			if len(value) > 0 && strings.Contains(said, string(value)) {
+				w.t.Errorf("a secret is told: %s", said)
+			}
+		}
+	}
+}
+
+func (w *world) get(name string, obj client.Object) bool {
+	w.t.Helper()
+	err := w.client.Get(w.ctx, client.ObjectKey{Namespace: testNamespace, Name: name}, obj)
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// read reads a Secret that has to be there.
+func (w *world) read(name string) *corev1.Secret {
+	w.t.Helper()
+	secret := &corev1.Secret{}
+	if !w.get(name, secret) {
+		w.t.Fatalf("Secret %q does not exist", name)
+	}
+	return secret
+}
+
+func (w *world) put(obj client.Object) {
+	w.t.Helper()
+	if err := w.client.Create(w.ctx, obj); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) change(obj client.Object) {
+	w.t.Helper()
+	if err := w.client.Update(w.ctx, obj); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) drop(obj client.Object) {
+	w.t.Helper()
+	if err := w.client.Delete(w.ctx, obj); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) token() string {
+	w.t.Helper()
+	return string(w.read(tokenSecret).Data["token"])
+}
+
+// only is the one proxy of a Coder.
+func (w *world) only(coder *coderdtest.Server) coderdtest.Proxy {
+	w.t.Helper()
+	proxies := coder.Proxies()
+	if len(proxies) != 1 {
+		w.t.Fatalf("Coder has the proxies %+v, want one", proxies)
+	}
+	return proxies[0]
+}
+
+// checkWhole checks that there is one proxy, as the spec wants it, and its token
+// in the Secret.
+func (w *world) checkWhole(coder *coderdtest.Server, name, displayName, icon string) {
+	w.t.Helper()
+	got := w.only(coder)
+	secret := w.read(tokenSecret)
+	if got.Name != name || got.DisplayName != displayName || got.Icon != icon {
+		w.t.Errorf("Coder has name %q, display name %q, icon %q, want %q, %q, %q", got.Name, got.DisplayName, got.Icon, name, displayName, icon)
+	}
+	if token := string(secret.Data["token"]); token != got.Token {
+		w.t.Error("the Secret does not hold the token that Coder accepts")
+	}
+	if id := secret.Annotations[AnnotationProxyID]; id != got.ID.String() {
+		w.t.Errorf("the Secret is about proxy %q, Coder has %q", id, got.ID)
+	}
+	if former := secret.Annotations[AnnotationFormer]; former != "" {
+		w.t.Errorf("former registrations are left: %s", former)
+	}
+}
+
+// asked counts the requests to the first Coder since the last time.
+func (w *world) asked() int {
+	n := 0
+	for _, count := range w.coder.Requests() {
+		n += count
+	}
+	w.coder.ResetRequests()
+	return n
+}
+
+func (w *world) forward(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+
+func wantState(t *testing.T, got Result, state State, reason string) {
+	t.Helper()
+	if got.State != state || got.Reason != reason {
+		t.Fatalf("got %s %s (%s), want %s %s", got.State, got.Reason, got.Message, state, reason)
+	}
+}
+
+func reasons(r Result) string {
+	var out []string
+	for _, e := range r.Events {
+		out = append(out, e.Reason)
+	}
+	return strings.Join(out, ",")
+}
+
+// fault kills the process at its n-th write or request: that one and everything
+// after it fails. Where it is lost, the other side has done it all the same.
+type fault struct {
+	mu   sync.Mutex
+	at   int
+	lost bool
+	seen int
+	dead bool
+}
+
+var errDead = errors.New("the process is dead")
+
+func (f *fault) reset() { f.set(0, false) }
+
+func (f *fault) set(at int, lost bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
+}
+
+func (f *fault) around(do func() error) error {
+	f.mu.Lock()
+	f.seen++
+	now, dead, lost := f.at > 0 && f.seen == f.at, f.dead, f.lost
+	f.dead = f.dead || now
+	f.mu.Unlock()
+	if dead || (now && !lost) {
+		return errDead
+	}
+	if err := do(); err != nil || !now {
+		return err
+	}
+	return errDead
+}
+
+func (f *fault) struck() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
+}
+
+type faultyTransport struct{ fault *fault }
+
+func (t *faultyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	var res *http.Response
+	err := t.fault.around(func() error {
+		var err error
+		res, err = http.DefaultTransport.RoundTrip(req)
+		return err
+	})
+	if err != nil && res != nil {
+		_ = res.Body.Close()
+		res = nil
+	}
+	return res, err
+}

@@ -1,0 +1,196 @@
+package registration
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+const (
+	// recheck is when to look again at a registration that works.
+	recheck = time.Hour
+	// recheckUnhealthy is how long the last look counts where the pods are not
+	// ready: it may be because of the token.
+	recheckUnhealthy = time.Minute
+	// formerLimit is for how long it is tried to remove a former registration.
+	formerLimit = time.Hour
+	// requestTimeout bounds one request to Coder.
+	requestTimeout = 10 * time.Second
+)
+
+// Manager registers workspace proxies. Client and Reader are required; the zero
+// value of every other field works. One Manager serves all proxies, and is safe
+// for concurrent use for different ones.
+type Manager struct {
+	// Client reads Secrets, uncached, and writes them.
+	Client client.Client
+	// Reader reads control planes and workspace proxies, from a cache if it has one.
+	Reader client.Reader
+	// Clock decides about waiting. Nil means the real one.
+	Clock clock.PassiveClock
+	// NewClient connects to Coder. Nil means coderd.New.
+	NewClient func(coderd.Config) (*coderd.Client, error)
+
+	mu       sync.Mutex
+	verified map[types.UID]verification
+}
+
+// verification says that a registration was as the spec wants it, or that this
+// could not be found out.
+type verification struct {
+	subject    [sha256.Size]byte
+	at         time.Time
+	unverified *stop
+}
+
+// Request is one workspace proxy to register.
+type Request struct {
+	Proxy *coderv1alpha1.CoderWorkspaceProxy
+	// AccessURL is the access URL of the Coder that the spec names. It is stored
+	// beside the token.
+	AccessURL string
+	// Healthy says that all pods are ready, so that the token cannot be refused.
+	Healthy bool
+}
+
+// Ensure makes the registration what the spec asks for. It is level-triggered: it
+// can be called at any time, any number of times. An error is one of Kubernetes,
+// to be tried again with backoff; everything else is in the Result.
+func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
+	p := &pass{Manager: m, proxy: req.Proxy, req: req}
+	return p.finish(p.ensure(ctx))
+}
+
+// Remove removes every registration that the operator made for this proxy. While
+// Coder gives no answer the Result is Waiting or Failed, and LeftBehind says what
+// is there; the caller decides for how long to try. It is Ready once nothing is
+// left that can be removed; then LeftBehind is what cannot.
+func (m *Manager) Remove(ctx context.Context, req Request) (Result, error) {
+	m.Forget(req.Proxy.UID)
+	p := &pass{Manager: m, proxy: req.Proxy, req: req}
+	return p.finish(p.remove(ctx))
+}
+
+// Forget drops what is believed about a proxy, so that the next Ensure asks Coder.
+func (m *Manager) Forget(proxy types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.verified, proxy)
+}
+
+// pass is one call of Ensure or Remove.
+type pass struct {
+	*Manager
+	proxy  *coderv1alpha1.CoderWorkspaceProxy
+	req    Request
+	result Result
+	// foreign stands where the Secret with the token belongs.
+	foreign *corev1.Secret
+}
+
+// finish makes a Result of a pass that may have been stopped.
+func (p *pass) finish(err error) (Result, error) {
+	var s *stop
+	if errors.As(err, &s) {
+		p.result.State, p.result.Reason, p.result.Message = s.state, s.reason, s.message
+		p.result.RequeueAfter = s.after
+		return p.result, nil
+	}
+	return p.result, err
+}
+
+func (p *pass) ensure(ctx context.Context) error {
+	records, err := p.load(ctx)
+	if err != nil {
+		return err
+	}
+	if ref := p.proxy.Spec.ProxySessionTokenSecretRef; ref != nil {
+		return p.given(ctx, *ref, records)
+	}
+	kept, err := p.settle(ctx, records)
+	if err != nil {
+		return err
+	}
+	return p.register(ctx, kept)
+}
+
+// use reports what a record holds.
+func (p *pass) use(r *record) {
+	p.result.ProxyID, p.result.ProxyName = r.ID, ""
+	if r.ID != "" {
+		p.result.ProxyName = r.Name
+	}
+	p.result.TokenRef, p.result.AccessURL = nil, ""
+	if r.token != "" && r.secret != nil {
+		p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: r.secret.Name, Key: coderv1alpha1.SecretKeyToken}
+		p.result.AccessURL = r.accessURL
+	}
+}
+
+func (p *pass) registered(is bool) { p.result.Registered = ptr.To(is) }
+
+func (p *pass) event(eventType, reason, message string) {
+	p.result.Events = append(p.result.Events, Event{Type: eventType, Reason: reason, Message: message})
+}
+
+func (p *pass) normal(reason, message string) { p.event(corev1.EventTypeNormal, reason, message) }
+
+func (p *pass) warning(reason, message string) { p.event(corev1.EventTypeWarning, reason, message) }
+
+// subject identifies everything on which a verification depends.
+func subject(parts ...string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+}
+
+// believed is what came of asking Coder, where that is not long ago.
+func (p *pass) believed(what [sha256.Size]byte) (verification, bool) {
+	age := recheckUnhealthy
+	if p.req.Healthy {
+		age = recheck
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	v, ok := p.verified[p.proxy.UID]
+	return v, ok && v.subject == what && p.now().Before(v.at.Add(age))
+}
+
+// believe remembers what came of asking Coder.
+func (p *pass) believe(what [sha256.Size]byte, unverified *stop) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.verified == nil {
+		p.verified = map[types.UID]verification{}
+	}
+	p.verified[p.proxy.UID] = verification{subject: what, at: p.now(), unverified: unverified}
+}
+
+// untilRecheck is the time until a registration that works is looked at again.
+func (p *pass) untilRecheck() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v, ok := p.verified[p.proxy.UID]; ok {
+		return max(v.at.Add(recheck).Sub(p.now()), time.Second)
+	}
+	return recheck
+}
+
+func (m *Manager) now() time.Time {
+	if m.Clock == nil {
+		return clock.RealClock{}.Now()
+	}
+	return m.Clock.Now()
+}
+
+func (m *Manager) timestamp() string { return m.now().UTC().Format(time.RFC3339) }

@@ -1,0 +1,274 @@
+package registration
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+)
+
+// register makes and keeps a registration in the Coder that the spec names.
+func (p *pass) register(ctx context.Context, kept *record) error {
+	if kept == nil {
+		kept = &record{}
+		p.result.ProxyID, p.result.ProxyName = p.proxy.Status.ProxyID, p.proxy.Status.ProxyName
+	}
+	t, err := p.wanted(ctx)
+	if err != nil {
+		return err
+	}
+	if _, ok := p.believed(p.subjectOf(t, kept)); !ok || len(kept.former) > 0 {
+		if kept, err = p.verify(ctx, t, kept); err != nil {
+			return err
+		}
+	}
+	p.registered(true)
+	note, err := p.removeFormer(ctx, kept)
+	if err != nil {
+		return err
+	}
+	p.result.State, p.result.Reason = Ready, coderv1alpha1.ReasonRegistered
+	p.result.Message = fmt.Sprintf("Coder at %s knows the proxy %q and accepts its token", t.url, kept.Name) + note
+	if note != "" {
+		p.result.RequeueAfter = retryFailed
+		return nil
+	}
+	p.result.RequeueAfter = p.untilRecheck()
+	return nil
+}
+
+func (p *pass) subjectOf(t *target, r *record) [32]byte {
+	wanted := p.proxy.Spec.Bootstrap
+	return subject(t.url, t.through, t.token, r.URL, r.Through, r.ID, r.Name, r.token, r.accessURL, p.req.AccessURL,
+		resources.ProxyName(p.proxy), wanted.DisplayName, wanted.Icon)
+}
+
+// verify asks Coder, and makes there what is not as it should be.
+func (p *pass) verify(ctx context.Context, t *target, kept *record) (*record, error) {
+	proxy, kept, err := p.find(ctx, t, kept)
+	if err != nil {
+		return nil, err
+	}
+	if proxy == nil {
+		p.registered(false)
+		if proxy, kept, err = p.make(ctx, t, kept); err != nil {
+			return nil, err
+		}
+	}
+	p.use(kept)
+	if proxy, err = p.keepToken(ctx, t, kept, proxy); err != nil {
+		return nil, err
+	}
+	p.registered(true)
+	p.use(kept)
+	if err := p.keepValues(ctx, t, kept, proxy); err != nil {
+		return nil, err
+	}
+	p.use(kept)
+	p.believe(p.subjectOf(t, kept), nil)
+	return kept, nil
+}
+
+// find looks for our proxy in this Coder. It is nil where there is none, as far
+// as the record tells.
+func (p *pass) find(ctx context.Context, t *target, kept *record) (*coderd.WorkspaceProxy, *record, error) {
+	here := kept.registration
+	if kept.empty() && len(kept.former) == 0 && p.proxy.Status.ProxyID != "" {
+		// The Secret is lost.
+		here = registration{ID: p.proxy.Status.ProxyID, Name: p.proxy.Status.ProxyName}
+	}
+	id, errID := uuid.Parse(here.ID)
+	var proxy coderd.WorkspaceProxy
+	var err error
+	switch {
+	case here.ID != "" && errID == nil:
+		proxy, err = t.api.WorkspaceProxyByID(ctx, id)
+	case here.ID == "" && here.Name != "" && here.URL == t.url:
+		if proxy, err = t.api.WorkspaceProxyByName(ctx, here.Name); err == nil && !p.isMarked(proxy) {
+			return nil, kept, nil
+		}
+	default:
+		return nil, kept, nil
+	}
+	switch {
+	case coderd.IsNotFound(err):
+		return nil, kept, nil
+	case err != nil:
+		return nil, kept, answered(err)
+	case proxy.Deleted && !kept.empty():
+		kept = kept.copyOf()
+		kept.registration = registration{}
+		return nil, kept, nil
+	case proxy.Deleted, proxy.Primary():
+		return nil, kept, nil
+	}
+	return &proxy, kept, p.hold(ctx, t, kept, proxy)
+}
+
+// hold writes down that a proxy is ours, before anything is done to it.
+func (p *pass) hold(ctx context.Context, t *target, kept *record, proxy coderd.WorkspaceProxy) error {
+	kept.replace(registration{URL: t.url, Through: t.through, ID: proxy.ID.String(), Name: proxy.Name}, p.timestamp())
+	return p.save(ctx, kept)
+}
+
+// make creates the proxy.
+func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.WorkspaceProxy, *record, error) {
+	name := resources.ProxyName(p.proxy)
+	ours, err := p.nameIsFree(ctx, t, kept, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ours != nil {
+		return ours, kept, p.hold(ctx, t, kept, *ours)
+	}
+	kept.replace(registration{URL: t.url, Through: t.through, Name: name}, p.timestamp())
+	if err := p.save(ctx, kept); err != nil {
+		return nil, nil, err
+	}
+	wanted := p.proxy.Spec.Bootstrap
+	proxy, token, err := t.api.CreateWorkspaceProxy(ctx, name, wanted.DisplayName, p.marked(wanted.Icon))
+	switch {
+	case coderd.IsConflict(err):
+		return nil, nil, nameTaken(name, t.url)
+	case err != nil:
+		return nil, nil, answered(err)
+	}
+	kept.token, kept.accessURL = token, p.req.AccessURL
+	if err := p.hold(ctx, t, kept, proxy); err != nil {
+		return nil, nil, err
+	}
+	p.normal(coderv1alpha1.ReasonRegistered, fmt.Sprintf("registered workspace proxy %q in Coder at %s", name, t.url))
+	return &proxy, kept, nil
+}
+
+// nameIsFree looks whether the proxy may be created, or renamed, under this name.
+// It gives the proxy that has the name already where it is ours.
+func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name string) (*coderd.WorkspaceProxy, error) {
+	if err := coderd.CheckProxyName(name); err != nil {
+		return nil, failed(coderv1alpha1.ReasonInvalidSpec, 0, "the name of the proxy in Coder: %v; give another one in spec.bootstrap.proxyName", err)
+	}
+	if err := p.checkSiblings(ctx, t, name); err != nil {
+		return nil, err
+	}
+	existing, err := t.api.WorkspaceProxyByName(ctx, name)
+	switch {
+	case coderd.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, answered(err)
+	case p.isMarked(existing), kept.knows(existing.ID.String()):
+		return &existing, nil
+	}
+	return nil, nameTaken(name, t.url)
+}
+
+// knows says that an id is that of a registration which we made.
+func (r *record) knows(id string) bool {
+	for _, one := range r.all() {
+		if one.ID == id {
+			return true
+		}
+	}
+	return false
+}
+
+func nameTaken(name, url string) error {
+	return failed(coderv1alpha1.ReasonNameTaken, retryFailed,
+		"Coder at %s has a proxy named %q that this CoderWorkspaceProxy did not register, so it was not touched; "+
+			"delete it in Coder, give another spec.bootstrap.proxyName, or give its session token in spec.proxySessionTokenSecretRef", url, name)
+}
+
+// keepToken makes sure that the Secret holds a token of this proxy that Coder
+// accepts.
+func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *coderd.WorkspaceProxy) (*coderd.WorkspaceProxy, error) {
+	accepted, err := p.accepted(ctx, t, kept, proxy.ID)
+	if err != nil {
+		return nil, err
+	}
+	if accepted {
+		kept.accessURL = cmp.Or(p.req.AccessURL, kept.accessURL)
+		return proxy, p.save(ctx, kept)
+	}
+	p.registered(false)
+	wanted := p.proxy.Spec.Bootstrap
+	changed, token, err := t.api.UpdateWorkspaceProxy(ctx, proxy.ID, proxy.Name, wanted.DisplayName, wanted.Icon, true)
+	switch {
+	case err != nil:
+		return nil, answered(err)
+	case token == "":
+		return nil, failed(coderv1alpha1.ReasonCoderRefused, retryFailed, "Coder at %s was asked for a new token of the proxy %q and gave none", t.url, proxy.Name)
+	}
+	kept.token, kept.accessURL = token, p.req.AccessURL
+	if err := p.save(ctx, kept); err != nil {
+		return nil, err
+	}
+	p.normal(coderv1alpha1.ReasonTokenRegenerated, fmt.Sprintf("Coder at %s made a new session token for the proxy %q", t.url, proxy.Name))
+	return &changed, nil
+}
+
+func (p *pass) accepted(ctx context.Context, t *target, kept *record, id uuid.UUID) (bool, error) {
+	if of, ok := coderd.ProxyOfToken(kept.token); !ok || of != id {
+		return false, nil
+	}
+	err := t.api.CheckWorkspaceProxyToken(ctx, kept.token)
+	if coderd.IsUnauthorized(err) {
+		return false, nil
+	}
+	return err == nil, answered(err)
+}
+
+// keepValues brings name, display name and icon in line with the spec.
+func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *coderd.WorkspaceProxy) error {
+	name, wanted := resources.ProxyName(p.proxy), p.proxy.Spec.Bootstrap
+	if proxy.Matches(name, wanted.DisplayName, wanted.Icon) {
+		return nil
+	}
+	if name != proxy.Name && !strings.EqualFold(name, proxy.Name) {
+		if _, err := p.nameIsFree(ctx, t, &record{registration: kept.registration}, name); err != nil {
+			return err
+		}
+	}
+	fresh := p.isMarked(*proxy)
+	_, _, err := t.api.UpdateWorkspaceProxy(ctx, proxy.ID, name, wanted.DisplayName, wanted.Icon, false)
+	switch {
+	case coderd.IsConflict(err):
+		return nameTaken(name, t.url)
+	case err != nil:
+		return answered(err)
+	}
+	kept.Name = name
+	if err := p.save(ctx, kept); err != nil {
+		return err
+	}
+	if !fresh {
+		p.normal(coderv1alpha1.ReasonRegistrationChanged,
+			fmt.Sprintf("brought name, display name and icon of the proxy %q in Coder at %s in line with the spec", name, t.url))
+	}
+	return nil
+}
+
+// mark ends the icon of a proxy of which we do not have the id yet.
+func (p *pass) mark() string { return "#coder-k8s-" + string(p.proxy.UID) }
+
+func (p *pass) marked(icon string) string {
+	if icon == "" {
+		icon = coderd.DefaultProxyIcon
+	}
+	return icon + p.mark()
+}
+
+func (p *pass) isMarked(proxy coderd.WorkspaceProxy) bool {
+	return p.proxy.UID != "" && strings.HasSuffix(proxy.Icon, p.mark())
+}
+
+func isAbsent(err error) bool {
+	var s *stop
+	return errors.As(err, &s) && s.absent
+}

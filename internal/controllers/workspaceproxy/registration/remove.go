@@ -1,0 +1,86 @@
+package registration
+
+import (
+	"context"
+	"errors"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// remove removes every registration that is known. It writes nothing to
+// Kubernetes: the Secret goes with its owner, and to remove twice does no harm.
+func (p *pass) remove(ctx context.Context) error {
+	records, err := p.load(ctx)
+	if err != nil {
+		return err
+	}
+	var pending error
+	for _, r := range p.known(records) {
+		problem := p.takeAway(ctx, r)
+		var s *stop
+		switch {
+		case problem == nil:
+			continue
+		case !errors.As(problem, &s):
+			return problem
+		case !s.absent && pending == nil:
+			pending = problem
+		}
+		p.result.LeftBehind = append(p.result.LeftBehind, leftBehind(r, problem))
+	}
+	if pending != nil {
+		return pending
+	}
+	p.registered(false)
+	p.result.State, p.result.Reason = Ready, coderv1alpha1.ReasonUnregistered
+	p.result.Message = "the operator holds no registration of this proxy in Coder"
+	return nil
+}
+
+// known are all registrations of this proxy, each once. Where the Secret is lost,
+// the status knows the last one.
+func (p *pass) known(records []*record) []registration {
+	var all []registration
+	for _, r := range records {
+		for _, one := range r.all() {
+			one = p.completed(one)
+			if !containsSame(all, one) {
+				all = append(all, one)
+			}
+		}
+	}
+	if id := p.proxy.Status.ProxyID; id != "" && len(records) == 0 {
+		all = append(all, p.completed(registration{ID: id, Name: p.proxy.Status.ProxyName}))
+	}
+	return all
+}
+
+// completed fills in the way of the spec where a registration does not say how it
+// was made.
+func (p *pass) completed(r registration) registration {
+	if r.Through != "" {
+		return r
+	}
+	spec := p.proxy.Spec
+	switch {
+	case spec.ControlPlaneRef != nil:
+		r.Through = throughControlPlane + "/" + spec.ControlPlaneRef.Name
+	case spec.Bootstrap.CredentialsSecretRef != nil:
+		ref := spec.Bootstrap.CredentialsSecretRef
+		key := ref.Key
+		if key == "" {
+			key = coderv1alpha1.SecretKeyToken
+		}
+		r.URL, r.Through = spec.Bootstrap.CoderURL, throughSecret+"/"+ref.Name+"/"+key
+	}
+	return r
+}
+
+func containsSame(list []registration, one registration) bool {
+	for _, other := range list {
+		if other.same(one) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+package registration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+)
+
+// checkSiblings stops the younger one of two CoderWorkspaceProxies that want the
+// same name in the same Coder, so that it does not depend on chance which of them
+// gets it.
+func (p *pass) checkSiblings(ctx context.Context, t *target, name string) error {
+	list := &coderv1alpha1.CoderWorkspaceProxyList{}
+	if err := p.Reader.List(ctx, list); err != nil {
+		return fmt.Errorf("listing workspace proxies: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID == p.proxy.UID || !other.DeletionTimestamp.IsZero() ||
+			!strings.EqualFold(resources.ProxyName(other), name) || !p.sameCoder(t, other) || !older(other, p.proxy) {
+			continue
+		}
+		whose := "an older CoderWorkspaceProxy in another namespace"
+		if other.Namespace == p.proxy.Namespace {
+			whose = fmt.Sprintf("the older CoderWorkspaceProxy %q", other.Name)
+		}
+		return failed(coderv1alpha1.ReasonNameTaken, retryFailed,
+			"%s wants the name %q in the same Coder and has it before this one; give another spec.bootstrap.proxyName, or delete one of the two", whose, name)
+	}
+	return nil
+}
+
+// sameCoder says that another proxy is registered by the operator in this Coder.
+func (p *pass) sameCoder(t *target, other *coderv1alpha1.CoderWorkspaceProxy) bool {
+	if other.Spec.ProxySessionTokenSecretRef != nil {
+		return false
+	}
+	if ref := other.Spec.ControlPlaneRef; ref != nil {
+		return other.Namespace == p.proxy.Namespace && t.through == throughControlPlane+"/"+ref.Name
+	}
+	return other.Spec.Bootstrap.CoderURL != "" && strings.TrimSuffix(other.Spec.Bootstrap.CoderURL, "/") == t.url
+}
+
+func older(a, b *coderv1alpha1.CoderWorkspaceProxy) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name)) < 0
+}

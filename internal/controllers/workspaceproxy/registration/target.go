@@ -1,0 +1,123 @@
+package registration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// The first parts of AnnotationThrough.
+const (
+	throughControlPlane = "CoderControlPlane"
+	throughSecret       = "Secret"
+)
+
+// target is a Coder, and a token of an owner there.
+type target struct {
+	api     *coderd.Client
+	url     string
+	through string
+	token   string
+}
+
+// wanted is the Coder that the spec names.
+func (p *pass) wanted(ctx context.Context) (*target, error) {
+	spec := p.proxy.Spec
+	if spec.ControlPlaneRef != nil {
+		return p.viaControlPlane(ctx, spec.ControlPlaneRef.Name, false)
+	}
+	if ref := spec.Bootstrap.CredentialsSecretRef; ref != nil && spec.Bootstrap.CoderURL != "" {
+		return p.viaSecret(ctx, ref.Name, cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken), spec.Bootstrap.CoderURL)
+	}
+	return nil, failed(coderv1alpha1.ReasonInvalidSpec, 0,
+		"the spec does not say where the proxy is registered; give controlPlaneRef, bootstrap.coderURL with bootstrap.credentialsSecretRef, or proxySessionTokenSecretRef")
+}
+
+// former is the Coder of a registration, as it is reached today.
+func (p *pass) former(ctx context.Context, r registration) (*target, error) {
+	kind, rest, _ := strings.Cut(r.Through, "/")
+	switch kind {
+	case throughControlPlane:
+		return p.viaControlPlane(ctx, rest, true)
+	case throughSecret:
+		name, key, _ := strings.Cut(rest, "/")
+		return p.viaSecret(ctx, name, key, r.URL)
+	}
+	return nil, absent(coderv1alpha1.ReasonInvalidSpec, "it is not known with whose token it was made")
+}
+
+// viaControlPlane uses the operator's access to a control plane. One that is on
+// its way out is good enough to remove something.
+func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) (*target, error) {
+	cp := &coderv1alpha1.CoderControlPlane{}
+	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: p.proxy.Namespace, Name: name}, cp)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, absent(coderv1alpha1.ReasonControlPlaneUnavailable, "there is no CoderControlPlane %q in namespace %q", name, p.proxy.Namespace)
+	case err != nil:
+		return nil, fmt.Errorf("reading CoderControlPlane %q: %w", name, err)
+	case cp.Spec.OperatorAccess.Disabled:
+		return nil, absent(coderv1alpha1.ReasonOperatorAccessDisabled,
+			"the operator has no access to CoderControlPlane %q, because its spec.operatorAccess.disabled is set; "+
+				"remove that, or give spec.proxySessionTokenSecretRef instead of controlPlaneRef", name)
+	case cp.Status.URL == "", cp.Status.OperatorTokenSecretRef == nil, !toRemove && !cp.Status.OperatorAccessReady:
+		return nil, waiting(coderv1alpha1.ReasonWaiting, 0, "waits until the operator has access to CoderControlPlane %q", name)
+	case !toRemove && !cp.DeletionTimestamp.IsZero():
+		return nil, waiting(coderv1alpha1.ReasonWaiting, retryFailed, "CoderControlPlane %q is being deleted", name)
+	}
+	ref := cp.Status.OperatorTokenSecretRef
+	token, err := p.tokenIn(ctx, ref.Name, cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken))
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return nil, waiting(coderv1alpha1.ReasonWaiting, retryFailed, "waits until the operator's token for CoderControlPlane %q is stored", name)
+	}
+	return p.connect(cp.Status.URL, throughControlPlane+"/"+name, token)
+}
+
+// viaSecret uses a token that a person gave.
+func (p *pass) viaSecret(ctx context.Context, name, key, url string) (*target, error) {
+	token, err := p.tokenIn(ctx, name, key)
+	if err != nil {
+		return nil, err
+	}
+	if token == "" {
+		return nil, absent(coderv1alpha1.ReasonTokenSecretMissing,
+			"there is no token in key %q of Secret %q in namespace %q (spec.bootstrap.credentialsSecretRef); put that of an owner of Coder there",
+			key, name, p.proxy.Namespace)
+	}
+	return p.connect(url, throughSecret+"/"+name+"/"+key, token)
+}
+
+// tokenIn is the value in a Secret, or empty where there is none.
+func (p *pass) tokenIn(ctx context.Context, name, key string) (string, error) {
+	secret, err := p.readSecret(ctx, name)
+	if err != nil || secret == nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(secret.Data[key])), nil
+}
+
+func (p *pass) connect(url, through, token string) (*target, error) {
+	api, err := p.dial(url, token)
+	if err != nil {
+		return nil, failed(coderv1alpha1.ReasonInvalidSpec, 0, "%v", err)
+	}
+	return &target{api: api, url: api.URL(), through: through, token: token}, nil
+}
+
+func (p *pass) dial(url, token string) (*coderd.Client, error) {
+	connect := p.NewClient
+	if connect == nil {
+		connect = coderd.New
+	}
+	return connect(coderd.Config{URL: url, Token: token, Timeout: requestTimeout})
+}
