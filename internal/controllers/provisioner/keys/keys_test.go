@@ -492,3 +492,39 @@ func TestAControlPlaneThatIsGoneHoldsNothingUp(t *testing.T) {
 		t.Errorf("%+v, Events %q", result, w.said)
 	}
 }
+
+// A change that was cut off in the middle and taken back leaves no key.
+func TestAChangeThatIsTakenBackLeavesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	tags := w.cr.Spec.Tags
+	w.cr.Spec.Tags = nil
+	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Processed: true, DropConnection: true, Times: 1})
+	w.pass()
+	if names := w.keyNames(); names != "gpu gpu-2" {
+		t.Fatalf("keys: %s", names)
+	}
+	w.cr.Spec.Tags = tags
+	w.settle()
+	w.checkWhole("gpu")
+}
+
+// The Secret's name there and back, with a replacement between.
+func TestSecretNamesThereAndBackLeakNoKey(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	first := w.cr.Status.ProvisionerKeyID
+	w.slow, w.pods = true, []string{first}
+	w.cr.Spec.Key.SecretName = "elsewhere"
+	w.pass()
+	w.cr.Spec.Tags = nil
+	w.pass()
+	w.cr.Spec.Key.SecretName = ""
+	w.pass()
+	w.pods = []string{w.cr.Status.ProvisionerKeyID}
+	w.pass()
+	w.checkWhole("")
+	if w.secret("elsewhere") != nil {
+		t.Error("the other Secret is left")
+	}
+}

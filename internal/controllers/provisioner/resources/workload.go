@@ -81,11 +81,11 @@ func rights(p *coderv1alpha1.CoderProvisioner) *workloadresources.Rights {
 
 // GracePeriodSeconds is how long a pod may take to end.
 func GracePeriodSeconds(p *coderv1alpha1.CoderProvisioner) int64 {
-	if seconds := p.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		return *seconds
-	}
 	if t := p.Spec.PodTemplate; t != nil && t.Spec.TerminationGracePeriodSeconds != nil {
 		return *t.Spec.TerminationGracePeriodSeconds
+	}
+	if seconds := p.Spec.TerminationGracePeriodSeconds; seconds != nil {
+		return *seconds
 	}
 	return gracePeriod
 }
