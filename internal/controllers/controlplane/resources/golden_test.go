@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -87,9 +88,31 @@ func full() *coderv1alpha1.CoderControlPlane {
 	return cp
 }
 
+// exposed is a control plane with what is there besides its predecessor's fields.
+func exposed() *coderv1alpha1.CoderControlPlane {
+	cp := minimal()
+	cp.Spec.ExtraEnv = nil
+	cp.Spec.ExtraArgs = []string{"--postgres-connection-auth", "awsiamrds", "--verbose"}
+	cp.Spec.Database = &coderv1alpha1.DatabaseSpec{CloudNativePG: &coderv1alpha1.CloudNativePGReference{ClusterName: "coder-db"}}
+	cp.Spec.ProvisionerPSKSecretRef = &coderv1alpha1.PSKSecretReference{Name: "psk", Key: "psk"}
+	cp.Spec.Metrics.Enabled = true
+	cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{
+		Host: "coder.example.com", WildcardHost: "*-apps.example.com", TLS: &coderv1alpha1.IngressTLSSpec{SecretName: "coder-tls"},
+	}}
+	cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		PriorityClassName: "important",
+		InitContainers:    []corev1.Container{{Name: "sql-proxy", Image: "sql-proxy:1", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}},
+		Containers: []corev1.Container{
+			{Name: ContainerName, Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 5}}}},
+			{Name: "log-shipper", Image: "log-shipper:1"},
+		},
+	}}
+	return cp
+}
+
 func TestGolden(t *testing.T) {
 	in := Inputs{EnvFromNames: map[string]bool{"SOMETHING": true}}
-	for name, cp := range map[string]*coderv1alpha1.CoderControlPlane{"minimal": minimal(), "full": full()} {
+	for name, cp := range map[string]*coderv1alpha1.CoderControlPlane{"minimal": minimal(), "full": full(), "exposed": exposed()} {
 		namespace := cp.Namespace
 		if n := cp.Spec.RBAC.WorkspaceNamespaces; len(n) > 0 {
 			namespace = n[0]
@@ -131,6 +154,10 @@ func compareGolden(t *testing.T, file string, obj any) {
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	read := reflect.New(reflect.TypeOf(obj).Elem()).Interface()
+	if err := yaml.UnmarshalStrict(want, read); err != nil {
+		t.Errorf("%s is no %T: %v", file, obj, err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", file, diff)

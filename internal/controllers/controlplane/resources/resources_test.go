@@ -118,6 +118,10 @@ func TestDatabaseConfigured(t *testing.T) {
 		change(cp)
 		return cp
 	}
+	inTemplate := func(c corev1.Container) *corev1.PodTemplateSpec {
+		c.Name = ContainerName
+		return &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{c}}}
+	}
 	none := with(func(*coderv1alpha1.CoderControlPlane) {})
 	for name, c := range map[string]struct {
 		cp   *coderv1alpha1.CoderControlPlane
@@ -133,10 +137,106 @@ func TestDatabaseConfigured(t *testing.T) {
 		"argument": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
 			cp.Spec.ExtraArgs = []string{"--postgres-url=postgres://db"}
 		}), want: true},
+		"two arguments": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.Args = []string{"--postgres-url", "postgres://db"}
+		}), want: true},
+		"another argument": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.ExtraArgs = []string{"--postgres-url-of-something=postgres://db"}
+		})},
+		"spec.database": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.Database = &coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: "db"}}
+		}), want: true},
+		"CloudNativePG": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.Database = &coderv1alpha1.DatabaseSpec{CloudNativePG: &coderv1alpha1.CloudNativePGReference{ClusterName: "db"}}
+		}), want: true},
+		"empty spec.database": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.Database = &coderv1alpha1.DatabaseSpec{}
+		})},
+		"podTemplate": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.PodTemplate = inTemplate(corev1.Container{Env: []corev1.EnvVar{{Name: EnvDatabase, Value: "postgres://db"}}})
+		}), want: true},
+		"argument of podTemplate": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.PodTemplate = inTemplate(corev1.Container{Args: []string{"--postgres-url=postgres://db"}})
+		}), want: true},
+		"podTemplate that does not fit": {cp: with(func(cp *coderv1alpha1.CoderControlPlane) {
+			cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "other"}}
+		})},
 	} {
 		if got := DatabaseConfigured(c.cp, c.in); got != c.want {
 			t.Errorf("%s: DatabaseConfigured is %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+func TestDatabaseSecret(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec *coderv1alpha1.DatabaseSpec
+		want [2]string
+	}{
+		"none":          {nil, [2]string{}},
+		"a Secret":      {&coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: "db", Key: "dsn"}}, [2]string{"db", "dsn"}},
+		"the usual key": {&coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: "db"}}, [2]string{"db", "url"}},
+		"CloudNativePG": {&coderv1alpha1.DatabaseSpec{CloudNativePG: &coderv1alpha1.CloudNativePGReference{ClusterName: "db"}}, [2]string{"db-app", "uri"}},
+	} {
+		cp := minimal()
+		cp.Spec.Database = c.spec
+		if secret, key := DatabaseSecret(cp); [2]string{secret, key} != c.want {
+			t.Errorf("%s: the database is in key %q of Secret %q, want %v", name, key, secret, c.want)
+		}
+	}
+}
+
+// The account is made in the database of coderd, however coderd is told of it.
+func TestAdminJobUsesTheDatabaseOfCoderd(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec    coderv1alpha1.WorkloadSpec
+		command []string
+		args    []string
+	}{
+		"environment": {coderv1alpha1.WorkloadSpec{ExtraArgs: []string{"--verbose"}}, []string{"/opt/coder", "server", "create-admin-user"}, nil},
+		"argument": {
+			coderv1alpha1.WorkloadSpec{ExtraArgs: []string{"--verbose", "--postgres-url=postgres://db", "--log-human=/dev/null"}},
+			[]string{"/opt/coder", "server", "create-admin-user"}, []string{"--postgres-url=postgres://db"},
+		},
+		"two arguments": {
+			coderv1alpha1.WorkloadSpec{ExtraArgs: []string{"--postgres-url", "postgres://db", "--verbose", "--postgres-connection-auth=awsiamrds"}},
+			[]string{"/opt/coder", "server", "create-admin-user"}, []string{"--postgres-url", "postgres://db", "--postgres-connection-auth=awsiamrds"},
+		},
+		"another entry point": {
+			coderv1alpha1.WorkloadSpec{Command: []string{"/bin/coder"}, ExtraArgs: []string{"--postgres-url=postgres://db"}},
+			[]string{"/bin/coder", "server", "create-admin-user"}, []string{"--postgres-url=postgres://db"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cp := minimal()
+			cp.Spec.WorkloadSpec = c.spec
+			container := AdminJob(cp, Inputs{}, "credentials").Spec.Template.Spec.Containers[0]
+			if diff := cmp.Diff(c.command, container.Command); diff != "" {
+				t.Errorf("command (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.args, container.Args); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A sidecar never ends, so with one the Job would not either.
+func TestAdminJobHasNoSidecars(t *testing.T) {
+	pod := AdminJob(exposed(), Inputs{}, "credentials").Spec.Template.Spec
+	if len(pod.Containers) != 1 || pod.Containers[0].Name != ContainerName {
+		t.Errorf("containers are %v", pod.Containers)
+	}
+	if len(pod.InitContainers) != 1 {
+		t.Errorf("the init containers are gone: %v", pod.InitContainers)
+	}
+	if c := pod.Containers[0]; c.Lifecycle != nil || c.ReadinessProbe != nil || len(c.Ports) != 0 {
+		t.Errorf("the container serves: %+v", c)
+	}
+	broken := exposed()
+	broken.Spec.PodTemplate.Spec.ServiceAccountName = "other"
+	if got := AdminJob(broken, Inputs{}, "credentials").Spec.Template.Spec.ServiceAccountName; got != "coder" {
+		t.Errorf("with a template that does not fit the Job runs as %q", got)
 	}
 }
 
