@@ -1,0 +1,153 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+)
+
+// ApplyServiceAccount makes the identity of the pods, or leaves the one that the
+// operator made to whoever switched its making off.
+func (t *Toolkit) ApplyServiceAccount(ctx context.Context, p *Pass) error {
+	desired := resources.ServiceAccount(p.Workload)
+	if desired == nil {
+		return t.detachServiceAccounts(ctx, p)
+	}
+	return t.Apply(ctx, p, desired)
+}
+
+// ApplyDeployment makes the Deployment.
+func (t *Toolkit) ApplyDeployment(ctx context.Context, p *Pass) error {
+	desired, err := resources.Deployment(p.Workload)
+	if err != nil {
+		return p.refuse(err)
+	}
+	err = t.Apply(ctx, p, desired)
+	p.DeploymentForeign = isNotOwned(err)
+	if err == nil {
+		p.Deployment = desired
+	}
+	return err
+}
+
+// ApplyService makes the Service, where the spec asks for one.
+func (t *Toolkit) ApplyService(ctx context.Context, p *Pass) error {
+	desired := resources.Service(p.Workload)
+	if desired == nil {
+		return nil
+	}
+	err := t.Apply(ctx, p, desired)
+	p.ServiceForeign = isNotOwned(err)
+	return err
+}
+
+// ApplyDisruptionBudget makes the PodDisruptionBudget, where the spec asks for one.
+func (t *Toolkit) ApplyDisruptionBudget(ctx context.Context, p *Pass) error {
+	if desired := resources.PodDisruptionBudget(p.Workload); desired != nil {
+		return t.Apply(ctx, p, desired)
+	}
+	return nil
+}
+
+// ApplyNetworkPolicy makes the NetworkPolicy, where the spec asks for one.
+func (t *Toolkit) ApplyNetworkPolicy(ctx context.Context, p *Pass) error {
+	if desired := resources.NetworkPolicy(p.Workload); desired != nil {
+		return t.Apply(ctx, p, desired)
+	}
+	return nil
+}
+
+// ApplyMetricsService makes the Service of the metrics, where the spec asks for
+// them.
+func (t *Toolkit) ApplyMetricsService(ctx context.Context, p *Pass) error {
+	if desired := resources.MetricsService(p.Workload); desired != nil {
+		return t.Apply(ctx, p, desired)
+	}
+	return nil
+}
+
+// Apply applies an object of the owner's own namespace, and notes what is in the
+// way. Afterwards desired is the object as the cluster has it.
+func (t *Toolkit) Apply(ctx context.Context, p *Pass, desired client.Object) error {
+	found, ended := t.tryApply(ctx, p, desired)
+	if found != nil {
+		p.Problems = append(p.Problems, *found)
+	}
+	return ended
+}
+
+// tryApply is Apply, for objects about whose trouble another condition tells.
+func (t *Toolkit) tryApply(ctx context.Context, p *Pass, desired client.Object) (*Problem, error) {
+	if _, err := t.Applier.Apply(ctx, t.controlledBy(p), desired); err != nil {
+		return applyTrouble(err)
+	}
+	return nil, nil
+}
+
+func (t *Toolkit) controlledBy(p *Pass) apply.Claim {
+	return apply.ControlledBy(p.Object, t.Client.Scheme())
+}
+
+// refuse ends a step whose object cannot be made of the spec.
+func (p *Pass) refuse(err error) error {
+	message := Redact(err.Error())
+	p.Complain(coderv1alpha1.ReasonInvalidSpec, message)
+	return &steps.Stalled{Reason: coderv1alpha1.ReasonInvalidSpec, Message: message}
+}
+
+// applyTrouble says what a person should read about an apply that failed, and how
+// the step ends. No watch tells when someone else's object goes away.
+func applyTrouble(err error) (*Problem, error) {
+	var wait *steps.Waiting
+	if ended := Settled(err); errors.As(ended, &wait) {
+		return nil, ended
+	}
+	switch {
+	case isNotOwned(err):
+		return waitingProblem(coderv1alpha1.ReasonNotOwned, err.Error())
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return waitingProblem(coderv1alpha1.ReasonInvalidSpec, Redact(err.Error()))
+	}
+	return &Problem{coderv1alpha1.ReasonApplyFailed, Redact(err.Error())}, err
+}
+
+func waitingProblem(reason, message string) (*Problem, error) {
+	return &Problem{reason, message}, &steps.Waiting{Reason: reason, Message: message, After: RetryInterval}
+}
+
+func isNotOwned(err error) bool {
+	var refused *apply.NotOwnedError
+	var waiting *steps.Waiting
+	return errors.As(err, &refused) ||
+		(errors.As(err, &waiting) && waiting.Reason == coderv1alpha1.ReasonNotOwned)
+}
+
+// detachServiceAccounts leaves a ServiceAccount that the operator made to whoever
+// switched its making off: it stays, and is not deleted with the owner.
+func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
+	list := &corev1.ServiceAccountList{}
+	if err := t.listOwned(ctx, p, list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		account := &list.Items[i]
+		base := account.DeepCopy()
+		if err := controllerutil.RemoveControllerReference(p.Object, account, t.Client.Scheme()); err != nil {
+			return fmt.Errorf("detaching service account %q: %w", account.Name, err)
+		}
+		if err := t.Client.Patch(ctx, account, LockedPatch(base)); client.IgnoreNotFound(err) != nil {
+			return Settled(fmt.Errorf("detaching service account %q: %w", account.Name, err))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package workload
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// ResourcesApplied is the condition about the children. Further steps are those of
+// the kind that apply some, too.
+func (p *Pass) ResourcesApplied(further ...string) metav1.Condition {
+	if len(p.Problems) > 0 {
+		return conditions.False(coderv1alpha1.ConditionResourcesApplied, p.Problems[0].Reason, sentences(p.Problems))
+	}
+	for _, step := range slices.Concat(appliedSteps(), further) {
+		if !p.Outcome.Succeeded(step) {
+			return conditions.Unknown(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonReconciling,
+				"not every object that the spec asks for is applied yet")
+		}
+	}
+	return conditions.True(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonApplied,
+		"every object that the spec asks for is applied")
+}
+
+// DeploymentAvailable is the condition about the pods.
+func (p *Pass) DeploymentAvailable() metav1.Condition {
+	const kind = coderv1alpha1.ConditionDeploymentAvailable
+	wanted := p.Wanted()
+	switch {
+	case p.Deployment == nil:
+		return conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "waits until the Deployment is applied")
+	case p.Available() && wanted == 0:
+		return conditions.True(kind, coderv1alpha1.ReasonScaledToZero, p.scaledToZero())
+	case p.Available():
+		return conditions.True(kind, coderv1alpha1.ReasonAvailable, rolloutProgress(p.Deployment, wanted))
+	case p.Trouble != nil:
+		return conditions.False(kind, p.Trouble.Reason, p.Trouble.Message)
+	case rolloutExpired(p.Deployment):
+		return conditions.False(kind, coderv1alpha1.ReasonProgressDeadlineExceeded,
+			"the rollout did not end in time: "+rolloutProgress(p.Deployment, wanted))
+	}
+	return conditions.False(kind, coderv1alpha1.ReasonProgressing, rolloutProgress(p.Deployment, wanted))
+}
+
+func (p *Pass) scaledToZero() string {
+	if p.Workload.KeepReplicas {
+		return "the Deployment was scaled to 0, so no pod runs"
+	}
+	return "spec.replicas is 0, so no pod runs"
+}
+
+// WorkspaceAccess is the condition about the rights for workspaces, or nil where the
+// kind has none.
+func (p *Pass) WorkspaceAccess() *metav1.Condition {
+	if p.Workload.Rights == nil {
+		return nil
+	}
+	condition := p.workspaceAccess()
+	return &condition
+}
+
+func (p *Pass) workspaceAccess() metav1.Condition {
+	const kind = coderv1alpha1.ConditionWorkspaceAccess
+	namespaces := resources.WorkspaceNamespaces(p.Workload)
+	switch {
+	case len(p.Grants) > 0:
+		return conditions.False(kind, p.Grants[0].Reason, sentences(p.Grants))
+	case !p.Outcome.Succeeded(StepWorkspaces):
+		return conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "the rights of workspaces are not granted yet")
+	case len(namespaces) == 0:
+		return conditions.True(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so nothing is granted")
+	}
+	return conditions.True(kind, coderv1alpha1.ReasonGranted, "Coder may make workspaces in "+quotedList(namespaces))
+}
+
+func sentences(problems []Problem) string {
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.Message)
+	}
+	return strings.Join(all, "; ")
+}
+
+func quotedList(names []string) string {
+	noun := "namespace "
+	if len(names) > 1 {
+		noun = "namespaces "
+	}
+	return noun + `"` + strings.Join(names, `", "`) + `"`
+}

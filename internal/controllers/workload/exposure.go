@@ -1,0 +1,131 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// HTTPRouteKind is a kind that a cluster may lack.
+func HTTPRouteKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "HTTPRoute"}
+}
+
+// ServiceMonitorKind is another one.
+func ServiceMonitorKind() schema.GroupVersionKind {
+	return monitoringv1.SchemeGroupVersion.WithKind(monitoringv1.ServiceMonitorsKind)
+}
+
+// ApplyExposure makes the Ingress or the HTTPRoute, where the spec asks for one.
+func (t *Toolkit) ApplyExposure(ctx context.Context, p *Pass) error {
+	if ingress := resources.Ingress(p.Workload); ingress != nil {
+		found, ended := t.tryApply(ctx, p, ingress)
+		p.Exposure = found
+		return ended
+	}
+	route := resources.HTTPRoute(p.Workload)
+	if route == nil {
+		return nil
+	}
+	if !t.Optional.Has(HTTPRouteKind()) {
+		p.Exposure = kindMissing(HTTPRouteKind(), "spec.expose.gateway", "the custom resource definitions of the Gateway API")
+		return nil
+	}
+	found, ended := t.tryApply(ctx, p, route)
+	if p.Exposure = found; ended == nil {
+		p.Exposure = refusedRoute(route)
+	}
+	return ended
+}
+
+// ApplyServiceMonitor makes the ServiceMonitor, where the spec asks for one.
+func (t *Toolkit) ApplyServiceMonitor(ctx context.Context, p *Pass) error {
+	monitor := resources.ServiceMonitor(p.Workload)
+	if monitor == nil {
+		return nil
+	}
+	if !t.Optional.Has(ServiceMonitorKind()) {
+		p.Monitoring = kindMissing(ServiceMonitorKind(), "spec.metrics.serviceMonitor", "the Prometheus Operator")
+		return nil
+	}
+	found, ended := t.tryApply(ctx, p, monitor)
+	p.Monitoring = found
+	return ended
+}
+
+func kindMissing(kind schema.GroupVersionKind, field, remedy string) *Problem {
+	return &Problem{coderv1alpha1.ReasonKindMissing, fmt.Sprintf("this cluster does not know %s %s, which %s needs; install %s, "+
+		"which is noticed without a restart, or remove the field", kind.GroupVersion(), kind.Kind, field, remedy)}
+}
+
+// refusedRoute is what a Gateway has against the route, where none accepts it.
+func refusedRoute(route *gatewayv1.HTTPRoute) *Problem {
+	var refused *Problem
+	for _, parent := range route.Status.Parents {
+		for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
+			condition := meta.FindStatusCondition(parent.Conditions, string(kind))
+			if condition == nil || condition.Status != metav1.ConditionFalse {
+				continue
+			}
+			refused = &Problem{coderv1alpha1.ReasonRouteRefused, fmt.Sprintf("Gateway %q refuses the HTTPRoute: %s: %s",
+				parent.ParentRef.Name, condition.Reason, Clipped(OneLine(condition.Message)))}
+		}
+		if refused == nil {
+			return nil
+		}
+	}
+	return refused
+}
+
+// Exposed is the condition about the Ingress or HTTPRoute, or nil where the spec
+// asks for none.
+func (p *Pass) Exposed() *metav1.Condition {
+	kind := ""
+	switch serving := p.Workload.Serving; {
+	case serving == nil || serving.Spec.Expose == nil:
+		return nil
+	case serving.Spec.Expose.Ingress != nil:
+		kind = "Ingress"
+	case serving.Spec.Expose.Gateway != nil:
+		kind = "HTTPRoute"
+	default:
+		return nil
+	}
+	condition := conditions.True(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonExposed,
+		fmt.Sprintf("%s %q leads to the Service", kind, p.Workload.Name))
+	switch {
+	case p.Exposure != nil:
+		condition = conditions.False(coderv1alpha1.ConditionExposed, p.Exposure.Reason, p.Exposure.Message)
+	case !p.Outcome.Succeeded(StepExposure):
+		condition = conditions.False(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonReconciling,
+			fmt.Sprintf("%s %q is not applied yet", kind, p.Workload.Name))
+	}
+	return &condition
+}
+
+// MetricsExported is the condition about the ServiceMonitor, or nil where the spec
+// asks for none.
+func (p *Pass) MetricsExported() *metav1.Condition {
+	if spec := p.Workload.Spec.Metrics; !spec.Enabled || spec.ServiceMonitor == nil {
+		return nil
+	}
+	condition := conditions.True(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonMetricsExported,
+		fmt.Sprintf("ServiceMonitor %q leads to the metrics", p.Workload.Name))
+	switch {
+	case p.Monitoring != nil:
+		condition = conditions.False(coderv1alpha1.ConditionMetricsExported, p.Monitoring.Reason, p.Monitoring.Message)
+	case !p.Outcome.Succeeded(StepServiceMonitor):
+		condition = conditions.False(coderv1alpha1.ConditionMetricsExported, coderv1alpha1.ReasonReconciling,
+			fmt.Sprintf("ServiceMonitor %q is not applied yet", p.Workload.Name))
+	}
+	return &condition
+}

@@ -1,0 +1,53 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// EnsureFinalizer comes before anything that the garbage collector would leave
+// behind: rights in other namespaces, and what the kind makes in Coder.
+func (t *Toolkit) EnsureFinalizer(ctx context.Context, p *Pass) error {
+	base, ok := p.Object.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("bug: %T is not an object", p.Object)
+	}
+	if !controllerutil.AddFinalizer(p.Object, p.Kind.Finalizer) {
+		return nil
+	}
+	if err := t.Client.Patch(ctx, p.Object, LockedPatch(base)); err != nil {
+		return Settled(fmt.Errorf("adding finalizer %q: %w", p.Kind.Finalizer, err))
+	}
+	return nil
+}
+
+// Release lets the object go. Its children go with it.
+func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
+	base, ok := p.Object.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("bug: %T is not an object", p.Object)
+	}
+	if controllerutil.RemoveFinalizer(p.Object, p.Kind.Finalizer) {
+		err := t.Client.Patch(ctx, p.Object, LockedPatch(base))
+		if client.IgnoreNotFound(err) != nil {
+			return Settled(fmt.Errorf("removing finalizer %q: %w", p.Kind.Finalizer, err))
+		}
+	}
+	p.Released = true
+	t.forget(p)
+	return nil
+}
+
+// forget drops what is remembered of the object and of its children in its own
+// namespace.
+func (t *Toolkit) forget(p *Pass) {
+	for _, child := range ownChildren(p.Workload) {
+		t.Applier.Forget(child)
+	}
+	t.contents.use(p.Object.GetUID(), nil)
+	t.starts.end(p)
+	t.Gone(p.Kind, client.ObjectKeyFromObject(p.Object))
+}

@@ -1,0 +1,114 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// fresh is how old a line may be to tell what a running process is doing. Coder
+// tries its database again every few seconds, for half a minute, and then ends.
+const fresh = 20 * time.Second
+
+// processTrouble is a container that ends, or runs and does not get ready. The kind
+// may know more from its own words.
+func (t *Toolkit) processTrouble(ctx context.Context, p *Pass, pod *corev1.Pod) *Problem {
+	for _, status := range allContainers(pod) {
+		if status.Ready || endedWell(pod, &status) {
+			continue
+		}
+		if found := t.containerTrouble(ctx, p, pod, &status); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// endedWell says of an init container that it did what it is for.
+func endedWell(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
+	for _, init := range pod.Status.InitContainerStatuses {
+		if init.Name == status.Name {
+			return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
+		}
+	}
+	return false
+}
+
+func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod, status *corev1.ContainerStatus) *Problem {
+	words, running := t.lastWords(ctx, pod, status), ""
+	explains := p.Hooks.Explain != nil && status.Name == p.Workload.Container
+	if explains && status.State.Running != nil {
+		running = t.tail(ctx, pod, LogRequest{Container: status.Name, Since: fresh})
+	}
+	var secrets []string
+	if words != "" || running != "" {
+		secrets = t.secretValues(ctx, p, pod)
+	}
+	for _, text := range []string{running, words} {
+		if !explains || text == "" {
+			continue
+		}
+		if cause := p.Hooks.Explain(status.Name, text); cause != nil {
+			return &Problem{cause.Reason, Clipped(Redact(cause.Message, secrets...))}
+		}
+	}
+	return crashTrouble(status, p.Workload.Container, Redact(lastLine(words), secrets...))
+}
+
+// crashTrouble is a container that ended at least once and is not ready.
+func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Problem {
+	ended := lastTermination(status)
+	if ended == nil || (ended.ExitCode == 0 && status.State.Running != nil) {
+		return nil
+	}
+	if ended.Reason == "OOMKilled" {
+		field := "spec.resources.limits.memory"
+		if status.Name != main {
+			field = "its memory limit in spec.podTemplate"
+		}
+		return &Problem{coderv1alpha1.ReasonCrashLooping,
+			fmt.Sprintf("container %q was ended because it used more memory than its limit; raise %s", status.Name, field)}
+	}
+	message := fmt.Sprintf("container %q ended with exit code %d", status.Name, ended.ExitCode)
+	if lastLine != "" {
+		message += ": " + Clipped(lastLine)
+	}
+	return &Problem{coderv1alpha1.ReasonCrashLooping, message}
+}
+
+// lastWords are the last lines of a container that ended: the kubelet keeps them,
+// where the container runtime gave them to it, or else its log has them.
+func (t *Toolkit) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus) string {
+	ended := lastTermination(status)
+	if ended == nil {
+		return ""
+	}
+	if ended.Message != "" {
+		return ended.Message
+	}
+	return t.tail(ctx, pod, LogRequest{Container: status.Name, Previous: status.State.Terminated == nil})
+}
+
+// tail reads a log. That it cannot be read is no trouble of the workload's: the
+// container may not have one yet.
+func (t *Toolkit) tail(ctx context.Context, pod *corev1.Pod, request LogRequest) string {
+	request.Namespace, request.Pod = pod.Namespace, pod.Name
+	text, err := t.Logs.Tail(ctx, request)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Reading no container log", "reason", Redact(err.Error()))
+		return ""
+	}
+	return text
+}
+
+func lastTermination(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	if status.State.Terminated != nil {
+		return status.State.Terminated
+	}
+	return status.LastTerminationState.Terminated
+}

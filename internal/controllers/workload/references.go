@@ -1,0 +1,198 @@
+package workload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+// ReadReferences completes the Workload with what the cluster says: which variables
+// spec.envFrom brings, the checksum of what the pods refer to, and whether somebody
+// else scales the Deployment.
+func (t *Toolkit) ReadReferences(ctx context.Context, p *Pass) error {
+	err := t.readReferences(ctx, p)
+	t.contents.use(p.Object.GetUID(), p.used)
+	if err == nil {
+		p.Workload.KeepReplicas, err = t.scaledByOthers(ctx, p)
+	}
+	if err != nil {
+		p.Complain(coderv1alpha1.ReasonApplyFailed, Redact(err.Error()))
+	}
+	return err
+}
+
+func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
+	names, err := t.envFromNames(ctx, p)
+	if err != nil {
+		return err
+	}
+	p.Workload.EnvFromNames = names
+	template, err := resources.PodTemplate(p.Workload)
+	if err != nil {
+		// The step of the Deployment tells of it.
+		template = resources.PlainPodTemplate(p.Workload)
+	}
+	references := resources.References(template.Spec)
+	if len(references) == 0 {
+		return nil
+	}
+	sum := sha256.New()
+	for _, reference := range references {
+		known, err := t.contentOf(ctx, p, reference.Kind, reference.Name)
+		if err != nil {
+			return err
+		}
+		addTo(sum, reference, known)
+		if missing := missingOf(p, reference, known); missing != nil {
+			p.Missing = append(p.Missing, *missing)
+		}
+	}
+	p.Workload.Checksum = hex.EncodeToString(sum.Sum(nil))
+	return nil
+}
+
+// envFromNames are the names of the variables that spec.envFrom brings: the operator
+// must not set CODER_ACCESS_URL over one of them.
+func (t *Toolkit) envFromNames(ctx context.Context, p *Pass) (map[string]bool, error) {
+	names := map[string]bool{}
+	for _, source := range p.Workload.Spec.EnvFrom {
+		kind, name := resources.KindSecret, ""
+		switch {
+		case source.ConfigMapRef != nil:
+			kind, name = resources.KindConfigMap, source.ConfigMapRef.Name
+		case source.SecretRef != nil:
+			name = source.SecretRef.Name
+		default:
+			continue
+		}
+		known, err := t.contentOf(ctx, p, kind, name)
+		if err != nil {
+			return nil, err
+		}
+		for key := range known.keys {
+			names[source.Prefix+key] = true
+		}
+	}
+	return names, nil
+}
+
+// addTo adds the part of a content that a pod uses to a checksum.
+func addTo(sum hash.Hash, reference resources.Reference, known content) {
+	fmt.Fprintf(sum, "%s/%s\x00", reference.Kind, reference.Name)
+	keys := reference.Keys
+	if keys == nil {
+		keys = slices.Sorted(maps.Keys(known.keys))
+	}
+	if known.missing() {
+		fmt.Fprint(sum, "missing\x00")
+		return
+	}
+	for _, key := range keys {
+		value, found := known.keys[key]
+		if !found {
+			fmt.Fprintf(sum, "%s\x00missing\x00", key)
+			continue
+		}
+		fmt.Fprintf(sum, "%s\x00%x\x00", key, value)
+	}
+}
+
+// missingOf says that no pod starts because of a reference.
+func missingOf(p *Pass, reference resources.Reference, known content) *Problem {
+	if reference.Optional {
+		return nil
+	}
+	key := ""
+	if !known.missing() {
+		at := slices.IndexFunc(reference.Keys, func(key string) bool {
+			_, found := known.keys[key]
+			return !found
+		})
+		if at < 0 {
+			return nil
+		}
+		key = reference.Keys[at]
+	}
+	if p.Hooks.MissingReference != nil {
+		if named := p.Hooks.MissingReference(reference, key); named != nil {
+			return named
+		}
+	}
+	reason := coderv1alpha1.ReasonSecretMissing
+	if reference.Kind == resources.KindConfigMap {
+		reason = coderv1alpha1.ReasonConfigMapMissing
+	}
+	if key != "" {
+		return &Problem{reason, fmt.Sprintf("%s %q, which the pods refer to, has no key %q; add it, or remove the reference from the spec",
+			reference.Kind, reference.Name, key)}
+	}
+	return &Problem{reason, fmt.Sprintf("%s %q, which the pods refer to, does not exist; make it, or remove the reference from the spec",
+		reference.Kind, reference.Name)}
+}
+
+// contentOf is what a Secret or ConfigMap holds, as hashes. It asks the API server
+// only where the cache of its metadata has another version than the last time.
+func (t *Toolkit) contentOf(ctx context.Context, p *Pass, kind, name string) (content, error) {
+	key := contentKey{kind: kind, name: types.NamespacedName{Namespace: p.Object.GetNamespace(), Name: name}}
+	p.used = append(p.used, key)
+	cached := &metav1.PartialObjectMetadata{}
+	cached.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	err := t.Metadata.Get(ctx, key.name, cached)
+	if client.IgnoreNotFound(err) != nil {
+		return content{}, fmt.Errorf("reading %s %q: %w", kind, name, err)
+	}
+	version := cached.GetResourceVersion()
+	if apierrors.IsNotFound(err) {
+		version = ""
+	}
+	if known, ok := t.contents.get(key); ok && known.version == version {
+		return known, nil
+	}
+	// A cache may not know it yet; only the API server is believed.
+	known, err := t.readContent(ctx, key)
+	if err != nil {
+		return content{}, fmt.Errorf("reading %s %q: %w", kind, name, err)
+	}
+	t.contents.put(key, known)
+	return known, nil
+}
+
+func (t *Toolkit) readContent(ctx context.Context, key contentKey) (content, error) {
+	known := content{keys: map[string][sha256.Size]byte{}}
+	if key.kind == resources.KindConfigMap {
+		configMap := &corev1.ConfigMap{}
+		if err := t.Live.Get(ctx, key.name, configMap); err != nil {
+			return content{}, client.IgnoreNotFound(err)
+		}
+		known.version = configMap.ResourceVersion
+		for key, value := range configMap.Data {
+			known.keys[key] = sha256.Sum256([]byte(value))
+		}
+		for key, value := range configMap.BinaryData {
+			known.keys[key] = sha256.Sum256(value)
+		}
+		return known, nil
+	}
+	secret := &corev1.Secret{}
+	if err := t.Live.Get(ctx, key.name, secret); err != nil {
+		return content{}, client.IgnoreNotFound(err)
+	}
+	known.version = secret.ResourceVersion
+	for key, value := range secret.Data {
+		known.keys[key] = sha256.Sum256(value)
+	}
+	return known, nil
+}

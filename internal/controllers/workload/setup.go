@@ -1,0 +1,245 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+const (
+	// IndexReferences is the index of the objects of a kind on the Secrets and
+	// ConfigMaps that they refer to, as "Secret/<name>".
+	IndexReferences = "coder.com/references"
+
+	shortestBackoff = 500 * time.Millisecond
+	longestBackoff  = 30 * time.Second
+)
+
+// Registration is a kind's controller as SetUp registers it.
+type Registration struct {
+	Kind Kind
+	// Name of the controller in logs and metrics, for example codercontrolplane.
+	Name string
+	// For is an empty object of the kind, and List an empty list of them.
+	For  client.Object
+	List client.ObjectList
+	// References are the Secrets and ConfigMaps whose content an object of the kind
+	// depends on. ReferencesOf gives those of its pods.
+	References func(client.Object) []resources.Reference
+	Reconciler reconcile.Reconciler
+	// Further adds what only this kind watches. It may be nil.
+	Further func(*builder.Builder)
+}
+
+// SetUp registers the controller of a kind and its watches: the kind itself, the
+// children, the metadata of Secrets and ConfigMaps that are its children or that it
+// refers to, and the optional kinds as they appear. It runs on the leader only.
+func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, r.For, IndexReferences, indexReferences(r.References)); err != nil {
+		return fmt.Errorf("indexing what a %s refers to: %w", r.Kind.Noun, err)
+	}
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(r.Name).
+		For(r.For, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&batchv1.Job{}).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindSecret))).
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindConfigMap))).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: t.Concurrency,
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				shortestBackoff, longestBackoff),
+		})
+	for _, child := range Children() {
+		b = b.Owns(child)
+	}
+	// Those in other namespaces have no owner.
+	if r.Kind.OwnerLabel != "" {
+		b = b.Watches(&rbacv1.Role{}, handler.EnqueueRequestsFromMapFunc(OwnerByLabels(r.Kind)))
+		b = b.Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(OwnerByLabels(r.Kind)))
+	}
+	if r.Further != nil {
+		r.Further(b)
+	}
+	c, err := b.Build(r.Reconciler)
+	if err != nil {
+		return fmt.Errorf("making the controller of %s: %w", r.Kind.Name, err)
+	}
+	if optional, ok := t.Optional.(*OptionalKinds); ok {
+		optional.OnAppear(t.watchOptional(mgr, r, c))
+	}
+	return nil
+}
+
+// SetUpIndexes registers the indexes of children. It is called once per process,
+// before SetUp.
+func SetUpIndexes(ctx context.Context, mgr manager.Manager) error {
+	for _, child := range Children() {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, child, IndexController, ControllerOf); err != nil {
+			return fmt.Errorf("indexing %T by controller: %w", child, err)
+		}
+	}
+	return nil
+}
+
+// ReferencesOf are the Secrets and ConfigMaps that the pods of a workload refer to.
+func ReferencesOf(w resources.Workload) []resources.Reference {
+	template, err := resources.PodTemplate(w)
+	if err != nil {
+		template = resources.PlainPodTemplate(w)
+	}
+	return resources.References(template.Spec)
+}
+
+func indexReferences(references func(client.Object) []resources.Reference) client.IndexerFunc {
+	return func(obj client.Object) []string {
+		var all []string
+		for _, reference := range references(obj) {
+			all = append(all, reference.Kind+"/"+reference.Name)
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+}
+
+// whoseContent finds the objects that own a Secret or ConfigMap or refer to it.
+func (t *Toolkit) whoseContent(r Registration, kind string) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		var requests []reconcile.Request
+		if owner := metav1.GetControllerOf(obj); owner != nil && owner.Kind == r.Kind.Name &&
+			owner.APIVersion == coderv1alpha1.GroupVersion.String() {
+			requests = append(requests, requestFor(obj.GetNamespace(), owner.Name))
+		}
+		list, ok := r.List.DeepCopyObject().(client.ObjectList)
+		if !ok {
+			return requests
+		}
+		if err := t.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()),
+			client.MatchingFields{IndexReferences: kind + "/" + obj.GetName()}); err != nil {
+			log.FromContext(ctx).Error(err, "Looking for who refers to an object failed", "kind", kind, "name", obj.GetName())
+			return requests
+		}
+		// EachListItem gives no error that the function does not.
+		_ = meta.EachListItem(list, func(item runtime.Object) error {
+			if found, ok := item.(client.Object); ok {
+				requests = append(requests, requestFor(found.GetNamespace(), found.GetName()))
+			}
+			return nil
+		})
+		return requests
+	}
+}
+
+// OwnerByLabels finds the owner of an object in whatever namespace.
+func OwnerByLabels(kind Kind) handler.MapFunc {
+	return func(_ context.Context, obj client.Object) []reconcile.Request {
+		namespace, name := obj.GetLabels()[kind.OwnerNamespaceLabel], obj.GetLabels()[kind.OwnerLabel]
+		if namespace == "" || name == "" {
+			return nil
+		}
+		return []reconcile.Request{requestFor(namespace, name)}
+	}
+}
+
+func requestFor(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// watchOptional watches the children of a kind that the cluster has just learnt, and
+// has everything that waits for it looked at again.
+func (t *Toolkit) watchOptional(mgr manager.Manager, r Registration, c controller.Controller) func(context.Context, schema.GroupVersionKind) error {
+	return func(_ context.Context, kind schema.GroupVersionKind) error {
+		child := OptionalChildren()[kind]
+		owned := handler.TypedEnqueueRequestForOwner[client.Object](mgr.GetScheme(), mgr.GetRESTMapper(), r.For, handler.OnlyControllerOwner())
+		if err := c.Watch(source.Kind(mgr.GetCache(), child, owned)); err != nil {
+			return fmt.Errorf("watching %s: %w", kind.Kind, err)
+		}
+		// To look at all of them costs little, and happens once.
+		return c.Watch(t.everything(r))
+	}
+}
+
+// everything gives a request for each object of a kind, once.
+func (t *Toolkit) everything(r Registration) source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		list, ok := r.List.DeepCopyObject().(client.ObjectList)
+		if !ok {
+			return fmt.Errorf("bug: %T is not a list", r.List)
+		}
+		if err := t.Client.List(ctx, list); err != nil {
+			return fmt.Errorf("listing every %s: %w", r.Kind.Noun, err)
+		}
+		return meta.EachListItem(list, func(item runtime.Object) error {
+			if obj, ok := item.(client.Object); ok {
+				queue.Add(requestFor(obj.GetNamespace(), obj.GetName()))
+			}
+			return nil
+		})
+	})
+}
+
+// CacheByObject restricts a manager's cache to the objects that the operator made:
+// without it the cache holds every Deployment, Service, Role and so on of the
+// cluster. The controllers work with and without it, because they believe only the
+// API server that an object does not exist. Of Secrets and ConfigMaps it holds all,
+// and of each only what tells one from another.
+func CacheByObject() map[client.Object]cache.ByObject {
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})}
+	bare := cache.ByObject{Transform: stripMetadata}
+	return map[client.Object]cache.ByObject{
+		&appsv1.Deployment{}:            ours,
+		&corev1.Service{}:               ours,
+		&corev1.ServiceAccount{}:        ours,
+		&policyv1.PodDisruptionBudget{}: ours,
+		&networkingv1.NetworkPolicy{}:   ours,
+		&networkingv1.Ingress{}:         ours,
+		&batchv1.Job{}:                  ours,
+		&rbacv1.Role{}:                  ours,
+		&rbacv1.RoleBinding{}:           ours,
+		&corev1.Secret{}:                bare,
+		&corev1.ConfigMap{}:             bare,
+	}
+}
+
+// stripMetadata leaves of an object's metadata what identifies it. Annotations may
+// repeat the content: kubectl apply writes it there. An object that is not metadata
+// alone is left as it is.
+func stripMetadata(in any) (any, error) {
+	obj, ok := in.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return in, nil
+	}
+	obj.ObjectMeta = metav1.ObjectMeta{
+		Name: obj.Name, Namespace: obj.Namespace, UID: obj.UID, ResourceVersion: obj.ResourceVersion,
+		Labels: obj.Labels, OwnerReferences: obj.OwnerReferences,
+	}
+	return obj, nil
+}

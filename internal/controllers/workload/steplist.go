@@ -1,0 +1,71 @@
+package workload
+
+import (
+	"slices"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+)
+
+// The names of the shared steps.
+const (
+	StepName             = "name"
+	StepFinalizer        = "finalizer"
+	StepReferences       = "references"
+	StepServiceAccount   = "service account"
+	StepWorkspaces       = "workspace access"
+	StepDeployment       = "deployment"
+	StepService          = "service"
+	StepDisruptionBudget = "disruption budget"
+	StepNetworkPolicy    = "network policy"
+	StepMetricsService   = "metrics service"
+	StepServiceMonitor   = "service monitor"
+	StepExposure         = "exposure"
+	StepPrune            = "prune"
+	StepRollout          = "rollout"
+	StepRelease          = "release"
+)
+
+// Needs are what steps of the kind's own must have succeeded for.
+type Needs struct {
+	// References are the steps that complete the Workload, before what the pods refer
+	// to is read. All objects but the ServiceAccount and the rights come after that.
+	References []string
+	// Deployment are the steps without which no pod should be made or changed.
+	Deployment []string
+}
+
+// Begin are the first shared steps: the name and the finalizer. All of the kind's
+// own steps need StepFinalizer.
+func Begin[S Scope](t *Toolkit) []steps.Step[S] {
+	return []steps.Step[S]{
+		Step[S](StepName, t.CheckName),
+		Step[S](StepFinalizer, t.EnsureFinalizer, StepName),
+	}
+}
+
+// Steps are the shared steps after that, from what the pods refer to until they
+// are ready.
+func Steps[S Scope](t *Toolkit, needs Needs) []steps.Step[S] {
+	return []steps.Step[S]{
+		Step[S](StepReferences, t.ReadReferences, slices.Concat([]string{StepFinalizer}, needs.References)...),
+		Step[S](StepServiceAccount, t.ApplyServiceAccount, StepFinalizer),
+		Step[S](StepWorkspaces, t.ApplyWorkspaceAccess, StepFinalizer),
+		Step[S](StepDeployment, t.ApplyDeployment, slices.Concat([]string{StepReferences}, needs.Deployment)...),
+		Step[S](StepService, t.ApplyService, StepFinalizer),
+		Step[S](StepDisruptionBudget, t.ApplyDisruptionBudget, StepFinalizer),
+		Step[S](StepNetworkPolicy, t.ApplyNetworkPolicy, StepFinalizer),
+		Step[S](StepMetricsService, t.ApplyMetricsService, StepFinalizer),
+		Step[S](StepServiceMonitor, t.ApplyServiceMonitor, StepFinalizer),
+		Step[S](StepExposure, t.ApplyExposure, StepFinalizer),
+		Step[S](StepPrune, t.Prune, StepFinalizer),
+		Step[S](StepRollout, t.WatchRollout, StepDeployment),
+	}
+}
+
+// appliedSteps are those without which not everything is applied.
+func appliedSteps() []string {
+	return []string{
+		StepFinalizer, StepServiceAccount, StepDeployment, StepService, StepDisruptionBudget, StepNetworkPolicy,
+		StepMetricsService, StepPrune,
+	}
+}
