@@ -75,6 +75,10 @@ func TestPodTemplateIsMergedOverThePods(t *testing.T) {
 				pod.Spec.Volumes[0].Secret.DefaultMode = ptr.To[int32](0o400)
 			},
 		},
+		"a volume without a source": {
+			&corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "tls-web"}}}},
+			func(*corev1.PodTemplateSpec, *corev1.Container) {},
+		},
 		"another source of a volume": {
 			&corev1.PodTemplateSpec{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 				{Name: "more", VolumeSource: secret.VolumeSource},

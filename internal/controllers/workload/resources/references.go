@@ -119,11 +119,8 @@ func keysOf(items []corev1.KeyToPath) []string {
 	return keys
 }
 
+// sorted puts keys in order, each once. None stay nil, which means all.
 func sorted(keys []string) []string {
-	if keys == nil {
-		return nil
-	}
-	keys = slices.Clone(keys)
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
