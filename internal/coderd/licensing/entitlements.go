@@ -18,8 +18,12 @@ func (p *pass) entitlements(ctx context.Context) error {
 		p.wake(p.memory.entitlements.until)
 		return nil
 	}
+	coder, err := p.coder(ctx)
+	if err != nil {
+		return err
+	}
 	var allowance Allowance
-	answer, err := p.req.Coder.Entitlements(ctx)
+	answer, err := coder.Entitlements(ctx)
 	switch {
 	case coderd.IsNotSupported(err):
 		allowance = Allowance{

@@ -38,6 +38,8 @@ type world struct {
 	instance string
 	own      []string
 	records  int
+	// connectErr is why Coder cannot even be asked.
+	connectErr error
 	// said is all that was ever told.
 	said []string
 }
@@ -67,8 +69,9 @@ func (w *world) request() Request {
 		w.t.Fatal(err)
 	}
 	return Request{
-		Key: "uid", Instance: w.instance, License: w.license, Unread: w.unread, Own: slices.Clone(w.own), Coder: client,
-		Record: func(_ context.Context, own []string) error { return w.record(own) },
+		Key: "uid", Instance: w.instance, License: w.license, Unread: w.unread, Own: slices.Clone(w.own),
+		Connect: func(context.Context) (Coder, error) { return client, w.connectErr },
+		Record:  func(_ context.Context, own []string) error { return w.record(own) },
 	}
 }
 

@@ -61,7 +61,7 @@ func (p *pass) licenses(ctx context.Context) error {
 
 // bring gives Coder the license, and takes those of ours away that it replaces.
 func (p *pass) bring(ctx context.Context) (verdict, error) {
-	held, err := p.req.Coder.Licenses(ctx)
+	held, err := p.list(ctx)
 	if coderd.IsNotSupported(err) {
 		return verdict{unsupported: true}, nil
 	}
@@ -90,6 +90,14 @@ func (p *pass) bring(ctx context.Context) (verdict, error) {
 	return v, nil
 }
 
+func (p *pass) list(ctx context.Context) ([]coderd.License, error) {
+	coder, err := p.coder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return coder.Licenses(ctx)
+}
+
 // add gives Coder the license where it does not have it.
 func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) {
 	recorded := slices.Contains(p.own, p.identity())
@@ -107,7 +115,7 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 		p.own = own
 	}
 	p.changing()
-	added, err := p.req.Coder.AddLicense(ctx, p.text)
+	added, err := p.connected.AddLicense(ctx, p.text)
 	switch {
 	case coderd.IsInvalid(err):
 		return verdict{refused: words(err)}, nil
@@ -124,7 +132,7 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 }
 
 func (p *pass) findAgain(ctx context.Context, ours bool, conflict error) (verdict, error) {
-	held, err := p.req.Coder.Licenses(ctx)
+	held, err := p.list(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -153,7 +161,7 @@ func (p *pass) remove(ctx context.Context, old []coderd.License) error {
 	}
 	for _, l := range old {
 		p.changing()
-		err := p.req.Coder.DeleteLicense(ctx, l.ID)
+		err := p.connected.DeleteLicense(ctx, l.ID)
 		if coderd.IsNotFound(err) {
 			continue
 		}

@@ -1,6 +1,8 @@
 package licensing
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -83,7 +85,11 @@ func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
 			// An earlier try was recorded, and Coder was slow to carry it out.
 			req.Own = []string{identityOf(t, text)}
 		}
-		req.Coder = &late{Coder: req.Coder, arrive: func() { w.coder.AddLicense(text) }}
+		connect := req.Connect
+		req.Connect = func(ctx context.Context) (Coder, error) {
+			coder, err := connect(ctx)
+			return &late{Coder: coder, arrive: func() { w.coder.AddLicense(text) }}, err
+		}
 		result, err := w.manager.Ensure(t.Context(), req)
 		if err != nil || result.State != Ready || result.Applied || slices.Contains(result.Own, identityOf(t, text)) != lost {
 			t.Errorf("recorded before: %t: %+v, %v", lost, result, err)
@@ -249,6 +255,18 @@ func TestAnswersThatAreNone(t *testing.T) {
 					w.wantHeld([]string{second}, []string{second})
 				}
 			})
+		}
+	}
+}
+
+// TestWithoutATokenNothingIsDecided: that the token cannot be read is an error of
+// Kubernetes.
+func TestWithoutATokenNothingIsDecided(t *testing.T) {
+	for _, text := range []string{"", license(100)} {
+		w := newLicensedWorld(t)
+		w.license, w.connectErr = text, errors.New("no Secret now")
+		if _, err := w.try(); !errors.Is(err, w.connectErr) || w.asked() != "" {
+			t.Errorf("%v, want %v", err, w.connectErr)
 		}
 	}
 }

@@ -57,13 +57,14 @@ type Request struct {
 	Own []string
 	// Record stores Own before a license goes to Coder.
 	Record func(ctx context.Context, own []string) error
-	// Coder is the one to look after.
-	Coder Coder
+	// Connect gives the Coder to look after. It is called when something has to be
+	// asked, which is seldom.
+	Connect func(ctx context.Context) (Coder, error)
 }
 
 // Ensure makes the license what is asked for. It is level-triggered: it can be
-// called at any time, any number of times. An error is one of Record, to be tried
-// again with backoff; everything else is in the Result.
+// called at any time, any number of times. An error is one of Record or Connect,
+// to be tried again with backoff; everything else is in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := &pass{Manager: m, req: req, now: m.clock().Now(), own: slices.Clone(req.Own), memory: m.recall(req.Key)}
 	err := p.ensure(ctx)
@@ -137,6 +138,19 @@ type pass struct {
 	claims coderd.LicenseClaims
 	// own is the record as it has to be after what was done so far.
 	own []string
+	// connected is the Coder, once it was needed.
+	connected Coder
+}
+
+func (p *pass) coder(ctx context.Context) (Coder, error) {
+	if p.connected == nil {
+		connected, err := p.req.Connect(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.connected = connected
+	}
+	return p.connected, nil
 }
 
 func (p *pass) ensure(ctx context.Context) error {
