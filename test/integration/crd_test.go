@@ -95,7 +95,7 @@ func TestControlPlaneBadInputIsRefused(t *testing.T) {
 					Host: "a", TLS: &coderv1alpha1.IngressTLSSpec{WildcardSecretName: "w"},
 				}}
 			}),
-			want: "tls.wildcardSecretName needs wildcardHost",
+			want: "tls.wildcardSecretName holds the certificate of wildcardHost",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
