@@ -29,7 +29,7 @@ func (p *pass) ask(ctx context.Context, api API) error {
 	if err != nil {
 		return p.answered(err)
 	}
-	p.result.OrganizationName = org.Name
+	p.result.OrganizationID, p.result.OrganizationName = org.ID.String(), org.Name
 	known, err := p.check(ctx, api)
 	if err != nil {
 		return p.answered(err)

@@ -42,10 +42,19 @@ func (p *pass) ensure(ctx context.Context) error {
 	if err := p.load(ctx); err != nil {
 		return err
 	}
-	if p.req.ControlPlane == nil {
+	if p.req.Refused != nil {
+		p.result.Key, p.result.Stalled, p.result.RequeueAfter = *p.req.Refused, true, retryFailed
+		return &stop{p.req.Refused.Message}
+	}
+	switch cp := p.req.ControlPlane; {
+	case cp == nil:
 		return p.unavailable(&Unavailable{
 			Reason:  coderv1alpha1.ReasonControlPlaneUnavailable,
 			Message: fmt.Sprintf("CoderControlPlane %q does not exist in this namespace", controlPlaneName(p.cr)),
+		})
+	case cp.DeletionTimestamp != nil:
+		return p.unavailable(&Unavailable{
+			Reason: coderv1alpha1.ReasonControlPlaneUnavailable, Message: fmt.Sprintf("CoderControlPlane %q is being deleted", cp.Name),
 		})
 	}
 	if p.recall() {
@@ -166,6 +175,7 @@ func (p *pass) report() {
 	}
 	p.result.Secret = holds(coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q holds the key", name))
 	p.result.SecretRef = &coderv1alpha1.ProvisionerKeySecretReference{Name: name, Key: p.stored.field}
+	p.result.SecretVersion = p.stored.secret.ResourceVersion
 	if p.stored.record != nil {
 		record := *p.stored.record
 		p.result.Record = &record
@@ -216,8 +226,9 @@ func (p *pass) recall() bool {
 	case h.result.Key.Status == metav1.ConditionTrue && p.req.MaxAge > 0 && now.Sub(h.at) >= p.req.MaxAge:
 		return false
 	}
+	version := p.result.SecretVersion
 	p.result = h.result
-	p.result.Events = nil
+	p.result.Events, p.result.SecretVersion = nil, version
 	p.result.RequeueAfter = h.until.Sub(now)
 	return true
 }

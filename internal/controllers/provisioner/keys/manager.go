@@ -41,9 +41,10 @@ var _ API = (*coderd.Client)(nil)
 // Manager keeps the keys of all provisioners. Client and Connect are required. It
 // is safe for concurrent use for different provisioners.
 type Manager struct {
-	// Client reads Secrets by name, uncached, lists the metadata of those of one
-	// provisioner, reads control planes, and writes Secrets.
+	// Client reads Secrets and control planes by name, uncached, and writes Secrets.
 	Client client.Client
+	// Metadata lists the metadata of Secrets. It may be a cache. Nil means Client.
+	Metadata client.Reader
 	// Connect reaches the Coder of a control plane with the operator's token. What
 	// is in the way is an *Unavailable.
 	Connect func(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (API, error)
@@ -73,6 +74,8 @@ type Request struct {
 	ControlPlane *coderv1alpha1.CoderControlPlane
 	// Usage says which keys pods hold. It is asked only where that matters.
 	Usage func(ctx context.Context) (Usage, error)
+	// Refused says why nothing may be asked or made, or is nil.
+	Refused *Finding
 	// MaxAge bounds what is believed from earlier, where it is not 0.
 	MaxAge time.Duration
 }
@@ -123,8 +126,11 @@ type Result struct {
 	Record *Record
 	// SecretRef is where that key stands, or nil.
 	SecretRef *coderv1alpha1.ProvisionerKeySecretReference
-	// OrganizationName is the real name of the organization, where Coder told it.
-	OrganizationName string
+	// SecretVersion is the resource version of that Secret.
+	SecretVersion string
+	// OrganizationID and OrganizationName are those of the organization of the spec,
+	// where Coder told them.
+	OrganizationID, OrganizationName string
 	// Forgotten says that no key is left of which the status tells.
 	Forgotten bool
 	// Stalled says that time alone mends nothing.
@@ -156,6 +162,13 @@ func (m *Manager) Forget(provisioner types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.heard, provisioner)
+}
+
+func (m *Manager) metadata() client.Reader {
+	if m.Metadata == nil {
+		return m.Client
+	}
+	return m.Metadata
 }
 
 func (m *Manager) now() time.Time {

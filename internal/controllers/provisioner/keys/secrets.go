@@ -43,25 +43,26 @@ func (p *pass) notOwned(secret *corev1.Secret) Finding {
 }
 
 // others are the Secrets of this provisioner that hold a key of the operator's,
-// besides the one of the present name: those of earlier names.
+// besides the one of the present name: those of earlier names. What the list says
+// of them may hold no annotations, so each is read.
 func (p *pass) others(ctx context.Context) ([]*stored, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	err := p.Client.List(ctx, list, client.InNamespace(p.cr.Namespace), client.MatchingLabels(resources.Labels(p.cr.Name)))
+	err := p.metadata().List(ctx, list, client.InNamespace(p.cr.Namespace), client.MatchingLabels(resources.Labels(p.cr.Name)))
 	if err != nil {
 		return nil, fmt.Errorf("listing the Secrets of the CoderProvisioner: %w", err)
 	}
 	var found []*stored
 	for i := range list.Items {
 		item := &list.Items[i]
-		if item.Name == resources.KeySecretName(p.cr) || !metav1.IsControlledBy(item, p.cr) || !marked(item) {
+		if item.Name == resources.KeySecretName(p.cr) || !metav1.IsControlledBy(item, p.cr) {
 			continue
 		}
 		secret, err := p.read(ctx, item.Name)
 		if err != nil {
 			return nil, err
 		}
-		if secret != nil && metav1.IsControlledBy(secret, p.cr) {
+		if secret != nil && metav1.IsControlledBy(secret, p.cr) && marked(secret) {
 			found = append(found, readStored(secret, resources.KeySecretKey(p.cr)))
 		}
 	}

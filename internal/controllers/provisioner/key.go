@@ -1,0 +1,215 @@
+package provisioner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+)
+
+// unwellAge is how long Coder's word about a key is believed while the pods are
+// not well: the key may be why.
+const unwellAge = time.Minute
+
+// findControlPlane reads the control plane. That it is missing is no failure of
+// the step: a condition says so.
+func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
+	ref := s.cr.Spec.ControlPlaneRef
+	if ref == nil {
+		s.inputs.URL = s.cr.Spec.URL
+		return nil
+	}
+	cp := &coderv1alpha1.CoderControlPlane{}
+	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: ref.Name}, cp)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading CoderControlPlane %q: %w", ref.Name, err)
+	}
+	s.cp, s.inputs.URL, s.inputs.ControlPlaneImage = cp, cp.Status.URL, cp.Spec.Image
+	return nil
+}
+
+func (r *Reconciler) keyRequest(s *scope) keys.Request {
+	return keys.Request{
+		Provisioner: s.cr.DeepCopy(), ControlPlane: s.cp,
+		Usage: func(ctx context.Context) (keys.Usage, error) { return r.usage(ctx, s) },
+	}
+}
+
+// ensureKey gets or keeps the key that the operator makes.
+func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
+	if !resources.MakesKey(s.cr) {
+		return nil
+	}
+	request := r.keyRequest(s)
+	refused, err := r.duplicate(ctx, s)
+	if err != nil {
+		return err
+	}
+	request.Refused = refused
+	if unwell, err := r.unwell(ctx, s); err != nil {
+		return err
+	} else if unwell {
+		request.MaxAge = unwellAge
+	}
+	s.key, err = r.keys.Ensure(ctx, request)
+	r.tellAll(s, s.key.Events)
+	if err != nil {
+		return workload.Settled(err)
+	}
+	return r.cacheKnows(ctx, s)
+}
+
+// cacheKnows waits until the cache has the Secret as it is, so that the pods are
+// rolled once because of a new key, and not a second time because of its checksum.
+func (r *Reconciler) cacheKnows(ctx context.Context, s *scope) error {
+	if s.key.SecretRef == nil || s.key.SecretVersion == "" {
+		return nil
+	}
+	seen := &metav1.PartialObjectMetadata{}
+	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.kit.Metadata.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: s.key.SecretRef.Name}, seen)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the metadata of Secret %q: %w", s.key.SecretRef.Name, err)
+	}
+	if seen.ResourceVersion == s.key.SecretVersion {
+		return nil
+	}
+	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits until the cache knows the key's Secret", After: workload.ConflictInterval}
+}
+
+// duplicate finds an older provisioner that has the key of the same name.
+func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*keys.Finding, error) {
+	list := &coderv1alpha1.CoderProvisionerList{}
+	err := r.kit.Client.List(ctx, list, client.InNamespace(s.cr.Namespace),
+		client.MatchingFields{indexControlPlane: s.cr.Spec.ControlPlaneRef.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing the provisioners of the control plane: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID == s.cr.UID || !resources.MakesKey(other) || !sameKey(other, s.cr) || !older(other, s.cr) {
+			continue
+		}
+		return &keys.Finding{Status: metav1.ConditionFalse, Reason: coderv1alpha1.ReasonDuplicateKeyName, Message: fmt.Sprintf(
+			"CoderProvisioner %q is older and has the key %q of this organization; choose another spec.key.name, or delete one of the two",
+			other.Name, resources.KeyName(s.cr))}, nil
+	}
+	return nil, nil
+}
+
+// sameKey says that both want a key of one name in one organization. An
+// organization may be named in two ways, of which the ids tell.
+func sameKey(a, b *coderv1alpha1.CoderProvisioner) bool {
+	sameOrganization := strings.EqualFold(resources.OrganizationName(a), resources.OrganizationName(b)) ||
+		a.Status.OrganizationID != "" && a.Status.OrganizationID == b.Status.OrganizationID
+	return sameOrganization && strings.EqualFold(resources.KeyName(a), resources.KeyName(b))
+}
+
+func older(a, b *coderv1alpha1.CoderProvisioner) bool {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) < 0
+}
+
+// unwell says that there is a Deployment without all of its pods.
+func (r *Reconciler) unwell(ctx context.Context, s *scope) (bool, error) {
+	d := &appsv1.Deployment{}
+	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: resources.DeploymentName(s.cr.Name)}, d)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the Deployment: %w", err)
+	}
+	return d.Spec.Replicas != nil && d.Status.ReadyReplicas < *d.Spec.Replicas, nil
+}
+
+// gatherInputs completes the Workload. Without a key or an address no pod is made,
+// and those that there are stay as they are.
+func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
+	waits := func(what string) error {
+		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits for " + what}
+	}
+	s.inputs.KeySecret = s.key.SecretRef
+	if s.key.Record != nil {
+		s.inputs.KeyID = s.key.Record.ID
+	}
+	s.Workload = resources.Workload(s.cr, s.inputs)
+	switch {
+	case !s.Outcome.Succeeded(stepControlPlane), s.inputs.URL == "":
+		return waits("the address of Coder")
+	case s.organizationProblem() != nil:
+		return waits("an organization for which the daemons can work")
+	case resources.MakesKey(s.cr) && s.key.SecretRef == nil:
+		return waits("the key")
+	}
+	return nil
+}
+
+// dropReplaced deletes what was replaced, once no pod holds it.
+func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
+	drop := r.keys.Retire
+	if !resources.MakesKey(s.cr) {
+		drop = r.keys.Release
+	}
+	result, err := drop(ctx, r.keyRequest(s))
+	s.replaced = result
+	r.tellAll(s, result.Events)
+	return workload.Settled(err)
+}
+
+// usage says which keys pods hold. Pods that ended do not count, those that are
+// ending do.
+func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
+	pods, err := r.pods(ctx, s)
+	if err != nil {
+		return keys.Usage{}, err
+	}
+	usage := keys.Usage{Settled: s.Deployment != nil && settled(s.Deployment)}
+	for i := range pods {
+		usage.KeyIDs = append(usage.KeyIDs, pods[i].Annotations[coderv1alpha1.AnnotationProvisionerKeyID])
+	}
+	return usage, nil
+}
+
+// settled says that no pod of an earlier revision can still be made.
+func settled(d *appsv1.Deployment) bool {
+	return d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas <= d.Status.UpdatedReplicas
+}
+
+// pods are those that have not ended, past any cache.
+func (r *Reconciler) pods(ctx context.Context, s *scope) ([]corev1.Pod, error) {
+	list := &corev1.PodList{}
+	err := r.kit.Live.List(ctx, list, client.InNamespace(s.cr.Namespace), client.MatchingLabels(resources.Labels(s.cr.Name)))
+	if err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	var running []corev1.Pod
+	for _, pod := range list.Items {
+		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			running = append(running, pod)
+		}
+	}
+	return running, nil
+}
+
+// tellAll passes on what changed about keys, whatever else comes of the pass.
+func (r *Reconciler) tellAll(s *scope, events []keys.Event) {
+	for _, event := range events {
+		r.kit.Tell(&s.Pass, event.Type, event.Reason, workload.Redact(event.Message))
+	}
+}

@@ -1,0 +1,86 @@
+package provisioner
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+)
+
+func kind() workload.Kind {
+	return workload.Kind{
+		Name: "CoderProvisioner", Noun: "provisioner", Finalizer: coderv1alpha1.FinalizerProvisionerKey,
+		OwnerLabel: coderv1alpha1.LabelProvisioner, OwnerNamespaceLabel: coderv1alpha1.LabelProvisionerNamespace,
+	}
+}
+
+// Reconcile runs one pass.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cr := &coderv1alpha1.CoderProvisioner{}
+	if err := r.kit.Client.Get(ctx, req.NamespacedName, cr); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.kit.Gone(kind(), req.NamespacedName)
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	s := &scope{cr: cr}
+	s.inputs.OperatorNamespace = r.kit.OperatorNamespace
+	s.Pass = r.kit.NewPass(kind(), cr, &cr.Status.WorkloadStatus, resources.Workload(cr, s.inputs))
+	s.Hooks.MissingReference = s.missingReference
+	s.Outcome = steps.Run(ctx, s, r.stepsFor(s))
+	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
+		cr.Status = statusOf(s)
+		return &cr.Status.WorkloadStatus
+	}, s.recheck())
+}
+
+// recheck is when to look again at a provisioner that works.
+func (s *scope) recheck() (after time.Duration) {
+	after = workload.RestInterval
+	for _, other := range []time.Duration{s.key.RequeueAfter, s.replaced.RequeueAfter} {
+		after = steps.Sooner(after, other)
+	}
+	return after
+}
+
+// The names of the steps, besides those of package workload.
+const (
+	stepControlPlane = "control plane"
+	stepKey          = "key"
+	stepInputs       = "inputs"
+	stepReplaced     = "replaced keys"
+	stepStop         = "stop"
+	stepWithdraw     = "withdrawal"
+)
+
+type step = steps.Step[*scope]
+
+func (r *Reconciler) stepsFor(s *scope) []step {
+	if s.Deleting() {
+		return []step{
+			{Name: stepControlPlane, Run: r.findControlPlane},
+			{Name: stepStop, Run: r.stop},
+			{Name: stepWithdraw, Needs: []string{stepStop}, Run: r.withdraw},
+			workload.Step[*scope](workload.StepWorkspaces, r.kit.RemoveWorkspaceAccess, stepStop),
+			{Name: workload.StepRelease, Needs: []string{stepWithdraw, workload.StepWorkspaces}, Run: r.release},
+		}
+	}
+	return slices.Concat(
+		workload.Begin[*scope](r.kit),
+		[]step{
+			{Name: stepControlPlane, Needs: []string{workload.StepFinalizer}, Run: r.findControlPlane},
+			{Name: stepKey, Needs: []string{workload.StepFinalizer}, Run: r.ensureKey},
+			{Name: stepInputs, Needs: []string{workload.StepFinalizer}, Run: r.gatherInputs},
+		},
+		workload.Steps[*scope](r.kit, workload.Needs{References: []string{stepInputs}}),
+		[]step{{Name: stepReplaced, Needs: []string{workload.StepDeployment}, Run: r.dropReplaced}},
+	)
+}

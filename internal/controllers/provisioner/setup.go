@@ -1,0 +1,189 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+// indexControlPlane is the index of CoderProvisioners on the control plane that
+// they name.
+const indexControlPlane = "spec.controlPlaneRef.name"
+
+// Options are what the controller can be told. The zero value works.
+type Options struct {
+	// Secrets reads, lists and writes Secrets by name, without a cache of their
+	// content. Nil means a client without any cache.
+	Secrets client.Client
+	// NewClient connects to a Coder. Nil means coderd.New.
+	NewClient func(coderd.Config) (*coderd.Client, error)
+	// Refused is told that Coder refused the operator's token of a control plane, so
+	// that its owner looks at it at once. It must be quick. It may be nil.
+	Refused func(controlPlane types.UID)
+	// Timeout of one request to Coder. 0 means coderd.DefaultTimeout.
+	Timeout time.Duration
+	// UserAgent of the requests to Coder.
+	UserAgent string
+}
+
+// Reconciler makes CoderProvisioners what their spec says. New makes one.
+type Reconciler struct {
+	kit     *workload.Toolkit
+	keys    *keys.Manager
+	options Options
+
+	mu sync.Mutex
+	// stopped is since when the pods of a provisioner that is being deleted are gone.
+	stopped map[types.UID]time.Time
+}
+
+// New makes the controller with the process's Toolkit. SetupWithManager starts it.
+func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
+	if options.Secrets == nil {
+		uncached, err := client.New(mgr.GetConfig(), client.Options{
+			HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("making a client for provisioner keys: %w", err)
+		}
+		options.Secrets = uncached
+	}
+	return newReconciler(kit, options), nil
+}
+
+func newReconciler(kit *workload.Toolkit, options Options) *Reconciler {
+	if options.NewClient == nil {
+		options.NewClient = coderd.New
+	}
+	r := &Reconciler{kit: kit, options: options, stopped: map[types.UID]time.Time{}}
+	r.keys = &keys.Manager{Client: options.Secrets, Metadata: kit.Metadata, Clock: kit.Clock, Connect: r.connect}
+	return r
+}
+
+// SetupWithManager registers the controller and its watches. It runs on the leader
+// only.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
+	err := mgr.GetFieldIndexer().IndexField(ctx, &coderv1alpha1.CoderProvisioner{}, indexControlPlane, namedControlPlane)
+	if err != nil {
+		return fmt.Errorf("indexing the provisioners of a control plane: %w", err)
+	}
+	return r.kit.SetUp(ctx, mgr, workload.Registration{
+		Kind: kind(), Name: "coderprovisioner",
+		For: &coderv1alpha1.CoderProvisioner{}, List: &coderv1alpha1.CoderProvisionerList{},
+		References: references, Reconciler: r,
+		Further: func(b *builder.Builder) {
+			b.Watches(&coderv1alpha1.CoderControlPlane{}, handler.EnqueueRequestsFromMapFunc(r.ofControlPlane))
+			b.Watches(&coderv1alpha1.CoderProvisioner{}, handler.EnqueueRequestsFromMapFunc(r.siblings),
+				builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+		},
+	})
+}
+
+// references are the Secrets and ConfigMaps that the pods refer to.
+func references(obj client.Object) []workloadresources.Reference {
+	cr, ok := obj.(*coderv1alpha1.CoderProvisioner)
+	if !ok {
+		return nil
+	}
+	return workload.ReferencesOf(resources.Workload(cr, resources.Inputs{
+		KeySecret: &coderv1alpha1.ProvisionerKeySecretReference{Name: resources.KeySecretName(cr), Key: resources.KeySecretKey(cr)},
+	}))
+}
+
+func namedControlPlane(obj client.Object) []string {
+	if cr, ok := obj.(*coderv1alpha1.CoderProvisioner); ok && cr.Spec.ControlPlaneRef != nil {
+		return []string{cr.Spec.ControlPlaneRef.Name}
+	}
+	return nil
+}
+
+func (r *Reconciler) ofControlPlane(ctx context.Context, obj client.Object) []reconcile.Request {
+	list := &coderv1alpha1.CoderProvisionerList{}
+	if err := r.kit.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingFields{indexControlPlane: obj.GetName()}); err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// siblings are those that want the key that this one has, or had.
+func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcile.Request {
+	cr, ok := obj.(*coderv1alpha1.CoderProvisioner)
+	if !ok || cr.Spec.ControlPlaneRef == nil {
+		return nil
+	}
+	all := &coderv1alpha1.CoderProvisionerList{}
+	err := r.kit.Client.List(ctx, all, client.InNamespace(cr.Namespace), client.MatchingFields{indexControlPlane: cr.Spec.ControlPlaneRef.Name})
+	if err != nil {
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range all.Items {
+		if other := &all.Items[i]; other.UID != cr.UID && sameKey(other, cr) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(other)})
+		}
+	}
+	return requests
+}
+
+// connect reaches the Coder of a control plane with the operator's token.
+func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (keys.API, error) {
+	missing := func(reason, format string, args ...any) error {
+		return &keys.Unavailable{Reason: reason, Message: fmt.Sprintf("CoderControlPlane %q ", cp.Name) + fmt.Sprintf(format, args...)}
+	}
+	ref := cp.Status.OperatorTokenSecretRef
+	switch {
+	case cp.Spec.OperatorAccess.Disabled:
+		return nil, missing(coderv1alpha1.ReasonOperatorAccessDisabled,
+			"has spec.operatorAccess.disabled, so the operator makes no keys in it; give one in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef")
+	case cp.Status.URL == "":
+		return nil, missing(coderv1alpha1.ReasonControlPlaneUnavailable, "has no address yet")
+	case !cp.Status.OperatorAccessReady || ref == nil:
+		return nil, missing(coderv1alpha1.ReasonOperatorAccessNotReady, "has no token of the operator yet; see its condition OperatorAccess")
+	}
+	secret := &corev1.Secret{}
+	if err := r.options.Secrets.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: ref.Name}, secret); err != nil {
+		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "has its token in Secret %q, which cannot be read: %v", ref.Name, err)
+	}
+	key := ref.Key
+	if key == "" {
+		key = coderv1alpha1.SecretKeyToken
+	}
+	token := string(secret.Data[key])
+	if token == "" {
+		return nil, missing(coderv1alpha1.ReasonOperatorTokenSecretUnavailable, "has its token in Secret %q, which has nothing under the key %q", ref.Name, key)
+	}
+	c, err := r.options.NewClient(coderd.Config{
+		URL: cp.Status.URL, Token: token, Timeout: r.options.Timeout, UserAgent: r.options.UserAgent,
+		Observe: r.kit.Metrics.Observe,
+		OnUnauthorized: func() {
+			if r.options.Refused != nil {
+				r.options.Refused(cp.UID)
+			}
+		},
+	})
+	if err != nil {
+		return nil, missing(coderv1alpha1.ReasonControlPlaneUnavailable, "cannot be reached: %v", err)
+	}
+	return c, nil
+}

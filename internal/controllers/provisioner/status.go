@@ -1,0 +1,180 @@
+package provisioner
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/keys"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// statusOf is the status that follows from what the pass saw. Of the one before it
+// keeps what is a record rather than a finding: the address, and the key that was
+// last seen, for a Secret that somebody deletes.
+func statusOf(s *scope) coderv1alpha1.CoderProvisionerStatus {
+	status := *s.cr.Status.DeepCopy()
+	if s.inputs.URL != "" {
+		status.ControlPlaneURL = s.inputs.URL
+	}
+	if !s.Deleting() {
+		setKey(s, &status)
+	}
+	parts := partsOf(s)
+	summary := workload.Summary{
+		Parts: parts, Works: "the provisioners run, and their key works", Stalled: s.stalled, Deleting: s.waits,
+	}
+	if !resources.MakesKey(s.cr) {
+		summary.Works = "the provisioners run; the operator does not ask Coder about what they log in with"
+		summary.Beside = []string{coderv1alpha1.ConditionExternalProvisionersEntitled}
+	}
+	status.WorkloadStatus = s.Status(summary)
+	return status
+}
+
+// setKey writes what is known of the key. What is not known says nothing against
+// what was.
+func setKey(s *scope, status *coderv1alpha1.CoderProvisionerStatus) {
+	if !resources.MakesKey(s.cr) {
+		status.SecretRef = resources.KeySource(s.cr, nil)
+		if s.replaced.Forgotten {
+			status.ControlPlaneRefName, status.OrganizationID, status.OrganizationName = "", "", ""
+			status.ProvisionerKeyID, status.ProvisionerKeyName, status.TagsHash = "", "", ""
+		}
+		return
+	}
+	if !s.Outcome.Succeeded(workload.StepFinalizer) {
+		return
+	}
+	status.SecretRef = s.key.SecretRef
+	r := s.key.Record
+	if r == nil {
+		return
+	}
+	if s.key.OrganizationID == r.OrganizationID {
+		status.OrganizationName = s.key.OrganizationName
+	} else if status.OrganizationID != r.OrganizationID {
+		status.OrganizationName = ""
+	}
+	status.ControlPlaneRefName, status.OrganizationID = r.ControlPlane, r.OrganizationID
+	status.ProvisionerKeyID, status.ProvisionerKeyName, status.TagsHash = r.ID, r.Name, r.TagsHash
+}
+
+// partsOf are the conditions from which Ready is derived, in the order in which
+// one depends on another, and those beside it.
+func partsOf(s *scope) []metav1.Condition {
+	if s.Deleting() {
+		return nil
+	}
+	if workload.InvalidName(&s.Pass) != "" {
+		return []metav1.Condition{s.ResourcesApplied()}
+	}
+	parts := []metav1.Condition{
+		controlPlaneReady(s), entitled(s), keyReady(s), secretReady(s), s.ResourcesApplied(), s.DeploymentAvailable(),
+	}
+	for _, c := range []*metav1.Condition{s.WorkspaceAccess(), s.MetricsExported()} {
+		if c != nil {
+			parts = append(parts, *c)
+		}
+	}
+	return parts
+}
+
+func controlPlaneReady(s *scope) metav1.Condition {
+	const kind = coderv1alpha1.ConditionControlPlaneReady
+	ref := s.cr.Spec.ControlPlaneRef
+	switch {
+	case ref == nil:
+		return conditions.True(kind, coderv1alpha1.ReasonExternalURL, "the daemons belong to the Coder at "+s.cr.Spec.URL)
+	case !s.Outcome.Succeeded(stepControlPlane):
+		return conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "the control plane was not looked at yet")
+	case s.cp == nil:
+		return conditions.False(kind, coderv1alpha1.ReasonControlPlaneUnavailable,
+			fmt.Sprintf("CoderControlPlane %q does not exist in this namespace; make it, or correct spec.controlPlaneRef", ref.Name))
+	case !s.cp.DeletionTimestamp.IsZero():
+		return conditions.False(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q is being deleted", ref.Name))
+	case s.inputs.URL == "":
+		return conditions.False(kind, coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no address yet", ref.Name))
+	case s.key.ControlPlane != nil:
+		return of(kind, *s.key.ControlPlane)
+	}
+	return conditions.True(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("CoderControlPlane %q is at %s", ref.Name, s.inputs.URL))
+}
+
+func entitled(s *scope) metav1.Condition {
+	const kind = coderv1alpha1.ConditionExternalProvisionersEntitled
+	if !resources.MakesKey(s.cr) {
+		return conditions.Unknown(kind, coderv1alpha1.ReasonNotChecked, "the operator does not ask Coder, because it makes no key")
+	}
+	return of(kind, s.key.Entitled)
+}
+
+func keyReady(s *scope) metav1.Condition {
+	const kind = coderv1alpha1.ConditionProvisionerKeyReady
+	problem := s.organizationProblem()
+	switch {
+	case problem != nil:
+		return conditions.False(kind, problem.Reason, problem.Message)
+	case s.cr.Spec.PSKSecretRef != nil:
+		return conditions.True(kind, coderv1alpha1.ReasonPreSharedKey, "the daemons log in with the pre-shared key of spec.pskSecretRef"+s.remains())
+	case !resources.MakesKey(s.cr):
+		return conditions.True(kind, coderv1alpha1.ReasonOwnKey, "the daemons log in with the key of spec.key.secretRef"+s.remains())
+	}
+	condition := of(kind, s.key.Key)
+	if condition.Status == metav1.ConditionTrue {
+		condition.Message += s.remains()
+	}
+	return condition
+}
+
+// remains says which keys are still to be deleted.
+func (s *scope) remains() string {
+	if len(s.replaced.Left) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("; %q is deleted when no pod holds it any more", s.replaced.Left[0].Name)
+	if s.replaced.Key.Message != "" {
+		text = fmt.Sprintf("; %q is to be deleted, and is not yet: %s", s.replaced.Left[0].Name, workload.Redact(s.replaced.Key.Message))
+	}
+	return text
+}
+
+func secretReady(s *scope) metav1.Condition {
+	const kind = coderv1alpha1.ConditionProvisionerKeySecretReady
+	switch source := resources.KeySource(s.cr, nil); {
+	case source == nil:
+		return of(kind, s.key.Secret)
+	case s.missing != nil:
+		return conditions.False(kind, s.missing.Reason, s.missing.Message)
+	case !s.Outcome.Succeeded(workload.StepReferences):
+		return conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "the Secret was not looked at yet")
+	default:
+		return conditions.True(kind, coderv1alpha1.ReasonSecretReady, fmt.Sprintf("Secret %q holds it under the key %q", source.Name, source.Key))
+	}
+}
+
+// of makes a condition of a finding.
+func of(kind string, f keys.Finding) metav1.Condition {
+	if f.Status == "" {
+		return conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "it was not looked at yet")
+	}
+	c := conditions.True(kind, f.Reason, workload.Redact(f.Message))
+	c.Status = f.Status
+	return c
+}
+
+// stalled says that time alone mends nothing.
+func (s *scope) stalled(part *metav1.Condition) bool {
+	if part.Reason == coderv1alpha1.ReasonOrganizationNotSelectable {
+		return true
+	}
+	of := []string{
+		coderv1alpha1.ConditionExternalProvisionersEntitled, coderv1alpha1.ConditionProvisionerKeyReady,
+		coderv1alpha1.ConditionProvisionerKeySecretReady,
+	}
+	return slices.Contains(of, part.Type) && (s.key.Stalled || part.Reason == coderv1alpha1.ReasonNotEntitled)
+}
