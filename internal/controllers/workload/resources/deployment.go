@@ -1,15 +1,21 @@
 package resources
 
 import (
+	"cmp"
 	"maps"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
+
+// usualShare is how many pods a rolling update replaces at a time where the spec
+// says nothing, as in Kubernetes.
+const usualShare = "25%"
 
 // Deployment runs the pods. A spec.podTemplate that does not fit is a SpecError.
 func Deployment(w Workload) (*appsv1.Deployment, error) {
@@ -42,19 +48,20 @@ func Replicas(w Workload) int32 {
 	return ptr.Deref(w.Spec.Replicas, 1)
 }
 
+// strategy says the numbers of a rolling update always. The API server would fill
+// in the same ones, but as nobody's: they would stay when the spec changes to
+// Recreate, and be refused with it.
 func strategy(spec *coderv1alpha1.DeploymentStrategy) appsv1.DeploymentStrategy {
-	if spec == nil {
-		return appsv1.DeploymentStrategy{}
-	}
 	spec = spec.DeepCopy()
-	s := appsv1.DeploymentStrategy{Type: appsv1.DeploymentStrategyType(spec.Type)}
-	if s.Type == "" {
-		s.Type = appsv1.RollingUpdateDeploymentStrategyType
+	if spec != nil && spec.Type == string(appsv1.RecreateDeploymentStrategyType) {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	}
-	if spec.RollingUpdate != nil && s.Type == appsv1.RollingUpdateDeploymentStrategyType {
-		s.RollingUpdate = &appsv1.RollingUpdateDeployment{
-			MaxUnavailable: spec.RollingUpdate.MaxUnavailable, MaxSurge: spec.RollingUpdate.MaxSurge,
-		}
+	rolling := &appsv1.RollingUpdateDeployment{
+		MaxUnavailable: ptr.To(intstr.FromString(usualShare)), MaxSurge: ptr.To(intstr.FromString(usualShare)),
 	}
-	return s
+	if spec != nil && spec.RollingUpdate != nil {
+		rolling.MaxUnavailable = cmp.Or(spec.RollingUpdate.MaxUnavailable, rolling.MaxUnavailable)
+		rolling.MaxSurge = cmp.Or(spec.RollingUpdate.MaxSurge, rolling.MaxSurge)
+	}
+	return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: rolling}
 }

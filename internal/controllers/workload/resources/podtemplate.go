@@ -55,10 +55,14 @@ func ownAnnotations(w Workload) map[string]string {
 }
 
 // affinity is that of the spec, or the wish of Coder's own chart for different
-// nodes.
+// nodes. An empty one means none.
 func affinity(w Workload) *corev1.Affinity {
-	if w.Spec.Affinity != nil {
-		return w.Spec.Affinity
+	switch given := w.Spec.Affinity; {
+	case given == nil:
+	case *given == corev1.Affinity{}:
+		return nil
+	default:
+		return given
 	}
 	own := map[string]string{}
 	for _, key := range []string{coderv1alpha1.LabelName, coderv1alpha1.LabelInstance} {

@@ -1,0 +1,206 @@
+package resources
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
+)
+
+// A real kube-apiserver takes all objects of every workload, also over those of
+// every other workload of the same name, and what is there then does not depend
+// on what was there before.
+func TestTheAPIServerTakesEveryObjectOverEveryOther(t *testing.T) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
+	}
+	c := apiServer(t)
+	all := ofOneName()
+	for _, to := range slices.Sorted(maps.Keys(all)) {
+		fresh := newCluster(t, c)
+		fresh.apply(t, all[to])
+		want := fresh.objects(t)
+		fresh.clear(t)
+		for _, from := range slices.Sorted(maps.Keys(all)) {
+			t.Run(from+" to "+to, func(t *testing.T) {
+				cluster := newCluster(t, c)
+				defer cluster.clear(t)
+				cluster.apply(t, all[from])
+				cluster.prune(t, all[to])
+				cluster.apply(t, all[to])
+				if diff := cmp.Diff(want, cluster.objects(t)); diff != "" {
+					t.Errorf("objects (-from scratch +after %s):\n%s", from, diff)
+				}
+			})
+		}
+	}
+}
+
+// ofOneName are workloads of which one can become the other.
+func ofOneName() map[string]Workload {
+	plain := proxy()
+	plain.Spec.ExtraEnv = []corev1.EnvVar{{Name: envPodIP, Value: "192.0.2.1"}, FromSecret(EnvAccessURL, "addresses", "public")}
+	plain.Spec.Deployment.Strategy = &coderv1alpha1.DeploymentStrategy{Type: "RollingUpdate"}
+	plain.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: plain.Container, ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{
+			Exec: &corev1.ExecAction{Command: []string{"true"}},
+		}},
+	}}}}
+	behindGateway := gateway()
+	behindGateway.KeepReplicas = false
+	behindGateway.Serving.Spec.LivenessProbe.SuccessThreshold = nil
+	everything := full()
+	everything.Rights = nil
+	return map[string]Workload{
+		"minimal": proxy(), "plain": plain, "full": everything, "gateway": behindGateway, "unreachable": unreachable(),
+	}
+}
+
+func apiServer(t *testing.T) client.Client {
+	t.Helper()
+	module, err := filepath.Abs(moduleDir(t, "sigs.k8s.io/gateway-api"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &envtest.Environment{
+		CRDDirectoryPaths: []string{filepath.Join(module, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml")},
+	}
+	config, err := server.Start()
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Errorf("stopping kube-apiserver: %v", err)
+		}
+	})
+	if err != nil {
+		t.Fatalf("starting etcd and kube-apiserver: %v", err)
+	}
+	config.QPS = -1
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, gatewayv1.Install} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// cluster is one namespace of an API server that holds one workload.
+type cluster struct {
+	client    client.Client
+	applier   *apply.Applier
+	namespace string
+	made      map[string]client.Object
+}
+
+func newCluster(t *testing.T, c client.Client) *cluster {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := c.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{
+		client: c, applier: &apply.Applier{Client: c, Live: c, FieldOwner: "test"}, namespace: ns.Name,
+		made: map[string]client.Object{},
+	}
+}
+
+func (c *cluster) wanted(t *testing.T, w Workload) map[string]client.Object {
+	t.Helper()
+	w.Namespace = c.namespace
+	all := map[string]client.Object{}
+	for kind, obj := range objects(t, w) {
+		if kind != "servicemonitor" {
+			all[kind] = obj.(client.Object)
+		}
+	}
+	return all
+}
+
+func (c *cluster) apply(t *testing.T, w Workload) {
+	t.Helper()
+	claim := apply.MarkedWith(nil, map[string]string{"test": "owner"})
+	for kind, obj := range c.wanted(t, w) {
+		if _, err := c.applier.Apply(t.Context(), claim, obj); err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		c.made[kind] = obj
+	}
+}
+
+func (c *cluster) prune(t *testing.T, w Workload) {
+	t.Helper()
+	wanted := c.wanted(t, w)
+	for kind, obj := range c.made {
+		if wanted[kind] != nil {
+			continue
+		}
+		if err := c.client.Delete(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+		delete(c.made, kind)
+	}
+}
+
+// clear makes room for the next: node ports are those of the whole cluster.
+func (c *cluster) clear(t *testing.T) {
+	t.Helper()
+	for _, obj := range c.made {
+		if err := c.client.Delete(t.Context(), obj); err != nil {
+			t.Errorf("deleting: %v", err)
+		}
+	}
+}
+
+// objects are what the API server has, without what it chooses itself.
+func (c *cluster) objects(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for kind, obj := range c.made {
+		live := obj.DeepCopyObject().(client.Object)
+		if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(obj), live); err != nil {
+			t.Errorf("%s: %v", kind, err)
+			continue
+		}
+		if service, ok := live.(*corev1.Service); ok {
+			chosen(service)
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := yaml.Marshal([]any{live.GetLabels(), live.GetAnnotations(), content["spec"]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[kind] = strings.ReplaceAll(string(text), c.namespace, "test")
+	}
+	return all
+}
+
+// chosen takes away the addresses and ports that the API server chose.
+func chosen(service *corev1.Service) {
+	service.Spec.ClusterIP, service.Spec.ClusterIPs, service.Spec.HealthCheckNodePort = "", nil, 0
+	for i := range service.Spec.Ports {
+		service.Spec.Ports[i].NodePort = 0
+	}
+}

@@ -1,0 +1,18 @@
+package resources
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// moduleDir is where the sources of a module are that we are built with: they
+// hold the definitions of its kinds.
+func moduleDir(t *testing.T, module string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		t.Fatalf("asking for the sources of %s: %v", module, err)
+	}
+	return strings.TrimSpace(string(out))
+}
