@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -67,8 +68,28 @@ func ofOneName() map[string]Workload {
 	everything := full()
 	everything.Rights = nil
 	return map[string]Workload{
+		"secret": sourced(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "a"}},
+			corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)}}),
+		"configMap": sourced(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "a"},
+		}}, corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}),
+		"projected": sourced(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
+		}}}, corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 8080}}),
 		"minimal": proxy(), "plain": plain, "full": everything, "gateway": behindGateway, "unreachable": unreachable(),
 	}
+}
+
+// sourced is a workload with one volume and one probe. The API server fills in
+// defaults of both, which are nobody's fields.
+func sourced(volume corev1.VolumeSource, ask corev1.ProbeHandler) Workload {
+	w := proxy()
+	w.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: volume}}
+	w.Spec.VolumeMounts = []corev1.VolumeMount{{Name: "scratch", MountPath: "/scratch"}}
+	w.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: w.Container, StartupProbe: &corev1.Probe{ProbeHandler: ask},
+	}}}}
+	return w
 }
 
 func apiServer(t *testing.T) client.Client {
