@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -42,6 +43,8 @@ type Manager struct {
 	Clock clock.PassiveClock
 	// NewClient connects to Coder. Nil means coderd.New.
 	NewClient func(coderd.Config) (*coderd.Client, error)
+	// Observe is told of each request to Coder. It may be nil.
+	Observe func(coderd.Call)
 
 	mu       sync.Mutex
 	verified map[types.UID]verification
@@ -58,8 +61,8 @@ type verification struct {
 // Request is one workspace proxy to register.
 type Request struct {
 	Proxy *coderv1alpha1.CoderWorkspaceProxy
-	// AccessURL is the access URL of the Coder that the spec names. It is stored
-	// beside the token.
+	// AccessURL is the access URL of the Coder that the spec names, or empty where
+	// that is not known. It is stored beside the token.
 	AccessURL string
 	// Healthy says that all pods are ready, so that the token cannot be refused.
 	Healthy bool
@@ -119,6 +122,7 @@ func (p *pass) ensure(ctx context.Context) error {
 	if ref := p.proxy.Spec.ProxySessionTokenSecretRef; ref != nil {
 		return p.given(ctx, *ref, records)
 	}
+	p.result.ProxyID, p.result.ProxyName = p.proxy.Status.ProxyID, p.proxy.Status.ProxyName
 	kept, err := p.settle(ctx, records)
 	if err != nil {
 		return err
@@ -133,10 +137,22 @@ func (p *pass) use(r *record) {
 		p.result.ProxyName = r.Name
 	}
 	p.result.TokenRef, p.result.AccessURL = nil, ""
-	if r.token != "" && r.secret != nil {
-		p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: r.secret.Name, Key: coderv1alpha1.SecretKeyToken}
-		p.result.AccessURL = r.accessURL
+	if r.token == "" || r.secret == nil {
+		return
 	}
+	p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: r.secret.Name, Key: coderv1alpha1.SecretKeyToken}
+	p.result.AccessURL = r.accessURL
+	if p.isWanted(r) {
+		p.result.AccessURL = cmp.Or(p.req.AccessURL, r.accessURL)
+	}
+}
+
+// isWanted says that the token of a record is for the Coder that the spec names.
+func (p *pass) isWanted(r *record) bool {
+	wanted := p.completed(registration{})
+	id, ok := coderd.ProxyOfToken(r.token)
+	return ok && id.String() == r.ID && r.Through == wanted.Through &&
+		(wanted.URL == "" || strings.TrimSuffix(wanted.URL, "/") == r.URL)
 }
 
 func (p *pass) registered(is bool) { p.result.Registered = ptr.To(is) }

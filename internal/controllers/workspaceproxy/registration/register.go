@@ -18,7 +18,6 @@ import (
 func (p *pass) register(ctx context.Context, kept *record) error {
 	if kept == nil {
 		kept = &record{}
-		p.result.ProxyID, p.result.ProxyName = p.proxy.Status.ProxyID, p.proxy.Status.ProxyName
 	}
 	t, err := p.wanted(ctx)
 	if err != nil {

@@ -119,5 +119,5 @@ func (p *pass) dial(url, token string) (*coderd.Client, error) {
 	if connect == nil {
 		connect = coderd.New
 	}
-	return connect(coderd.Config{URL: url, Token: token, Timeout: requestTimeout})
+	return connect(coderd.Config{URL: url, Token: token, Timeout: requestTimeout, Observe: p.Observe})
 }

@@ -1,0 +1,112 @@
+package workspaceproxy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// findControlPlane reads the control plane that the spec names. That there is none
+// is told by a condition and stops nothing here.
+func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
+	ref := s.proxy.Spec.ControlPlaneRef
+	if ref == nil {
+		return nil
+	}
+	cp := &coderv1alpha1.CoderControlPlane{}
+	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.proxy.Namespace, Name: ref.Name}, cp)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading CoderControlPlane %q: %w", ref.Name, err)
+	}
+	s.controlPlane = cp
+	return nil
+}
+
+// accessURL is that of the Coder which the spec names, or empty where that is not
+// known.
+func (s *scope) accessURL() string {
+	spec := s.proxy.Spec
+	url := spec.PrimaryAccessURL
+	switch {
+	case s.controlPlane != nil:
+		url = cmp.Or(url, s.controlPlane.Status.AccessURL, s.controlPlane.Status.URL)
+	case spec.ControlPlaneRef == nil:
+		url = cmp.Or(url, spec.Bootstrap.CoderURL)
+	}
+	return url
+}
+
+// controlPlaneReady is the condition about the control plane, or nil where the spec
+// names none.
+func controlPlaneReady(s *scope) *metav1.Condition {
+	const kind = coderv1alpha1.ConditionControlPlaneReady
+	ref, cp := s.proxy.Spec.ControlPlaneRef, s.controlPlane
+	if ref == nil {
+		return nil
+	}
+	no := func(reason, message string) *metav1.Condition {
+		c := conditions.False(kind, reason, message)
+		return &c
+	}
+	switch {
+	case cp == nil && !s.Outcome.Succeeded(stepControlPlane):
+		c := conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "the control plane was not looked at")
+		return &c
+	case cp == nil:
+		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf(
+			"there is no CoderControlPlane %q in namespace %q; make it, or correct spec.controlPlaneRef", ref.Name, s.proxy.Namespace))
+	case !cp.DeletionTimestamp.IsZero():
+		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q is being deleted", ref.Name))
+	case cp.Spec.OperatorAccess.Disabled:
+		return no(coderv1alpha1.ReasonOperatorAccessDisabled, fmt.Sprintf(
+			"spec.operatorAccess.disabled of CoderControlPlane %q keeps the operator away from it; remove that, "+
+				"or give spec.proxySessionTokenSecretRef instead of spec.controlPlaneRef", ref.Name))
+	case cp.Status.URL == "":
+		return no(coderv1alpha1.ReasonControlPlaneUnavailable, fmt.Sprintf("CoderControlPlane %q has no address yet", ref.Name))
+	case !cp.Status.OperatorAccessReady, cp.Status.OperatorTokenSecretRef == nil:
+		return no(coderv1alpha1.ReasonOperatorAccessNotReady, fmt.Sprintf("the operator has no access to CoderControlPlane %q yet", ref.Name))
+	}
+	c := conditions.True(kind, coderv1alpha1.ReasonControlPlaneAvailable, fmt.Sprintf("the operator has access to CoderControlPlane %q", ref.Name))
+	return &c
+}
+
+// usedOf is what a proxy uses of its control plane.
+type usedOf struct {
+	url, accessURL, image, tokenSecret, entitlement string
+	ready, disabled, deleting                       bool
+}
+
+func useOf(obj client.Object) usedOf {
+	cp, ok := obj.(*coderv1alpha1.CoderControlPlane)
+	if !ok {
+		return usedOf{}
+	}
+	used := usedOf{
+		url: cp.Status.URL, accessURL: cp.Status.AccessURL, image: cp.Spec.Image, entitlement: cp.Status.WorkspaceProxyEntitlement,
+		ready: cp.Status.OperatorAccessReady, disabled: cp.Spec.OperatorAccess.Disabled, deleting: !cp.DeletionTimestamp.IsZero(),
+	}
+	if ref := cp.Status.OperatorTokenSecretRef; ref != nil {
+		used.tokenSecret = ref.Name + "/" + ref.Key
+	}
+	return used
+}
+
+// changesForProxies passes over changes of a control plane that its proxies do not
+// notice.
+func changesForProxies() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return useOf(e.ObjectOld) != useOf(e.ObjectNew)
+	}}
+}

@@ -1,0 +1,180 @@
+package workspaceproxy
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// scenario is something that a person does to a proxy that rests.
+type scenario struct {
+	// fresh begins with nothing.
+	fresh bool
+	act   func(f *fixture)
+}
+
+func scenarios() map[string]scenario {
+	return map[string]scenario{
+		"create": {fresh: true, act: func(*fixture) {}},
+		"change": {act: func(f *fixture) {
+			f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) {
+				s.DerpOnly, s.Bootstrap.ProxyName, s.Bootstrap.Icon = true, "oceania", "/emojis/1f30f.png"
+				s.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "sydney.example.com"}}
+			})
+		}},
+		"another Coder": {act: func(f *fixture) {
+			f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.ControlPlaneRef.Name = "next" })
+		}},
+		"another Secret": {act: func(f *fixture) {
+			f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Bootstrap.GeneratedTokenSecretName = "renamed" })
+		}},
+		"lost Secret": {act: func(f *fixture) { f.remove(f.secretNamed(tokenSecret)) }},
+		"delete":      {act: func(f *fixture) { f.delete() }},
+	}
+}
+
+// TestCrash kills the process at every single write and request, once before the
+// other side hears of it and once after, and lets a new process go on. Cluster and
+// Coder must end as after a run that nobody disturbed.
+func TestCrash(t *testing.T) {
+	for name, s := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			want := runScenario(t, s, 0, false).picture()
+			for _, lost := range []bool{false, true} {
+				at := 1
+				for ; ; at++ {
+					if at > 80 {
+						t.Fatal("the steps do not end")
+					}
+					f := runScenario(t, s, at, lost)
+					if diff := cmp.Diff(want, f.picture()); diff != "" {
+						t.Fatalf("crash at step %d, answer lost %t (-undisturbed +crashed):\n%s", at, lost, diff)
+					}
+					if !f.crashed {
+						break
+					}
+				}
+				if at < 4 {
+					t.Errorf("only %d steps seen", at-1)
+				}
+			}
+		})
+	}
+}
+
+// crashedFixture is a fixture and whether the process was killed in it.
+type crashedFixture struct {
+	*fixture
+	crashed bool
+}
+
+func runScenario(t *testing.T, s scenario, at int, lost bool) crashedFixture {
+	t.Helper()
+	f := newFixture(t, newProxy())
+	if !s.fresh {
+		f.run()
+	}
+	s.act(f)
+	f.restart()
+	f.fault.set(at, lost)
+	for range 8 {
+		if _, err := f.try(); err != nil && f.fault.struck() {
+			break
+		}
+		if f.gone() {
+			break
+		}
+	}
+	crashed := f.fault.struck()
+	f.restart()
+	if f.gone() {
+		return crashedFixture{f, crashed}
+	}
+	if f.proxy().DeletionTimestamp != nil {
+		f.reconcile()
+		return crashedFixture{f, crashed}
+	}
+	f.run()
+	f.restart()
+	f.settle()
+	return crashedFixture{f, crashed}
+}
+
+var generated = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{64}`)
+
+// picture is all that there is in the cluster and in the Coders, without what is
+// another each time.
+func (f *fixture) picture() string {
+	f.t.Helper()
+	var out strings.Builder
+	for _, list := range []client.ObjectList{
+		&coderv1alpha1.CoderWorkspaceProxyList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
+		&corev1.SecretList{}, &networkingv1.IngressList{},
+	} {
+		if err := f.cluster.List(f.t.Context(), list); err != nil {
+			f.t.Fatal(err)
+		}
+		if err := forget(list); err != nil {
+			f.t.Fatal(err)
+		}
+		text, err := yaml.Marshal(list)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		out.Write(text)
+	}
+	tokens := map[string]bool{}
+	secrets := &corev1.SecretList{}
+	if err := f.cluster.List(f.t.Context(), secrets); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, secret := range secrets.Items {
+		tokens[string(secret.Data["token"])] = true
+	}
+	for _, p := range f.coder.Proxies() {
+		fmt.Fprintf(&out, "Coder has %q %q %q, and its token is stored: %t\n", p.Name, p.DisplayName, p.Icon, tokens[p.Token])
+	}
+	for _, p := range f.next.Proxies() {
+		fmt.Fprintf(&out, "the next Coder has %q %q %q, and its token is stored: %t\n", p.Name, p.DisplayName, p.Icon, tokens[p.Token])
+	}
+	return generated.ReplaceAllString(out.String(), "…")
+}
+
+// forget takes out of objects what differs from run to run.
+func forget(list client.ObjectList) error {
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		obj, ok := item.(client.Object)
+		if !ok {
+			return fmt.Errorf("%T is no object", item)
+		}
+		obj.SetUID("")
+		obj.SetResourceVersion("")
+		obj.SetManagedFields(nil)
+		obj.SetGeneration(0)
+		obj.SetCreationTimestamp(metav1.Time{})
+		switch typed := obj.(type) {
+		case *corev1.Secret:
+			// What matters about tokens is whether Coder knows them.
+			typed.Data = nil
+		case *appsv1.Deployment:
+			// How often it was written.
+			typed.Status.ObservedGeneration = 0
+		case *coderv1alpha1.CoderWorkspaceProxy:
+			typed.SetDeletionTimestamp(nil)
+		}
+		return nil
+	})
+}

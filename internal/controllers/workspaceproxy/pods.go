@@ -1,0 +1,76 @@
+package workspaceproxy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+)
+
+// describePods completes the Workload with token, address and image, so that pods
+// can be made. Without one of them it waits, and leaves the pods that there are as
+// they are.
+func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
+	if s.registration == nil {
+		return waits("the registration in Coder")
+	}
+	spec := s.proxy.Spec
+	if spec.ControlPlaneRef != nil && s.controlPlane == nil && spec.Image == "" {
+		return waits("the control plane, whose image the pods run")
+	}
+	if s.controlPlane != nil {
+		s.inputs.Image = s.controlPlane.Spec.Image
+	}
+	// While a new registration waits, the pods keep the Coder that they have.
+	s.inputs.PrimaryAccessURL = cmp.Or(s.registration.AccessURL, s.accessURL())
+	if s.inputs.PrimaryAccessURL == "" {
+		return waits("the address of Coder")
+	}
+	token, err := r.tokenRef(ctx, s)
+	if err != nil {
+		return err
+	}
+	if token == nil {
+		return waits("a session token from Coder")
+	}
+	s.inputs.Token = *token
+	s.Workload = resources.Workload(s.proxy, s.inputs)
+	return nil
+}
+
+// tokenRef is where the pods find their token. Where the Secret is lost and Coder
+// away, pods that there are keep their reference to it, so that other edits of the
+// spec reach them.
+func (r *Reconciler) tokenRef(ctx context.Context, s *scope) (*coderv1alpha1.TokenSecretReference, error) {
+	if ref := s.registration.TokenRef; ref != nil {
+		return ref, nil
+	}
+	running, err := r.ownDeployment(ctx, s)
+	if err != nil || running == nil || s.registration.SecretForeign {
+		return nil, err
+	}
+	return &coderv1alpha1.TokenSecretReference{Name: resources.TokenSecretName(s.proxy), Key: coderv1alpha1.SecretKeyToken}, nil
+}
+
+func waits(what string) error {
+	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits for " + what}
+}
+
+// missingToken names the Secret of the session token as the spec does.
+func (s *scope) missingToken(reference workloadresources.Reference, key string) *workload.Problem {
+	ref := s.proxy.Spec.ProxySessionTokenSecretRef
+	if ref == nil || reference.Kind != workloadresources.KindSecret || reference.Name != ref.Name {
+		return nil
+	}
+	what := "does not exist"
+	if key != "" {
+		what = fmt.Sprintf("has no key %q", key)
+	}
+	return &workload.Problem{Reason: coderv1alpha1.ReasonTokenSecretMissing, Message: fmt.Sprintf(
+		"Secret %q, which spec.proxySessionTokenSecretRef names, %s; put the session token of the proxy there", reference.Name, what)}
+}

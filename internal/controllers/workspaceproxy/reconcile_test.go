@@ -1,0 +1,409 @@
+package workspaceproxy
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+func TestFromNothingToReady(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionTrue, coderv1alpha1.ReasonControlPlaneAvailable)
+	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionTrue, coderv1alpha1.ReasonRegistered)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonProgressing)
+	f.podsReady()
+	result := f.settle()
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.mustNotHave(coderv1alpha1.ConditionReconciling)
+	f.mustNotHave(coderv1alpha1.ConditionStalled)
+	if result.RequeueAfter < 50*time.Minute {
+		t.Errorf("looks again after %v", result.RequeueAfter)
+	}
+	proxies := f.coder.Proxies()
+	if len(proxies) != 1 || proxies[0].Name != "sydney" || proxies[0].Icon != coderd.DefaultProxyIcon {
+		t.Fatalf("Coder has %+v", proxies)
+	}
+	status := f.proxy().Status
+	want := coderv1alpha1.CoderWorkspaceProxyStatus{
+		WorkloadStatus: status.WorkloadStatus,
+		URL:            "http://wsproxy-sydney.team.svc.cluster.local:80", AccessURL: "http://wsproxy-sydney.team.svc.cluster.local",
+		Registered: true, ProxyID: proxies[0].ID.String(), ProxyName: "sydney", ProxyTokenSecretRef: status.ProxyTokenSecretRef,
+	}
+	if ref := status.ProxyTokenSecretRef; ref == nil || ref.Name != tokenSecret || ref.Key != "token" {
+		t.Errorf("proxyTokenSecretRef is %+v", ref)
+	}
+	if status.URL != want.URL || status.AccessURL != want.AccessURL || !status.Registered || status.ProxyID != want.ProxyID || status.ProxyName != "sydney" ||
+		status.Phase != coderv1alpha1.PhaseReady || status.ReadyReplicas != 1 || status.ObservedGeneration != 1 || status.Selector == "" {
+		t.Errorf("status is %+v", status)
+	}
+	if got := f.env("CODER_PRIMARY_ACCESS_URL").Value; got != accessURL {
+		t.Errorf("the pods belong to %q, want %q", got, accessURL)
+	}
+	if ref := f.env("CODER_PROXY_SESSION_TOKEN").ValueFrom.SecretKeyRef; ref.Name != tokenSecret || ref.Key != "token" {
+		t.Errorf("the pods take their token from %+v", ref)
+	}
+	if image := f.deployment().Spec.Template.Spec.Containers[0].Image; image != "ghcr.io/coder/coder:v2.30.1" {
+		t.Errorf("the pods run %q, want the control plane's image", image)
+	}
+	f.get(deploymentName, &corev1.Service{})
+	f.get(deploymentName, &corev1.ServiceAccount{})
+	if f.events.count("Warning") != 0 || f.events.count("Normal Ready") != 1 {
+		t.Errorf("Events: %q", f.events.all())
+	}
+}
+
+// TestC6StartsWithTheOfficialImage: the predecessor's pods could not.
+func TestC6StartsWithTheOfficialImage(t *testing.T) {
+	f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { p.Spec.DerpOnly = true }))
+	f.settle()
+	container := f.deployment().Spec.Template.Spec.Containers[0]
+	want := []string{"/opt/coder", "wsproxy", "server", "--http-address=0.0.0.0:3001", "--derp-only"}
+	if got := slices.Concat(container.Command, container.Args); !slices.Equal(got, want) {
+		t.Errorf("the container runs %q, want %q", got, want)
+	}
+}
+
+func TestAtRestNothingIsWrittenOrAsked(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	f.asked()
+	f.writes = nil
+	for range 5 {
+		f.clock.SetTime(f.clock.Now().Add(10 * time.Minute))
+		f.reconcile()
+	}
+	if n := f.asked(); n != 0 || len(f.writes) != 0 {
+		t.Errorf("%d requests to Coder and the writes %q", n, f.writes)
+	}
+}
+
+func TestPrimaryAccessURL(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*coderv1alpha1.CoderWorkspaceProxySpec)
+		status coderv1alpha1.CoderControlPlaneStatus
+		want   string
+	}{
+		"of the spec":          {func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.PrimaryAccessURL = "https://other.example.com" }, coderv1alpha1.CoderControlPlaneStatus{AccessURL: accessURL}, "https://other.example.com"},
+		"of the control plane": {func(*coderv1alpha1.CoderWorkspaceProxySpec) {}, coderv1alpha1.CoderControlPlaneStatus{AccessURL: accessURL}, accessURL},
+		"of its Service":       {func(*coderv1alpha1.CoderWorkspaceProxySpec) {}, coderv1alpha1.CoderControlPlaneStatus{}, controlPlaneURL},
+		"of bootstrap": {func(s *coderv1alpha1.CoderWorkspaceProxySpec) {
+			s.ControlPlaneRef = nil
+			s.Bootstrap.CoderURL = accessURL
+			s.Bootstrap.CredentialsSecretRef = &coderv1alpha1.TokenSecretReference{Name: "dev-operator-token"}
+		}, coderv1alpha1.CoderControlPlaneStatus{}, accessURL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { c.change(&p.Spec) }))
+			cp := &coderv1alpha1.CoderControlPlane{}
+			f.get("dev", cp)
+			cp.Status.AccessURL = c.status.AccessURL
+			if err := f.cluster.Status().Update(t.Context(), cp); err != nil {
+				t.Fatal(err)
+			}
+			f.settle()
+			if got := f.env("CODER_PRIMARY_ACCESS_URL").Value; got != c.want {
+				t.Errorf("CODER_PRIMARY_ACCESS_URL is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestThePrimaryAccessURLFollowsTheSpec(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	// Also while Coder is away.
+	f.coder.Fail(coderdtest.Fault{DropConnection: true})
+	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.PrimaryAccessURL = "https://moved.example.com" })
+	f.settle()
+	if got := f.env("CODER_PRIMARY_ACCESS_URL").Value; got != "https://moved.example.com" {
+		t.Errorf("CODER_PRIMARY_ACCESS_URL is %q", got)
+	}
+}
+
+func TestANewTokenRollsThePods(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	before := f.deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
+	f.remove(f.secretNamed(tokenSecret))
+	f.settle()
+	if after := f.deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]; after == before || after == "" {
+		t.Errorf("the checksum was %q and is %q", before, after)
+	}
+	if f.events.count("Normal TokenRegenerated") != 1 || len(f.coder.Proxies()) != 1 {
+		t.Errorf("Events: %q", f.events.all())
+	}
+}
+
+func (f *fixture) secretNamed(name string) *corev1.Secret {
+	f.t.Helper()
+	secret := &corev1.Secret{}
+	f.get(name, secret)
+	return secret
+}
+
+// TestK19ErrorsAreInTheStatus: the predecessor's conditions were never set.
+func TestK19ErrorsAreInTheStatus(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault   coderdtest.Fault
+		reason  string
+		stalled bool
+	}{
+		"401":       {coderdtest.Fault{Status: 401}, coderv1alpha1.ReasonTokenRefused, true},
+		"403":       {coderdtest.Fault{Status: 403}, coderv1alpha1.ReasonForbidden, true},
+		"license":   {coderdtest.Fault{Status: 403, Message: "Workspace Proxy is a Premium feature. Contact sales!"}, coderv1alpha1.ReasonNotEntitled, true},
+		"AGPL":      {coderdtest.Fault{Status: 404, Message: "Route not found."}, coderv1alpha1.ReasonNotSupported, true},
+		"409":       {coderdtest.Fault{Method: "POST", Status: 409}, coderv1alpha1.ReasonNameTaken, true},
+		"429":       {coderdtest.Fault{Status: 429, RetryAfter: 40 * time.Second}, coderv1alpha1.ReasonRateLimited, false},
+		"500":       {coderdtest.Fault{Status: 500}, coderv1alpha1.ReasonUnreachable, false},
+		"garbage":   {coderdtest.Fault{HTML: true, Status: 200}, coderv1alpha1.ReasonUnreachable, false},
+		"no answer": {coderdtest.Fault{DropConnection: true}, coderv1alpha1.ReasonUnreachable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newProxy())
+			end := f.coder.Fail(c.fault)
+			result := f.settle()
+			f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionFalse, c.reason)
+			f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, c.reason)
+			summary := coderv1alpha1.ConditionReconciling
+			if c.stalled {
+				summary = coderv1alpha1.ConditionStalled
+			}
+			f.mustHave(summary, metav1.ConditionTrue, c.reason)
+			if result.RequeueAfter < 10*time.Second || result.RequeueAfter > 5*time.Minute {
+				t.Errorf("tries again after %v", result.RequeueAfter)
+			}
+			if c.fault.RetryAfter != 0 && result.RequeueAfter != c.fault.RetryAfter {
+				t.Errorf("tries again after %v, and Coder asked for %v", result.RequeueAfter, c.fault.RetryAfter)
+			}
+			if f.events.count("Warning "+c.reason) != 1 {
+				t.Errorf("Events: %q", f.events.all())
+			}
+			if f.has(deploymentName, &appsv1.Deployment{}) {
+				t.Error("pods were made without a token")
+			}
+			f.get(deploymentName, &corev1.Service{})
+			end()
+			f.run()
+			f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+			if n := len(f.coder.Proxies()); n != 1 {
+				t.Errorf("%d proxies", n)
+			}
+		})
+	}
+}
+
+func TestALicenseThatEndsDoesNotFreezeTheSpec(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	f.coder.SetFeature(coderd.FeatureWorkspaceProxy, "not_entitled")
+	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) {
+		s.Replicas, s.Bootstrap.DisplayName = ptr.To[int32](3), "Sydney"
+	})
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
+	if got := *f.deployment().Spec.Replicas; got != 3 {
+		t.Errorf("%d replicas, want 3", got)
+	}
+	if status := f.proxy().Status; !status.Registered || status.ProxyID == "" || status.ProxyTokenSecretRef == nil {
+		t.Errorf("status lost what works: %+v", status)
+	}
+}
+
+func TestALostSecretWhileCoderIsAwayDoesNotFreezeTheSpec(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	f.coder.Fail(coderdtest.Fault{DropConnection: true})
+	f.remove(f.secretNamed(tokenSecret))
+	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Replicas = ptr.To[int32](0) })
+	f.settle()
+	if got := *f.deployment().Spec.Replicas; got != 0 {
+		t.Errorf("%d replicas, want 0", got)
+	}
+	f.coder.ClearFaults()
+	f.settle()
+	if len(f.coder.Proxies()) != 1 || !f.has(tokenSecret, &corev1.Secret{}) {
+		t.Error("the token did not come back")
+	}
+}
+
+func TestAControlPlaneThatIsMissing(t *testing.T) {
+	f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { p.Spec.ControlPlaneRef.Name = "later" }))
+	f.settle()
+	c := f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
+	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionUnknown, coderv1alpha1.ReasonWaiting)
+	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonControlPlaneUnavailable)
+	if !strings.Contains(c.Message, `"later"`) || f.has(deploymentName, &appsv1.Deployment{}) {
+		t.Errorf("message %q", c.Message)
+	}
+	// The watch leads from it to the proxy.
+	cp := controlPlane("later", controlPlaneURL, accessURL)
+	cp.Status.OperatorTokenSecretRef.Name = "dev-operator-token"
+	f.create(cp)
+	if err := f.cluster.Status().Update(t.Context(), cp); err != nil {
+		t.Fatal(err)
+	}
+	if requests := f.r.proxiesOf(t.Context(), cp); len(requests) != 1 || requests[0].Name != "sydney" {
+		t.Errorf("the control plane leads to %v", requests)
+	}
+	f.run()
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+func TestAControlPlaneThatGoesLeavesThePodsAlone(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	before := f.deployment()
+	cp := &coderv1alpha1.CoderControlPlane{}
+	f.get("dev", cp)
+	f.remove(cp)
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonControlPlaneUnavailable)
+	if after := f.deployment(); after.ResourceVersion != before.ResourceVersion {
+		t.Error("the pods were changed")
+	}
+	if status := f.proxy().Status; status.ProxyID == "" || status.ReadyReplicas != 1 {
+		t.Errorf("status %+v", status)
+	}
+}
+
+func TestAccessThatIsDisabledIsStalled(t *testing.T) {
+	f := newFixture(t, newProxy())
+	cp := &coderv1alpha1.CoderControlPlane{}
+	f.get("dev", cp)
+	cp.Spec.OperatorAccess.Disabled = true
+	f.update(cp)
+	f.asked()
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionControlPlaneReady, metav1.ConditionFalse, coderv1alpha1.ReasonOperatorAccessDisabled)
+	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonOperatorAccessDisabled)
+	if n := f.asked(); n != 0 {
+		t.Errorf("%d requests to a Coder that forbids it", n)
+	}
+}
+
+func TestWhatProxiesNoticeOfAControlPlane(t *testing.T) {
+	before := controlPlane("dev", controlPlaneURL, accessURL)
+	for name, c := range map[string]struct {
+		change func(*coderv1alpha1.CoderControlPlane)
+		want   bool
+	}{
+		"address": {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.URL = "" }, true},
+		"access":  {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorAccessReady = false }, true},
+		"license": {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.WorkspaceProxyEntitlement = "entitled" }, true},
+		"image":   {func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "x" }, true},
+		"pods":    {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.ReadyReplicas = 3 }, false},
+	} {
+		after := before.DeepCopy()
+		c.change(after)
+		if got := useOf(before) != useOf(after); got != c.want {
+			t.Errorf("%s: noticed %t, want %t", name, got, c.want)
+		}
+	}
+}
+
+func TestAProxyOfSomebodyElseStallsIt(t *testing.T) {
+	f := newFixture(t, newProxy())
+	theirs := f.coder.AddProxy("sydney", "Theirs", "/x.png")
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNameTaken)
+	if got := f.coder.Proxies(); len(got) != 1 || got[0] != theirs {
+		t.Errorf("their proxy is %+v", got)
+	}
+	f.delete()
+	f.reconcile()
+	if !f.gone() || len(f.coder.Proxies()) != 1 {
+		t.Error("deletion touched a proxy of somebody else, or hangs")
+	}
+}
+
+func TestAnOwnToken(t *testing.T) {
+	f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
+		p.Spec.ControlPlaneRef = nil
+		p.Spec.PrimaryAccessURL = accessURL
+		p.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine", Key: "token"}
+	}))
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionFalse, coderv1alpha1.ReasonTokenSecretMissing)
+	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonTokenSecretMissing)
+	f.create(f.secret("mine", f.coder.AddProxy("by-hand", "By hand", "/x.png").Token))
+	f.run()
+	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionTrue, coderv1alpha1.ReasonTokenAccepted)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.mustNotHave(coderv1alpha1.ConditionControlPlaneReady)
+	if ref := f.env("CODER_PROXY_SESSION_TOKEN").ValueFrom.SecretKeyRef; ref.Name != "mine" {
+		t.Errorf("the pods take their token from %+v", ref)
+	}
+	if len(f.coder.Proxies()) != 1 {
+		t.Error("something was registered")
+	}
+	// The operator need not reach the address that browsers go to.
+	f.coder.Fail(coderdtest.Fault{DropConnection: true})
+	f.restart()
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionRegistered, metav1.ConditionUnknown, coderv1alpha1.ReasonNotChecked)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+func TestANewCoderTakesOver(t *testing.T) {
+	f := newFixture(t, newProxy())
+	f.run()
+	f.next.AddProxy("sydney", "Theirs", "/x.png")
+	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.ControlPlaneRef.Name = "next" })
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNameTaken)
+	if got := f.env("CODER_PRIMARY_ACCESS_URL").Value; got != accessURL || len(f.coder.Proxies()) != 1 {
+		t.Errorf("the pods were led to %q with the old token", got)
+	}
+	f.next.RemoveProxy("sydney")
+	f.run()
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	if got := f.env("CODER_PRIMARY_ACCESS_URL").Value; got != nextAccessURL || len(f.coder.Proxies()) != 0 || len(f.next.Proxies()) != 1 {
+		t.Errorf("the pods belong to %q; proxies %+v and %+v", got, f.coder.Proxies(), f.next.Proxies())
+	}
+}
+
+func TestExposed(t *testing.T) {
+	f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
+		p.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{
+			Host: "sydney.example.com", WildcardHost: "*.sydney.example.com", TLS: &coderv1alpha1.IngressTLSSpec{SecretName: "tls"},
+		}}
+	}))
+	f.run()
+	f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
+	f.get(deploymentName, &networkingv1.Ingress{})
+	if got := f.proxy().Status.AccessURL; got != "https://sydney.example.com" {
+		t.Errorf("accessURL is %q", got)
+	}
+	if got := f.env("CODER_WILDCARD_ACCESS_URL").Value; got != "*.sydney.example.com" {
+		t.Errorf("CODER_WILDCARD_ACCESS_URL is %q", got)
+	}
+}
+
+func TestANameWithADotIsToldAndNothingElse(t *testing.T) {
+	proxy := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { p.Name = "a.b" })
+	f := newFixture(t, proxy)
+	request := ctrlRequest("a.b")
+	for range 2 {
+		if _, err := f.r.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := &coderv1alpha1.CoderWorkspaceProxy{}
+	f.get("a.b", got)
+	if len(got.Status.Conditions) == 0 || got.Status.Conditions[0].Reason != coderv1alpha1.ReasonInvalidName || len(f.coder.Proxies()) != 0 {
+		t.Errorf("conditions %+v", got.Status.Conditions)
+	}
+}

@@ -1,0 +1,104 @@
+package workspaceproxy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+)
+
+const (
+	// removalLimit is how long a Coder that cannot be reached may delay the deletion
+	// of a workspace proxy.
+	removalLimit = time.Minute
+	// removalRetry is the time between two tries, removalTry how long one may take.
+	removalRetry = 5 * time.Second
+	removalTry   = 20 * time.Second
+)
+
+// register makes Coder know the proxy and keeps it so.
+func (r *Reconciler) register(ctx context.Context, s *scope) error {
+	healthy, err := r.podsReady(ctx, s)
+	if err != nil {
+		return err
+	}
+	result, err := r.registrar.Ensure(ctx, registration.Request{Proxy: s.proxy.DeepCopy(), AccessURL: s.accessURL(), Healthy: healthy})
+	r.tell(s, result)
+	if err != nil {
+		return workload.Settled(err)
+	}
+	s.registration = &result
+	switch result.State {
+	case registration.Ready, registration.Unverified:
+		return nil
+	}
+	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: result.RequeueAfter}
+}
+
+// podsReady says that there are pods, all of them ready, so that Coder cannot have
+// refused their token.
+func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
+	d, err := r.ownDeployment(ctx, s)
+	if err != nil || d == nil {
+		return false, err
+	}
+	wanted := ptr.Deref(d.Spec.Replicas, 1)
+	return d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas >= wanted &&
+		d.Status.Replicas <= d.Status.UpdatedReplicas, nil
+}
+
+// ownDeployment is ours as the cache has it, or nil.
+func (r *Reconciler) ownDeployment(ctx context.Context, s *scope) (*appsv1.Deployment, error) {
+	d := &appsv1.Deployment{}
+	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.Workload.Namespace, Name: s.Workload.Name}, d)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading Deployment %q: %w", s.Workload.Name, err)
+	}
+	if err != nil || !metav1.IsControlledBy(d, s.proxy) {
+		return nil, nil
+	}
+	return d, nil
+}
+
+// tell passes on what changed about the registration, whatever else comes of the
+// pass.
+func (r *Reconciler) tell(s *scope, result registration.Result) {
+	for _, event := range result.Events {
+		r.kit.Tell(&s.Pass, event.Type, event.Reason, workload.Redact(event.Message))
+	}
+}
+
+// unregister removes the registration while the finalizer keeps the proxy. A Coder
+// that does not answer, or refuses, delays the deletion for a minute; what stays
+// there is then told.
+func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
+	left := removalLimit - s.Now.Sub(s.proxy.DeletionTimestamp.Time)
+	ctx, cancel := context.WithTimeout(ctx, removalTry)
+	defer cancel()
+	result, err := r.registrar.Remove(ctx, registration.Request{Proxy: s.proxy.DeepCopy()})
+	r.tell(s, result)
+	switch {
+	case err != nil && left > 0:
+		s.waits = "until what was registered in Coder is known, for a minute at most: " + workload.Redact(err.Error())
+		return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: err.Error(), After: min(removalRetry, left)}
+	case err != nil:
+		result.LeftBehind = append(result.LeftBehind, "what was registered in Coder is not known: "+err.Error())
+	case result.State != registration.Ready && left > 0:
+		s.waits = "until it is no longer registered in Coder, for a minute at most: " + workload.Redact(result.Message)
+		return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: result.Message, After: min(removalRetry, left)}
+	}
+	for _, what := range result.LeftBehind {
+		r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonUnregistrationSkipped, workload.Redact(what))
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package workspaceproxy
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// statusOf is the status that follows from what the pass saw. Of the status before
+// it only keeps what is a record rather than a finding: the registration, where
+// nothing was learned about it, and the times of transitions.
+func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
+	status := *s.proxy.Status.DeepCopy()
+	if !s.Deleting() {
+		status.URL, status.AccessURL = "", ""
+		if workload.InvalidName(&s.Pass) == "" && !s.ServiceForeign {
+			status.URL = workloadresources.URL(s.Workload)
+			status.AccessURL = workloadresources.AccessURL(s.Workload)
+		}
+	}
+	if result := s.registration; result != nil {
+		status.ProxyID, status.ProxyName = result.ProxyID, result.ProxyName
+		status.ProxyTokenSecretRef = result.TokenRef
+		if result.Registered != nil {
+			status.Registered = *result.Registered
+		}
+	}
+	summary := workload.Summary{
+		Parts: partsOf(s), Works: "the proxy runs, and Coder knows it",
+		Stalled: s.stalled, Deleting: s.waits,
+	}
+	if s.registration != nil && s.registration.State == registration.Unverified {
+		summary.Beside = []string{coderv1alpha1.ConditionRegistered}
+		summary.Works = "the proxy runs"
+	}
+	status.WorkloadStatus = s.Status(summary)
+	return status
+}
+
+// partsOf are the conditions from which Ready is derived, in the order in which one
+// depends on another, and those beside it.
+func partsOf(s *scope) []metav1.Condition {
+	if workload.InvalidName(&s.Pass) != "" {
+		return []metav1.Condition{s.ResourcesApplied()}
+	}
+	if s.Deleting() {
+		return nil
+	}
+	var parts []metav1.Condition
+	for _, c := range []*metav1.Condition{
+		controlPlaneReady(s), registered(s), new(s.ResourcesApplied()), new(s.DeploymentAvailable()), s.Exposed(), s.MetricsExported(),
+	} {
+		if c != nil {
+			parts = append(parts, *c)
+		}
+	}
+	return parts
+}
+
+// registered is the condition about the registration.
+func registered(s *scope) *metav1.Condition {
+	const kind = coderv1alpha1.ConditionRegistered
+	result := s.registration
+	switch {
+	case result == nil:
+		return new(conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "the registration was not looked at"))
+	case result.State == registration.Ready:
+		return new(conditions.True(kind, result.Reason, workload.Redact(result.Message)))
+	case result.State == registration.Unverified:
+		return new(conditions.Unknown(kind, result.Reason, workload.Redact(result.Message)))
+	}
+	if cp := controlPlaneReady(s); cp != nil && cp.Status != metav1.ConditionTrue {
+		return new(conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "waits for the control plane"))
+	}
+	return new(conditions.False(kind, result.Reason, workload.Redact(result.Message)))
+}
+
+// stalled says that only a person can help. A control plane or a Secret that is
+// missing may come.
+func (s *scope) stalled(part *metav1.Condition) bool {
+	switch part.Type {
+	case coderv1alpha1.ConditionControlPlaneReady:
+		return part.Reason == coderv1alpha1.ReasonOperatorAccessDisabled
+	case coderv1alpha1.ConditionRegistered:
+		return s.registration != nil && s.registration.State == registration.Failed &&
+			!slices.Contains([]string{coderv1alpha1.ReasonTokenSecretMissing}, part.Reason)
+	}
+	return false
+}
