@@ -30,6 +30,9 @@ func statusOf(s *scope) coderv1alpha1.CoderProvisionerStatus {
 	}
 	if !resources.MakesKey(s.cr) {
 		summary.Works = "the provisioners run; the operator does not ask Coder about what they log in with"
+	}
+	if s.key.Entitled.Status != metav1.ConditionFalse {
+		// What is not known about the licenses is said better about the key.
 		summary.Beside = []string{coderv1alpha1.ConditionExternalProvisionersEntitled}
 	}
 	status.WorkloadStatus = s.Status(summary)

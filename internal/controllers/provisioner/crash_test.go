@@ -1,0 +1,188 @@
+package provisioner
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// scenario is a state of a provisioner from which there is something to do.
+type scenario struct {
+	prepare func(f *fixture)
+	// deletes says that nothing is left in the end.
+	deletes bool
+}
+
+func scenarios() map[string]scenario {
+	edited := func(change func(cr *coderv1alpha1.CoderProvisioner)) func(f *fixture) {
+		return func(f *fixture) {
+			f.settle()
+			f.edit(change)
+		}
+	}
+	return map[string]scenario{
+		"create": {prepare: func(*fixture) {}},
+		"rotate": {prepare: edited(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = map[string]string{"zone": "b"} })},
+		"rotate by age": {prepare: func(f *fixture) {
+			f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
+				cr.Spec.Key.RotateAfter = &metav1.Duration{Duration: 2 * time.Hour}
+			})
+			f.settle()
+			f.forward(2 * time.Hour)
+		}},
+		"everything changed": {prepare: edited(func(cr *coderv1alpha1.CoderProvisioner) {
+			cr.Spec.Tags, cr.Spec.Replicas, cr.Spec.Image = nil, ptr.To[int32](1), "registry.example.com/other"
+			cr.Spec.Key.Name, cr.Spec.Key.SecretName, cr.Spec.Key.SecretKey = "new", "new-secret", "token"
+			cr.Spec.ServiceAccount.Name = "terraform"
+		})},
+		"own key": {prepare: edited(func(cr *coderv1alpha1.CoderProvisioner) {
+			cr.Spec.Tags, cr.Spec.Key.SecretRef = nil, &coderv1alpha1.ProvisionerKeySecretReference{Name: "mine"}
+		})},
+		"delete": {deletes: true, prepare: func(f *fixture) {
+			f.settle()
+			f.delete()
+			f.takeWrites()
+		}},
+	}
+}
+
+// TestCrashEverywhere kills the process after each single write, to the cluster or
+// to Coder, and lets a new process go on. The end is that of an undisturbed run.
+func TestCrashEverywhere(t *testing.T) {
+	for what, s := range scenarios() {
+		t.Run(what, func(t *testing.T) {
+			undisturbed, _ := runWithCrash(t, s, 0)
+			for at := 1; ; at++ {
+				if at > 60 {
+					t.Fatal("the steps do not end")
+				}
+				end, struck := runWithCrash(t, s, at)
+				if !struck {
+					if at < 4 {
+						t.Fatalf("only %d writes seen", at-1)
+					}
+					return
+				}
+				if end != undisturbed {
+					t.Fatalf("after a crash at write %d:\n%s\nundisturbed:\n%s", at, end, undisturbed)
+				}
+			}
+		})
+	}
+}
+
+func runWithCrash(t *testing.T, s scenario, at int) (end string, struck bool) {
+	t.Helper()
+	f := newFixture(t, newProvisioner(), newControlPlane(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}, Data: map[string][]byte{"key": []byte("one")},
+	})
+	s.prepare(f)
+	f.mu.Lock()
+	f.killAfter = at
+	f.mu.Unlock()
+	for range 8 {
+		if _, err := f.try(name); err != nil && !f.isDead() {
+			t.Fatal(err)
+		}
+		if f.isDead() {
+			break
+		}
+		f.pausedRoll()
+	}
+	struck = f.isDead()
+	f.restart()
+	if s.deletes {
+		for range 4 {
+			f.roll()
+			f.reconcile()
+		}
+	} else {
+		f.settle()
+		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	}
+	return f.picture(), struck
+}
+
+// pausedRoll is roll, whose writes are not the controller's.
+func (f *fixture) pausedRoll() {
+	f.t.Helper()
+	f.mu.Lock()
+	at := f.killAfter
+	f.killAfter = 0
+	f.mu.Unlock()
+	f.roll()
+	f.mu.Lock()
+	f.killAfter = at
+	f.mu.Unlock()
+}
+
+// picture is everything that is left: keys, objects, status; without what differs
+// from run to run.
+func (f *fixture) picture() string {
+	f.t.Helper()
+	var out strings.Builder
+	for _, k := range f.coder.ProvisionerKeys("coder") {
+		fmt.Fprintf(&out, "key %s %v\n", anyTurn(k.Name), k.Tags)
+	}
+	if f.gone() {
+		out.WriteString("the provisioner is gone\n")
+	} else {
+		status := f.provisioner().Status
+		// The conditions are compared without their times.
+		for i := range status.Conditions {
+			status.Conditions[i].LastTransitionTime = metav1.Time{}
+			status.Conditions[i].Message = anyTurn(status.Conditions[i].Message)
+		}
+		held := map[string]string{}
+		for _, k := range f.coder.ProvisionerKeys("coder") {
+			held[k.ID.String()] = "the key in Coder"
+		}
+		status.ProvisionerKeyID, status.OrganizationID = held[status.ProvisionerKeyID], ""
+		status.ProvisionerKeyName = anyTurn(status.ProvisionerKeyName)
+		raw, err := json.Marshal(status)
+		f.must(err)
+		fmt.Fprintf(&out, "status %s\n", raw)
+		d := f.deployment()
+		pod := d.Spec.Template
+		fmt.Fprintf(&out, "pods hold %q\n", held[pod.Annotations[coderv1alpha1.AnnotationProvisionerKeyID]])
+		pod.Annotations = nil
+		raw, err = json.Marshal(pod)
+		f.must(err)
+		fmt.Fprintf(&out, "deployment %d %s\n", *d.Spec.Replicas, raw)
+	}
+	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &appsv1.DeploymentList{}} {
+		f.must(f.cluster.List(f.t.Context(), list))
+		names, err := json.Marshal(namesOf(f, list))
+		f.must(err)
+		fmt.Fprintf(&out, "%T %s\n", list, names)
+	}
+	return out.String()
+}
+
+// anyTurn makes one of the names that keys have in turns: a crash may cost a turn.
+func anyTurn(text string) string {
+	for n := 2; n <= 4; n++ {
+		text = strings.ReplaceAll(text, fmt.Sprintf("gpu-%d", n), "gpu")
+		text = strings.ReplaceAll(text, fmt.Sprintf("new-%d", n), "new")
+	}
+	return text
+}
+
+func namesOf(f *fixture, list client.ObjectList) []string {
+	var names []string
+	f.must(eachItem(list, func(obj client.Object) {
+		names = append(names, obj.GetNamespace()+"/"+obj.GetName())
+	}))
+	return names
+}
