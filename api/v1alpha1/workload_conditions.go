@@ -20,6 +20,10 @@ const (
 	// ReasonRouteRefused: a Gateway refuses the HTTPRoute.
 	ReasonRouteRefused = "RouteRefused"
 
+	// ReasonNamespaceNotWatched: the operator does not work in a namespace of
+	// spec.rbac, because it was told to restrict itself to others.
+	ReasonNamespaceNotWatched = "NamespaceNotWatched"
+
 	// ReasonSecretMissing and ReasonConfigMapMissing: the pods refer to a Secret or
 	// ConfigMap, or to a key of it, that does not exist.
 	ReasonSecretMissing    = "SecretMissing"

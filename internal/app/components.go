@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -34,6 +38,10 @@ type environment struct {
 	config    *rest.Config
 	manager   manager.Manager
 	namespace string
+	metrics   *metrics.Metrics
+	// refused is told where Coder refuses the operator's token. It is nil where the
+	// controllers do not run.
+	refused func(controlPlane types.NamespacedName)
 }
 
 func always(*Options) bool { return true }
@@ -63,15 +71,38 @@ func controllersComponent() component {
 		name:    "controllers",
 		elected: true,
 		cached:  always,
-		add: func(_ context.Context, env *environment) (healthz.Checker, error) {
-			reconciler, err := controlplane.New(env.manager, controlplane.Options{})
-			if err != nil {
-				return nil, err
-			}
-			// A replica that waits to be elected is ready too: it is what takes over.
-			return nil, reconciler.SetupWithManager(env.manager)
+		// A replica that waits to be elected is ready too: it is what takes over.
+		add: func(ctx context.Context, env *environment) (healthz.Checker, error) {
+			return nil, env.addControllers(ctx)
 		},
 	}
+}
+
+// addControllers sets up the controllers of all kinds over one Toolkit.
+func (env *environment) addControllers(ctx context.Context) error {
+	optional, err := workload.NewOptionalKinds(env.manager, nil)
+	if err != nil {
+		return err
+	}
+	kit, err := workload.New(env.manager, workload.Options{
+		Optional: optional, Metrics: env.metrics, ClusterDomain: env.options.ClusterDomain,
+		OperatorNamespace: env.namespace, Namespaces: env.options.WatchNamespaces,
+	})
+	if err != nil {
+		return err
+	}
+	if err := workload.SetUpIndexes(ctx, env.manager); err != nil {
+		return err
+	}
+	controlPlanes, err := controlplane.New(env.manager, kit, controlplane.Options{})
+	if err != nil {
+		return err
+	}
+	env.refused = controlPlanes.Refused
+	if err := controlPlanes.SetupWithManager(ctx, env.manager); err != nil {
+		return err
+	}
+	return env.manager.Add(optional)
 }
 
 func aggregatedAPIComponent() component {
@@ -110,8 +141,13 @@ func (env *environment) connections() (connections.Provider, error) {
 		return connections.NewStatic(o.Namespace, c), nil
 	}
 	return connections.NewDynamic(env.manager.GetClient(), env.manager.GetAPIReader(), connections.Options{
-		Timeout:   o.RequestTimeout,
-		UserAgent: version.UserAgent(),
+		Timeout:        o.RequestTimeout,
+		UserAgent:      version.UserAgent(),
+		OnUnauthorized: env.refused,
+		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
+			cfg.Observe = env.metrics.Observe
+			return coderd.New(cfg)
+		},
 	}), nil
 }
 

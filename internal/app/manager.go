@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,10 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -42,6 +44,8 @@ func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme,
+		gatewayv1.Install,
+		monitoringv1.AddToScheme,
 		apiregistrationv1.AddToScheme,
 		coderv1alpha1.AddToScheme,
 		aggregationv1alpha1.AddToScheme,
@@ -79,8 +83,14 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 	}
 	var cached cache.Options
 	if controllers {
-		// Nobody else reads the objects that control planes consist of.
-		cached.ByObject = controlplane.CacheByObject()
+		// Nobody else reads the objects that workloads consist of.
+		cached.ByObject = workload.CacheByObject()
+	}
+	for _, watched := range o.WatchNamespaces {
+		if cached.DefaultNamespaces == nil {
+			cached.DefaultNamespaces = map[string]cache.Config{}
+		}
+		cached.DefaultNamespaces[watched] = cache.Config{}
 	}
 	mgr, err := manager.New(cfg, manager.Options{
 		Scheme: scheme,

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver"
@@ -23,6 +25,10 @@ type Options struct {
 	HealthProbeBindAddress string
 	// MetricsBindAddress serves /metrics over TLS to callers that may get it.
 	MetricsBindAddress string
+	// WatchNamespaces are the namespaces to work in. None means all.
+	WatchNamespaces []string
+	// ClusterDomain is the DNS domain of the cluster.
+	ClusterDomain string
 
 	LeaderElection LeaderElectionOptions
 	Log            LogOptions
@@ -44,6 +50,7 @@ func NewOptions() *Options {
 		Mode:                   ModeAll,
 		HealthProbeBindAddress: ":8081",
 		MetricsBindAddress:     ":8443",
+		ClusterDomain:          "cluster.local",
 		LeaderElection:         LeaderElectionOptions{Enabled: true},
 		Log:                    LogOptions{Format: logFormatJSON, Level: "info"},
 		Coder:                  newCoderOptions(),
@@ -63,6 +70,11 @@ func (o *Options) FlagSets() cliflag.NamedFlagSets {
 		"host:port that serves /healthz and /readyz over plain HTTP")
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
 		"host:port that serves /metrics over TLS to callers with the right to get it; 0 switches it off")
+
+	fs.StringSliceVar(&o.WatchNamespaces, "watch-namespaces", o.WatchNamespaces,
+		"namespaces to work in, separated by commas; the operator then needs rights in no other (default: all)")
+	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain,
+		"DNS domain of the cluster, in the addresses of its Services")
 
 	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
 	o.Log.addFlags(sets.FlagSet("logging"))
@@ -88,7 +100,9 @@ func (o *Options) Validate(given func(flag string) bool) error {
 	errs = append(errs,
 		validateAddress("--health-probe-bind-address", o.HealthProbeBindAddress),
 		o.Log.validate(),
+		validateClusterDomain(o.ClusterDomain),
 	)
+	errs = append(errs, validateNamespaces(o.WatchNamespaces)...)
 	if o.MetricsBindAddress != off {
 		errs = append(errs, validateAddress("--metrics-bind-address", o.MetricsBindAddress))
 	}
@@ -103,4 +117,24 @@ func validateAddress(flag, address string) error {
 		return fmt.Errorf("%s %q is not host:port, for example :8081", flag, address)
 	}
 	return nil
+}
+
+func validateClusterDomain(domain string) error {
+	if wrong := validation.IsDNS1123Subdomain(domain); len(wrong) > 0 {
+		return fmt.Errorf("--cluster-domain %q is not a DNS domain in lower case, for example cluster.local", domain)
+	}
+	return nil
+}
+
+func validateNamespaces(namespaces []string) []error {
+	var errs []error
+	for i, namespace := range namespaces {
+		switch {
+		case len(validation.IsDNS1123Label(namespace)) > 0:
+			errs = append(errs, fmt.Errorf("--watch-namespaces: %q is not the name of a namespace; give names separated by commas, for example team-a,team-b", namespace))
+		case slices.Contains(namespaces[:i], namespace):
+			errs = append(errs, fmt.Errorf("--watch-namespaces names %q twice: remove one", namespace))
+		}
+	}
+	return errs
 }

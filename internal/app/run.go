@@ -11,8 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -53,6 +55,9 @@ func (o *Options) assemble(ctx context.Context, components []component) (manager
 		elect = elect || c.elected
 	}
 	env := &environment{options: o, config: cfg, namespace: ownNamespace()}
+	if env.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
+		return nil, err
+	}
 	if env.manager, err = o.newManager(cfg, scheme, env.namespace, elect); err != nil {
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 		Token:          token,
 		Timeout:        d.opts.Timeout,
 		UserAgent:      d.opts.UserAgent,
-		OnUnauthorized: func() { d.refuse(e) },
+		OnUnauthorized: func() { d.refuse(e, client.ObjectKeyFromObject(cp)) },
 	})
 	if err != nil {
 		return nil, err.Error()
@@ -131,12 +131,21 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 	return e.client, ""
 }
 
-func (d *Dynamic) refuse(e *entry) {
+// refuse drops a client whose token Coder refused, and tells of it once.
+func (d *Dynamic) refuse(e *entry, controlPlane types.NamespacedName) {
+	if d.markRefused(e) && d.opts.OnUnauthorized != nil {
+		d.opts.OnUnauthorized(controlPlane)
+	}
+}
+
+func (d *Dynamic) markRefused(e *entry) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e.refusedAt.IsZero() {
-		e.refusedAt = d.opts.Clock.Now()
+	if !e.refusedAt.IsZero() {
+		return false
 	}
+	e.refusedAt = d.opts.Clock.Now()
+	return true
 }
 
 func (d *Dynamic) forget(uid types.UID) {

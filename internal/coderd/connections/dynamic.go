@@ -39,6 +39,9 @@ type Options struct {
 	// RefusedFor is how long a token that Coder refused is not tried again. 0
 	// means DefaultRefusedFor.
 	RefusedFor time.Duration
+	// OnUnauthorized is told of a control plane whose Coder refuses the operator's
+	// token. It must be quick and safe for concurrent use. It may be nil.
+	OnUnauthorized func(controlPlane types.NamespacedName)
 	// Clock is the time. Nil means the real one.
 	Clock clock.PassiveClock
 	// NewClient makes a client. Nil means coderd.New.

@@ -2,26 +2,24 @@
 // that runs, to the operator's access to it, and to a status that says how far
 // that is and what is in the way.
 //
-// A pass is a list of steps over a scope. In order: name, finalizer, inputs,
-// service account, workspace rights, Deployment, Service, rollout, Coder's
-// answer, operator access, object name prefix. Each step blocks only what needs
-// its result: trouble with rights in some namespace stops nothing else, a Service
-// that is someone else's does not stop the Deployment but does stop every call to
-// Coder, because the operator would talk to a stranger.
+// A pass is a list of steps over a scope. Most of them are those of package
+// workload; those of a control plane's own are the prefix of object names, the
+// question to Coder whether it answers, and the operator's access. Each step blocks
+// only what needs its result: trouble with rights in some namespace stops nothing
+// else, a Service that is someone else's does not stop the Deployment but does stop
+// every call to Coder, because the operator would talk to a stranger.
 //
 // What it owns: the children of package resources; the finalizer, which holds a
 // control plane back until the rights in other namespaces are gone and the
-// operator's token is revoked; and the whole status. The status is computed by
-// status.go from the scope alone, and written at the end of every pass, also of
-// one that failed, if it differs.
+// operator's token is revoked; and the whole status, which is computed from the
+// scope alone and written at the end of every pass, also of one that failed, if it
+// differs.
 //
-// Invariants:
+// Invariants besides those of package workload:
 //
-//   - A pass that changes nothing writes nothing.
-//   - Nothing is decided from a condition that an earlier pass wrote.
-//   - Texts in conditions and Events hold no time, no generated name and no secret.
-//   - Secrets and pods are read by name or label from the API server, never through
-//     a cache: a cache would hold those of the whole cluster.
-//   - status.objectNamePrefix is decided under one lock, from an uncached list, and
-//     written at once; only the leader runs this controller.
+//   - A Coder that works is asked once an hour, whatever else passes are for. Who
+//     sees before that that it refuses the operator's token tells by Refused.
+//   - status.objectNamePrefix never changes. Who is the first of a namespace is
+//     decided under one lock, from what this process decided before or else from an
+//     uncached list; only the leader runs this controller.
 package controlplane

@@ -29,6 +29,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -66,9 +67,13 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 		t: t, coder: coderdtest.New(t), events: &eventLog{}, logs: &fakeLogs{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 	}
-	f.cluster = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
 		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}).
-		WithObjects(objects...).WithInterceptorFuncs(f.interceptors()).Build()
+		WithObjects(objects...).WithInterceptorFuncs(f.interceptors())
+	for _, child := range workload.Children() {
+		builder = builder.WithIndex(child, workload.IndexController, workload.ControllerOf)
+	}
+	f.cluster = builder.Build()
 	f.restart()
 	return f
 }
@@ -82,11 +87,10 @@ func (f *fixture) restart() {
 		cfg.URL = f.coder.URL
 		return coderd.New(cfg)
 	}
-	f.r = newReconciler(f.cluster, f.cluster, f.events, Options{
+	kit := workload.NewWith(f.cluster, f.cluster, f.events, workload.Options{Clock: f.clock, Logs: f.logs})
+	f.r = newReconciler(kit, Options{
 		Access:  &access.Manager{Client: f.cluster, Clock: f.clock, NewClient: connect},
 		Connect: func(url string) (Coder, error) { return connect(coderd.Config{URL: url}) },
-		Clock:   f.clock,
-		Logs:    f.logs,
 	})
 }
 
@@ -286,10 +290,10 @@ func (l *eventLog) count(prefix string) int {
 // fakeLogs are the logs of every container, now and before its restart.
 type fakeLogs struct {
 	current, previous string
-	requests          []LogRequest
+	requests          []workload.LogRequest
 }
 
-func (l *fakeLogs) Tail(_ context.Context, request LogRequest) (string, error) {
+func (l *fakeLogs) Tail(_ context.Context, request workload.LogRequest) (string, error) {
 	l.requests = append(l.requests, request)
 	if request.Previous {
 		return l.previous, nil

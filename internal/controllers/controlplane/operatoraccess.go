@@ -13,6 +13,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -31,17 +32,20 @@ func (r *Reconciler) accessRequest(s *scope) access.Request {
 		ControlPlane: s.cp.DeepCopy(),
 		URL:          s.url(),
 		AdminJob: func(credentialsSecret string) *batchv1.Job {
-			return resources.AdminJob(s.cp, s.inputs, credentialsSecret)
+			return resources.AdminJob(s.cp, s.inputs(), credentialsSecret)
 		},
 	}
 }
 
 // ensureAccess gets or keeps the operator's token.
 func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
+	if s.believed {
+		return nil
+	}
 	result, err := r.access.Ensure(ctx, r.accessRequest(s))
 	r.tellAccess(s, result)
 	if err != nil {
-		return settled(err)
+		return workload.Settled(err)
 	}
 	s.access = &result
 	if result.State == access.Ready {
@@ -49,7 +53,7 @@ func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
 	}
 	after := result.RequeueAfter
 	if after == 0 {
-		after = pollInterval
+		after = workload.PollInterval
 	}
 	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: after}
 }
@@ -64,22 +68,21 @@ func (r *Reconciler) revokeDisabled(ctx context.Context, s *scope) error {
 	result, err := r.access.Revoke(ctx, r.accessRequest(s))
 	r.tellAccess(s, result)
 	if err != nil {
-		return settled(err)
+		return workload.Settled(err)
 	}
 	s.access = &result
 	if result.State == access.Ready {
 		return nil
 	}
-	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: pollInterval}
+	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: workload.PollInterval}
 }
 
 // holdsAccess says whether there may be a token or an account to take back. It
 // looks at the metadata of Secrets, which are watched, and at none of their data.
 func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
 	for _, name := range []string{access.TokenSecretName(s.cp), access.CredentialsSecretName(s.cp)} {
-		secret := &metav1.PartialObjectMetadata{}
-		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		err := r.client.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: name}, secret)
+		secret := secretMetadata()
+		err := r.kit.Metadata.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: name}, secret)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -94,7 +97,7 @@ func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
 // running. A Coder that does not answer delays the deletion for a minute; its
 // token then runs out by itself.
 func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
-	left := revocationLimit - s.now.Sub(s.cp.DeletionTimestamp.Time)
+	left := revocationLimit - s.Now.Sub(s.cp.DeletionTimestamp.Time)
 	ours, err := r.serviceIsOurs(ctx, s)
 	switch {
 	case err == nil && !ours:
@@ -110,7 +113,7 @@ func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if left <= 0 {
-		r.tellSkipped(s, redact(err.Error(), nil))
+		r.tellSkipped(s, workload.Redact(err.Error()))
 		return nil
 	}
 	return &steps.Waiting{
@@ -135,9 +138,29 @@ func (r *Reconciler) tryRevocation(ctx context.Context, s *scope) error {
 
 func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) {
 	service := &corev1.Service{}
-	err := r.live.Get(ctx, client.ObjectKeyFromObject(s.cp), service)
+	err := r.kit.Live.Get(ctx, client.ObjectKeyFromObject(s.cp), service)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	return err == nil && metav1.IsControlledBy(service, s.cp), err
+}
+
+// secretMetadata is what the cache of Secrets' metadata reads into.
+func secretMetadata() *metav1.PartialObjectMetadata {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return secret
+}
+
+// tellAccess passes on what changed about the operator's access, whatever else
+// comes of the pass.
+func (r *Reconciler) tellAccess(s *scope, result access.Result) {
+	for _, event := range result.Events {
+		r.kit.Tell(&s.Pass, event.Type, event.Reason, workload.Redact(event.Message))
+	}
+}
+
+func (r *Reconciler) tellSkipped(s *scope, why string) {
+	r.kit.Tell(&s.Pass, corev1.EventTypeWarning, coderv1alpha1.ReasonRevocationSkipped,
+		"the control plane is deleted without revoking the operator's token in Coder, which runs out by itself: "+why)
 }

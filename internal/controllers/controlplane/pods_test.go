@@ -11,6 +11,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
 // addPod makes the ReplicaSet of a revision and a pod of it.
@@ -21,7 +22,7 @@ func (f *fixture) addPod(revision string, status corev1.PodStatus) {
 	labels := resources.Labels(newControlPlane())
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Name: "coder-rs" + revision, Namespace: "coder", UID: types.UID("rs-uid-" + revision), Labels: labels,
-		Annotations:     map[string]string{revisionAnnotation: revision},
+		Annotations:     map[string]string{"deployment.kubernetes.io/revision": revision},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 	}}
 	pod := &corev1.Pod{
@@ -146,8 +147,8 @@ func TestPodTrouble(t *testing.T) {
 			if want := c.reason != coderv1alpha1.ReasonProgressing; (f.events.count("Warning "+c.reason) == 1) != want {
 				t.Errorf("Events: %q", f.events.all())
 			}
-			if result.RequeueAfter != pollInterval {
-				t.Errorf("looks again after %v, want %v", result.RequeueAfter, pollInterval)
+			if result.RequeueAfter != workload.PollInterval {
+				t.Errorf("looks again after %v, want %v", result.RequeueAfter, workload.PollInterval)
 			}
 			f.mustNotLeak()
 		})

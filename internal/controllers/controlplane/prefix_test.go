@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +23,7 @@ func withPrefix(prefix string) func(*coderv1alpha1.CoderControlPlane) {
 	return func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.ObjectNamePrefix = &prefix }
 }
 
-func TestPrefixFor(t *testing.T) {
+func TestFirstOf(t *testing.T) {
 	deleting := func(cp *coderv1alpha1.CoderControlPlane) { cp.DeletionTimestamp = ptr.To(metav1.Now()) }
 	disabled := func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = true }
 	for name, c := range map[string]struct {
@@ -44,7 +43,11 @@ func TestPrefixFor(t *testing.T) {
 		"the first is still being deleted": {[]coderv1alpha1.CoderControlPlane{named("old", time.Hour, deleting, withPrefix(""))}, "b."},
 	} {
 		cp := named("b", time.Minute)
-		if got := prefixFor(&cp, append(c.others, cp)); got != c.want {
+		got := cp.Name + "."
+		if firstOf(&cp, append(c.others, cp)).UID == cp.UID {
+			got = ""
+		}
+		if got != c.want {
 			t.Errorf("%s: prefix is %q, want %q", name, got, c.want)
 		}
 	}
@@ -64,13 +67,8 @@ func TestOnlyOneControlPlaneIsTheFirst(t *testing.T) {
 	for range 2 {
 		for _, name := range names {
 			all.Go(func() {
-				cp := &coderv1alpha1.CoderControlPlane{}
-				if err := f.cluster.Get(context.Background(), types.NamespacedName{Namespace: "coder", Name: name}, cp); err != nil {
-					t.Error(err)
-					return
-				}
 				// A conflict is the outcome for the second of the same name.
-				_ = f.r.decidePrefix(context.Background(), &scope{cp: cp})
+				_, _ = f.try(name)
 			})
 		}
 	}

@@ -1,39 +1,20 @@
 package controlplane
 
 import (
-	"time"
-
-	appsv1 "k8s.io/api/apps/v1"
-
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // scope is one control plane during one pass: what it is, and what the steps
 // saw. The status is computed from it alone.
 type scope struct {
-	// cp is the control plane as the cluster has it, with the status of the last
-	// write.
-	cp  *coderv1alpha1.CoderControlPlane
-	now time.Time
-	// inputs is what the builders need besides the spec.
-	inputs resources.Inputs
-
-	// problems kept an object from being applied, grants the workspace rights of a
-	// namespace.
-	problems []problem
-	grants   []problem
-
-	// deployment is ours as the cluster has it, or nil. deploymentForeign and
-	// serviceForeign say that the name is taken.
-	deployment        *appsv1.Deployment
-	deploymentForeign bool
-	serviceForeign    bool
-	// trouble is why the pods are not ready, where that is known.
-	trouble *problem
+	workload.Pass
+	// cp is the Object of the pass.
+	cp *coderv1alpha1.CoderControlPlane
 
 	// build is what Coder says about itself, coderErr why it did not.
 	build    *coderd.BuildInfo
@@ -41,18 +22,47 @@ type scope struct {
 	// access is how the operator's access stands, or nil where that was not
 	// looked at.
 	access *access.Result
-
-	// outcome is how the steps ended.
-	outcome steps.Outcome
-	// released says that the finalizer is gone, and the control plane with it.
-	released bool
+	// basis is that on which both depend.
+	basis *basis
+	// believed says that build and access are of an earlier pass.
+	believed bool
+	// prefix is what stands in front of the names of objects, or nil where that is
+	// not decided.
+	prefix *string
 }
 
-// problem is something that a person can mend, with a reason of api/v1alpha1.
-type problem struct{ reason, message string }
+// kind is what the shared steps must know of control planes.
+func kind() workload.Kind {
+	return workload.Kind{
+		Name: "CoderControlPlane", Noun: "control plane", Finalizer: coderv1alpha1.FinalizerCleanup,
+		OwnerLabel: coderv1alpha1.LabelControlPlane, OwnerNamespaceLabel: coderv1alpha1.LabelControlPlaneNamespace,
+	}
+}
 
-func (s *scope) deleting() bool { return !s.cp.DeletionTimestamp.IsZero() }
+// newScope begins a pass.
+func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
+	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix}
+	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.Workload(cp, resources.Inputs{
+		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace,
+	}))
+	s.Hooks = workload.Hooks{
+		Unconfigured: s.databaseMissing, Explain: databaseTrouble, MissingReference: s.databaseSecretMissing,
+	}
+	return s
+}
+
+// inputs is what the builders of a control plane need besides the spec.
+func (s *scope) inputs() resources.Inputs {
+	in := resources.Inputs{
+		EnvFromNames: s.Workload.EnvFromNames, OperatorNamespace: s.Workload.OperatorNamespace,
+		Checksum: s.Workload.Checksum, KeepReplicas: s.Workload.KeepReplicas,
+	}
+	if s.Workload.Serving != nil {
+		in.ClusterDomain = s.Workload.Serving.ClusterDomain
+	}
+	return in
+}
 
 func (s *scope) accessDisabled() bool { return s.cp.Spec.OperatorAccess.Disabled }
 
-func (s *scope) url() string { return resources.URL(s.cp, s.inputs) }
+func (s *scope) url() string { return workloadresources.URL(s.Workload) }

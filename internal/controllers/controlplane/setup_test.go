@@ -16,6 +16,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
 // It only registers: what the watches do is seen against a real API server.
@@ -29,7 +30,7 @@ func TestSetupWithManager(t *testing.T) {
 	mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, manager.Options{
 		Scheme:     scheme,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{ByObject: CacheByObject()},
+		Cache:      cache.Options{ByObject: workload.CacheByObject()},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			return testrestmapper.TestOnlyStaticRESTMapper(scheme), nil
@@ -38,14 +39,18 @@ func TestSetupWithManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(mgr, Options{})
+	kit, err := workload.New(mgr, workload.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.SetupWithManager(mgr); err != nil {
+	r, err := New(mgr, kit, Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if r.access == nil || r.logs == nil || r.concurrency != DefaultConcurrency || r.applier.FieldOwner != DefaultFieldOwner {
+	if err := r.SetupWithManager(t.Context(), mgr); err != nil {
+		t.Fatal(err)
+	}
+	if r.access == nil || r.connect == nil {
 		t.Errorf("defaults are missing: %+v", r)
 	}
 }

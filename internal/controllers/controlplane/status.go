@@ -2,14 +2,13 @@ package controlplane
 
 import (
 	"fmt"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -19,30 +18,38 @@ import (
 // against, and the times of transitions.
 func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	status := *s.cp.Status.DeepCopy()
-	status.ObservedGeneration = s.cp.Generation
-	status.URL = ""
-	if !s.serviceForeign && invalidName(s.cp.Name) == "" {
+	status.URL, status.AccessURL = "", ""
+	if !s.ServiceForeign && workload.InvalidName(&s.Pass) == "" {
 		status.URL = s.url()
-	}
-	if s.deployment != nil {
-		status.Replicas = s.deployment.Status.Replicas
-		status.ReadyReplicas = s.deployment.Status.ReadyReplicas
-	}
-	if s.deploymentForeign {
-		status.Replicas, status.ReadyReplicas = 0, 0
+		status.AccessURL = workloadresources.AccessURL(s.Workload)
 	}
 	if s.build != nil {
 		status.Version = s.build.Version
 	}
+	status.ObjectNamePrefix = s.prefix
 	setToken(s, &status)
-	parts := partsOf(s, &status)
-	all := append(summary(s, parts), parts...)
-	status.Conditions = conditions.Merge(s.cp.Status.Conditions, all, s.cp.Generation, metav1.NewTime(s.now))
-	status.Phase = coderv1alpha1.PhasePending
-	if meta.IsStatusConditionTrue(status.Conditions, coderv1alpha1.ConditionReady) {
-		status.Phase = coderv1alpha1.PhaseReady
-	}
+	status.WorkloadStatus = s.Status(summary(s, partsOf(s, &status)))
 	return status
+}
+
+// summary is how Ready follows from the parts.
+func summary(s *scope, parts []metav1.Condition) workload.Summary {
+	sum := workload.Summary{
+		Parts: parts, Beside: []string{coderv1alpha1.ConditionServed},
+		Works: "Coder runs, and the operator has access to it",
+		Stalled: func(part *metav1.Condition) bool {
+			return part.Reason == coderv1alpha1.ReasonDatabaseMissing ||
+				part.Type == coderv1alpha1.ConditionOperatorAccess && s.access != nil && s.access.State == access.Failed
+		},
+	}
+	if s.accessDisabled() {
+		sum.Works = "Coder runs; spec.operatorAccess.disabled keeps the operator away from it"
+		sum.Beside = append(sum.Beside, coderv1alpha1.ConditionCoderReachable, coderv1alpha1.ConditionOperatorAccess)
+	}
+	if err := s.Outcome.Failed[stepRevoke]; err != nil {
+		sum.Deleting = "until its token is revoked in Coder, for a minute at most: " + workload.Redact(err.Error())
+	}
+	return sum
 }
 
 // setToken writes what is known of the token. That Coder does not answer just now
@@ -52,14 +59,14 @@ func setToken(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	switch {
 	case s.accessDisabled():
 		status.OperatorAccessReady = false
-		if s.access == nil && s.outcome.Succeeded(stepRevoke) || s.access != nil && s.access.State == access.Ready {
+		if s.access == nil && s.Outcome.Succeeded(stepRevoke) || s.access != nil && s.access.State == access.Ready {
 			status.OperatorTokenSecretRef, status.OperatorTokenExpiresAt = nil, nil
 		}
-	case s.deleting(), s.serviceForeign, s.deploymentForeign:
+	case s.Deleting(), s.ServiceForeign, s.DeploymentForeign:
 		status.OperatorAccessReady = false
 	case s.access == nil, s.access.TokenRef == nil && unanswered(s.access):
 	default:
-		status.OperatorTokenSecretRef = s.access.TokenRef
+		status.OperatorTokenSecretRef = s.access.TokenRef.DeepCopy()
 		status.OperatorAccessReady = s.access.TokenRef != nil
 		status.OperatorTokenExpiresAt = nil
 		if s.access.ExpiresAt != nil {
@@ -79,56 +86,25 @@ func unanswered(result *access.Result) bool {
 // partsOf are the conditions from which Ready is derived, in the order in which
 // one depends on another, and those beside it.
 func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.Condition {
-	if invalidName(s.cp.Name) != "" {
-		return []metav1.Condition{resourcesApplied(s)}
+	if workload.InvalidName(&s.Pass) != "" {
+		return []metav1.Condition{s.ResourcesApplied()}
 	}
-	if s.deleting() {
+	if s.Deleting() {
 		return nil
 	}
 	parts := []metav1.Condition{
-		resourcesApplied(s), deploymentAvailable(s), coderReachable(s), operatorAccess(s), served(s, status), workspaceAccess(s),
+		s.ResourcesApplied(), s.DeploymentAvailable(), coderReachable(s), operatorAccess(s), served(s, status),
 	}
-	if expose := s.cp.Spec.Expose; expose != nil && (expose.Ingress != nil || expose.Gateway != nil) {
-		parts = append(parts, conditions.False(coderv1alpha1.ConditionExposed, coderv1alpha1.ReasonNotImplemented,
-			"this version does not expose Coder; remove spec.expose and make the Ingress or HTTPRoute yourself"))
+	for _, part := range []*metav1.Condition{s.WorkspaceAccess(), s.Exposed(), s.MetricsExported()} {
+		if part != nil {
+			parts = append(parts, *part)
+		}
 	}
 	if s.cp.Spec.LicenseSecretRef != nil {
 		parts = append(parts, conditions.False(coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ReasonNotImplemented,
 			"this version applies no license; remove spec.licenseSecretRef and add the license in Coder"))
 	}
 	return parts
-}
-
-func resourcesApplied(s *scope) metav1.Condition {
-	if len(s.problems) > 0 {
-		return conditions.False(coderv1alpha1.ConditionResourcesApplied, s.problems[0].reason, sentences(s.problems))
-	}
-	if !s.outcome.Succeeded(stepFinalizer) || !s.outcome.Succeeded(stepServiceAccount) ||
-		!s.outcome.Succeeded(stepDeployment) || !s.outcome.Succeeded(stepService) {
-		return conditions.Unknown(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonReconciling,
-			"not every object that the spec asks for is applied yet")
-	}
-	return conditions.True(coderv1alpha1.ConditionResourcesApplied, coderv1alpha1.ReasonApplied,
-		"every object that the spec asks for is applied")
-}
-
-func deploymentAvailable(s *scope) metav1.Condition {
-	const kind = coderv1alpha1.ConditionDeploymentAvailable
-	wanted := resources.Replicas(s.cp)
-	switch {
-	case s.deployment == nil:
-		return conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "waits until the Deployment is applied")
-	case available(s.deployment, wanted) && wanted == 0:
-		return conditions.True(kind, coderv1alpha1.ReasonScaledToZero, "spec.replicas is 0, so no pod runs")
-	case available(s.deployment, wanted):
-		return conditions.True(kind, coderv1alpha1.ReasonAvailable, rolloutProgress(s.deployment, wanted))
-	case s.trouble != nil:
-		return conditions.False(kind, s.trouble.reason, s.trouble.message)
-	case rolloutExpired(s.deployment):
-		return conditions.False(kind, coderv1alpha1.ReasonProgressDeadlineExceeded,
-			"the rollout did not end in time: "+rolloutProgress(s.deployment, wanted))
-	}
-	return conditions.False(kind, coderv1alpha1.ReasonProgressing, rolloutProgress(s.deployment, wanted))
 }
 
 func coderReachable(s *scope) metav1.Condition {
@@ -140,12 +116,12 @@ func coderReachable(s *scope) metav1.Condition {
 	case s.build != nil:
 		return conditions.True(kind, coderv1alpha1.ReasonReachable, fmt.Sprintf("Coder %s answers at %s", s.build.Version, s.url()))
 	case s.coderErr != nil:
-		return conditions.False(kind, coderv1alpha1.ReasonUnreachable, redact(s.coderErr.Error(), nil))
-	case s.serviceForeign, s.deploymentForeign:
+		return conditions.False(kind, coderv1alpha1.ReasonUnreachable, workload.Redact(s.coderErr.Error()))
+	case s.ServiceForeign, s.DeploymentForeign:
 		return conditions.Unknown(kind, coderv1alpha1.ReasonNotChecked,
 			"nothing is sent to a Service or Deployment that is not this control plane's")
-	case resources.Replicas(s.cp) == 0:
-		return conditions.Unknown(kind, coderv1alpha1.ReasonScaledToZero, "spec.replicas is 0, so no pod answers")
+	case s.Wanted() == 0:
+		return conditions.Unknown(kind, coderv1alpha1.ReasonScaledToZero, "no pod is wanted, so none answers")
 	}
 	return conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "waits until a pod of Coder is ready")
 }
@@ -154,15 +130,15 @@ func operatorAccess(s *scope) metav1.Condition {
 	const kind = coderv1alpha1.ConditionOperatorAccess
 	switch {
 	case s.accessDisabled() && s.access != nil && s.access.State != access.Ready:
-		return conditions.False(kind, s.access.Reason, "the operator's token is not revoked yet: "+redact(s.access.Message, nil))
+		return conditions.False(kind, s.access.Reason, "the operator's token is not revoked yet: "+workload.Redact(s.access.Message))
 	case s.accessDisabled():
 		return conditions.False(kind, coderv1alpha1.ReasonDisabled, "spec.operatorAccess.disabled is set")
 	case s.access == nil:
 		return conditions.Unknown(kind, coderv1alpha1.ReasonWaiting, "waits until Coder answers")
 	case s.access.State == access.Ready:
-		return conditions.True(kind, s.access.Reason, redact(s.access.Message, nil))
+		return conditions.True(kind, s.access.Reason, workload.Redact(s.access.Message))
 	}
-	return conditions.False(kind, s.access.Reason, redact(s.access.Message, nil))
+	return conditions.False(kind, s.access.Reason, workload.Redact(s.access.Message))
 }
 
 func served(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) metav1.Condition {
@@ -179,33 +155,4 @@ func served(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) metav1.Cond
 	}
 	return conditions.True(kind, coderv1alpha1.ReasonServed,
 		fmt.Sprintf("templates and workspaces are served with %q in front of their names", *status.ObjectNamePrefix))
-}
-
-func workspaceAccess(s *scope) metav1.Condition {
-	const kind = coderv1alpha1.ConditionWorkspaceAccess
-	switch {
-	case len(s.grants) > 0:
-		return conditions.False(kind, s.grants[0].reason, sentences(s.grants))
-	case !s.outcome.Succeeded(stepWorkspaces):
-		return conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "the rights of workspaces are not granted yet")
-	case len(resources.WorkspaceNamespaces(s.cp)) == 0:
-		return conditions.True(kind, coderv1alpha1.ReasonDisabled, "spec.rbac.workspacePerms is false, so nothing is granted")
-	}
-	return conditions.True(kind, coderv1alpha1.ReasonGranted, "Coder may make workspaces in "+quotedList(resources.WorkspaceNamespaces(s.cp)))
-}
-
-func sentences(problems []problem) string {
-	var all []string
-	for _, p := range problems {
-		all = append(all, p.message)
-	}
-	return strings.Join(all, "; ")
-}
-
-func quotedList(names []string) string {
-	noun := "namespace "
-	if len(names) > 1 {
-		noun = "namespaces "
-	}
-	return noun + `"` + strings.Join(names, `", "`) + `"`
 }

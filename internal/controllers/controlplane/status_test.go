@@ -8,11 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -21,23 +23,24 @@ func working() *scope {
 	cp := newControlPlane()
 	cp.Status.ObjectNamePrefix = ptr.To("")
 	expires := time.Date(2026, 11, 27, 12, 0, 0, 123, time.UTC)
-	return &scope{
-		cp:  cp,
-		now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
-		deployment: &appsv1.Deployment{Status: appsv1.DeploymentStatus{
-			Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
-		}},
-		build: &coderd.BuildInfo{Version: "v2.30.0"},
-		access: &access.Result{
-			State: access.Ready, Reason: coderv1alpha1.ReasonTokenAccepted, Message: "accepted",
-			TokenRef: &coderv1alpha1.TokenSecretReference{Name: "coder-operator-token", Key: "token"}, ExpiresAt: &expires,
-		},
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	kit := workload.NewWith(nil, nil, nil, workload.Options{Clock: clocktesting.NewFakePassiveClock(now)})
+	s := newReconciler(kit, Options{}).newScope(cp)
+	s.Deployment = &appsv1.Deployment{Status: appsv1.DeploymentStatus{
+		Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
+	}}
+	s.build = &coderd.BuildInfo{Version: "v2.30.0"}
+	s.access = &access.Result{
+		State: access.Ready, Reason: coderv1alpha1.ReasonTokenAccepted, Message: "accepted",
+		TokenRef: &coderv1alpha1.TokenSecretReference{Name: "coder-operator-token", Key: "token"}, ExpiresAt: &expires,
 	}
+	return s
 }
 
 // before is a status that an earlier pass wrote while everything was well.
 func (s *scope) before() *scope {
 	s.cp.Status = statusOf(working())
+	s.Previous = s.cp.Status.WorkloadStatus
 	return s
 }
 
@@ -49,19 +52,19 @@ func TestReadyIsDerivedFromItsParts(t *testing.T) {
 	}{
 		"everything works": {func(*scope) {}, coderv1alpha1.ReasonReady, ""},
 		"an object is someone else's": {func(s *scope) {
-			s.problems = []problem{{coderv1alpha1.ReasonNotOwned, "no"}}
+			s.Problems = []workload.Problem{{Reason: coderv1alpha1.ReasonNotOwned, Message: "no"}}
 		}, coderv1alpha1.ReasonNotOwned, coderv1alpha1.ConditionStalled},
 		"the API server does not answer": {func(s *scope) {
-			s.problems = []problem{{coderv1alpha1.ReasonApplyFailed, "no"}}
+			s.Problems = []workload.Problem{{Reason: coderv1alpha1.ReasonApplyFailed, Message: "no"}}
 		}, coderv1alpha1.ReasonApplyFailed, coderv1alpha1.ConditionReconciling},
 		"an object is not applied yet": {func(s *scope) {
-			s.outcome.Skipped = map[string]string{stepDeployment: stepInputs}
+			s.Outcome.Skipped = map[string]string{workload.StepDeployment: workload.StepReferences}
 		}, coderv1alpha1.ReasonReconciling, coderv1alpha1.ConditionReconciling},
 		"a rollout goes on": {func(s *scope) {
-			s.deployment.Status.Replicas, s.deployment.Status.UpdatedReplicas = 2, 1
+			s.Deployment.Status.Replicas, s.Deployment.Status.UpdatedReplicas = 2, 1
 		}, coderv1alpha1.ReasonProgressing, coderv1alpha1.ConditionReconciling},
 		"the Deployment controller is behind": {func(s *scope) {
-			s.deployment.Generation, s.deployment.Status.ObservedGeneration = 2, 1
+			s.Deployment.Generation, s.Deployment.Status.ObservedGeneration = 2, 1
 		}, coderv1alpha1.ReasonProgressing, coderv1alpha1.ConditionReconciling},
 		"Coder does not answer": {func(s *scope) {
 			s.build, s.access, s.coderErr = nil, nil, errors.New("refused")
@@ -73,16 +76,20 @@ func TestReadyIsDerivedFromItsParts(t *testing.T) {
 			s.access = &access.Result{State: access.Failed, Reason: coderv1alpha1.ReasonCredentialsRefused}
 		}, coderv1alpha1.ReasonCredentialsRefused, coderv1alpha1.ConditionStalled},
 		"workspace rights do not count": {func(s *scope) {
-			s.grants = []problem{{coderv1alpha1.ReasonGrantForbidden, "no"}}
+			s.Grants = []workload.Problem{{Reason: coderv1alpha1.ReasonGrantForbidden, Message: "no"}}
 		}, coderv1alpha1.ReasonReady, ""},
 		"being served does not count": {func(s *scope) {
-			s.cp.Status.ObjectNamePrefix = nil
+			s.prefix = nil
 		}, coderv1alpha1.ReasonReady, ""},
-		"an ingress is asked for": {func(s *scope) {
-			s.cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "x"}}
+		"the Gateway API is asked for and missing": {func(s *scope) {
+			s.cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Gateway: &coderv1alpha1.GatewaySpec{Host: "x"}}
+			s.Exposure = &workload.Problem{Reason: coderv1alpha1.ReasonKindMissing, Message: "no"}
+		}, coderv1alpha1.ReasonKindMissing, coderv1alpha1.ConditionReconciling},
+		"a license is asked for": {func(s *scope) {
+			s.cp.Spec.LicenseSecretRef = &coderv1alpha1.SecretKeyReference{Name: "license"}
 		}, coderv1alpha1.ReasonNotImplemented, coderv1alpha1.ConditionStalled},
 		"it is being deleted": {func(s *scope) {
-			s.cp.DeletionTimestamp = ptr.To(metav1.NewTime(s.now))
+			s.cp.DeletionTimestamp = ptr.To(metav1.NewTime(s.Now))
 		}, coderv1alpha1.ReasonDeleting, coderv1alpha1.ConditionReconciling},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +134,7 @@ func TestTheTokenInTheStatus(t *testing.T) {
 		"refused": {func(s *scope) {
 			s.access = &access.Result{State: access.Failed, Reason: coderv1alpha1.ReasonTokenRefused}
 		}, token{}},
-		"the Service is foreign":  {func(s *scope) { s.access, s.serviceForeign = nil, true }, token{Ref: true, Expiry: true}},
+		"the Service is foreign":  {func(s *scope) { s.access, s.ServiceForeign = nil, true }, token{Ref: true, Expiry: true}},
 		"disabled, not revoked":   {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true; s.access.State = access.Waiting }, token{Ref: true, Expiry: true}},
 		"disabled and revoked":    {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true }, token{}},
 		"disabled, nothing there": {func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true; s.access = nil }, token{}},
@@ -145,7 +152,7 @@ func TestTheTokenInTheStatus(t *testing.T) {
 // The same findings make the same status, or every pass would write.
 func TestTheStatusIsStable(t *testing.T) {
 	s := working().before()
-	s.now = s.now.Add(time.Hour)
+	s.Now = s.Now.Add(time.Hour)
 	if diff := cmp.Diff(s.cp.Status, statusOf(s)); diff != "" {
 		t.Errorf("an hour later the status differs:\n%s", diff)
 	}

@@ -14,6 +14,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
 func withWorkspaceNamespace(cp *coderv1alpha1.CoderControlPlane) {
@@ -103,11 +104,11 @@ func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 
 func TestOwnerByLabels(t *testing.T) {
 	role := resources.WorkspaceRole(newControlPlane(), "work")
-	requests := ownerByLabels(t.Context(), role)
+	requests := workload.OwnerByLabels(kind())(t.Context(), role)
 	if len(requests) != 1 || requests[0].String() != "coder/coder" {
 		t.Errorf("a change of the Role reconciles %v, want coder/coder", requests)
 	}
-	if got := ownerByLabels(t.Context(), &rbacv1.Role{}); got != nil {
+	if got := workload.OwnerByLabels(kind())(t.Context(), &rbacv1.Role{}); got != nil {
 		t.Errorf("a Role without labels reconciles %v", got)
 	}
 }

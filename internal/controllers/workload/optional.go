@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -29,6 +28,7 @@ type OptionalKinds struct {
 
 	mu       sync.Mutex
 	present  map[schema.GroupVersionKind]bool
+	indexed  map[schema.GroupVersionKind]bool
 	onAppear []func(context.Context, schema.GroupVersionKind) error
 }
 
@@ -117,23 +117,31 @@ func (o *OptionalKinds) look(ctx context.Context) bool {
 	return all
 }
 
-// appear has to come to an end before passes make objects of the kind, because they
-// then look for them in the cache by index.
+// appear has the kind indexed before passes can make objects of it, because they
+// then look for them in the cache by index. Where something fails it is as if the
+// kind had not appeared, so that all is tried again.
 func (o *OptionalKinds) appear(ctx context.Context, kind schema.GroupVersionKind, obj client.Object) error {
-	if err := o.index(ctx, obj); err != nil {
-		return fmt.Errorf("indexing %s: %w", kind.Kind, err)
+	// The manager refuses an index that it has.
+	if !o.indexed[kind] {
+		if err := o.index(ctx, obj); err != nil {
+			return fmt.Errorf("indexing %s: %w", kind.Kind, err)
+		}
+		o.indexed[kind] = true
+	}
+	for _, do := range o.set(kind, true) {
+		if err := do(ctx, kind); err != nil {
+			o.set(kind, false)
+			return err
+		}
 	}
 	log.FromContext(ctx).Info("The cluster knows an optional kind", "kind", kind.Kind)
+	return nil
+}
+
+// set notes whether a kind is there, and gives those who want to know.
+func (o *OptionalKinds) set(kind schema.GroupVersionKind, present bool) []func(context.Context, schema.GroupVersionKind) error {
 	o.mu.Lock()
-	if o.present == nil {
-		o.present = map[schema.GroupVersionKind]bool{}
-	}
-	o.present[kind] = true
-	tell := o.onAppear
-	o.mu.Unlock()
-	var failed error
-	for _, do := range tell {
-		failed = errors.Join(failed, do(ctx, kind))
-	}
-	return failed
+	defer o.mu.Unlock()
+	o.present[kind] = present
+	return o.onAppear
 }

@@ -64,6 +64,8 @@ type Options struct {
 	FieldOwner string
 	// ClusterDomain is the DNS domain of the cluster. Empty means cluster.local.
 	ClusterDomain string
+	// Namespaces are those that the operator works in. Empty means all.
+	Namespaces []string
 	// OperatorNamespace is where the operator runs. Empty means that it is not known.
 	OperatorNamespace string
 	// Concurrency is how many objects of a kind are reconciled at once. 0 means

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,6 +55,9 @@ func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 }
 
 func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
+	if len(t.Namespaces) > 0 && !slices.Contains(t.Namespaces, namespace) {
+		return &unwatchedError{namespace}
+	}
 	claim := t.grantClaim(p, namespace)
 	if _, err := t.Applier.Apply(ctx, claim, resources.WorkspaceRole(p.Workload, namespace)); err != nil {
 		return err
@@ -67,17 +73,28 @@ func (t *Toolkit) grantClaim(p *Pass, namespace string) apply.Claim {
 	return apply.MarkedWith(p.Workload.Rights.OwnerLabels, p.Workload.Rights.OwnerAnnotations)
 }
 
+// unwatchedError says that the operator does not work in a namespace.
+type unwatchedError struct{ namespace string }
+
+func (e *unwatchedError) Error() string {
+	return fmt.Sprintf("namespace %q is none of those that the operator works in; add it to the operator's --watch-namespaces, "+
+		"or remove it from spec.rbac", e.namespace)
+}
+
 func grantTrouble(namespace string, err error) (*Problem, error) {
+	var unwatched *unwatchedError
 	switch {
+	case errors.As(err, &unwatched):
+		return waitingProblem(coderv1alpha1.ReasonNamespaceNotWatched, err.Error())
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return waitingProblem(coderv1alpha1.ReasonNamespaceMissing, fmt.Sprintf(
-			"namespace %q is being deleted; remove it from spec.rbac.workspaceNamespaces", namespace))
+			"namespace %q is being deleted; remove it from spec.rbac", namespace))
 	case apierrors.IsNotFound(err):
 		return waitingProblem(coderv1alpha1.ReasonNamespaceMissing, fmt.Sprintf(
-			"namespace %q does not exist; create it, or remove it from spec.rbac.workspaceNamespaces", namespace))
+			"namespace %q does not exist; create it, or remove it from spec.rbac", namespace))
 	case apierrors.IsForbidden(err):
 		return waitingProblem(coderv1alpha1.ReasonGrantForbidden, fmt.Sprintf(
-			"in namespace %q the operator may not grant what it does not hold itself%s; give the operator these rights, or change spec.rbac.extraRules",
+			"in namespace %q the operator may not grant what it does not hold itself%s; give the operator these rights, or change spec.rbac",
 			namespace, missingRights(err)))
 	}
 	return applyTrouble(err)
@@ -117,10 +134,10 @@ func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader clie
 	}
 	selector := client.MatchingLabels(p.Workload.Rights.OwnerLabels)
 	bindings, roles := &rbacv1.RoleBindingList{}, &rbacv1.RoleList{}
-	if err := reader.List(ctx, bindings, selector); err != nil {
+	if err := t.listEverywhere(ctx, reader, bindings, selector); err != nil {
 		return fmt.Errorf("listing role bindings: %w", err)
 	}
-	if err := reader.List(ctx, roles, selector); err != nil {
+	if err := t.listEverywhere(ctx, reader, roles, selector); err != nil {
 		return fmt.Errorf("listing roles: %w", err)
 	}
 	var failed error
@@ -143,4 +160,23 @@ func (t *Toolkit) pruneOne(ctx context.Context, p *Pass, kind string, obj client
 	}
 	t.Applier.Forget(obj)
 	return nil
+}
+
+// listEverywhere lists in all namespaces that the operator works in.
+func (t *Toolkit) listEverywhere(ctx context.Context, reader client.Reader, list client.ObjectList, selector client.ListOption) error {
+	if len(t.Namespaces) == 0 {
+		return reader.List(ctx, list, selector)
+	}
+	var all []runtime.Object
+	for _, namespace := range t.Namespaces {
+		if err := reader.List(ctx, list, selector, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return err
+		}
+		all = append(all, items...)
+	}
+	return meta.SetList(list, all)
 }

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -55,14 +56,28 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 			Help: "1 where the condition Ready of an object is true, else 0.",
 		}, []string{"kind", "namespace", "name"}),
 	}
-	for _, collector := range []prometheus.Collector{
-		m.outcomes, m.timeToReady, m.requests, m.durations, m.tokenExpiry, m.licenseExpiry, m.ready,
-	} {
-		if err := registerer.Register(collector); err != nil {
-			return nil, fmt.Errorf("registering a metric: %w", err)
+	return m, errors.Join(
+		register(registerer, &m.outcomes), register(registerer, &m.timeToReady), register(registerer, &m.requests),
+		register(registerer, &m.durations), register(registerer, &m.tokenExpiry), register(registerer, &m.licenseExpiry),
+		register(registerer, &m.ready),
+	)
+}
+
+// register uses what the registry has, where it has the same already: a process may
+// make its parts more than once, as tests do.
+func register[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
+	err := registerer.Register(*collector)
+	var known prometheus.AlreadyRegisteredError
+	if errors.As(err, &known) {
+		if existing, same := known.ExistingCollector.(C); same {
+			*collector = existing
+			return nil
 		}
 	}
-	return m, nil
+	if err != nil {
+		return fmt.Errorf("registering a metric: %w", err)
+	}
+	return nil
 }
 
 // Reconciled counts a pass.
