@@ -1,0 +1,89 @@
+package workspaceproxy
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+)
+
+// It only registers: what the watches do is seen against a real API server.
+func TestSetupWithManager(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1"}, manager.Options{
+		Scheme:     scheme,
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: workload.CacheByObject()},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return testrestmapper.TestOnlyStaticRESTMapper(scheme), nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit, err := workload.New(mgr, workload.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(mgr, kit, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetupWithManager(t.Context(), mgr); err != nil {
+		t.Fatal(err)
+	}
+	if r.registrar == nil {
+		t.Error("the default registrar is missing")
+	}
+}
+
+func TestEverySecretThatItDependsOnIsWatched(t *testing.T) {
+	names := func(proxy *coderv1alpha1.CoderWorkspaceProxy) []string {
+		var out []string
+		for _, reference := range referencesOf(proxy) {
+			out = append(out, reference.Kind+"/"+reference.Name)
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	for name, c := range map[string]struct {
+		change func(*coderv1alpha1.CoderWorkspaceProxySpec)
+		want   []string
+	}{
+		"control plane": {func(*coderv1alpha1.CoderWorkspaceProxySpec) {}, []string{"Secret/sydney-proxy-token"}},
+		"bootstrap": {func(s *coderv1alpha1.CoderWorkspaceProxySpec) {
+			s.Bootstrap.CredentialsSecretRef = &coderv1alpha1.TokenSecretReference{Name: "owner"}
+			s.Bootstrap.GeneratedTokenSecretName = "generated"
+		}, []string{"Secret/generated", "Secret/owner"}},
+		"own token, TLS, environment": {func(s *coderv1alpha1.CoderWorkspaceProxySpec) {
+			s.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine"}
+			s.TLS.SecretNames = []string{"tls"}
+			s.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "env"}}}}
+		}, []string{"ConfigMap/env", "Secret/mine", "Secret/tls"}},
+	} {
+		proxy := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { c.change(&p.Spec) })
+		if got := names(proxy); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
