@@ -59,6 +59,8 @@ type fixture struct {
 	writes    []string
 	killAfter int
 	dead      bool
+	// behind are the versions of Secrets that the cache still has.
+	behind map[string]string
 	// slow pods end when the test says so.
 	slow bool
 	uids int
@@ -74,7 +76,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	}
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	f := &fixture{
-		t: t, events: &eventLog{}, clock: clock,
+		t: t, events: &eventLog{}, clock: clock, behind: map[string]string{},
 		coder: coderdtest.New(t, coderdtest.WithClock(clock), coderdtest.WithLicensing()),
 	}
 	f.coder.SetFeature(feature, "entitled")
@@ -97,7 +99,7 @@ func (f *fixture) restart() {
 	f.mu.Lock()
 	f.killAfter, f.dead = 0, false
 	f.mu.Unlock()
-	kit := workload.NewWith(f.cluster, f.cluster, f.events, workload.Options{Clock: f.clock, Metadata: bareMetadata{f.cluster}})
+	kit := workload.NewWith(f.cluster, f.cluster, f.events, workload.Options{Clock: f.clock, Metadata: bareMetadata{f.cluster, f.behind}})
 	f.r = newReconciler(kit, Options{
 		Secrets: f.cluster,
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
@@ -111,12 +113,19 @@ func (f *fixture) restart() {
 	})
 }
 
-// bareMetadata is a cache of metadata without annotations, as the manager's is.
-type bareMetadata struct{ client.Reader }
+// bareMetadata is a cache of metadata without annotations, as the manager's is. It
+// may be behind.
+type bareMetadata struct {
+	client.Reader
+	versions map[string]string
+}
 
 func (b bareMetadata) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := b.Reader.Get(ctx, key, obj, opts...)
 	obj.SetAnnotations(nil)
+	if version, behind := b.versions[key.Name]; behind {
+		obj.SetResourceVersion(version)
+	}
 	return err
 }
 
@@ -259,13 +268,22 @@ func (f *fixture) roll() bool {
 		f.must(err)
 		template = string(raw)
 	}
-	did, fresh, old := false, int32(0), int32(0)
+	did, fresh := false, int32(0)
 	for _, pod := range f.pods() {
 		switch {
-		case pod.Annotations["template"] == template && fresh < wanted:
+		case pod.Annotations["template"] == template && fresh < wanted && pod.DeletionTimestamp == nil:
 			fresh++
+		case f.slow && pod.DeletionTimestamp != nil:
 		case f.slow:
-			old++
+			// It is terminating, and its job goes on.
+			pod.Finalizers = []string{"test/job"}
+			f.must(f.cluster.Update(f.t.Context(), &pod))
+			f.must(f.cluster.Delete(f.t.Context(), &pod))
+			did = true
+		case pod.DeletionTimestamp != nil:
+			pod.Finalizers = nil
+			f.must(f.cluster.Update(f.t.Context(), &pod))
+			did = true
 		default:
 			f.must(f.cluster.Delete(f.t.Context(), &pod))
 			did = true

@@ -150,7 +150,7 @@ func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 	}
 	s.Workload = resources.Workload(s.cr, s.inputs)
 	switch {
-	case !s.Outcome.Succeeded(stepControlPlane), s.inputs.URL == "":
+	case s.inputs.URL == "":
 		return waits("the address of Coder")
 	case s.organizationProblem() != nil:
 		return waits("an organization for which the daemons can work")

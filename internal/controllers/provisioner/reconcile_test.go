@@ -57,8 +57,14 @@ func TestAProvisionerComesUpAndRests(t *testing.T) {
 func TestANewKeyRollsThePodsOnce(t *testing.T) {
 	f := readyFixture(t)
 	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = nil })
+	secret := &corev1.Secret{}
+	f.get("gpu-provisioner-key", secret)
+	f.behind[secret.Name] = secret.ResourceVersion
 	applies := 0
-	for range 8 {
+	for pass := range 8 {
+		if pass == 2 {
+			delete(f.behind, secret.Name)
+		}
 		f.reconcile()
 		for _, write := range f.takeWrites() {
 			if strings.HasPrefix(write, "apply") && strings.Contains(write, "provisioner-gpu") {
@@ -96,6 +102,28 @@ func TestK14RotationWaitsForTerminatingPods(t *testing.T) {
 	}
 	if f.events.count("Normal ProvisionerKeyRotated") != 1 || f.events.count("Normal ProvisionerKeyDeleted") != 1 {
 		t.Errorf("Events: %q", f.events.all())
+	}
+}
+
+// K14: a Deployment whose controller has not seen the new revision may still make a
+// pod of the old one.
+func TestK14RotationWaitsForTheDeploymentController(t *testing.T) {
+	f := readyFixture(t)
+	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = nil })
+	f.reconcile()
+	d := f.deployment()
+	d.Generation = 7
+	f.must(f.cluster.Update(t.Context(), d))
+	for _, pod := range f.pods() {
+		f.must(f.cluster.Delete(t.Context(), &pod))
+	}
+	f.reconcile()
+	if f.keyNames() != "gpu gpu-2" {
+		t.Fatalf("keys: %s", f.keyNames())
+	}
+	f.settle()
+	if f.keyNames() != "gpu-2" {
+		t.Errorf("keys: %s", f.keyNames())
 	}
 }
 

@@ -67,7 +67,7 @@ func (r *Reconciler) stepsFor(s *scope) []step {
 	if s.Deleting() {
 		return []step{
 			{Name: stepControlPlane, Run: r.findControlPlane},
-			{Name: stepStop, Run: r.stop},
+			{Name: stepStop, Needs: []string{stepControlPlane}, Run: r.stop},
 			{Name: stepWithdraw, Needs: []string{stepStop}, Run: r.withdraw},
 			workload.Step[*scope](workload.StepWorkspaces, r.kit.RemoveWorkspaceAccess, stepStop),
 			{Name: workload.StepRelease, Needs: []string{stepWithdraw, workload.StepWorkspaces}, Run: r.release},
@@ -77,8 +77,8 @@ func (r *Reconciler) stepsFor(s *scope) []step {
 		workload.Begin[*scope](r.kit),
 		[]step{
 			{Name: stepControlPlane, Needs: []string{workload.StepFinalizer}, Run: r.findControlPlane},
-			{Name: stepKey, Needs: []string{workload.StepFinalizer}, Run: r.ensureKey},
-			{Name: stepInputs, Needs: []string{workload.StepFinalizer}, Run: r.gatherInputs},
+			{Name: stepKey, Needs: []string{stepControlPlane}, Run: r.ensureKey},
+			{Name: stepInputs, Needs: []string{stepKey}, Run: r.gatherInputs},
 		},
 		workload.Steps[*scope](r.kit, workload.Needs{References: []string{stepInputs}}),
 		[]step{{Name: stepReplaced, Needs: []string{workload.StepDeployment}, Run: r.dropReplaced}},
