@@ -28,6 +28,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
@@ -89,8 +90,9 @@ func (f *fixture) restart() {
 	}
 	kit := workload.NewWith(f.cluster, f.cluster, f.events, workload.Options{Clock: f.clock, Logs: f.logs})
 	f.r = newReconciler(kit, Options{
-		Access:  &access.Manager{Client: f.cluster, Clock: f.clock, NewClient: connect},
-		Connect: func(url string) (Coder, error) { return connect(coderd.Config{URL: url}) },
+		Access:   &access.Manager{Client: f.cluster, Clock: f.clock, NewClient: connect},
+		Connect:  func(url string) (Coder, error) { return connect(coderd.Config{URL: url}) },
+		Operator: func(cfg coderd.Config) (licensing.Coder, error) { return connect(cfg) },
 	})
 }
 

@@ -223,19 +223,6 @@ func TestEnvFromDecidesAboutTheAccessURL(t *testing.T) {
 	}
 }
 
-func TestNotImplementedPartsAreTold(t *testing.T) {
-	f := newFixture(t, databaseSecret(), newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
-		cp.Spec.LicenseSecretRef = &coderv1alpha1.SecretKeyReference{Name: "license"}
-	}))
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonProgressing)
-	f.podsReady(1)
-	f.settle()
-	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotImplemented)
-	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonNotImplemented)
-	f.mustHave(coderv1alpha1.ConditionServed, metav1.ConditionTrue, coderv1alpha1.ReasonServed)
-}
-
 func TestScaledToZero(t *testing.T) {
 	f := newFixture(t, databaseSecret(), newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) }))
 	result := f.settle()

@@ -13,6 +13,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
@@ -34,6 +35,9 @@ type Reconciler struct {
 	kit     *workload.Toolkit
 	access  Access
 	connect func(url string) (Coder, error)
+	// operator reaches a Coder with a token, for its licenses.
+	operator func(coderd.Config) (licensing.Coder, error)
+	licenses *licensing.Manager
 
 	prefixes prefixes
 	rests    rests
@@ -78,6 +82,7 @@ func (r *Reconciler) gone(key types.NamespacedName) {
 	r.prefixes.release(key)
 	r.rests.forget(key)
 	r.refusals.take(key)
+	r.licenses.Forget(key.String())
 }
 
 // expiries tells the metrics what runs out when.
@@ -95,6 +100,13 @@ func (r *Reconciler) expiries(cp *coderv1alpha1.CoderControlPlane) {
 
 // recheck is when to look again at a control plane that works.
 func (r *Reconciler) recheck(s *scope) time.Duration {
+	if result := s.license.result; result != nil {
+		return steps.Sooner(r.recheckAccess(s), result.RequeueAfter)
+	}
+	return r.recheckAccess(s)
+}
+
+func (r *Reconciler) recheckAccess(s *scope) time.Duration {
 	switch {
 	case s.build == nil:
 		return 0
@@ -108,10 +120,11 @@ func (r *Reconciler) recheck(s *scope) time.Duration {
 
 // The names of a control plane's own steps.
 const (
-	stepCoder  = "coder"
-	stepAccess = "operator access"
-	stepRevoke = "revocation"
-	stepPrefix = "object name prefix"
+	stepCoder   = "coder"
+	stepAccess  = "operator access"
+	stepRevoke  = "revocation"
+	stepLicense = "license"
+	stepPrefix  = "object name prefix"
 )
 
 type step = steps.Step[*scope]
@@ -132,5 +145,6 @@ func (r *Reconciler) stepsFor(s *scope) []step {
 		step{Name: stepPrefix, Needs: []string{workload.StepFinalizer}, Run: r.decidePrefix},
 		step{Name: stepCoder, Needs: []string{workload.StepDeployment, workload.StepService}, Run: r.askCoder},
 		step{Name: stepAccess, Needs: []string{stepCoder}, Run: r.ensureAccess},
+		step{Name: stepLicense, Needs: []string{stepAccess}, Run: r.ensureLicense},
 	)
 }

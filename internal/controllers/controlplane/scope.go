@@ -26,6 +26,7 @@ type scope struct {
 	basis *basis
 	// believed says that build and access are of an earlier pass.
 	believed bool
+	license  license
 	// prefix is what stands in front of the names of objects, or nil where that is
 	// not decided.
 	prefix *string

@@ -12,6 +12,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
@@ -24,6 +25,8 @@ type Options struct {
 	Access Access
 	// Connect reaches a Coder without a token. Nil means package coderd.
 	Connect func(url string) (Coder, error)
+	// Operator reaches a Coder with the operator's token. Nil means package coderd.
+	Operator func(coderd.Config) (licensing.Coder, error)
 }
 
 // New makes the controller of a manager. SetupWithManager starts it with that.
@@ -49,8 +52,12 @@ func newReconciler(kit *workload.Toolkit, options Options) *Reconciler {
 			return coderd.New(coderd.Config{URL: url, Timeout: answerTimeout, Observe: kit.Metrics.Observe})
 		}
 	}
+	if options.Operator == nil {
+		options.Operator = func(cfg coderd.Config) (licensing.Coder, error) { return coderd.New(cfg) }
+	}
 	return &Reconciler{
 		kit: kit, access: options.Access, connect: options.Connect,
+		operator: options.Operator, licenses: &licensing.Manager{Clock: kit.Clock},
 		refusals: refusals{events: make(chan event.GenericEvent, refusalsAtOnce)},
 	}
 }

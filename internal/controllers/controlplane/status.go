@@ -28,6 +28,7 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	}
 	status.ObjectNamePrefix = s.prefix
 	setToken(s, &status)
+	setLicense(s, &status)
 	status.WorkloadStatus = s.Status(summary(s, partsOf(s, &status)))
 	return status
 }
@@ -35,11 +36,12 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 // summary is how Ready follows from the parts.
 func summary(s *scope, parts []metav1.Condition) workload.Summary {
 	sum := workload.Summary{
-		Parts: parts, Beside: []string{coderv1alpha1.ConditionServed},
+		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionServed),
 		Works: "Coder runs, and the operator has access to it",
 		Stalled: func(part *metav1.Condition) bool {
 			return part.Reason == coderv1alpha1.ReasonDatabaseMissing ||
-				part.Type == coderv1alpha1.ConditionOperatorAccess && s.access != nil && s.access.State == access.Failed
+				part.Type == coderv1alpha1.ConditionOperatorAccess && s.access != nil && s.access.State == access.Failed ||
+				part.Type == coderv1alpha1.ConditionLicenseApplied && licenseStalled(s)
 		},
 	}
 	if s.accessDisabled() {
@@ -95,14 +97,10 @@ func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.C
 	parts := []metav1.Condition{
 		s.ResourcesApplied(), s.DeploymentAvailable(), coderReachable(s), operatorAccess(s), served(s, status),
 	}
-	for _, part := range []*metav1.Condition{s.WorkspaceAccess(), s.Exposed(), s.MetricsExported()} {
+	for _, part := range []*metav1.Condition{licenseApplied(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported()} {
 		if part != nil {
 			parts = append(parts, *part)
 		}
-	}
-	if s.cp.Spec.LicenseSecretRef != nil {
-		parts = append(parts, conditions.False(coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ReasonNotImplemented,
-			"this version applies no license; remove spec.licenseSecretRef and add the license in Coder"))
 	}
 	return parts
 }

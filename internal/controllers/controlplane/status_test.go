@@ -87,7 +87,7 @@ func TestReadyIsDerivedFromItsParts(t *testing.T) {
 		}, coderv1alpha1.ReasonKindMissing, coderv1alpha1.ConditionReconciling},
 		"a license is asked for": {func(s *scope) {
 			s.cp.Spec.LicenseSecretRef = &coderv1alpha1.SecretKeyReference{Name: "license"}
-		}, coderv1alpha1.ReasonNotImplemented, coderv1alpha1.ConditionStalled},
+		}, coderv1alpha1.ReasonPending, coderv1alpha1.ConditionReconciling},
 		"it is being deleted": {func(s *scope) {
 			s.cp.DeletionTimestamp = ptr.To(metav1.NewTime(s.Now))
 		}, coderv1alpha1.ReasonDeleting, coderv1alpha1.ConditionReconciling},

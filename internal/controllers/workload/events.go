@@ -24,8 +24,13 @@ func quiet(reason string) bool {
 	return slices.Contains([]string{
 		coderv1alpha1.ReasonWaiting, coderv1alpha1.ReasonProgressing, coderv1alpha1.ReasonReconciling,
 		coderv1alpha1.ReasonNotChecked, coderv1alpha1.ReasonDisabled, coderv1alpha1.ReasonAdminJobRunning,
-		coderv1alpha1.ReasonDeleting,
+		coderv1alpha1.ReasonDeleting, coderv1alpha1.ReasonPending,
 	}, reason)
+}
+
+// warns says of the reasons of conditions that hold, but not for long.
+func warns(reason string) bool {
+	return reason == coderv1alpha1.ReasonLicenseExpiring || reason == coderv1alpha1.ReasonLicenseInGracePeriod
 }
 
 // tellChanges makes an Event of each condition that came to hold, and of each
@@ -35,6 +40,8 @@ func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 	for _, c := range conditions.Changed(before, after) {
 		switch {
 		case c.Type == coderv1alpha1.ConditionReconciling, c.Type == coderv1alpha1.ConditionStalled:
+		case c.Status == metav1.ConditionTrue && warns(c.Reason):
+			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
 		case c.Status == metav1.ConditionTrue:
 			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
 		case c.Status == metav1.ConditionFalse && c.Type != coderv1alpha1.ConditionReady && !quiet(c.Reason):

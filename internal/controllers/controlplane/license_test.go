@@ -1,0 +1,437 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+func withLicense(cp *coderv1alpha1.CoderControlPlane) {
+	cp.Spec.LicenseSecretRef = &coderv1alpha1.SecretKeyReference{Name: "license"}
+}
+
+// newLicensedFixture is a fixture whose Coder takes licenses, with ready pods.
+func newLicensedFixture(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	f := newFixture(t, append(objects, databaseSecret())...)
+	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.clock))
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	return f
+}
+
+// licenseFor makes a license that runs for days from now, and ten more in grace.
+func (f *fixture) licenseFor(days int) string {
+	now := f.clock.Now()
+	return coderdtest.NewLicense(coderdtest.License{
+		FeatureSet: "premium", NotBefore: now.AddDate(-1, 0, 0), Expires: now.AddDate(0, 0, days), GraceEnds: now.AddDate(0, 0, days+10),
+	})
+}
+
+// putLicense writes the Secret of the license, as a person does.
+func (f *fixture) putLicense(text string) {
+	f.t.Helper()
+	defer func(after int) { f.killAfter = after }(f.killAfter)
+	f.killAfter = 0
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "license", Namespace: "coder"}}
+	if !f.gone("coder", "license", secret) {
+		secret.Data = map[string][]byte{"license": []byte(text)}
+		if err := f.cluster.Update(f.t.Context(), secret); err != nil {
+			f.t.Fatal(err)
+		}
+		return
+	}
+	secret.Data = map[string][]byte{"license": []byte(text)}
+	if err := f.cluster.Create(f.t.Context(), secret); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) change(change func(*coderv1alpha1.CoderControlPlane)) {
+	f.t.Helper()
+	cp := f.controlPlane()
+	change(cp)
+	cp.Generation++
+	if err := f.cluster.Update(f.t.Context(), cp); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) mustHold(want ...string) {
+	f.t.Helper()
+	var got []string
+	for _, l := range f.coder.Licenses() {
+		got = append(got, l.Text)
+	}
+	if !slices.Equal(got, want) {
+		f.t.Errorf("Coder holds %d licenses %q, want %q", len(got), got, want)
+	}
+}
+
+// mustNotTell looks for licenses in everything that people read.
+func (f *fixture) mustNotTell(texts ...string) {
+	f.t.Helper()
+	status, err := json.Marshal(f.controlPlane().Status)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	seen := string(status) + strings.Join(f.events.all(), "\n")
+	for _, text := range texts {
+		for _, part := range strings.Split(text, ".")[1:] {
+			if strings.Contains(seen, part) {
+				f.t.Errorf("the license is told: %s", seen)
+			}
+		}
+	}
+}
+
+// TestALicenseComesChangesAndGoes protects against the predecessor's way (K9): any
+// license counted, old ones stayed, and nobody saw when one ran out.
+func TestALicenseComesChangesAndGoes(t *testing.T) {
+	f := newLicensedFixture(t, newControlPlane(withLicense))
+	missing := f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonSecretMissing)
+	f.mustHave(coderv1alpha1.ConditionServed, metav1.ConditionTrue, coderv1alpha1.ReasonServed)
+	if !strings.Contains(missing.Message, `Secret "license"`) || f.controlPlane().Status.LicenseTier != "none" {
+		t.Errorf("%s; tier %q", missing.Message, f.controlPlane().Status.LicenseTier)
+	}
+	f.putLicense(" \n")
+	f.settle()
+	if c := f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing); !strings.Contains(c.Message, `no license in key "license"`) {
+		t.Error(c.Message)
+	}
+
+	theirs, first, second := f.licenseFor(300), f.licenseFor(100), f.licenseFor(200)
+	f.coder.AddLicense(theirs)
+	f.putLicense(first)
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.mustHold(theirs, first)
+	before := f.controlPlane().Status
+	if before.LicenseTier != "premium" || before.ExternalProvisionerDaemonsEntitlement != "entitled" || before.WorkspaceProxyEntitlement != "entitled" ||
+		!before.LicenseExpiresAt.Time.Equal(f.clock.Now().AddDate(0, 0, 100)) || len(before.LicenseUUIDs) != 1 ||
+		before.LicenseLastApplied == nil || len(before.LicenseLastAppliedHash) != 64 {
+		t.Errorf("status %+v", before)
+	}
+
+	f.clock.SetTime(f.clock.Now().Add(time.Minute))
+	f.putLicense(second)
+	f.settle()
+	f.mustHold(theirs, second)
+	after := f.controlPlane().Status
+	if after.LicenseLastAppliedHash == before.LicenseLastAppliedHash || after.LicenseLastApplied.Equal(before.LicenseLastApplied) ||
+		slices.Equal(after.LicenseUUIDs, before.LicenseUUIDs) || !after.LicenseExpiresAt.After(before.LicenseExpiresAt.Time) {
+		t.Errorf("status %+v", after)
+	}
+
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.LicenseSecretRef = nil })
+	f.podsReady(1)
+	f.settle()
+	f.mustHold(theirs)
+	end := f.controlPlane().Status
+	if c := conditions.Find(end.Conditions, coderv1alpha1.ConditionLicenseApplied); c != nil ||
+		end.LicenseUUIDs != nil || end.LicenseExpiresAt != nil || end.LicenseLastApplied != nil || end.LicenseLastAppliedHash != "" {
+		t.Errorf("after the license %+v", end)
+	}
+	if end.LicenseTier != "premium" {
+		t.Errorf("tier %q, with a license that a person added", end.LicenseTier)
+	}
+	for reason, want := range map[string]int{"Normal LicenseAdded": 2, "Normal LicenseRemoved": 2, "Warning SecretMissing": 1, "Normal Applied": 2} {
+		if got := f.events.count(reason); got != want {
+			t.Errorf("%d Events %q, want %d; all: %q", got, reason, want, f.events.all())
+		}
+	}
+	f.mustNotTell(first, second)
+}
+
+func TestALicenseThatCoderRefuses(t *testing.T) {
+	f := newLicensedFixture(t, newControlPlane(withLicense))
+	bad := f.licenseFor(100) + "x"
+	f.putLicense(bad)
+	f.settle()
+	c := f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonInvalidLicense)
+	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonInvalidLicense)
+	if !strings.Contains(c.Message, "license has multiple issues") || f.events.count("Warning InvalidLicense") != 1 {
+		t.Errorf("%s; events %q", c.Message, f.events.all())
+	}
+	f.mustNotTell(bad)
+	// The hours go by without a write, and with one try each.
+	f.coder.ResetRequests()
+	for range 4 {
+		f.clock.SetTime(f.clock.Now().Add(30 * time.Minute))
+		f.reconcile()
+	}
+	if writes := f.takeWrites(); len(writes) > 0 || f.coder.Writes() != 2 {
+		t.Errorf("writes %q, %d tries", writes, f.coder.Writes())
+	}
+	good := f.licenseFor(100)
+	f.putLicense(good)
+	f.settle()
+	f.mustHold(good)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+// TestTheEndOfALicenseIsTold runs only when the controller asks to be run.
+func TestTheEndOfALicenseIsTold(t *testing.T) {
+	f := newLicensedFixture(t, newControlPlane(withLicense))
+	f.putLicense(f.licenseFor(31))
+	result := f.settle()
+	seen := map[string]int{}
+	for range 42 * 24 * 2 {
+		if result.RequeueAfter <= 0 {
+			t.Fatal("nobody looks again")
+		}
+		f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
+		result = f.settle()
+		seen[conditions.Find(f.controlPlane().Status.Conditions, coderv1alpha1.ConditionLicenseApplied).Reason]++
+		if seen[coderv1alpha1.ReasonLicenseExpired] > 0 {
+			break
+		}
+	}
+	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonLicenseExpired)
+	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonLicenseExpired)
+	if tier := f.controlPlane().Status.LicenseTier; tier != "none" {
+		t.Errorf("tier %q", tier)
+	}
+	for _, reason := range []string{coderv1alpha1.ReasonLicenseExpiring, coderv1alpha1.ReasonLicenseInGracePeriod, coderv1alpha1.ReasonLicenseExpired} {
+		if seen[reason] == 0 || f.events.count("Warning "+reason) != 1 {
+			t.Errorf("%s: seen %d times; events %q", reason, seen[reason], f.events.all())
+		}
+	}
+}
+
+func TestTheBuildWithoutLicensesIsReady(t *testing.T) {
+	f := newFixture(t, databaseSecret(), newControlPlane(withLicense))
+	f.putLicense(f.licenseFor(100))
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	status := f.controlPlane().Status
+	if status.LicenseTier != "none" || status.ExternalProvisionerDaemonsEntitlement != "not_entitled" || status.WorkspaceProxyEntitlement != "not_entitled" || status.LicenseUUIDs != nil {
+		t.Errorf("status %+v", status)
+	}
+	f.coder.ResetRequests()
+	for range 3 {
+		f.clock.SetTime(f.clock.Now().Add(10 * time.Minute))
+		if result := f.reconcile(); result.RequeueAfter < 20*time.Minute {
+			t.Errorf("looks again after %s", result.RequeueAfter)
+		}
+	}
+	if asked := f.coder.Requests(); len(asked) > 0 {
+		t.Errorf("asked %v", asked)
+	}
+}
+
+// TestALicenseRollsNoPods: the pods have nothing to do with it, but a change of the
+// Secret must be looked at.
+func TestALicenseRollsNoPods(t *testing.T) {
+	f := newLicensedFixture(t, newControlPlane(withLicense))
+	template := func() corev1.PodTemplateSpec {
+		d := &appsv1.Deployment{}
+		f.get("coder", "coder", d)
+		return d.Spec.Template
+	}
+	before := template()
+	f.putLicense(f.licenseFor(100))
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	if diff := cmp.Diff(before, template()); diff != "" {
+		t.Errorf("the license changes the pods:\n%s", diff)
+	}
+	is := func(r workloadresources.Reference) bool {
+		return r.Kind == workloadresources.KindSecret && r.Name == "license"
+	}
+	if cp := f.controlPlane(); !slices.ContainsFunc(references(cp), is) ||
+		slices.ContainsFunc(workload.ReferencesOf(resources.Workload(cp, resources.Inputs{})), is) {
+		t.Error("the Secret of the license is watched, and not one of the pods'")
+	}
+}
+
+// The license is written to Coder and a record of it to the cluster. Whatever was
+// written last when the process ended, the end is the same.
+func TestKilledAfterAnyWriteOfALicense(t *testing.T) {
+	for n := 1; ; n++ {
+		f := newLicensedFixture(t, newControlPlane(withLicense))
+		theirs, first, second := f.licenseFor(300), f.licenseFor(100), f.licenseFor(200)
+		f.coder.AddLicense(theirs)
+		f.killAfter = n
+		run := func() {
+			for range 6 {
+				if _, err := f.try("coder"); err != nil {
+					if !errors.Is(err, errKilled) {
+						t.Fatal(err)
+					}
+					f.restart()
+				}
+			}
+		}
+		f.putLicense(first)
+		run()
+		f.mustHold(theirs, first)
+		f.putLicense(second)
+		run()
+		f.mustHold(theirs, second)
+		survived := f.killAfter > 0
+		f.killAfter = 0
+		f.settle()
+		f.mustHold(theirs, second)
+		if got := f.controlPlane().Status.LicenseUUIDs; len(got) != 1 || got[0] != identityOf(t, second) {
+			t.Errorf("recorded %q", got)
+		}
+		if t.Failed() {
+			t.Fatalf("killed after write %d", n)
+		}
+		if survived {
+			if n < 4 {
+				t.Errorf("only %d writes", n-1)
+			}
+			return
+		}
+	}
+}
+
+func identityOf(t *testing.T, text string) string {
+	t.Helper()
+	claims, err := coderd.ParseLicense(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claims.Identity().String()
+}
+
+// TestACacheThatIsBehindDoesNotDisown: a pass that does not know yet what the one
+// before recorded takes the license for a person's, and must not write that.
+func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
+	f := newLicensedFixture(t, newControlPlane(withLicense))
+	stale := f.controlPlane()
+	f.putLicense(f.licenseFor(100))
+	f.settle()
+	want := f.controlPlane().Status
+
+	s := f.r.newScope(stale.DeepCopy())
+	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{State: access.Ready, TokenRef: want.OperatorTokenSecretRef}
+	s.Deployment = &appsv1.Deployment{}
+	f.get("coder", "coder", s.Deployment)
+	if err := f.r.ensureLicense(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.license.result.Own) != 0 {
+		t.Fatalf("the pass is not behind: %q", s.license.result.Own)
+	}
+	result, err := f.r.kit.Finish(t.Context(), &s.Pass, func() *coderv1alpha1.WorkloadStatus {
+		s.cp.Status = statusOf(s)
+		return &s.cp.Status.WorkloadStatus
+	}, 0)
+	if err != nil || result.RequeueAfter == 0 {
+		t.Errorf("%+v, %v; want another pass soon", result, err)
+	}
+	f.settle()
+	if diff := cmp.Diff(want.LicenseUUIDs, f.controlPlane().Status.LicenseUUIDs); diff != "" {
+		t.Errorf("the record (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheLicenseInReady(t *testing.T) {
+	result := func(state licensing.State, reason string, own ...string) func(*scope) {
+		return func(s *scope) {
+			s.license.result = &licensing.Result{State: state, Reason: reason, Message: "m", Own: own}
+		}
+	}
+	for name, test := range map[string]struct {
+		asked     bool
+		change    func(*scope)
+		condition string
+		ready     string
+		summary   string
+	}{
+		"none":                   {false, result(licensing.None, ""), "", "Ready", ""},
+		"not looked at":          {true, func(*scope) {}, "False Pending", "Pending", "Reconciling"},
+		"applied":                {true, result(licensing.Ready, "Applied", "a"), "True Applied", "Ready", ""},
+		"about to expire":        {true, result(licensing.Ready, "LicenseExpiring", "a"), "True LicenseExpiring", "Ready", ""},
+		"expired":                {true, result(licensing.Failed, "LicenseExpired", "a"), "False LicenseExpired", "LicenseExpired", "Stalled"},
+		"refused":                {true, result(licensing.Failed, "InvalidLicense"), "False InvalidLicense", "InvalidLicense", "Stalled"},
+		"no answer":              {true, result(licensing.Waiting, "Error"), "False Error", "Error", "Reconciling"},
+		"not supported":          {true, result(licensing.Failed, "NotSupported"), "False NotSupported", "Ready", ""},
+		"ours is left":           {false, result(licensing.Waiting, "Error", "a"), "False Error", "Ready", ""},
+		"asked, but no access":   {true, disable, "False Disabled", "Disabled", "Stalled"},
+		"not asked, no access":   {false, disable, "", "Ready", ""},
+		"ours is left, disabled": {false, func(s *scope) { disable(s); s.cp.Status.LicenseUUIDs = []string{"a"} }, "False Disabled", "Ready", ""},
+		"no Secret": {true, func(s *scope) {
+			s.license.missing = &workload.Problem{Reason: "SecretMissing", Message: "m"}
+			s.license.result = &licensing.Result{}
+		}, "False SecretMissing", "SecretMissing", "Reconciling"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := working()
+			if test.asked {
+				withLicense(s.cp)
+			}
+			test.change(s)
+			status := statusOf(s)
+			got := ""
+			if c := conditions.Find(status.Conditions, coderv1alpha1.ConditionLicenseApplied); c != nil {
+				got = fmt.Sprintf("%s %s", c.Status, c.Reason)
+			}
+			ready := conditions.Find(status.Conditions, coderv1alpha1.ConditionReady)
+			if got != test.condition || ready.Reason != test.ready {
+				t.Errorf("LicenseApplied %q, Ready %q, want %q, %q", got, ready.Reason, test.condition, test.ready)
+			}
+			for _, summary := range []string{coderv1alpha1.ConditionReconciling, coderv1alpha1.ConditionStalled} {
+				if present := conditions.Find(status.Conditions, summary) != nil; present != (summary == test.summary) {
+					t.Errorf("%s is present: %t", summary, present)
+				}
+			}
+		})
+	}
+}
+
+func disable(s *scope) { s.cp.Spec.OperatorAccess.Disabled, s.access = true, nil }
+
+// TestNoAnswerKeepsTheRecord: what Coder does not say now was so before.
+func TestNoAnswerKeepsTheRecord(t *testing.T) {
+	s := working()
+	withLicense(s.cp)
+	at := metav1.NewTime(s.Now)
+	s.cp.Status.LicenseTier, s.cp.Status.LicenseUUIDs, s.cp.Status.LicenseLastAppliedHash = "premium", []string{"a"}, "hash"
+	s.cp.Status.LicenseLastApplied, s.cp.Status.LicenseExpiresAt = &at, &at
+	for name, result := range map[string]*licensing.Result{
+		"not asked": nil,
+		"no answer": {State: licensing.Waiting, Reason: "Error", Own: []string{"a"}, ExpiresAt: ptr.To(s.Now)},
+	} {
+		s.license.result = result
+		got := statusOf(s)
+		if got.LicenseTier != "premium" || len(got.LicenseUUIDs) != 1 || got.LicenseLastAppliedHash != "hash" || got.LicenseLastApplied == nil || got.LicenseExpiresAt == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	disable(s)
+	if got := statusOf(s); got.LicenseTier != "" || len(got.LicenseUUIDs) != 1 {
+		t.Errorf("disabled: %+v", got)
+	}
+}
