@@ -6,9 +6,9 @@ const (
 	// is known, and the operator may ask it where it has to.
 	ConditionControlPlaneReady = "ControlPlaneReady"
 	// ConditionExternalProvisionersEntitled is true when the licenses of that Coder
-	// allow external provisioners. Without it no new key is made; the key and the
-	// pods that there are stay. It does not decide about Ready as long as the key
-	// works.
+	// allow external provisioners. Where it is false, no new key is made; the key and
+	// the pods that there are stay, and the pods follow the spec. It is unknown, and
+	// does not decide about Ready, where the operator does not ask Coder.
 	ConditionExternalProvisionersEntitled = "ExternalProvisionersEntitled"
 	// ConditionProvisionerKeyReady is true when Coder knows the key with which the
 	// daemons log in, and it is the one that the spec asks for.

@@ -47,6 +47,7 @@ type CoderProvisionerList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.controlPlaneRef) != (has(self.url) && size(self.url) > 0)",message="spec: the provisioners belong to a controlPlaneRef in this namespace or to the Coder at a url; give exactly one"
 // +kubebuilder:validation:XValidation:rule="!(has(self.url) && size(self.url) > 0) || has(self.pskSecretRef) || (has(self.key) && has(self.key.secretRef))",message="spec.url: the operator makes no key in a Coder that is not its own; give one in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef"
 // +kubebuilder:validation:XValidation:rule="!(has(self.pskSecretRef) && has(self.key) && has(self.key.secretRef))",message="spec.pskSecretRef: the daemons log in with it or with spec.key.secretRef; give one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.pskSecretRef) || !has(self.organizationName) || self.organizationName == 'default'",message="spec.organizationName: daemons with a pre-shared key work for the default organization; remove it, or use a provisioner key"
 // +kubebuilder:validation:XValidation:rule="!(has(self.key) && has(self.key.secretRef) && has(self.tags) && size(self.tags) > 0)",message="spec.tags: the tags of daemons with a key are those of the key, and the key of spec.key.secretRef is yours; remove spec.tags"
 // +kubebuilder:validation:XValidation:rule="!has(self.extraEnv) || !self.extraEnv.exists(e, e.name in ['CODER_PROVISIONER_DAEMON_KEY', 'CODER_PROVISIONER_DAEMON_PSK'])",message="spec.extraEnv: CODER_PROVISIONER_DAEMON_KEY and CODER_PROVISIONER_DAEMON_PSK are not set here; give a key of your own in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'provisioner' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name provisioner"
@@ -96,7 +97,8 @@ type CoderProvisionerSpec struct {
 // ProvisionerKeySpec is a provisioner key.
 type ProvisionerKeySpec struct {
 	// Name of the key in Coder. Unset, it is the name of the CoderProvisioner. While
-	// a key is replaced, the new one has the name <name>-2, and so on in turns.
+	// a key is replaced, the new one has the name <name>-2, and so on in turns; where
+	// that name is in use, it has a higher number.
 	// +optional
 	// +kubebuilder:validation:MaxLength=62
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-zA-Z0-9][-_.a-zA-Z0-9]*$')",message="must begin with a letter or digit and consist of letters, digits, dashes, underscores and dots"
