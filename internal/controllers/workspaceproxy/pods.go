@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
@@ -59,6 +62,23 @@ func (r *Reconciler) tokenRef(ctx context.Context, s *scope) (*coderv1alpha1.Tok
 
 func waits(what string) error {
 	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits for " + what}
+}
+
+// cannotRegister is a proxy that ends because Coder is away or refuses it.
+func (s *scope) cannotRegister(_, words string) *workload.Problem {
+	for _, line := range slices.Backward(workload.LogLines(words)) {
+		_, cause, found := strings.Cut(line, "register proxy: ")
+		if !found {
+			continue
+		}
+		reason, remedy := coderv1alpha1.ReasonUnreachable, "check spec.primaryAccessURL, and whether pods may connect there"
+		if strings.Contains(cause, "unexpected status code") {
+			reason, remedy = coderv1alpha1.ReasonCoderRefused, "the condition Registered says how its token stands with Coder"
+		}
+		return &workload.Problem{Reason: reason, Message: fmt.Sprintf("the proxy cannot register with Coder at %s: %s; %s",
+			s.inputs.PrimaryAccessURL, workload.Clipped(registration.Stable(cause)), remedy)}
+	}
+	return nil
 }
 
 // missingToken names the Secret of the session token as the spec does.

@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace,
 	}}
 	s.Pass = r.kit.NewPass(kind(), proxy, &proxy.Status.WorkloadStatus, resources.Workload(proxy, s.inputs))
-	s.Hooks.MissingReference = s.missingToken
+	s.Hooks.MissingReference, s.Hooks.Explain = s.missingToken, s.cannotRegister
 	s.Outcome = steps.Run(ctx, s, r.stepsFor(s))
 	return r.kit.Finish(ctx, &s.Pass, func() *coderv1alpha1.WorkloadStatus {
 		proxy.Status = statusOf(s)

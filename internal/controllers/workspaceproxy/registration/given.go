@@ -85,7 +85,7 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 				"or the proxy was deleted; put a new one there", api.URL(), ref.Key, ref.Name)
 	}
 	unverified := &stop{state: Unverified, reason: coderv1alpha1.ReasonNotChecked, after: recheck,
-		message: "the session token that spec.proxySessionTokenSecretRef names could not be verified: " + stable(err)}
+		message: "the session token that spec.proxySessionTokenSecretRef names could not be verified: " + Stable(err.Error())}
 	p.believe(what, unverified)
 	return unverified
 }

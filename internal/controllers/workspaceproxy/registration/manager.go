@@ -35,7 +35,8 @@ const (
 // value of every other field works. One Manager serves all proxies, and is safe
 // for concurrent use for different ones.
 type Manager struct {
-	// Client reads Secrets, uncached, and writes them.
+	// Client reads Secrets, and the proxy before it is created in Coder, uncached; it
+	// writes Secrets.
 	Client client.Client
 	// Reader reads control planes and workspace proxies, from a cache if it has one.
 	Reader client.Reader

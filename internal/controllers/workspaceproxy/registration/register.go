@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -127,6 +128,9 @@ func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.Works
 	if ours != nil {
 		return ours, kept, p.hold(ctx, t, kept, *ours)
 	}
+	if err := p.stillThere(ctx); err != nil {
+		return nil, nil, err
+	}
 	kept.replace(registration{URL: t.url, Through: t.through, Name: name}, p.timestamp())
 	if err := p.save(ctx, kept); err != nil {
 		return nil, nil, err
@@ -145,6 +149,20 @@ func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.Works
 	}
 	p.normal(coderv1alpha1.ReasonRegistered, fmt.Sprintf("registered workspace proxy %q in Coder at %s", name, t.url))
 	return &proxy, kept, nil
+}
+
+// stillThere keeps a cache that is behind from creating something for an object
+// that is gone, which nobody would remove any more.
+func (p *pass) stillThere(ctx context.Context) error {
+	live := &coderv1alpha1.CoderWorkspaceProxy{}
+	err := p.Client.Get(ctx, client.ObjectKeyFromObject(p.proxy), live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading CoderWorkspaceProxy %q: %w", p.proxy.Name, err)
+	}
+	if err != nil || live.UID != p.proxy.UID || !live.DeletionTimestamp.IsZero() {
+		return waiting(coderv1alpha1.ReasonDeleting, retrySoon, "the workspace proxy is being deleted")
+	}
+	return nil
 }
 
 // nameIsFree looks whether the proxy may be created, or renamed, under this name.

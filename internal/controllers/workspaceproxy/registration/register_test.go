@@ -192,7 +192,6 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 		p.Spec.Bootstrap.ProxyName = "Sydney"
 		p.CreationTimestamp = metav1.NewTime(p.CreationTimestamp.Add(time.Minute))
 	})
-	w.put(w.proxy.DeepCopy())
 	w.put(younger)
 	w.coder.ResetRequests()
 	for range 2 {
@@ -218,13 +217,36 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
 }
 
+// TestACacheThatIsBehindCreatesNothing: what is made for an object that is gone is
+// removed by nobody.
+func TestACacheThatIsBehindCreatesNothing(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"gone": func(w *world) { w.drop(w.proxy.DeepCopy()) },
+		"another one": func(w *world) {
+			w.drop(w.proxy.DeepCopy())
+			again := newProxy()
+			again.UID = "another-uid"
+			w.put(again)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			change(w)
+			wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonDeleting)
+			if len(w.coder.Proxies()) != 0 || w.get(tokenSecret, &corev1.Secret{}) {
+				t.Error("something was made")
+			}
+		})
+	}
+}
+
 func TestOneNameInTwoCodersIsNoConflict(t *testing.T) {
 	w := newWorld(t)
-	w.put(w.proxy.DeepCopy())
 	other := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
 		p.Name, p.UID, p.Spec.ControlPlaneRef.Name = "zurich", "other-uid", "next"
 		p.Spec.Bootstrap.ProxyName = "sydney"
 	})
+	w.put(other)
 	w.settle()
 	result, err := w.manager.Ensure(w.ctx, Request{Proxy: other, AccessURL: accessURL})
 	if err != nil {

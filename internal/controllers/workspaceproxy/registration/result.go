@@ -104,7 +104,7 @@ func answered(err error) error {
 	if err == nil || !errors.As(err, &own) {
 		return err
 	}
-	text := stable(err)
+	text := Stable(err.Error())
 	switch {
 	case coderd.IsNotSupported(err):
 		return failed(coderv1alpha1.ReasonNotSupported, retryLicense,
@@ -128,5 +128,6 @@ func answered(err error) error {
 // ownAddress is the end of a connection that is another one each time.
 var ownAddress = regexp.MustCompile(`\S+:\d+->`)
 
-// stable is the text of an error that is the same for the same cause.
-func stable(err error) string { return ownAddress.ReplaceAllString(err.Error(), "") }
+// Stable is a text about a connection that failed without what is another each
+// time.
+func Stable(text string) string { return ownAddress.ReplaceAllString(text, "") }
