@@ -29,9 +29,11 @@ const (
 	// ConditionServed is true when the aggregated API serves the templates and
 	// workspaces of this control plane. It does not decide about Ready.
 	ConditionServed = "Served"
-	// ConditionExposed and ConditionLicenseApplied are false, with the reason
-	// NotImplemented, where the spec asks for what this version does not do.
-	ConditionExposed        = "Exposed"
+	// ConditionExposed is true when the Ingress or HTTPRoute that spec.expose asks
+	// for is there.
+	ConditionExposed = "Exposed"
+	// ConditionLicenseApplied is true when Coder has the license that
+	// spec.licenseSecretRef asks for, and it counts.
 	ConditionLicenseApplied = "LicenseApplied"
 )
 

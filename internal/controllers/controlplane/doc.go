@@ -4,8 +4,8 @@
 //
 // A pass is a list of steps over a scope. Most of them are those of package
 // workload; those of a control plane's own are the prefix of object names, the
-// question to Coder whether it answers, and the operator's access. Each step blocks
-// only what needs its result: trouble with rights in some namespace stops nothing
+// question to Coder whether it answers, the operator's access, and the license. Each
+// step blocks only what needs its result: trouble with rights in some namespace stops nothing
 // else, a Service that is someone else's does not stop the Deployment but does stop
 // every call to Coder, because the operator would talk to a stranger.
 //
