@@ -53,7 +53,7 @@ type fixture struct {
 	clock   *clocktesting.FakePassiveClock
 	events  *eventLog
 	r       *Reconciler
-	refused []types.UID
+	refused []types.NamespacedName
 
 	mu        sync.Mutex
 	writes    []string
@@ -109,7 +109,7 @@ func (f *fixture) restart() {
 			cfg.URL, cfg.Transport = f.coder.URL, mortal{f}
 			return coderd.New(cfg)
 		},
-		Refused: func(uid types.UID) { f.refused = append(f.refused, uid) },
+		Refused: func(key types.NamespacedName) { f.refused = append(f.refused, key) },
 	})
 }
 

@@ -95,9 +95,11 @@ func (r *Reconciler) cacheKnows(ctx context.Context, s *scope) error {
 
 // duplicate finds an older provisioner that has the key of the same name.
 func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*keys.Finding, error) {
+	if s.cp == nil {
+		return nil, nil
+	}
 	list := &coderv1alpha1.CoderProvisionerList{}
-	err := r.kit.Client.List(ctx, list, client.InNamespace(s.cr.Namespace),
-		client.MatchingFields{indexControlPlane: s.cr.Spec.ControlPlaneRef.Name})
+	err := r.kit.Client.List(ctx, list, client.InNamespace(s.cr.Namespace), client.MatchingFields{indexControlPlane: s.cp.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing the provisioners of the control plane: %w", err)
 	}

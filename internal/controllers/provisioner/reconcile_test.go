@@ -325,6 +325,20 @@ func TestTheGeneratedKeyGoesWhenItIsNotUsedAnyMore(t *testing.T) {
 	}
 }
 
+// The key would die with the Secret that the daemons now read.
+func TestTheGeneratedSecretIsNoOwnKey(t *testing.T) {
+	f := readyFixture(t)
+	f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
+		cr.Spec.Tags, cr.Spec.Key.SecretRef = nil, &coderv1alpha1.ProvisionerKeySecretReference{Name: "gpu-provisioner-key"}
+	})
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionProvisionerKeySecretReady, metav1.ConditionFalse, coderv1alpha1.ReasonInvalidSpec)
+	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonInvalidSpec)
+	if f.keyNames() != "gpu" || !f.find("gpu-provisioner-key", &corev1.Secret{}) {
+		t.Errorf("keys %q, or the Secret is gone", f.keyNames())
+	}
+}
+
 func TestAPreSharedKeyIsForTheDefaultOrganization(t *testing.T) {
 	f := newFixture(t, newControlPlane(), newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) {
 		cr.Spec.PSKSecretRef, cr.Spec.OrganizationName = &coderv1alpha1.PSKSecretReference{Name: "mine"}, "sales"

@@ -36,7 +36,7 @@ type Options struct {
 	NewClient func(coderd.Config) (*coderd.Client, error)
 	// Refused is told that Coder refused the operator's token of a control plane, so
 	// that its owner looks at it at once. It must be quick. It may be nil.
-	Refused func(controlPlane types.UID)
+	Refused func(controlPlane types.NamespacedName)
 	// Timeout of one request to Coder. 0 means coderd.DefaultTimeout.
 	Timeout time.Duration
 	// UserAgent of the requests to Coder.
@@ -178,7 +178,7 @@ func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControl
 		Observe: r.kit.Metrics.Observe,
 		OnUnauthorized: func() {
 			if r.options.Refused != nil {
-				r.options.Refused(cp.UID)
+				r.options.Refused(client.ObjectKeyFromObject(cp))
 			}
 		},
 	})

@@ -151,6 +151,8 @@ func secretReady(s *scope) metav1.Condition {
 	switch source := resources.KeySource(s.cr, nil); {
 	case source == nil:
 		return of(kind, s.key.Secret)
+	case s.replaced.Secret.Status != "":
+		return of(kind, s.replaced.Secret)
 	case s.missing != nil:
 		return conditions.False(kind, s.missing.Reason, s.missing.Message)
 	case !s.Outcome.Succeeded(workload.StepReferences):

@@ -117,8 +117,10 @@ func (p *pass) keep(ctx context.Context, adopt *Record) error {
 	if adopt != nil {
 		old := s.record
 		s.record, changed = adopt, true
-		if old != nil {
-			s.replace(old)
+		for _, before := range []*Record{old, statusRecord(p.cr)} {
+			if before != nil {
+				s.replace(before)
+			}
 		}
 	}
 	if !changed {

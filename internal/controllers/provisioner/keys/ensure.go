@@ -193,7 +193,7 @@ func (p *pass) unavailable(why *Unavailable) error {
 	if p.result.SecretRef != nil {
 		p.result.Key.Message = "the key in the Secret stays in use, and Coder cannot be asked about it: " + why.Message
 	}
-	p.result.RequeueAfter = time.Minute
+	p.result.RequeueAfter = retryFailed
 	return &stop{why.Message}
 }
 

@@ -528,3 +528,39 @@ func TestSecretNamesThereAndBackLeakNoKey(t *testing.T) {
 		t.Error("the other Secret is left")
 	}
 }
+
+// The Secret of the new name is deleted while that of the old name still stands with
+// the key of before.
+func TestANewSecretDeletedWhileTheOldOneStandsLeaksNoKey(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	w.slow, w.pods = true, []string{w.cr.Status.ProvisionerKeyID}
+	w.cr.Spec.Key.SecretName = "elsewhere"
+	w.pass()
+	w.cr.Spec.Tags = nil
+	w.pass()
+	w.delete("elsewhere")
+	w.pass()
+	w.pods = []string{w.cr.Status.ProvisionerKeyID}
+	w.pass()
+	w.checkWhole("")
+}
+
+// An intent in a control plane that does not answer any more holds up no other.
+func TestAnIntentInAnotherControlPlaneHoldsNothingUp(t *testing.T) {
+	w := newWorld(t)
+	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Times: 1})
+	w.pass()
+	old := w.cp.DeepCopy()
+	old.Spec.OperatorAccess.Disabled = true
+	if err := w.client.Create(w.ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	w.cp = &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "prod", UID: "prod-uid"}}
+	w.cr.Spec.ControlPlaneRef.Name = "prod"
+	w.settle()
+	w.checkWhole("gpu")
+	if count(w.said, "Warning ProvisionerKeyLeftBehind") != 1 {
+		t.Errorf("Events: %q", w.said)
+	}
+}

@@ -86,13 +86,10 @@ func (p *pass) store(ctx context.Context, text string, r Record, why string, w w
 // last one, and the pods of what they hold.
 func (p *pass) recover(ctx context.Context, keys []coderd.ProvisionerKey, w wanted) error {
 	s := p.stored
-	if s.record != nil {
-		return nil
-	}
 	if r := statusRecord(p.cr); r != nil {
 		s.replace(r)
 	}
-	if len(keys) == 0 {
+	if s.record != nil || len(keys) == 0 {
 		return nil
 	}
 	usage, err := p.req.Usage(ctx)
@@ -139,31 +136,42 @@ func (p *pass) dropIntent(ctx context.Context, s *stored) error {
 }
 
 // resolveIntent deletes the key that an intent may have left in Coder: nobody
-// knows its text. Afterwards none of that name is ours.
+// knows its text. Afterwards none of that name is ours. One in another control
+// plane than the present one is let go where that does not answer.
 func (p *pass) resolveIntent(ctx context.Context, s *stored) error {
 	in := *s.intent
-	api, gone, err := p.reach(ctx, in.ControlPlane)
-	if gone {
+	err := p.deleteOrphan(ctx, s)
+	if err == nil {
 		return nil
 	}
-	if why, missing := isUnavailable(err); missing {
+	why, missing := isUnavailable(err)
+	if _, message, _, ok := p.judge(err); (ok || missing) && p.req.ControlPlane != nil && p.req.ControlPlane.Name != in.ControlPlane {
+		if missing {
+			message = why.Message
+		}
+		p.leftBehind(in, "it may have been made, and "+message)
+		return nil
+	}
+	if missing {
 		return p.unavailable(why)
 	}
-	org, parsed := uuid.Parse(in.OrganizationID)
-	if err != nil || parsed != nil {
+	return p.answered(err)
+}
+
+func (p *pass) deleteOrphan(ctx context.Context, s *stored) error {
+	api, gone, err := p.reach(ctx, s.intent.ControlPlane)
+	if gone || err != nil {
 		return err
 	}
-	orphan, err := p.orphan(ctx, api, org, s)
+	org, err := uuid.Parse(s.intent.OrganizationID)
 	if err != nil {
-		return p.answered(err)
+		return nil //nolint:nilerr // An intent that somebody broke names no key.
 	}
-	if orphan == nil {
-		return nil
+	orphan, err := p.orphan(ctx, api, org, s)
+	if err != nil || orphan == nil {
+		return err
 	}
-	if err := api.DeleteProvisionerKey(ctx, org, orphan.Name); err != nil && !coderd.IsNotFound(err) {
-		return p.answered(err)
-	}
-	return nil
+	return ignoreNotFound(api.DeleteProvisionerKey(ctx, org, orphan.Name))
 }
 
 // orphan finds the key that an intent left, or nil. One whose tags are not those

@@ -114,6 +114,14 @@ func (p *pass) release(ctx context.Context) error {
 		p.result.Forgotten = true
 		return nil
 	}
+	if given := resources.KeySource(p.cr, nil); given != nil && p.cr.Spec.PSKSecretRef == nil {
+		if slices.ContainsFunc(all, func(s *stored) bool { return s.secret.Name == given.Name }) {
+			p.result.Secret = fails(coderv1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+				"Secret %q of spec.key.secretRef is the one in which the operator keeps a key that it made; remove spec.key.secretRef, or make a key of your own in another Secret",
+				given.Name))
+			return nil
+		}
+	}
 	usage, err := p.req.Usage(ctx)
 	if err != nil {
 		return err
