@@ -13,7 +13,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
 	"github.com/coder-k8s/coder-k8s/internal/version"
@@ -99,8 +101,22 @@ func (env *environment) addControllers(ctx context.Context) error {
 		return err
 	}
 	env.refused = controlPlanes.Refused
-	if err := controlPlanes.SetupWithManager(ctx, env.manager); err != nil {
+	provisioners, err := provisioner.New(env.manager, kit, provisioner.Options{
+		Refused: controlPlanes.Refused, UserAgent: version.UserAgent(),
+	})
+	if err != nil {
 		return err
+	}
+	proxies, err := workspaceproxy.New(env.manager, kit, workspaceproxy.Options{})
+	if err != nil {
+		return err
+	}
+	for _, controller := range []interface {
+		SetupWithManager(ctx context.Context, mgr manager.Manager) error
+	}{controlPlanes, provisioners, proxies} {
+		if err := controller.SetupWithManager(ctx, env.manager); err != nil {
+			return err
+		}
 	}
 	return env.manager.Add(optional)
 }

@@ -22,7 +22,7 @@ const (
 	// defaultTrust is how long a verified token is believed.
 	defaultTrust = time.Minute
 	// defaultRecheck is when a token that works is looked at again.
-	defaultRecheck = 5 * time.Minute
+	defaultRecheck = time.Hour
 )
 
 // Manager gives the operator access to Coder. Client is required; the zero value
@@ -43,7 +43,7 @@ type Manager struct {
 	// 0 means a minute.
 	Trust time.Duration
 	// Recheck bounds the time until a token that works is looked at again. 0
-	// means five minutes.
+	// means an hour.
 	Recheck time.Duration
 
 	mu       sync.Mutex

@@ -25,6 +25,8 @@ var (
 	// userInfo reaches to the last @ before a space, because a password that is
 	// not escaped may hold any character.
 	userInfo = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)\S*@`)
+	// secretName is the name of a variable whose value is not meant to be read.
+	secretName = regexp.MustCompile(`(?i)secret|passw|token|credential|private|psk|_key$`)
 	// keyedSecret is a password in the other form of a connection string.
 	keyedSecret = regexp.MustCompile(`(?i)\b(password|passwd|pwd|secret|token)=('[^']*'|"[^"]*"|\S+)`)
 )
@@ -54,7 +56,7 @@ func (t *Toolkit) secretValues(ctx context.Context, p *Pass, pod *corev1.Pod) []
 	var values []string
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers, p.Deployment.Spec.Template.Spec.Containers) {
 		for _, variable := range container.Env {
-			if strings.Contains(variable.Value, "://") {
+			if strings.Contains(variable.Value, "://") || secretName.MatchString(variable.Name) {
 				values = append(values, variable.Value)
 			}
 		}

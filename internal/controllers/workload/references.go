@@ -56,7 +56,12 @@ func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
 			return err
 		}
 		addTo(sum, reference, known)
-		if missing := missingOf(p, reference, known); missing != nil {
+		missing, named := missingOf(p, reference, known)
+		switch {
+		case missing == nil:
+		case named:
+			p.Missing = slices.Insert(p.Missing, 0, *missing)
+		default:
 			p.Missing = append(p.Missing, *missing)
 		}
 	}
@@ -110,10 +115,11 @@ func addTo(sum hash.Hash, reference resources.Reference, known content) {
 	}
 }
 
-// missingOf says that no pod starts because of a reference.
-func missingOf(p *Pass, reference resources.Reference, known content) *Problem {
+// missingOf says that no pod starts because of a reference, and whether the kind has
+// a name for it, which says more than others do.
+func missingOf(p *Pass, reference resources.Reference, known content) (missing *Problem, named bool) {
 	if reference.Optional {
-		return nil
+		return nil, false
 	}
 	key := ""
 	if !known.missing() {
@@ -122,13 +128,13 @@ func missingOf(p *Pass, reference resources.Reference, known content) *Problem {
 			return !found
 		})
 		if at < 0 {
-			return nil
+			return nil, false
 		}
 		key = reference.Keys[at]
 	}
 	if p.Hooks.MissingReference != nil {
-		if named := p.Hooks.MissingReference(reference, key); named != nil {
-			return named
+		if missing := p.Hooks.MissingReference(reference, key); missing != nil {
+			return missing, true
 		}
 	}
 	reason := coderv1alpha1.ReasonSecretMissing
@@ -137,10 +143,10 @@ func missingOf(p *Pass, reference resources.Reference, known content) *Problem {
 	}
 	if key != "" {
 		return &Problem{reason, fmt.Sprintf("%s %q, which the pods refer to, has no key %q; add it, or remove the reference from the spec",
-			reference.Kind, reference.Name, key)}
+			reference.Kind, reference.Name, key)}, false
 	}
 	return &Problem{reason, fmt.Sprintf("%s %q, which the pods refer to, does not exist; make it, or remove the reference from the spec",
-		reference.Kind, reference.Name)}
+		reference.Kind, reference.Name)}, false
 }
 
 // contentOf is what a Secret or ConfigMap holds, as hashes. It asks the API server

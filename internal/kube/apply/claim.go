@@ -85,7 +85,7 @@ type NotOwnedError struct {
 
 // Error implements error.
 func (e *NotOwnedError) Error() string {
-	whose := "was not made by this operator for this control plane"
+	whose := "was not made by this operator for this object"
 	if e.Owner != "" {
 		whose = "belongs to " + e.Owner
 	}

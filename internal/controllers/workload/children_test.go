@@ -1,0 +1,269 @@
+package workload
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// withEverything asks for every child that there is.
+func withEverything(cp *coderv1alpha1.CoderControlPlane) {
+	cp.Spec.PodDisruptionBudget = &coderv1alpha1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.FromInt32(1))}
+	cp.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
+	cp.Spec.Metrics = coderv1alpha1.MetricsSpec{Enabled: true, ServiceMonitor: &coderv1alpha1.ServiceMonitorSpec{}}
+	cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "coder.example.com"}}
+}
+
+func withGateway(cp *coderv1alpha1.CoderControlPlane) {
+	cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Gateway: &coderv1alpha1.GatewaySpec{
+		Host: "coder.example.com", ParentRefs: []coderv1alpha1.GatewayParentReference{{Name: "edge"}},
+	}}
+}
+
+func everyChild() map[string]client.Object {
+	return map[string]client.Object{
+		"coder/budget": &policyv1.PodDisruptionBudget{}, "coder/policy": &networkingv1.NetworkPolicy{},
+		"coder/ingress": &networkingv1.Ingress{}, "coder-metrics/service": &corev1.Service{},
+		"coder/monitor": &monitoringv1.ServiceMonitor{},
+	}
+}
+
+func TestEveryChildIsMadeAndGoesWhenItIsNotWanted(t *testing.T) {
+	f := newFixture(t, newControlPlane(withEverything))
+	f.kinds[ServiceMonitorKind()] = true
+	f.settle()
+	for name, obj := range everyChild() {
+		name, _, _ := strings.Cut(name, "/")
+		f.get("coder", name, obj)
+		if !metav1.IsControlledBy(obj, f.controlPlane()) {
+			t.Errorf("%T %s is not the control plane's", obj, name)
+		}
+	}
+	f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
+	f.mustHave(coderv1alpha1.ConditionMetricsExported, metav1.ConditionTrue, coderv1alpha1.ReasonMetricsExported)
+
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+		plain := newControlPlane()
+		cp.Spec = plain.Spec
+	})
+	f.settle()
+	for name, obj := range everyChild() {
+		if name, _, _ := strings.Cut(name, "/"); !f.gone(name, obj) {
+			t.Errorf("%T %s is still there", obj, name)
+		}
+	}
+	all := f.controlPlane().Status.Conditions
+	for _, kind := range []string{coderv1alpha1.ConditionExposed, coderv1alpha1.ConditionMetricsExported} {
+		if conditions.Find(all, kind) != nil {
+			t.Errorf("condition %s speaks of what the spec does not ask for", kind)
+		}
+	}
+	f.get("coder", "coder", &corev1.Service{})
+	f.get("coder", "coder", &appsv1.Deployment{})
+}
+
+func TestNothingOfOthersIsPruned(t *testing.T) {
+	other := newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Name, cp.UID = "other", "other-uid" })
+	byOther := metav1.NewControllerRef(other, coderv1alpha1.GroupVersion.WithKind("CoderControlPlane"))
+	plain := *metav1.NewControllerRef(newControlPlane(), coderv1alpha1.GroupVersion.WithKind("CoderControlPlane"))
+	plain.Controller = nil
+	labels := map[string]string{coderv1alpha1.LabelInstance: "coder", coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy}
+	f := newFixture(t, newControlPlane(),
+		&networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder", Labels: labels}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "others", Labels: labels, OwnerReferences: []metav1.OwnerReference{*byOther}}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "attached", Labels: labels, OwnerReferences: []metav1.OwnerReference{plain}}},
+	)
+	f.settle()
+	for _, write := range f.take(&f.writes) {
+		if strings.HasPrefix(write, "delete") {
+			t.Error(write)
+		}
+	}
+	f.get("coder", "coder", &networkingv1.Ingress{})
+	f.get("coder", "others", &corev1.Service{})
+	f.get("coder", "attached", &corev1.Service{})
+}
+
+// Pods of the earlier revision still run as the old one.
+func TestARenamedServiceAccountOutlivesTheRollout(t *testing.T) {
+	f := newFixture(t, newControlPlane())
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.ServiceAccount.Name = "workspaces" })
+	d := f.deployment()
+	d.Status.Replicas, d.Status.UpdatedReplicas = 2, 1
+	if err := f.cluster.SubResource("status").Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	f.get("coder", "workspaces", &corev1.ServiceAccount{})
+	f.get("coder", "coder", &corev1.ServiceAccount{})
+
+	f.podsReady(1)
+	f.settle()
+	if !f.gone("coder", &corev1.ServiceAccount{}) {
+		t.Error("the ServiceAccount of the name before is still there")
+	}
+	bindings := &rbacv1.RoleBindingList{}
+	if err := f.cluster.List(t.Context(), bindings); err != nil {
+		t.Fatal(err)
+	}
+	if len(bindings.Items) != 1 || bindings.Items[0].Subjects[0].Name != "workspaces" {
+		t.Errorf("bindings are %+v", bindings.Items)
+	}
+}
+
+func TestExposureMovesFromIngressToGatewayAsSoonAsTheClusterKnowsIt(t *testing.T) {
+	f := newFixture(t, newControlPlane(withEverything))
+	f.kinds[ServiceMonitorKind()] = true
+	f.settle()
+	f.change(withGateway)
+	f.settle()
+	condition := f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionFalse, coderv1alpha1.ReasonKindMissing)
+	if !strings.Contains(condition.Message, "gateway.networking.k8s.io/v1 HTTPRoute") || !strings.Contains(condition.Message, "without a restart") {
+		t.Errorf("message %q names neither the kind nor the remedy", condition.Message)
+	}
+	f.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	if !f.gone("coder", &networkingv1.Ingress{}) {
+		t.Error("the Ingress is still there")
+	}
+
+	f.kinds[HTTPRouteKind()] = true
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
+	route := &gatewayv1.HTTPRoute{}
+	f.get("coder", "coder", route)
+
+	refusal := metav1.Condition{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionFalse, Reason: "NotAllowedByListeners", Message: "no"}
+	route.Status.Parents = []gatewayv1.RouteParentStatus{{ParentRef: gatewayv1.ParentReference{Name: "edge"}, Conditions: []metav1.Condition{refusal}}}
+	if err := f.cluster.Update(t.Context(), route); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	condition = f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionFalse, coderv1alpha1.ReasonRouteRefused)
+	if !strings.Contains(condition.Message, `Gateway "edge"`) {
+		t.Errorf("message %q does not name the Gateway", condition.Message)
+	}
+
+	f.change(withEverything)
+	f.settle()
+	if !f.gone("coder", &gatewayv1.HTTPRoute{}) {
+		t.Error("the HTTPRoute is still there")
+	}
+}
+
+func TestAMissingServiceMonitorKindStopsNothing(t *testing.T) {
+	f := newFixture(t, newControlPlane(withEverything))
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionMetricsExported, metav1.ConditionFalse, coderv1alpha1.ReasonKindMissing)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+func TestReplicasOfOthersAreLeftAlone(t *testing.T) {
+	f := newFixture(t, newControlPlane())
+	f.settle()
+	scaled := f.deployment()
+	scaled.Spec.Replicas = ptr.To[int32](4)
+	if err := f.cluster.Update(t.Context(), scaled, client.FieldOwner("kube-controller-manager")); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	if got := *f.deployment().Spec.Replicas; got != 4 {
+		t.Fatalf("%d replicas, although an autoscaler asked for 4", got)
+	}
+	f.podsReady(1)
+	f.settle()
+	condition := f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	if condition.Message != "1 of 4 pods are ready" {
+		t.Errorf("message is %q", condition.Message)
+	}
+
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](2) })
+	f.settle()
+	if got := *f.deployment().Spec.Replicas; got != 2 {
+		t.Errorf("%d replicas, although the spec changed to 2", got)
+	}
+}
+
+func TestWhatOthersAddToThePodsSurvives(t *testing.T) {
+	f := newFixture(t, newControlPlane())
+	f.settle()
+	d := f.deployment()
+	if d.Spec.Template.Annotations == nil {
+		d.Spec.Template.Annotations = map[string]string{}
+	}
+	d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "2026-11-21T12:00:00Z"
+	d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers, corev1.Container{Name: "injected", Image: "sidecar"})
+	d.Labels["team"] = "a"
+	if err := f.cluster.Update(t.Context(), d, client.FieldOwner("kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "ghcr.io/coder/coder:v2.30.1" })
+	f.settle()
+
+	d = f.deployment()
+	names := []string{}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		names = append(names, container.Name+" "+container.Image)
+	}
+	if !slices.Contains(names, "injected sidecar") || !slices.Contains(names, "coder ghcr.io/coder/coder:v2.30.1") {
+		t.Errorf("containers are %q", names)
+	}
+	if d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" || d.Labels["team"] != "a" {
+		t.Errorf("annotations %v and labels %v", d.Spec.Template.Annotations, d.Labels)
+	}
+}
+
+func TestAPodTemplateThatDoesNotFitIsToldAndNotRetried(t *testing.T) {
+	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Ports: []corev1.ContainerPort{
+			{ContainerPort: 1, Name: "http"}, {ContainerPort: 2, Name: "http"},
+		}}}}}
+	}))
+	s, _, err := f.try()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Deployment != nil {
+		t.Skip("the builder takes this pod template")
+	}
+	f.mustHave(coderv1alpha1.ConditionStalled, metav1.ConditionTrue, coderv1alpha1.ReasonInvalidSpec)
+}
+
+func TestNamespacesThatTheOperatorDoesNotWorkIn(t *testing.T) {
+	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.RBAC.WorkspaceNamespaces = []string{"elsewhere"}
+	}))
+	f.options.Namespaces = []string{"coder", "team"}
+	f.restart()
+	f.settle()
+	condition := f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, coderv1alpha1.ReasonNamespaceNotWatched)
+	if !strings.Contains(condition.Message, `"elsewhere"`) || !strings.Contains(condition.Message, "--watch-namespaces") {
+		t.Errorf("message is %q", condition.Message)
+	}
+	roles := &rbacv1.RoleList{}
+	if err := f.cluster.List(t.Context(), roles); err != nil {
+		t.Fatal(err)
+	}
+	if len(roles.Items) != 1 || roles.Items[0].Namespace != "coder" {
+		t.Errorf("roles are %v", roles.Items)
+	}
+}

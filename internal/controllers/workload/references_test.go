@@ -1,0 +1,200 @@
+package workload
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+func (f *fixture) checksum() string {
+	f.t.Helper()
+	return f.deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
+}
+
+func (f *fixture) write(secret *corev1.Secret) {
+	f.t.Helper()
+	if err := f.cluster.Update(f.t.Context(), secret); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func TestAChangeOfWhatThePodsUseRollsThem(t *testing.T) {
+	secret := secretOf("db", map[string]string{"url": "postgres://a", "other": "x"})
+	f := newFixture(t, secret, newControlPlane(withSecretVariable("db", "url")))
+	f.settle()
+	first := f.checksum()
+	if len(first) != 64 {
+		t.Fatalf("checksum is %q", first)
+	}
+
+	f.get("coder", "db", secret)
+	secret.Data["other"] = []byte("y")
+	f.write(secret)
+	f.settle()
+	if f.checksum() != first {
+		t.Error("a key that no container uses rolls the pods")
+	}
+
+	secret.Data["url"] = []byte("postgres://b")
+	f.write(secret)
+	f.settle()
+	second := f.checksum()
+	if second == first {
+		t.Error("a change of a key that a container uses does not roll the pods")
+	}
+	f.restart()
+	f.settle()
+	if f.checksum() != second {
+		t.Error("a new process comes to another checksum")
+	}
+}
+
+func TestWhatIsRefersToInThePodTemplateCounts(t *testing.T) {
+	settings := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "settings"}, Data: map[string]string{"a": "1"}}
+	f := newFixture(t, settings, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.PodTemplate = &corev1.PodTemplateSpec{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{
+			Name: "prepare", Image: "busybox",
+			EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}},
+		}}}}
+	}))
+	f.settle()
+	first := f.checksum()
+	f.get("coder", "settings", settings)
+	settings.Data["b"] = "2"
+	if err := f.cluster.Update(t.Context(), settings); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	if first == "" || f.checksum() == first {
+		t.Errorf("checksum stays %q when a ConfigMap of an init container gets another key", first)
+	}
+}
+
+// The API server is asked for nothing while nothing changes, and for one Secret
+// where its metadata did.
+func TestAPassAtRestReadsNothingLive(t *testing.T) {
+	secret := secretOf("db", map[string]string{"url": "postgres://a"})
+	f := newFixture(t, secret, newControlPlane(withSecretVariable("db", "url"), func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.ExtraEnv = append(cp.Spec.ExtraEnv, corev1.EnvVar{Name: "PERHAPS", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "perhaps"}, Key: "x", Optional: ptr.To(true)},
+		}})
+	}))
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	f.take(&f.reads)
+
+	f.reconcile()
+	if reads, writes := f.take(&f.reads), f.take(&f.writes); len(reads)+len(writes) > 0 {
+		t.Errorf("reads %q and writes %q at rest", reads, writes)
+	}
+
+	f.get("coder", "db", secret)
+	secret.Labels = map[string]string{"touched": "true"}
+	f.write(secret)
+	f.reconcile()
+	if reads := f.take(&f.reads); len(reads) != 1 || !strings.Contains(reads[0], "coder/db") {
+		t.Errorf("reads %q after a change of one Secret", reads)
+	}
+	f.reconcile()
+	if reads := f.take(&f.reads); len(reads) > 0 {
+		t.Errorf("reads %q again", reads)
+	}
+}
+
+func TestMissingReferencesAreToldBeforeTheKubeletDoes(t *testing.T) {
+	f := newFixture(t, newControlPlane(withSecretVariable("db", "url")))
+	f.settle()
+	condition := f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	if !strings.Contains(condition.Message, `Secret "db"`) {
+		t.Errorf("message %q does not name the Secret", condition.Message)
+	}
+	f.mustHave(coderv1alpha1.ConditionReconciling, metav1.ConditionTrue, coderv1alpha1.ReasonSecretMissing)
+
+	f.create(secretOf("db", map[string]string{"uri": "x"}))
+	f.settle()
+	condition = f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	if !strings.Contains(condition.Message, `no key "url"`) {
+		t.Errorf("message %q does not name the key", condition.Message)
+	}
+
+	secret := &corev1.Secret{}
+	f.get("coder", "db", secret)
+	secret.Data["url"] = []byte("postgres://a")
+	f.write(secret)
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+}
+
+func TestContentsAreForgottenWithTheirLastUser(t *testing.T) {
+	f := newFixture(t, secretOf("db", map[string]string{"url": "x"}), secretOf("db2", map[string]string{"url": "x"}),
+		newControlPlane(withSecretVariable("db", "url")))
+	f.settle()
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.ExtraEnv = nil
+		withSecretVariable("db2", "url")(cp)
+	})
+	f.settle()
+	if known := len(f.kit.contents.known); known != 1 {
+		t.Errorf("%d contents are remembered, want 1", known)
+	}
+	if err := f.cluster.Delete(t.Context(), f.controlPlane()); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	if known, users := len(f.kit.contents.known), len(f.kit.contents.usedBy); known+users > 0 {
+		t.Errorf("%d contents of %d users are remembered of an object that is gone", known, users)
+	}
+}
+
+func TestSecretsWakeWhoeverRefersToThem(t *testing.T) {
+	f := newFixture(t, newControlPlane(withSecretVariable("db", "url")))
+	r := Registration{Kind: planeKind(), List: &coderv1alpha1.CoderControlPlaneList{}}
+	owned := secretOf("token", nil)
+	owned.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(newControlPlane(), coderv1alpha1.GroupVersion.WithKind("CoderControlPlane"))}
+	foreign := secretOf("theirs", nil)
+	foreign.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(newControlPlane(), coderv1alpha1.GroupVersion.WithKind("CoderProvisioner"))}
+	elsewhere := secretOf("db", nil)
+	elsewhere.Namespace = "other"
+	for name, c := range map[string]struct {
+		secret *corev1.Secret
+		kind   string
+		want   int
+	}{
+		"referred to":          {secretOf("db", nil), "Secret", 1},
+		"of another kind":      {secretOf("db", nil), "ConfigMap", 0},
+		"of another owner":     {foreign, "Secret", 0},
+		"its own":              {owned, "Secret", 1},
+		"not referred to":      {secretOf("unknown", nil), "Secret", 0},
+		"in another namespace": {elsewhere, "Secret", 0},
+	} {
+		if got := f.kit.whoseContent(r, c.kind)(t.Context(), c.secret); len(got) != c.want {
+			t.Errorf("%s: %v are looked at, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestTheCacheHoldsNoContent(t *testing.T) {
+	full := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: "db", Namespace: "coder", UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"},
+		Annotations:     map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"password":"x"}}`},
+		OwnerReferences: []metav1.OwnerReference{{Name: "o"}},
+		ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+	}}
+	out, err := stripMetadata(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := out.(*metav1.PartialObjectMetadata)
+	if len(kept.Annotations)+len(kept.ManagedFields) > 0 {
+		t.Errorf("the cache holds %+v", kept)
+	}
+	if kept.Name != "db" || kept.Namespace != "coder" || kept.UID != "u" || kept.ResourceVersion != "7" || len(kept.Labels) != 1 || len(kept.OwnerReferences) != 1 {
+		t.Errorf("what identifies the object is gone: %+v", kept)
+	}
+}
