@@ -15,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
-	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )

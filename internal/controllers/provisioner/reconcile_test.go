@@ -233,7 +233,7 @@ func TestARefusedTokenIsToldToItsOwner(t *testing.T) {
 		t.Errorf("it looks again after %v", result.RequeueAfter)
 	}
 	f.mustHave(coderv1alpha1.ConditionProvisionerKeyReady, metav1.ConditionFalse, coderv1alpha1.ReasonTokenRefused)
-	if len(f.refused) != 1 || f.refused[0] != "cp-uid" {
+	if len(f.refused) != 1 || f.refused[0].Name != newControlPlane().Name {
 		t.Errorf("told: %v", f.refused)
 	}
 	if len(f.pods()) != 2 {
