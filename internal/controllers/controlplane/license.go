@@ -100,7 +100,8 @@ func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) 
 // Coder.
 func (r *Reconciler) recordLicenses(ctx context.Context, s *scope, own []string) error {
 	base := s.cp.DeepCopy()
-		if err := r.kit.Client.Status().Patch(ctx, s.cp, workload.LockedPatch(base)); err != nil {
+	s.cp.Status.LicenseUUIDs = own
+	if err := r.kit.Client.Status().Patch(ctx, s.cp, workload.LockedPatch(base)); err != nil {
 		s.cp.Status.LicenseUUIDs = base.Status.LicenseUUIDs
 		return fmt.Errorf("writing status.licenseUUIDs: %w", err)
 	}
