@@ -1,0 +1,68 @@
+package workload
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+// registered are metrics with the registry that tells them.
+type registered struct {
+	*metrics.Metrics
+	t        *testing.T
+	registry *prometheus.Registry
+}
+
+func newMetrics(t *testing.T) *registered {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	m, err := metrics.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &registered{Metrics: m, t: t, registry: registry}
+}
+
+func (r *registered) timeToReady() (count uint64, sum float64) {
+	r.t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "coder_k8s_time_to_ready_seconds" {
+			for _, metric := range family.GetMetric() {
+				count += metric.GetHistogram().GetSampleCount()
+				sum += metric.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	return count, sum
+}
+
+// series are the values of a gauge.
+func (r *registered) series(name string) []float64 {
+	r.t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var all []float64
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, metric := range family.GetMetric() {
+				all = append(all, metric.GetGauge().GetValue())
+			}
+		}
+	}
+	return all
+}
+
+func planeWorkload(cp *coderv1alpha1.CoderControlPlane) workloadresources.Workload {
+	return resources.Workload(cp, resources.Inputs{})
+}

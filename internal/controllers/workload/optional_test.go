@@ -1,0 +1,100 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestOptionalKindsAreNoticedAsTheyAppear(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	served := make(chan map[schema.GroupVersionKind]bool, 1)
+	served <- map[schema.GroupVersionKind]bool{}
+	var indexed []string
+	failures := 1
+	o := &OptionalKinds{
+		clock: clk, present: map[schema.GroupVersionKind]bool{}, indexed: map[schema.GroupVersionKind]bool{},
+		serves: func(kind schema.GroupVersionKind) (bool, error) {
+			now := <-served
+			served <- now
+			return now[kind], nil
+		},
+		index: func(_ context.Context, obj client.Object) error {
+			indexed = append(indexed, kindName(obj))
+			return nil
+		},
+	}
+	appeared := make(chan schema.GroupVersionKind, 10)
+	o.OnAppear(func(_ context.Context, kind schema.GroupVersionKind) error {
+		if failures > 0 {
+			failures--
+			return errors.New("no watch")
+		}
+		appeared <- kind
+		return nil
+	})
+	done := make(chan error, 1)
+	go func() { done <- o.Start(t.Context()) }()
+
+	await(t, "the first look", clk.HasWaiters)
+	if o.Has(HTTPRouteKind()) || o.Has(ServiceMonitorKind()) {
+		t.Fatal("a kind is there before the cluster serves it")
+	}
+	<-served
+	served <- map[schema.GroupVersionKind]bool{HTTPRouteKind(): true}
+	// The first try fails, and the second comes by itself.
+	await(t, "the HTTPRoute", func() bool {
+		clk.Step(optionalInterval)
+		return o.Has(HTTPRouteKind()) && len(appeared) == 1
+	})
+	if kind := <-appeared; kind != HTTPRouteKind() || o.Has(ServiceMonitorKind()) {
+		t.Errorf("%v appeared", kind)
+	}
+	<-served
+	served <- map[schema.GroupVersionKind]bool{HTTPRouteKind(): true, ServiceMonitorKind(): true}
+	await(t, "the end, when all are there", func() bool {
+		clk.Step(optionalInterval)
+		select {
+		case err := <-done:
+			return err == nil
+		default:
+			return false
+		}
+	})
+	slices.Sort(indexed)
+	if want := []string{"HTTPRoute", "ServiceMonitor"}; !slices.Equal(indexed, want) {
+		t.Errorf("indexed %q, want each once: %q", indexed, want)
+	}
+}
+
+func kindName(obj client.Object) string {
+	for kind, child := range OptionalChildren() {
+		if reflect.TypeOf(child) == reflect.TypeOf(obj) {
+			return kind.Kind
+		}
+	}
+	return "unknown"
+}
+
+// await polls until something holds, for ten seconds at most.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s does not come", what)
+		case <-tick.C:
+		}
+	}
+}
