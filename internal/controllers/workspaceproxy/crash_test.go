@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,6 +53,7 @@ func scenarios() map[string]scenario {
 func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			want := runScenario(t, s, 0, false).picture()
 			for _, lost := range []bool{false, true} {
 				at := 1
@@ -122,7 +124,7 @@ func (f *fixture) picture() string {
 	var out strings.Builder
 	for _, list := range []client.ObjectList{
 		&coderv1alpha1.CoderWorkspaceProxyList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
-		&corev1.SecretList{}, &networkingv1.IngressList{},
+		&corev1.SecretList{}, &networkingv1.IngressList{}, &networkingv1.NetworkPolicyList{}, &policyv1.PodDisruptionBudgetList{},
 	} {
 		if err := f.cluster.List(f.t.Context(), list); err != nil {
 			f.t.Fatal(err)

@@ -167,7 +167,7 @@ func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
 // interceptors note every write, and can end the process at one.
 func (f *fixture) interceptors() interceptor.Funcs {
 	write := func(what string, obj client.Object, do func() error) error {
-		f.writes = append(f.writes, fmt.Sprintf("%s %T %s", what, obj, obj.GetName()))
+		f.writes = append(f.writes, fmt.Sprintf("%s %s %T %s", what, obj.GetObjectKind().GroupVersionKind().Kind, obj, obj.GetName()))
 		return f.fault.around(do)
 	}
 	return interceptor.Funcs{

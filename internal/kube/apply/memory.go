@@ -69,8 +69,22 @@ func ownedFields(live client.Object, fieldOwner string) digest {
 	for _, entry := range live.GetManagedFields() {
 		if entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply &&
 			entry.Subresource == "" && entry.FieldsV1 != nil {
-			return sha256.Sum256(entry.FieldsV1.GetRawBytes())
+			return sha256.Sum256(sorted(entry.FieldsV1.GetRawBytes()))
 		}
 	}
 	return sha256.Sum256([]byte(live.GetResourceVersion()))
+}
+
+// sorted is JSON with the keys of its objects in one order. The API server writes
+// list keys in that of their values, port 80 before 443, and what went through an
+// unstructured object has that of their text.
+func sorted(raw []byte) []byte {
+	var fields any
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return raw
+	}
+	if same, err := json.Marshal(fields); err == nil {
+		return same
+	}
+	return raw
 }

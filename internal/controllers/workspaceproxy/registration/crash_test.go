@@ -185,6 +185,7 @@ func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
+				t.Parallel()
 				for at := 1; ; at++ {
 					if at > 60 {
 						t.Fatal("the steps do not end")
