@@ -43,6 +43,8 @@ func TestGoodCommandLines(t *testing.T) {
 		"log level debug":                       {"--log-level=debug", "--log-format=console"},
 		"log level as a number":                 {"--log-level=4"},
 		"a coder flag at its default elsewhere": {"--app=controller"},
+		"two namespaces":                        {"--watch-namespaces=team-a,team-b"},
+		"a cluster domain":                      {"--cluster-domain=cluster.example.com"},
 	}
 	for name, args := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,6 +82,11 @@ func TestBadCommandLines(t *testing.T) {
 		"a half certificate of MCP":           {[]string{"--mcp-tls-key-file=/x"}, []string{"--mcp-tls-cert-file"}},
 		"probes cannot be switched off":       {[]string{"--health-probe-bind-address=0"}, []string{"--health-probe-bind-address"}},
 		"a probe address without a port":      {[]string{"--health-probe-bind-address=localhost:"}, []string{"--health-probe-bind-address"}},
+		"a namespace that is none":            {[]string{"--watch-namespaces=team-a,Team B"}, []string{`--watch-namespaces: "Team B" is not the name of a namespace`}},
+		"an empty namespace":                  {[]string{"--watch-namespaces=team-a,,team-b"}, []string{`--watch-namespaces: "" is not`}},
+		"a namespace twice":                   {[]string{"--watch-namespaces=team-a,team-a"}, []string{`names "team-a" twice`}},
+		"a cluster domain that is none":       {[]string{"--cluster-domain=.local."}, []string{`--cluster-domain ".local." is not a DNS domain`}},
+		"no cluster domain":                   {[]string{"--cluster-domain="}, []string{`--cluster-domain "" is not`}},
 		"the aggregated API without its port": {[]string{"--secure-port=0"}, []string{"--secure-port"}},
 	}
 	for name, tc := range tests {
