@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -132,8 +133,12 @@ func (f *fixture) pausedRoll() {
 func (f *fixture) picture() string {
 	f.t.Helper()
 	var out strings.Builder
-	for _, k := range f.coder.ProvisionerKeys("coder") {
-		fmt.Fprintf(&out, "key %s %v\n", anyTurn(k.Name), k.Tags)
+	held := map[string]string{}
+	for _, organization := range []string{"coder", "sales"} {
+		for _, k := range f.coder.ProvisionerKeys(organization) {
+			fmt.Fprintf(&out, "key %s of %s %v\n", anyTurn(k.Name), organization, k.Tags)
+			held[k.ID.String()] = "the key in " + organization
+		}
 	}
 	if f.gone() {
 		out.WriteString("the provisioner is gone\n")
@@ -143,10 +148,6 @@ func (f *fixture) picture() string {
 		for i := range status.Conditions {
 			status.Conditions[i].LastTransitionTime = metav1.Time{}
 			status.Conditions[i].Message = anyTurn(status.Conditions[i].Message)
-		}
-		held := map[string]string{}
-		for _, k := range f.coder.ProvisionerKeys("coder") {
-			held[k.ID.String()] = "the key in Coder"
 		}
 		status.ProvisionerKeyID, status.OrganizationID = held[status.ProvisionerKeyID], ""
 		status.ProvisionerKeyName = anyTurn(status.ProvisionerKeyName)
@@ -161,7 +162,7 @@ func (f *fixture) picture() string {
 		f.must(err)
 		fmt.Fprintf(&out, "deployment %d %s\n", *d.Spec.Replicas, raw)
 	}
-	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &appsv1.DeploymentList{}} {
+	for _, list := range []client.ObjectList{&corev1.SecretList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &appsv1.DeploymentList{}, &policyv1.PodDisruptionBudgetList{}, &corev1.ServiceList{}} {
 		f.must(f.cluster.List(f.t.Context(), list))
 		names, err := json.Marshal(namesOf(f, list))
 		f.must(err)

@@ -177,9 +177,9 @@ func (s *scope) stalled(part *metav1.Condition) bool {
 	if part.Reason == coderv1alpha1.ReasonOrganizationNotSelectable {
 		return true
 	}
-	of := []string{
+	ours := []string{
 		coderv1alpha1.ConditionExternalProvisionersEntitled, coderv1alpha1.ConditionProvisionerKeyReady,
 		coderv1alpha1.ConditionProvisionerKeySecretReady,
 	}
-	return slices.Contains(of, part.Type) && (s.key.Stalled || part.Reason == coderv1alpha1.ReasonNotEntitled)
+	return slices.Contains(ours, part.Type) && (s.key.Stalled || part.Reason == coderv1alpha1.ReasonNotEntitled)
 }

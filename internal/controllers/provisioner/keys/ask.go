@@ -40,7 +40,7 @@ func (p *pass) ask(ctx context.Context, api API) error {
 	case v.why != "" && !allowed:
 		return p.notAllowed(v.why, known != nil)
 	case v.why != "":
-		err = p.make(ctx, api, w, v.why)
+		err = p.makeKey(ctx, api, w, v.why)
 	default:
 		err = p.keep(ctx, v.adopt)
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 )
 
-// make makes a key and stores it: the intent, the key in Coder, the Secret, in
+// makeKey makes a key and stores it: the intent, the key in Coder, the Secret, in
 // this order.
-func (p *pass) make(ctx context.Context, api API, w wanted, why string) error {
+func (p *pass) makeKey(ctx context.Context, api API, w wanted, why string) error {
 	if p.stored != nil && p.stored.intent != nil {
 		if err := p.resolveIntent(ctx, p.stored); err != nil {
 			return err
@@ -27,7 +27,7 @@ func (p *pass) make(ctx context.Context, api API, w wanted, why string) error {
 	if err := p.makeStored(); err != nil {
 		return err
 	}
-	if err := p.recover(ctx, keys, w); err != nil {
+	if err := p.recoverLost(ctx, keys, w); err != nil {
 		return err
 	}
 	picked := choose(w.names, keys, p.stored.knows)
@@ -82,9 +82,9 @@ func (p *pass) store(ctx context.Context, text string, r Record, why string, w w
 	return nil
 }
 
-// recover finds the keys of a Secret that was deleted: the status tells of the
+// recoverLost finds the keys of a Secret that was deleted: the status tells of the
 // last one, and the pods of what they hold.
-func (p *pass) recover(ctx context.Context, keys []coderd.ProvisionerKey, w wanted) error {
+func (p *pass) recoverLost(ctx context.Context, keys []coderd.ProvisionerKey, w wanted) error {
 	s := p.stored
 	if r := statusRecord(p.cr); r != nil {
 		s.replace(r)

@@ -1,0 +1,231 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// apiServer is a real kube-apiserver with the controller on a real manager: the
+// watches, the cache without annotations, and server-side apply are as they are.
+type apiServer struct {
+	t      *testing.T
+	client client.Client
+	coder  *coderdtest.Server
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
+	}
+	server := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	config, err := server.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &apiServer{t: t, coder: coderdtest.New(t, coderdtest.WithLicensing())}
+	a.coder.SetFeature(feature, "entitled")
+	if a.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: workload.CacheByObject()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	kit, err := workload.New(mgr, workload.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(mgr, kit, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.must(workload.SetUpIndexes(ctx, mgr))
+	a.must(r.SetupWithManager(ctx, mgr))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+func (a *apiServer) must(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// eventually polls until the check gives no error.
+func (a *apiServer) eventually(what string, check func() error) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), 60*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			a.t.Fatalf("%s: %v", what, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+func (a *apiServer) get(of string, obj client.Object) error {
+	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: namespace, Name: of}, obj)
+}
+
+// rollOut does what the Deployment controller does, where there are no pods.
+func (a *apiServer) rollOut() error {
+	d := &appsv1.Deployment{}
+	if err := a.get("provisioner-gpu", d); err != nil {
+		return err
+	}
+	wanted := ptr.Deref(d.Spec.Replicas, 1)
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation, Replicas: wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
+	}
+	return a.client.Status().Update(a.t.Context(), d)
+}
+
+// becomes waits until the provisioner is Ready with the only key of a name.
+func (a *apiServer) becomes(key string) {
+	a.t.Helper()
+	a.eventually("waiting for the key "+key, func() error {
+		if err := a.rollOut(); err != nil {
+			return err
+		}
+		cr := &coderv1alpha1.CoderProvisioner{}
+		if err := a.get(name, cr); err != nil {
+			return err
+		}
+		keys := a.coder.ProvisionerKeys("coder")
+		if !conditions.IsTrue(cr.Status.Conditions, coderv1alpha1.ConditionReady) || cr.Status.ObservedGeneration != cr.Generation ||
+			len(keys) != 1 || keys[0].Name != key || cr.Status.ProvisionerKeyName != key {
+			return fmt.Errorf("keys %d, conditions %+v", len(keys), cr.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+func TestOnARealAPIServer(t *testing.T) {
+	a := newAPIServer(t)
+	ctx := t.Context()
+	a.must(a.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	wrong := newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) {
+		cr.Name, cr.UID = "wrong", ""
+		cr.Spec.PSKSecretRef, cr.Spec.OrganizationName = &coderv1alpha1.PSKSecretReference{Name: "psk"}, "sales"
+	})
+	if err := a.client.Create(ctx, wrong); err == nil || !strings.Contains(err.Error(), "spec.organizationName") {
+		t.Errorf("a pre-shared key for another organization: %v", err)
+	}
+
+	cr := newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) { cr.UID = "" })
+	a.must(a.client.Create(ctx, cr))
+	a.eventually("waiting for the control plane", func() error {
+		seen := &coderv1alpha1.CoderProvisioner{}
+		if err := a.get(name, seen); err != nil {
+			return err
+		}
+		if c := conditions.Find(seen.Status.Conditions, coderv1alpha1.ConditionControlPlaneReady); c == nil || c.Status != metav1.ConditionFalse {
+			return fmt.Errorf("%+v", seen.Status.Conditions)
+		}
+		return nil
+	})
+
+	// The watch of the control plane tells that it came, and then that it is ready.
+	token := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "coder-operator-token"},
+		Data:       map[string][]byte{"token": []byte(a.coder.AddUser("operator", "owner"))},
+	}
+	a.must(a.client.Create(ctx, token))
+	cp := newControlPlane()
+	cp.UID = ""
+	status := cp.Status
+	a.must(a.client.Create(ctx, cp))
+	cp.Status = status
+	cp.Status.URL = a.coder.URL
+	a.must(a.client.Status().Update(ctx, cp))
+	a.becomes("gpu")
+
+	// A replacement, and one because somebody deleted the Secret.
+	a.must(a.get(name, cr))
+	cr.Spec.Tags = nil
+	a.must(a.client.Update(ctx, cr))
+	a.becomes("gpu-2")
+	a.must(a.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gpu-provisioner-key"}}))
+	a.becomes("gpu")
+
+	// Somebody's annotation and restart survive.
+	d := &appsv1.Deployment{}
+	a.must(a.get("provisioner-gpu", d))
+	generation := d.Generation
+	base := d.DeepCopy()
+	d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "now"
+	a.must(a.client.Patch(ctx, d, client.MergeFrom(base)))
+	a.becomes("gpu")
+	a.must(a.get("provisioner-gpu", d))
+	if d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" || d.Generation != generation+1 {
+		t.Errorf("generation %d after %d, annotations %v", d.Generation, generation, d.Spec.Template.Annotations)
+	}
+
+	a.must(a.client.Delete(ctx, cr))
+	a.eventually("waiting for the end", func() error {
+		if err := a.get(name, &coderv1alpha1.CoderProvisioner{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the provisioner is still there: %w", err)
+		}
+		if keys := a.coder.ProvisionerKeys("coder"); len(keys) > 0 {
+			return fmt.Errorf("%d keys are left", len(keys))
+		}
+		return nil
+	})
+}
