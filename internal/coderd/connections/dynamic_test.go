@@ -33,6 +33,7 @@ type cluster struct {
 	secretError error
 	listError   error
 	clients     int
+	refused     []types.NamespacedName
 }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
@@ -68,7 +69,7 @@ func (c *cluster) provider() *connections.Dynamic {
 	return connections.NewDynamic(c, c, connections.Options{Clock: c.clock, NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
 		c.clients++
 		return coderd.New(cfg)
-	}})
+	}, OnUnauthorized: func(controlPlane types.NamespacedName) { c.refused = append(c.refused, controlPlane) }})
 }
 
 // controlPlane is one that can be called.
@@ -282,6 +283,12 @@ func TestARefusedTokenIsNotUsedAgain(t *testing.T) {
 	server.RevokeToken(token)
 	if _, err := got[0].Client.Me(t.Context()); !coderd.IsUnauthorized(err) {
 		t.Fatalf("%v, want unauthorized", err)
+	}
+	if _, err := got[0].Client.Me(t.Context()); !coderd.IsUnauthorized(err) {
+		t.Fatalf("%v, want unauthorized", err)
+	}
+	if want := []types.NamespacedName{{Namespace: "team", Name: "prod"}}; !cmp.Equal(want, c.refused) {
+		t.Errorf("told of refusals of %v, want once of %v", c.refused, want)
 	}
 	server.ResetRequests()
 	again, err := provider.ForNamespace(t.Context(), "team")

@@ -31,6 +31,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/licensing"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -54,6 +55,8 @@ type fixture struct {
 	writes     []string
 	killAfter  int
 	applyError func(obj client.Object) error
+	// lists counts the lists of control planes past the cache.
+	lists int
 }
 
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
@@ -68,7 +71,11 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 		t: t, coder: coderdtest.New(t), events: &eventLog{}, logs: &fakeLogs{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+	converters, err := applytest.Converters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithTypeConverters(converters...).
 		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}).
 		WithObjects(objects...).WithInterceptorFuncs(f.interceptors())
 	for _, child := range workload.Children() {
@@ -88,7 +95,17 @@ func (f *fixture) restart() {
 		cfg.URL = f.coder.URL
 		return coderd.New(cfg)
 	}
-	kit := workload.NewWith(f.cluster, f.cluster, f.events, workload.Options{Clock: f.clock, Logs: f.logs})
+	live := interceptor.NewClient(f.cluster, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*coderv1alpha1.CoderControlPlaneList); ok {
+				f.mu.Lock()
+				f.lists++
+				f.mu.Unlock()
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	kit := workload.NewWith(f.cluster, live, f.events, workload.Options{Clock: f.clock, Logs: f.logs})
 	f.r = newReconciler(kit, Options{
 		Access:   &access.Manager{Client: f.cluster, Clock: f.clock, NewClient: connect},
 		Connect:  func(url string) (Coder, error) { return connect(coderd.Config{URL: url}) },

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -83,5 +84,92 @@ func TestOnlyOneControlPlaneIsTheFirst(t *testing.T) {
 		if got := ptr.Deref(cp.Status.ObjectNamePrefix, "undecided"); got != want {
 			t.Errorf("prefix of %q is %q, want %q", name, got, want)
 		}
+	}
+}
+
+// A fleet of control planes in one namespace costs one list, not one each.
+func TestTheFirstIsLookedForOncePerNamespace(t *testing.T) {
+	f := newFixture(t)
+	names := []string{"c", "b", "a"}
+	for _, name := range names {
+		cp := named(name, time.Minute)
+		if err := f.cluster.Create(t.Context(), &cp); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prefixOf := func(name string) string {
+		cp := &coderv1alpha1.CoderControlPlane{}
+		f.get("coder", name, cp)
+		return ptr.Deref(cp.Status.ObjectNamePrefix, "undecided")
+	}
+	for _, name := range names {
+		if _, err := f.try(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.lists != 1 {
+		t.Errorf("%d lists of control planes, want 1", f.lists)
+	}
+	if got := []string{prefixOf("a"), prefixOf("b"), prefixOf("c")}; !slices.Equal(got, []string{"", "b.", "c."}) {
+		t.Errorf("prefixes are %q", got)
+	}
+
+	f.restart()
+	for _, name := range names {
+		if _, err := f.try(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.lists != 1 {
+		t.Error("a new process lists control planes although all is decided")
+	}
+}
+
+// A place that nobody took is free again: for whoever is next, and for one of the
+// same name.
+func TestTheFirstThatGoesFreesItsPlace(t *testing.T) {
+	for how, leave := range map[string]func(f *fixture, cp *coderv1alpha1.CoderControlPlane) error{
+		"deleted": func(f *fixture, cp *coderv1alpha1.CoderControlPlane) error {
+			cp.Finalizers = nil
+			if err := f.cluster.Update(f.t.Context(), cp); err != nil {
+				return err
+			}
+			return f.cluster.Delete(f.t.Context(), cp)
+		},
+		"disabled before it was written": func(f *fixture, cp *coderv1alpha1.CoderControlPlane) error {
+			cp.Spec.OperatorAccess.Disabled = true
+			return f.cluster.Update(f.t.Context(), cp)
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			f := newFixture(t)
+			old, young := named("old", time.Hour), named("young", time.Minute)
+			for _, cp := range []*coderv1alpha1.CoderControlPlane{&old, &young} {
+				if err := f.cluster.Create(t.Context(), cp); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The young one looks first, and leaves the place to the older one.
+			if _, err := f.try("young"); err != nil {
+				t.Fatal(err)
+			}
+			if err := leave(f, &old); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.try("old"); err != nil {
+				t.Fatal(err)
+			}
+			next := named("next", 0)
+			if err := f.cluster.Create(t.Context(), &next); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.try("next"); err != nil {
+				t.Fatal(err)
+			}
+			f.get("coder", "next", &next)
+			if got := ptr.Deref(next.Status.ObjectNamePrefix, "undecided"); got != "" {
+				t.Errorf("prefix is %q although nobody is the first", got)
+			}
+		})
 	}
 }

@@ -1,0 +1,161 @@
+package controlplane
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+)
+
+func coderKey() types.NamespacedName { return types.NamespacedName{Namespace: "coder", Name: "coder"} }
+
+// Coder is asked once an hour, whatever else passes are for, and the time until
+// then does not begin anew with each of them.
+func TestAWorkingCoderIsAskedOnceAnHour(t *testing.T) {
+	f := readyFixture(t)
+	f.settle()
+	f.coder.ResetRequests()
+	f.clock.SetTime(f.clock.Now().Add(40 * time.Minute))
+	result := f.reconcile()
+	if requests := f.coder.Requests(); len(requests) > 0 {
+		t.Errorf("requests after 40 minutes: %v", requests)
+	}
+	if result.RequeueAfter != 20*time.Minute {
+		t.Errorf("after 40 minutes it looks again after %v, want 20m", result.RequeueAfter)
+	}
+	f.clock.SetTime(f.clock.Now().Add(20 * time.Minute))
+	result = f.reconcile()
+	for request, times := range f.coder.Requests() {
+		if !strings.HasPrefix(request, "GET ") || times != 1 {
+			t.Errorf("%d requests %s after an hour, want one of each that asks", times, request)
+		}
+	}
+	if requests := f.coder.Requests(); requests["GET /api/v2/buildinfo"] != 1 || requests["GET /api/v2/users/{user}"] != 1 {
+		t.Errorf("requests after an hour: %v, want one for the version and one for the token", requests)
+	}
+	if result.RequeueAfter != workload.RestInterval {
+		t.Errorf("it looks again after %v, want %v", result.RequeueAfter, workload.RestInterval)
+	}
+	if writes := f.takeWrites(); len(writes) > 0 {
+		t.Errorf("writes: %q", writes)
+	}
+}
+
+// What Coder said is not believed any more when something changed on which it
+// depends.
+func TestAChangeHasCoderAskedAtOnce(t *testing.T) {
+	for name, change := range map[string]func(f *fixture){
+		"the spec": func(f *fixture) {
+			cp := f.controlPlane()
+			cp.Generation++
+			if err := f.cluster.Update(f.t.Context(), cp); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+		"the token": func(f *fixture) {
+			secret := &corev1.Secret{}
+			f.get("coder", "coder-operator-token", secret)
+			secret.Labels["touched"] = "true"
+			if err := f.cluster.Update(f.t.Context(), secret); err != nil {
+				f.t.Fatal(err)
+			}
+		},
+		"the process": func(f *fixture) { f.restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := readyFixture(t)
+			f.coder.ResetRequests()
+			change(f)
+			f.reconcile()
+			if len(f.coder.Requests()) == 0 {
+				t.Error("Coder is not asked")
+			}
+		})
+	}
+}
+
+// Somebody else in the process saw that Coder refuses the token.
+func TestARefusalElsewhereRenewsTheTokenAtOnce(t *testing.T) {
+	f := readyFixture(t)
+	token := &corev1.Secret{}
+	f.get("coder", "coder-operator-token", token)
+	old := string(token.Data[coderv1alpha1.SecretKeyToken])
+	f.coder.RevokeToken(old)
+
+	f.r.Refused(coderKey())
+	f.r.Refused(coderKey())
+	if waiting := len(f.r.refusals.events); waiting != 1 {
+		t.Fatalf("%d events, want one that wakes the controller", waiting)
+	}
+	if event := <-f.r.refusals.events; event.Object.GetName() != "coder" || event.Object.GetNamespace() != "coder" {
+		t.Errorf("the event is about %v", event.Object)
+	}
+	f.settle()
+
+	f.get("coder", "coder-operator-token", token)
+	if string(token.Data[coderv1alpha1.SecretKeyToken]) == old {
+		t.Error("the token that Coder refuses is still there")
+	}
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	f.r.Refused(coderKey())
+	if len(f.r.refusals.events) != 1 {
+		t.Error("a later refusal wakes nobody")
+	}
+}
+
+func TestAFullQueueOfRefusalsBlocksNobody(t *testing.T) {
+	f := newFixture(t)
+	for i := range refusalsAtOnce + 1 {
+		f.r.Refused(types.NamespacedName{Name: strings.Repeat("x", i)})
+	}
+	<-f.r.refusals.events
+	last := types.NamespacedName{Name: strings.Repeat("x", refusalsAtOnce)}
+	f.r.Refused(last)
+	if len(f.r.refusals.events) != refusalsAtOnce {
+		t.Error("a refusal that found no place is not told when there is one")
+	}
+}
+
+func TestTheSecretOfTheDatabaseIsNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		database *coderv1alpha1.DatabaseSpec
+		secret   *corev1.Secret
+		message  string
+	}{
+		"a Secret": {
+			database: &coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: "db", Key: "url"}},
+			message:  `Secret "db" of spec.database does not exist`,
+		},
+		"a key": {
+			database: &coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: "db", Key: "dsn"}},
+			secret:   databaseSecret(), message: `has no key "dsn"`,
+		},
+		"a cluster": {
+			database: &coderv1alpha1.DatabaseSpec{CloudNativePG: &coderv1alpha1.CloudNativePGReference{ClusterName: "pg"}},
+			message:  `Secret "pg-app" of the CloudNativePG cluster "pg"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) {
+				cp.Spec.ExtraEnv, cp.Spec.Database = nil, c.database
+			}))
+			if c.secret != nil {
+				if err := f.cluster.Create(t.Context(), c.secret); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.settle()
+			condition := f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionFalse, coderv1alpha1.ReasonDatabaseSecretMissing)
+			if !strings.Contains(condition.Message, c.message) {
+				t.Errorf("message %q does not say %q", condition.Message, c.message)
+			}
+			f.mustNotLeak()
+		})
+	}
+}
