@@ -76,6 +76,7 @@ func anySpec(random *rand.Rand) *coderv1alpha1.CoderWorkspaceProxySpec {
 	maybe(func() { spec.Metrics.Enabled = true })
 	maybe(func() { spec.ServiceAccount.Name = "someone" })
 	maybe(func() { spec.ExtraEnv = []corev1.EnvVar{{Name: "CODER_VERBOSE", Value: "true"}} })
+	maybe(func() { spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{} })
 	maybe(func() {
 		spec.PodDisruptionBudget = &coderv1alpha1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
 	})

@@ -31,6 +31,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -74,7 +75,11 @@ func newFixture(t testing.TB, proxy *coderv1alpha1.CoderWorkspaceProxy, objects 
 	}
 	f.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	f.next.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+	converters, err := applytest.Converters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithTypeConverters(converters...).
 		WithStatusSubresource(&coderv1alpha1.CoderWorkspaceProxy{}, &coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}).
 		WithObjects(proxy, f.secret("dev-operator-token", f.coder.AddUser("operator", "owner")), f.secret("next-operator-token", f.next.AddUser("operator", "owner")),
 			controlPlane("dev", controlPlaneURL, accessURL), controlPlane("next", nextURL, nextAccessURL)).

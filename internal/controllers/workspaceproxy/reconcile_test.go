@@ -161,7 +161,7 @@ func TestK19ErrorsAreInTheStatus(t *testing.T) {
 		reason  string
 		stalled bool
 	}{
-		"401":       {coderdtest.Fault{Status: 401}, coderv1alpha1.ReasonTokenRefused, true},
+		"401":       {coderdtest.Fault{Status: 401}, coderv1alpha1.ReasonTokenRefused, false},
 		"403":       {coderdtest.Fault{Status: 403}, coderv1alpha1.ReasonForbidden, true},
 		"license":   {coderdtest.Fault{Status: 403, Message: "Workspace Proxy is a Premium feature. Contact sales!"}, coderv1alpha1.ReasonNotEntitled, true},
 		"AGPL":      {coderdtest.Fault{Status: 404, Message: "Route not found."}, coderv1alpha1.ReasonNotSupported, true},

@@ -26,7 +26,7 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 	}
 	if _, ok := p.believed(p.subjectOf(t, kept)); !ok || len(kept.former) > 0 {
 		if kept, err = p.verify(ctx, t, kept); err != nil {
-			return err
+			return p.patient(err)
 		}
 	}
 	p.registered(true)
@@ -42,6 +42,17 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 	}
 	p.result.RequeueAfter = p.untilRecheck()
 	return nil
+}
+
+// patient waits where Coder does not accept the operator's token for a control
+// plane: that gets a new one by itself.
+func (p *pass) patient(err error) error {
+	var s *stop
+	ref := p.proxy.Spec.ControlPlaneRef
+	if ref == nil || !errors.As(err, &s) || s.reason != coderv1alpha1.ReasonTokenRefused {
+		return err
+	}
+	return waiting(s.reason, s.after, "waits until the operator has a new token for CoderControlPlane %q: %s", ref.Name, s.message)
 }
 
 func (p *pass) subjectOf(t *target, r *record) [32]byte {

@@ -414,7 +414,7 @@ func TestCoderThatDoesNotDoIt(t *testing.T) {
 		reason string
 		after  time.Duration
 	}{
-		"401":       {coderdtest.Fault{Status: 401}, Failed, coderv1alpha1.ReasonTokenRefused, time.Minute},
+		"401":       {coderdtest.Fault{Status: 401}, Waiting, coderv1alpha1.ReasonTokenRefused, time.Minute},
 		"403":       {coderdtest.Fault{Status: 403}, Failed, coderv1alpha1.ReasonForbidden, time.Minute},
 		"license":   {coderdtest.Fault{Status: 403, Message: "Workspace Proxy is a Premium feature. Contact sales!"}, Failed, coderv1alpha1.ReasonNotEntitled, 5 * time.Minute},
 		"no route":  {coderdtest.Fault{Status: 404, Message: "Route not found."}, Failed, coderv1alpha1.ReasonNotSupported, 5 * time.Minute},
@@ -491,6 +491,17 @@ func TestALicenseThatEndsLosesNothing(t *testing.T) {
 	w.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	w.settle()
 	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+}
+
+func TestAGivenTokenThatCoderRefusesNeedsAPerson(t *testing.T) {
+	w := newWorld(t)
+	w.viaBootstrap()
+	w.secret("old", map[string]string{"token": "old-token-of-nobody"})
+	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "old"
+	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
+	w.proxy.Spec.Bootstrap.CredentialsSecretRef.Name = "owner"
+	w.settle()
+	w.checkWhole(w.other, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
 func TestAMemberMayNotRegister(t *testing.T) {
