@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
 func withLicense(cp *coderv1alpha1.CoderControlPlane) {
@@ -160,7 +162,7 @@ func TestALicenseComesChangesAndGoes(t *testing.T) {
 	if end.LicenseTier != "premium" {
 		t.Errorf("tier %q, with a license that a person added", end.LicenseTier)
 	}
-	for reason, want := range map[string]int{"Normal LicenseAdded": 2, "Normal LicenseRemoved": 2, "Warning SecretMissing": 1, "Normal Applied": 2} {
+	for reason, want := range map[string]int{"Normal LicenseAdded": 2, "Normal LicenseRemoved": 2, "Warning SecretMissing": 1, "Normal Applied": 2, "Warning Pending": 0} {
 		if got := f.events.count(reason); got != want {
 			t.Errorf("%d Events %q, want %d; all: %q", got, reason, want, f.events.all())
 		}
@@ -198,18 +200,26 @@ func TestALicenseThatCoderRefuses(t *testing.T) {
 // TestTheEndOfALicenseIsTold runs only when the controller asks to be run.
 func TestTheEndOfALicenseIsTold(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
+	// It is looked at for something else each hour, and nothing is due then.
+	f.clock.SetTime(f.clock.Now().Add(17 * time.Minute))
+	begin := f.clock.Now()
 	f.putLicense(f.licenseFor(31))
-	result := f.settle()
-	seen := map[string]int{}
-	for range 42 * 24 * 2 {
-		if result.RequeueAfter <= 0 {
-			t.Fatal("nobody looks again")
-		}
-		f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
-		result = f.settle()
-		seen[conditions.Find(f.controlPlane().Status.Conditions, coderv1alpha1.ConditionLicenseApplied).Reason]++
-		if seen[coderv1alpha1.ReasonLicenseExpired] > 0 {
-			break
+	f.settle()
+	const day = 24 * time.Hour
+	seen := map[string]time.Duration{}
+	for _, due := range []time.Duration{day, 31 * day, 41 * day} {
+		f.clock.SetTime(begin.Add(due - 100*time.Minute))
+		for range 4 {
+			reason := conditions.Find(f.controlPlane().Status.Conditions, coderv1alpha1.ConditionLicenseApplied).Reason
+			if _, known := seen[reason]; !known {
+				seen[reason] = f.clock.Now().Sub(begin)
+			}
+			result := f.settle()
+			if result.RequeueAfter <= 0 {
+				t.Fatal("nobody looks again")
+			}
+			f.clock.SetTime(f.clock.Now().Add(result.RequeueAfter))
+			f.settle()
 		}
 	}
 	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonLicenseExpired)
@@ -217,9 +227,11 @@ func TestTheEndOfALicenseIsTold(t *testing.T) {
 	if tier := f.controlPlane().Status.LicenseTier; tier != "none" {
 		t.Errorf("tier %q", tier)
 	}
-	for _, reason := range []string{coderv1alpha1.ReasonLicenseExpiring, coderv1alpha1.ReasonLicenseInGracePeriod, coderv1alpha1.ReasonLicenseExpired} {
-		if seen[reason] == 0 || f.events.count("Warning "+reason) != 1 {
-			t.Errorf("%s: seen %d times; events %q", reason, seen[reason], f.events.all())
+	for reason, want := range map[string]time.Duration{
+		coderv1alpha1.ReasonLicenseExpiring: day, coderv1alpha1.ReasonLicenseInGracePeriod: 31 * day, coderv1alpha1.ReasonLicenseExpired: 41 * day,
+	} {
+		if seen[reason] != want || f.events.count("Warning "+reason) != 1 {
+			t.Errorf("%s: seen after %s, want %s; events %q", reason, seen[reason], want, f.events.all())
 		}
 	}
 }
@@ -329,8 +341,8 @@ func identityOf(t *testing.T, text string) string {
 // before recorded takes the license for a person's, and must not write that.
 func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
-	stale := f.controlPlane()
-	f.putLicense(f.licenseFor(100))
+	stale, text := f.controlPlane(), f.licenseFor(100)
+	f.putLicense(text)
 	f.settle()
 	want := f.controlPlane().Status
 
@@ -351,6 +363,17 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("%+v, %v; want another pass soon", result, err)
 	}
+	// Nor does it give Coder another one, for whose it is could not be recorded.
+	f.putLicense(f.licenseFor(200))
+	f.coder.ResetRequests()
+	s = f.r.newScope(stale.DeepCopy())
+	s.build, s.access = &coderd.BuildInfo{Version: "v2.30.0"}, &access.Result{State: access.Ready, TokenRef: want.OperatorTokenSecretRef}
+	s.Deployment = &appsv1.Deployment{}
+	var wait *steps.Waiting
+	if err := f.r.ensureLicense(t.Context(), s); !errors.As(err, &wait) || f.coder.Writes() != 0 || len(s.cp.Status.LicenseUUIDs) != 0 {
+		t.Errorf("%v; %d writes to Coder; %q", err, f.coder.Writes(), s.cp.Status.LicenseUUIDs)
+	}
+	f.putLicense(text)
 	f.settle()
 	if diff := cmp.Diff(want.LicenseUUIDs, f.controlPlane().Status.LicenseUUIDs); diff != "" {
 		t.Errorf("the record (-want +got):\n%s", diff)
@@ -433,5 +456,121 @@ func TestNoAnswerKeepsTheRecord(t *testing.T) {
 	disable(s)
 	if got := statusOf(s); got.LicenseTier != "" || len(got.LicenseUUIDs) != 1 {
 		t.Errorf("disabled: %+v", got)
+	}
+}
+
+// TestALicenseSurvivesItsSecret: a Secret may be missing for a moment, for example
+// while somebody replaces it.
+func TestALicenseSurvivesItsSecret(t *testing.T) {
+	f := newLicensedFixture(t, newControlPlane(withLicense))
+	text := f.licenseFor(100)
+	f.putLicense(text)
+	f.settle()
+	before := f.controlPlane().Status
+	if err := f.cluster.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "license", Namespace: "coder"}}); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
+	f.mustHold(text)
+	after := f.controlPlane().Status
+	before.Conditions, after.Conditions, before.Phase, after.Phase = nil, nil, "", ""
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the record changed:\n%s", diff)
+	}
+}
+
+// TestTheRecordComesFirst: a process that ends after the upload must know whose
+// license it finds.
+func TestTheRecordComesFirst(t *testing.T) {
+	f := newLicensedFixture(t, newControlPlane(withLicense))
+	text, looked := f.licenseFor(100), 0
+	operator := f.r.operator
+	f.r.operator = func(cfg coderd.Config) (licensing.Coder, error) {
+		coder, err := operator(cfg)
+		return &watchedCoder{Coder: coder, adding: func() {
+			looked++
+			if got := f.controlPlane().Status.LicenseUUIDs; !slices.Equal(got, []string{identityOf(t, text)}) {
+				t.Errorf("recorded before the upload: %q", got)
+			}
+		}}, err
+	}
+	f.putLicense(text)
+	f.settle()
+	if looked != 1 {
+		t.Errorf("%d uploads", looked)
+	}
+}
+
+type watchedCoder struct {
+	licensing.Coder
+	adding func()
+}
+
+func (c *watchedCoder) AddLicense(ctx context.Context, text string) (coderd.License, error) {
+	c.adding()
+	return c.Coder.AddLicense(ctx, text)
+}
+
+// TestATokenThatTheLicenseFindsRefused: the token is believed for an hour, unless
+// somebody sees otherwise.
+func TestATokenThatTheLicenseFindsRefused(t *testing.T) {
+	f := newLicensedFixture(t, newControlPlane(withLicense))
+	token := &corev1.Secret{}
+	f.get("coder", "coder-operator-token", token)
+	f.coder.RevokeToken(string(token.Data[coderv1alpha1.SecretKeyToken]))
+	text := f.licenseFor(100)
+	f.putLicense(text)
+	f.settle()
+	f.mustHold(text)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
+
+// TestAnotherBuildIsAskedAtOnce: a Coder without licenses becomes one with them.
+func TestAnotherBuildIsAskedAtOnce(t *testing.T) {
+	f := newFixture(t, databaseSecret(), newControlPlane(withLicense))
+	text := f.licenseFor(100)
+	f.putLicense(text)
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "ghcr.io/coder/coder:v2.30.0-licensed" })
+	f.settle()
+	// The fake API server does not count generations of Deployments.
+	d := &appsv1.Deployment{}
+	f.get("coder", "coder", d)
+	d.Generation++
+	if err := f.cluster.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	// The old pod answers until the new one is ready.
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
+	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.clock))
+	f.podsReady(1)
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
+	f.mustHold(text)
+}
+
+// TestTheOldPodsDoNotSpeakForTheNew: two builds of Coder can have the same version,
+// and the one that is being replaced answers until the other is ready.
+func TestTheOldPodsDoNotSpeakForTheNew(t *testing.T) {
+	seen := map[string]string{}
+	for name, change := range map[string]func(*scope){
+		"at rest":         func(*scope) {},
+		"another rollout": func(s *scope) { s.Deployment.Generation, s.Deployment.Status.ObservedGeneration = 2, 2 },
+		"a rollout":       func(s *scope) { s.Deployment.Status.UpdatedReplicas = 0 },
+		"another one":     func(s *scope) { s.cp.UID = "other" },
+		"another version": func(s *scope) { s.build.Version = "v2.31.0" },
+	} {
+		s := working()
+		change(s)
+		instance := s.coderInstance()
+		if other, taken := seen[instance]; taken {
+			t.Errorf("%q and %q are both %q", name, other, instance)
+		}
+		seen[instance] = name
 	}
 }
