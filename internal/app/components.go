@@ -107,7 +107,9 @@ func (env *environment) addControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	proxies, err := workspaceproxy.New(env.manager, kit, workspaceproxy.Options{})
+	proxies, err := workspaceproxy.New(env.manager, kit, workspaceproxy.Options{
+		Refused: controlPlanes.Refused, UserAgent: version.UserAgent(),
+	})
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,11 @@ type Options struct {
 	// Registrar registers proxies in Coder. Nil means a registration.Manager with a
 	// client of its own, without a cache.
 	Registrar Registrar
+	// Refused is told that Coder refused the operator's token of a control plane, so
+	// that its owner looks at it at once. It must be quick. It may be nil.
+	Refused func(controlPlane types.NamespacedName)
+	// UserAgent of the requests to Coder.
+	UserAgent string
 }
 
 // New makes the controller of a manager, with the Toolkit that all kinds share.
@@ -43,6 +48,7 @@ func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconcil
 		}
 		options.Registrar = &registration.Manager{
 			Client: uncached, Reader: mgr.GetClient(), Clock: kit.Clock, Observe: kit.Metrics.Observe,
+			Refused: options.Refused, UserAgent: options.UserAgent,
 		}
 	}
 	return &Reconciler{kit: kit, registrar: options.Registrar}, nil

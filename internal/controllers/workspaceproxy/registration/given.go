@@ -69,7 +69,7 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 		}
 		return v.unverified
 	}
-	api, err := p.dial(p.req.AccessURL, "")
+	api, err := p.dial(coderd.Config{URL: p.req.AccessURL})
 	if err == nil {
 		err = api.CheckWorkspaceProxyToken(ctx, token)
 	}

@@ -46,6 +46,11 @@ type Manager struct {
 	NewClient func(coderd.Config) (*coderd.Client, error)
 	// Observe is told of each request to Coder. It may be nil.
 	Observe func(coderd.Call)
+	// Refused is told that Coder refused the operator's token of a control plane, so
+	// that its owner looks at it at once. It must be quick. It may be nil.
+	Refused func(controlPlane types.NamespacedName)
+	// UserAgent of the requests to Coder.
+	UserAgent string
 
 	mu       sync.Mutex
 	verified map[types.UID]verification

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -491,6 +492,25 @@ func TestALicenseThatEndsLosesNothing(t *testing.T) {
 	w.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	w.settle()
 	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
+}
+
+func TestARefusalWakesTheControlPlane(t *testing.T) {
+	w := newWorld(t)
+	w.settle()
+	var told []string
+	w.manager.Refused = func(key types.NamespacedName) { told = append(told, key.String()) }
+	w.regenerate()
+	w.forward(time.Hour)
+	w.settle()
+	if len(told) != 0 {
+		t.Errorf("a refused session token is told of %q", told)
+	}
+	w.coder.RevokeToken(string(w.read("dev-operator-token").Data["token"]))
+	w.forward(time.Hour)
+	wantState(t, w.pass(), Waiting, coderv1alpha1.ReasonTokenRefused)
+	if len(told) != 1 || told[0] != "team/dev" {
+		t.Errorf("told of %q", told)
+	}
 }
 
 func TestAGivenTokenThatCoderRefusesNeedsAPerson(t *testing.T) {

@@ -80,7 +80,12 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 	if token == "" {
 		return nil, waiting(coderv1alpha1.ReasonWaiting, retryFailed, "waits until the operator's token for CoderControlPlane %q is stored", name)
 	}
-	return p.connect(cp.Status.URL, throughControlPlane+"/"+name, token)
+	refused := func() {
+		if p.Refused != nil {
+			p.Refused(client.ObjectKeyFromObject(cp))
+		}
+	}
+	return p.connect(coderd.Config{URL: cp.Status.URL, Token: token, OnUnauthorized: refused}, throughControlPlane+"/"+name)
 }
 
 // viaSecret uses a token that a person gave.
@@ -94,7 +99,7 @@ func (p *pass) viaSecret(ctx context.Context, name, key, url string) (*target, e
 			"there is no token in key %q of Secret %q in namespace %q (spec.bootstrap.credentialsSecretRef); put that of an owner of Coder there",
 			key, name, p.proxy.Namespace)
 	}
-	return p.connect(url, throughSecret+"/"+name+"/"+key, token)
+	return p.connect(coderd.Config{URL: url, Token: token}, throughSecret+"/"+name+"/"+key)
 }
 
 // tokenIn is the value in a Secret, or empty where there is none.
@@ -106,18 +111,19 @@ func (p *pass) tokenIn(ctx context.Context, name, key string) (string, error) {
 	return strings.TrimSpace(string(secret.Data[key])), nil
 }
 
-func (p *pass) connect(url, through, token string) (*target, error) {
-	api, err := p.dial(url, token)
+func (p *pass) connect(cfg coderd.Config, through string) (*target, error) {
+	api, err := p.dial(cfg)
 	if err != nil {
 		return nil, failed(coderv1alpha1.ReasonInvalidSpec, 0, "%v", err)
 	}
-	return &target{api: api, url: api.URL(), through: through, token: token}, nil
+	return &target{api: api, url: api.URL(), through: through, token: cfg.Token}, nil
 }
 
-func (p *pass) dial(url, token string) (*coderd.Client, error) {
+func (p *pass) dial(cfg coderd.Config) (*coderd.Client, error) {
 	connect := p.NewClient
 	if connect == nil {
 		connect = coderd.New
 	}
-	return connect(coderd.Config{URL: url, Token: token, Timeout: requestTimeout, Observe: p.Observe})
+	cfg.Timeout, cfg.Observe, cfg.UserAgent = requestTimeout, p.Observe, p.UserAgent
+	return connect(cfg)
 }
