@@ -379,6 +379,9 @@ func TestTheKeyOfThePredecessorIsTakenOver(t *testing.T) {
 	}
 	w.settle()
 	w.checkWhole("gpu")
+	w.cr.Spec.Key.SecretName = "elsewhere"
+	w.settle()
+	w.checkWhole("gpu")
 	if w.keys()[0].ID != before.ID {
 		t.Error("a new key was made")
 	}

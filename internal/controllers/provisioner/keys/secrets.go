@@ -3,6 +3,7 @@ package keys
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -97,6 +98,12 @@ func (p *pass) newSecret() (*corev1.Secret, error) {
 // it was changed since it was read; the next pass looks at it again.
 func (p *pass) save(ctx context.Context, s *stored) error {
 	s.write()
+	// By its labels it is found again where the spec names another Secret. One that
+	// the public predecessor made may have others.
+	if s.secret.Labels == nil {
+		s.secret.Labels = map[string]string{}
+	}
+	maps.Copy(s.secret.Labels, resources.Labels(p.cr.Name))
 	if s.secret.ResourceVersion == "" {
 		if err := p.Client.Create(ctx, s.secret); err != nil {
 			return fmt.Errorf("creating Secret %q: %w", s.secret.Name, err)

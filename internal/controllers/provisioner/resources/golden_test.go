@@ -34,7 +34,7 @@ func minimal() *coderv1alpha1.CoderProvisioner {
 	}
 }
 
-// K17: what upstream's provisioner lacks, and Coder's chart has.
+// full uses every field that has a say in the objects.
 func full() *coderv1alpha1.CoderProvisioner {
 	p := minimal()
 	p.Spec.Image = "registry.example.com/coder:v2.30.0"
@@ -94,7 +94,8 @@ func inputs() Inputs {
 	}
 }
 
-func TestGoldenObjects(t *testing.T) {
+// K17: upstream's provisioner lacks most of what Coder's chart has.
+func TestK17GoldenObjects(t *testing.T) {
 	psk := minimal()
 	psk.Spec.PSKSecretRef = &coderv1alpha1.PSKSecretReference{Name: "psk"}
 	psk.Spec.Tags = map[string]string{"zone": "a", "note": `one, "two"`}
