@@ -42,13 +42,20 @@ func NewOptionalKinds(mgr manager.Manager, clk clock.WithTicker) (*OptionalKinds
 	if clk == nil {
 		clk = clock.RealClock{}
 	}
-	return &OptionalKinds{
-		clock:  clk,
-		serves: func(kind schema.GroupVersionKind) (bool, error) { return serves(discovery, kind) },
-		index: func(ctx context.Context, obj client.Object) error {
+	return newOptionalKinds(clk,
+		func(kind schema.GroupVersionKind) (bool, error) { return serves(discovery, kind) },
+		func(ctx context.Context, obj client.Object) error {
 			return mgr.GetFieldIndexer().IndexField(ctx, obj, IndexController, ControllerOf)
-		},
-	}, nil
+		}), nil
+}
+
+func newOptionalKinds(clk clock.WithTicker, serves func(schema.GroupVersionKind) (bool, error),
+	index func(context.Context, client.Object) error,
+) *OptionalKinds {
+	return &OptionalKinds{
+		clock: clk, serves: serves, index: index,
+		present: map[schema.GroupVersionKind]bool{}, indexed: map[schema.GroupVersionKind]bool{},
+	}
 }
 
 func serves(d discovery.DiscoveryInterface, kind schema.GroupVersionKind) (bool, error) {

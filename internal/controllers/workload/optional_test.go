@@ -19,18 +19,16 @@ func TestOptionalKindsAreNoticedAsTheyAppear(t *testing.T) {
 	served <- map[schema.GroupVersionKind]bool{}
 	var indexed []string
 	failures := 1
-	o := &OptionalKinds{
-		clock: clk, present: map[schema.GroupVersionKind]bool{}, indexed: map[schema.GroupVersionKind]bool{},
-		serves: func(kind schema.GroupVersionKind) (bool, error) {
+	o := newOptionalKinds(clk,
+		func(kind schema.GroupVersionKind) (bool, error) {
 			now := <-served
 			served <- now
 			return now[kind], nil
 		},
-		index: func(_ context.Context, obj client.Object) error {
+		func(_ context.Context, obj client.Object) error {
 			indexed = append(indexed, kindName(obj))
 			return nil
-		},
-	}
+		})
 	appeared := make(chan schema.GroupVersionKind, 10)
 	o.OnAppear(func(_ context.Context, kind schema.GroupVersionKind) error {
 		if failures > 0 {
