@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"encoding/json"
+	"flag"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -16,10 +17,12 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
+var seeds = flag.Uint64("seeds", 40, "how many pairs of specs to try")
+
 // TestAnyPathSameEnd: a spec A and then B comes to the same end as B from scratch,
 // also where B comes in the middle of A.
 func TestAnyPathSameEnd(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range *seeds {
 		random := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // A test has to be the same each time.
 		a, b := anySpec(random), anySpec(random)
 		fresh := walk(t, 0, b)
