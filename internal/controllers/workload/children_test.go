@@ -160,6 +160,15 @@ func TestExposureMovesFromIngressToGatewayAsSoonAsTheClusterKnowsIt(t *testing.T
 	if !strings.Contains(condition.Message, `Gateway "edge"`) {
 		t.Errorf("message %q does not name the Gateway", condition.Message)
 	}
+	f.get("coder", "coder", route)
+	accepted := metav1.Condition{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionTrue, Reason: "Accepted"}
+	route.Status.Parents = append(route.Status.Parents,
+		gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Name: "other"}, Conditions: []metav1.Condition{accepted}})
+	if err := f.cluster.Update(t.Context(), route); err != nil {
+		t.Fatal(err)
+	}
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionTrue, coderv1alpha1.ReasonExposed)
 
 	f.change(withEverything)
 	f.settle()

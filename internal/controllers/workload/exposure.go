@@ -67,23 +67,31 @@ func kindMissing(kind schema.GroupVersionKind, field, remedy string) *Problem {
 		"which is noticed without a restart, or remove the field", kind.GroupVersion(), kind.Kind, field, remedy)}
 }
 
-// refusedRoute is what a Gateway has against the route, where none accepts it.
+// refusedRoute is what the Gateways have against the route, where none takes it. A
+// Gateway that has said nothing yet does not refuse it.
 func refusedRoute(route *gatewayv1.HTTPRoute) *Problem {
-	var refused *Problem
-	for _, parent := range route.Status.Parents {
-		for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
-			condition := meta.FindStatusCondition(parent.Conditions, string(kind))
-			if condition == nil || condition.Status != metav1.ConditionFalse {
-				continue
-			}
-			refused = &Problem{coderv1alpha1.ReasonRouteRefused, fmt.Sprintf("Gateway %q refuses the HTTPRoute: %s: %s",
-				parent.ParentRef.Name, condition.Reason, Clipped(OneLine(condition.Message)))}
-		}
+	var first *Problem
+	for i := range route.Status.Parents {
+		refused := refusedBy(&route.Status.Parents[i])
 		if refused == nil {
 			return nil
 		}
+		if first == nil {
+			first = refused
+		}
 	}
-	return refused
+	return first
+}
+
+func refusedBy(parent *gatewayv1.RouteParentStatus) *Problem {
+	for _, kind := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
+		condition := meta.FindStatusCondition(parent.Conditions, string(kind))
+		if condition != nil && condition.Status == metav1.ConditionFalse {
+			return &Problem{coderv1alpha1.ReasonRouteRefused, fmt.Sprintf("Gateway %q refuses the HTTPRoute: %s: %s",
+				parent.ParentRef.Name, condition.Reason, Clipped(OneLine(condition.Message)))}
+		}
+	}
+	return nil
 }
 
 // Exposed is the condition about the Ingress or HTTPRoute, or nil where the spec
