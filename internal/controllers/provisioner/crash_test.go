@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,12 +86,18 @@ func TestCrashEverywhere(t *testing.T) {
 	}
 }
 
-func runWithCrash(t *testing.T, s scenario, at int) (end string, struck bool) {
+func (s scenario) start(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t, newProvisioner(), newControlPlane(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}, Data: map[string][]byte{"key": []byte("one")},
 	})
 	s.prepare(f)
+	return f
+}
+
+func runWithCrash(t *testing.T, s scenario, at int) (end string, struck bool) {
+	t.Helper()
+	f := s.start(t)
 	f.mu.Lock()
 	f.killAfter = at
 	f.mu.Unlock()
@@ -115,16 +124,71 @@ func runWithCrash(t *testing.T, s scenario, at int) (end string, struck bool) {
 	return f.picture(), struck
 }
 
+// TestTroubleEverywhere lets each single write to the cluster and each request to
+// Coder fail once, and the same process go on.
+func TestTroubleEverywhere(t *testing.T) {
+	resource := schema.GroupResource{Resource: "things"}
+	for trouble, err := range map[string]error{
+		"conflict":        apierrors.NewConflict(resource, "thing", errors.New("it was changed")),
+		"API server gone": apierrors.NewServiceUnavailable("it starts"),
+	} {
+		for _, what := range []string{"create", "rotate", "delete"} {
+			t.Run(trouble+"/"+what, func(t *testing.T) {
+				s := scenarios()[what]
+				undisturbed, _ := runWithCrash(t, s, 0)
+				for at := 1; ; at++ {
+					if at > 80 {
+						t.Fatal("the steps do not end")
+					}
+					end, struck := runWithTrouble(t, s, at, err)
+					if !struck {
+						return
+					}
+					if end != undisturbed {
+						t.Fatalf("after trouble at call %d:\n%s\nundisturbed:\n%s", at, end, undisturbed)
+					}
+				}
+			})
+		}
+	}
+}
+
+func runWithTrouble(t *testing.T, s scenario, at int, err error) (end string, struck bool) {
+	t.Helper()
+	f := s.start(t)
+	f.mu.Lock()
+	f.failAfter, f.failWith = at, err
+	f.mu.Unlock()
+	for range 9 {
+		result, passErr := f.try(name)
+		if passErr != nil && apierrors.IsConflict(passErr) {
+			t.Errorf("a conflict at call %d is an error: %v", at, passErr)
+		}
+		if passErr == nil && result.RequeueAfter > 0 && result.RequeueAfter <= time.Minute {
+			f.forward(result.RequeueAfter)
+		}
+		f.pausedRoll()
+	}
+	f.mu.Lock()
+	struck = f.failAfter == 0
+	f.failAfter = 0
+	f.mu.Unlock()
+	if !s.deletes {
+		f.settle()
+	}
+	return f.picture(), struck
+}
+
 // pausedRoll is roll, whose writes are not the controller's.
 func (f *fixture) pausedRoll() {
 	f.t.Helper()
 	f.mu.Lock()
-	at := f.killAfter
-	f.killAfter = 0
+	kill, fail := f.killAfter, f.failAfter
+	f.killAfter, f.failAfter = 0, 0
 	f.mu.Unlock()
 	f.roll()
 	f.mu.Lock()
-	f.killAfter = at
+	f.killAfter, f.failAfter = kill, fail
 	f.mu.Unlock()
 }
 

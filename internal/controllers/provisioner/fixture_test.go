@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,6 +60,10 @@ type fixture struct {
 	writes    []string
 	killAfter int
 	dead      bool
+	// failAfter calls, a write to the cluster or any request to Coder fails once with
+	// failWith, or as a connection that breaks.
+	failAfter int
+	failWith  error
 	// behind are the versions of Secrets that the cache still has.
 	behind map[string]string
 	// slow pods end when the test says so.
@@ -147,6 +152,9 @@ func (m mortal) RoundTrip(req *http.Request) (*http.Response, error) {
 	if m.f.isDead() {
 		return nil, errKilled
 	}
+	if m.f.fails() != nil {
+		return nil, errors.New("connection reset by peer")
+	}
 	res, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil || req.Method == http.MethodGet {
 		return res, err
@@ -156,6 +164,27 @@ func (m mortal) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return res, nil
+}
+
+func (f *fixture) fails() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failAfter == 0 {
+		return nil
+	}
+	if f.failAfter--; f.failAfter > 0 {
+		return nil
+	}
+	return f.failWith
+}
+
+// failsDelete is fails, for a deletion: the API server answers one with a conflict
+// only where the object is another one than was meant.
+func (f *fixture) failsDelete() error {
+	if err := f.fails(); !apierrors.IsConflict(err) {
+		return err
+	}
+	return nil
 }
 
 func (f *fixture) isDead() bool {
@@ -182,6 +211,13 @@ func (f *fixture) interceptors() interceptor.Funcs {
 	write := func(what string, obj client.Object, do func() error) error {
 		if f.isDead() {
 			return errKilled
+		}
+		fails := f.fails
+		if what == "delete" {
+			fails = f.failsDelete
+		}
+		if err := fails(); err != nil {
+			return err
 		}
 		return f.after(fmt.Sprintf("%s %T %s", what, obj, obj.GetName()), do())
 	}
@@ -226,7 +262,7 @@ func (f *fixture) takeWrites() []string {
 }
 
 func (f *fixture) try(of string) (ctrl.Result, error) {
-	return f.r.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: of}})
+	return f.r.Reconcile(ctrl.LoggerInto(f.t.Context(), logr.Discard()), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: of}})
 }
 
 func (f *fixture) reconcile() ctrl.Result {
