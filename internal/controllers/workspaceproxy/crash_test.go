@@ -110,8 +110,6 @@ func runScenario(t *testing.T, s scenario, at int, lost bool) crashedFixture {
 		return crashedFixture{f, crashed}
 	}
 	f.run()
-	f.restart()
-	f.settle()
 	return crashedFixture{f, crashed}
 }
 

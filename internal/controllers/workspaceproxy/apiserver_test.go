@@ -1,0 +1,335 @@
+package workspaceproxy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// apiServer is a real kube-apiserver with the controller on a real manager: the
+// watches, the cache without annotations, and server-side apply are as they are.
+type apiServer struct {
+	t      *testing.T
+	client client.Client
+	coder  *coderdtest.Server
+	writes *writeLog
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
+	}
+	server := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	restConfig, err := server.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &apiServer{t: t, coder: coderdtest.New(t, coderdtest.WithLicensing()), writes: &writeLog{}}
+	a.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
+	if a.client, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	a.start(restConfig, scheme)
+	return a
+}
+
+func (a *apiServer) start(restConfig *rest.Config, scheme *runtime.Scheme) {
+	a.t.Helper()
+	watched := rest.CopyConfig(restConfig)
+	watched.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countingTransport{next: next, log: a.writes} })
+	mgr, err := ctrl.NewManager(watched, ctrl.Options{
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: workload.CacheByObject()},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	a.must(err)
+	ctx, cancel := context.WithCancel(a.t.Context())
+	kit, err := workload.New(mgr, workload.Options{})
+	a.must(err)
+	r, err := New(mgr, kit, Options{})
+	a.must(err)
+	a.must(workload.SetUpIndexes(ctx, mgr))
+	a.must(r.SetupWithManager(ctx, mgr))
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	a.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			a.t.Error(err)
+		}
+	})
+}
+
+// writeLog holds the writes of the manager, apart from Events.
+type writeLog struct {
+	mu     sync.Mutex
+	writes []string
+}
+
+func (l *writeLog) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	writes := l.writes
+	l.writes = nil
+	return writes
+}
+
+type countingTransport struct {
+	next http.RoundTripper
+	log  *writeLog
+}
+
+func (c *countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodGet && !strings.Contains(req.URL.Path, "/events") {
+		c.log.mu.Lock()
+		c.log.writes = append(c.log.writes, req.Method+" "+req.URL.Path)
+		c.log.mu.Unlock()
+	}
+	return c.next.RoundTrip(req)
+}
+
+func (a *apiServer) must(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// eventually polls until the check gives no error.
+func (a *apiServer) eventually(what string, check func() error) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), 60*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			a.t.Fatalf("%s: %v", what, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+func (a *apiServer) get(name string, obj client.Object) error {
+	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: "team", Name: name}, obj)
+}
+
+// rollOut does what the Deployment controller does, where there are no pods.
+func (a *apiServer) rollOut() error {
+	d := &appsv1.Deployment{}
+	if err := a.get(deploymentName, d); err != nil {
+		return err
+	}
+	wanted := ptr.Deref(d.Spec.Replicas, 1)
+	d.Status = appsv1.DeploymentStatus{
+		ObservedGeneration: d.Generation, Replicas: wanted, UpdatedReplicas: wanted, ReadyReplicas: wanted, AvailableReplicas: wanted,
+	}
+	return a.client.Status().Update(a.t.Context(), d)
+}
+
+// becomesReady waits until the proxy is Ready, and the only one in Coder.
+func (a *apiServer) becomesReady(displayName string) {
+	a.t.Helper()
+	a.eventually("waiting for Ready", func() error {
+		if err := a.rollOut(); err != nil {
+			return err
+		}
+		proxy := &coderv1alpha1.CoderWorkspaceProxy{}
+		if err := a.get("sydney", proxy); err != nil {
+			return err
+		}
+		known := a.coder.Proxies()
+		if !conditions.IsTrue(proxy.Status.Conditions, coderv1alpha1.ConditionReady) || proxy.Status.ObservedGeneration != proxy.Generation ||
+			len(known) != 1 || known[0].DisplayName != displayName || known[0].ID.String() != proxy.Status.ProxyID {
+			return fmt.Errorf("Coder has %+v, conditions %+v", known, proxy.Status.Conditions)
+		}
+		secret := &corev1.Secret{}
+		if err := a.get(tokenSecret, secret); err != nil {
+			return err
+		}
+		if string(secret.Data["token"]) != known[0].Token {
+			return fmt.Errorf("the Secret has another token than Coder")
+		}
+		return nil
+	})
+}
+
+func TestOnARealAPIServer(t *testing.T) {
+	a := newAPIServer(t)
+	ctx := t.Context()
+	a.must(a.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}))
+	proxy := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
+		p.UID, p.CreationTimestamp = "", metav1.Time{}
+		p.Spec.TLS.SecretNames = []string{"tls"}
+		p.Spec.Service.Port = 443
+		p.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
+		p.Spec.Metrics.Enabled = true
+		p.Spec.PodDisruptionBudget = &coderv1alpha1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(1))}
+		p.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "sydney.example.com"}}
+	})
+	a.must(a.client.Create(ctx, proxy))
+	a.eventually("waiting for the control plane", func() error {
+		seen := &coderv1alpha1.CoderWorkspaceProxy{}
+		if err := a.get("sydney", seen); err != nil {
+			return err
+		}
+		if c := conditions.Find(seen.Status.Conditions, coderv1alpha1.ConditionControlPlaneReady); c == nil || c.Status != metav1.ConditionFalse {
+			return fmt.Errorf("%+v", seen.Status.Conditions)
+		}
+		return nil
+	})
+
+	// The watch of the control plane tells that it came, and then that it is ready.
+	a.must(a.client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "dev-operator-token"},
+		Data:       map[string][]byte{"token": []byte(a.coder.AddUser("operator", "owner"))},
+	}))
+	cp := controlPlane("dev", "", "")
+	cp.UID = ""
+	status := cp.Status
+	a.must(a.client.Create(ctx, cp))
+	status.URL, status.AccessURL = a.coder.URL, accessURL
+	cp.Status = status
+	a.must(a.client.Status().Update(ctx, cp))
+	a.becomesReady("sydney")
+	a.restsWithoutWriting()
+
+	// An edit, a Secret that is lost.
+	a.must(a.get("sydney", proxy))
+	proxy.Spec.Bootstrap.DisplayName = "Sydney"
+	a.must(a.client.Update(ctx, proxy))
+	a.becomesReady("Sydney")
+	a.must(a.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: tokenSecret}}))
+	a.becomesReady("Sydney")
+
+	a.must(a.client.Delete(ctx, proxy))
+	a.eventually("waiting for the end", func() error {
+		if err := a.get("sydney", &coderv1alpha1.CoderWorkspaceProxy{}); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the proxy is still there: %w", err)
+		}
+		if known := a.coder.Proxies(); len(known) > 0 {
+			return fmt.Errorf("Coder still has %+v", known)
+		}
+		return nil
+	})
+}
+
+// restsWithoutWriting has the proxy looked at again, because somebody annotated its
+// Deployment and its Service, and sees that nothing is written for it.
+func (a *apiServer) restsWithoutWriting() {
+	a.t.Helper()
+	ctx := a.t.Context()
+	quiet := 0
+	a.eventually("waiting for rest", func() error {
+		quiet++
+		written := a.writes.take()
+		if len(written) > 0 {
+			quiet = 0
+		}
+		if quiet < 20 {
+			return fmt.Errorf("writes: %q", written)
+		}
+		return nil
+	})
+	asked := func() int {
+		n := 0
+		for _, count := range a.coder.Requests() {
+			n += count
+		}
+		return n
+	}
+	before := asked()
+	for i := range 5 {
+		for _, obj := range []client.Object{&appsv1.Deployment{}, &corev1.Service{}} {
+			a.must(a.get(deploymentName, obj))
+			base := obj.DeepCopyObject().(client.Object)
+			annotations := maps.Clone(obj.GetAnnotations())
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+			annotations["example.com/seen"] = fmt.Sprint(i)
+			obj.SetAnnotations(annotations)
+			a.must(a.client.Patch(ctx, obj, client.MergeFrom(base)))
+		}
+	}
+	// The image of the control plane is told last: once the pods have it, what went
+	// before was looked at.
+	cp := &coderv1alpha1.CoderControlPlane{}
+	a.must(a.get("dev", cp))
+	cp.Spec.Image = "ghcr.io/coder/coder:v2.30.2"
+	a.must(a.client.Update(ctx, cp))
+	a.eventually("waiting for the new image", func() error {
+		d := &appsv1.Deployment{}
+		if err := a.get(deploymentName, d); err != nil {
+			return err
+		}
+		if image := d.Spec.Template.Spec.Containers[0].Image; image != cp.Spec.Image {
+			return fmt.Errorf("the pods run %q", image)
+		}
+		return nil
+	})
+	rolled := 0
+	for _, written := range a.writes.take() {
+		switch {
+		case strings.HasSuffix(written, "/deployments/"+deploymentName):
+			rolled++
+		case !strings.HasSuffix(written, "/coderworkspaceproxies/sydney/status"):
+			a.t.Errorf("written at rest: %s", written)
+		}
+	}
+	if rolled != 1 {
+		a.t.Errorf("the Deployment was applied %d times for one image", rolled)
+	}
+	if after := asked(); after != before {
+		a.t.Errorf("%d requests to Coder at rest", after-before)
+	}
+	a.becomesReady("sydney")
+}
