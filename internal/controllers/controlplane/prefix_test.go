@@ -173,3 +173,35 @@ func TestTheFirstThatGoesFreesItsPlace(t *testing.T) {
 		})
 	}
 }
+
+// No pass saw that the first was gone before one of its name was there again.
+func TestTheFirstThatIsMadeAnewIsTheFirst(t *testing.T) {
+	f := newFixture(t)
+	cp := named("a", time.Minute)
+	if err := f.cluster.Create(t.Context(), &cp); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.try("a"); err != nil {
+		t.Fatal(err)
+	}
+	f.get("coder", "a", &cp)
+	cp.Finalizers = nil
+	if err := f.cluster.Update(t.Context(), &cp); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.cluster.Delete(t.Context(), &cp); err != nil {
+		t.Fatal(err)
+	}
+	anew := named("a", 0)
+	anew.UID = "another"
+	if err := f.cluster.Create(t.Context(), &anew); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.try("a"); err != nil {
+		t.Fatal(err)
+	}
+	f.get("coder", "a", &anew)
+	if got := ptr.Deref(anew.Status.ObjectNamePrefix, "undecided"); got != "" {
+		t.Errorf("prefix is %q although nobody else is there", got)
+	}
+}
