@@ -38,13 +38,6 @@ func scenarios() map[string]scenario {
 	return map[string]scenario{
 		"create": {prepare: func(*fixture) {}},
 		"rotate": {prepare: edited(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = map[string]string{"zone": "b"} })},
-		"rotate by age": {prepare: func(f *fixture) {
-			f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
-				cr.Spec.Key.RotateAfter = &metav1.Duration{Duration: 2 * time.Hour}
-			})
-			f.settle()
-			f.forward(2 * time.Hour)
-		}},
 		"everything changed": {prepare: edited(func(cr *coderv1alpha1.CoderProvisioner) {
 			cr.Spec.Tags, cr.Spec.Replicas, cr.Spec.Image = nil, ptr.To[int32](1), "registry.example.com/other"
 			cr.Spec.Key.Name, cr.Spec.Key.SecretName, cr.Spec.Key.SecretKey = "new", "new-secret", "token"
