@@ -3,7 +3,7 @@
 # of its own that is removed at the end; needs root. Prints the figures beside those of the public predecessor, which
 # were taken in the same way on a machine of the same kind (2 cores). BENCH_KEEP=1 keeps the cluster.
 set -euo pipefail
-export CLUSTER_NAME="${CLUSTER_NAME:-bench}"
+export CLUSTER_NAME="${CLUSTER_NAME:-bench}" CLUSTER_SVC_CIDR="${CLUSTER_SVC_CIDR:-10.204.0.0/20}"
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
