@@ -162,7 +162,7 @@ func TestALicenseComesChangesAndGoes(t *testing.T) {
 	if end.LicenseTier != "premium" {
 		t.Errorf("tier %q, with a license that a person added", end.LicenseTier)
 	}
-	for reason, want := range map[string]int{"Normal LicenseAdded": 2, "Normal LicenseRemoved": 2, "Warning SecretMissing": 1, "Normal Applied": 2, "Warning Pending": 0} {
+	for reason, want := range map[string]int{"Normal LicenseAdded": 2, "Normal LicenseRemoved": 2, "Warning SecretMissing": 1, "Normal Applied": 1, "Warning Pending": 0} {
 		if got := f.events.count(reason); got != want {
 			t.Errorf("%d Events %q, want %d; all: %q", got, reason, want, f.events.all())
 		}

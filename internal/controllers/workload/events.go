@@ -33,21 +33,29 @@ func warns(reason string) bool {
 	return reason == coderv1alpha1.ReasonLicenseExpiring || reason == coderv1alpha1.ReasonLicenseInGracePeriod
 }
 
-// tellChanges makes an Event of each condition that came to hold, and of each
-// that fails for another reason than before. Ready has the reason of a part, and
-// only tells when everything works.
+// tellChanges makes an Event of each condition that fails for another reason than
+// before, and of each that holds again after that. Ready has the reason of a part,
+// and only tells when everything works. That a part works from the beginning is no
+// news: the conditions say it, and an Event for each part of each new object is the
+// larger half of what it costs.
 func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 	for _, c := range conditions.Changed(before, after) {
 		switch {
 		case c.Type == coderv1alpha1.ConditionReconciling, c.Type == coderv1alpha1.ConditionStalled:
 		case c.Status == metav1.ConditionTrue && warns(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
-		case c.Status == metav1.ConditionTrue:
+		case c.Status == metav1.ConditionTrue && (c.Type == coderv1alpha1.ConditionReady || told(before, c.Type)):
 			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
 		case c.Status == metav1.ConditionFalse && c.Type != coderv1alpha1.ConditionReady && !quiet(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
+}
+
+// told says whether the last Event about a condition told of a failure.
+func told(before []metav1.Condition, conditionType string) bool {
+	old := conditions.Find(before, conditionType)
+	return old != nil && (old.Status == metav1.ConditionFalse && !quiet(old.Reason) || old.Status == metav1.ConditionTrue)
 }
 
 // Tell makes an Event.

@@ -21,11 +21,14 @@ func (t *Toolkit) WatchRollout(ctx context.Context, p *Pass) error {
 	if p.Available() {
 		return nil
 	}
-	found, err := t.podTrouble(ctx, p)
-	if err != nil {
-		return err
+	// A revision that Kubernetes has not seen yet has no pods that could tell.
+	if p.Deployment.Status.ObservedGeneration >= p.Deployment.Generation {
+		found, err := t.podTrouble(ctx, p)
+		if err != nil {
+			return err
+		}
+		p.Trouble = found
 	}
-	p.Trouble = found
 	return &steps.Waiting{
 		Reason: coderv1alpha1.ReasonProgressing, Message: rolloutProgress(p.Deployment, p.Wanted()), After: PollInterval,
 	}
