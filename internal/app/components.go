@@ -41,8 +41,8 @@ type environment struct {
 	manager   manager.Manager
 	namespace string
 	metrics   *metrics.Metrics
-	// refused is told where Coder refuses the operator's token. It is nil where the
-	// controllers do not run.
+	// refused is told where Coder refuses the operator's token, or cannot do its
+	// work. It is nil where the controllers do not run.
 	refused func(controlPlane types.NamespacedName)
 }
 
@@ -162,6 +162,7 @@ func (env *environment) connections() (connections.Provider, error) {
 		Timeout:        o.RequestTimeout,
 		UserAgent:      version.UserAgent(),
 		OnUnauthorized: env.refused,
+		OnUnreachable:  env.refused,
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
 			cfg.Observe = env.metrics.Observe
 			return coderd.New(cfg)

@@ -39,6 +39,10 @@ type Config struct {
 	// that its owner can drop it. It must be quick and safe for concurrent use. It
 	// may be nil.
 	OnUnauthorized func()
+	// OnUnreachable is called each time that a call with the token came to nothing
+	// because Coder gave no answer or could not do its work (5xx), unless the caller
+	// gave up. It must be quick and safe for concurrent use. It may be nil.
+	OnUnreachable func()
 	// Observe is called after each request, for metrics. It must be quick and safe
 	// for concurrent use. It may be nil.
 	Observe func(Call)
@@ -49,6 +53,7 @@ type Client struct {
 	sdk            *codersdk.Client
 	url            string
 	onUnauthorized func()
+	onUnreachable  func()
 }
 
 // New checks the configuration and makes a client. It makes no request.
@@ -78,6 +83,7 @@ func New(cfg Config) (*Client, error) {
 		sdk:            codersdk.New(base, codersdk.WithSessionToken(cfg.Token), codersdk.WithHTTPClient(httpClient)),
 		url:            base.String(),
 		onUnauthorized: cfg.OnUnauthorized,
+		onUnreachable:  cfg.OnUnreachable,
 	}, nil
 }
 
@@ -129,8 +135,11 @@ func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLa
 // *Error. The operation makes one request, or the last one counts.
 func (c *Client) call(ctx context.Context, op string, do func(ctx context.Context) error) error {
 	err := c.callWithoutToken(ctx, op, do)
-	if IsUnauthorized(err) && c.onUnauthorized != nil {
+	switch {
+	case IsUnauthorized(err) && c.onUnauthorized != nil:
 		c.onUnauthorized()
+	case IsUnreachable(err) && ctx.Err() == nil && c.onUnreachable != nil:
+		c.onUnreachable()
 	}
 	return err
 }

@@ -354,3 +354,39 @@ func TestNoErrorTellsASecret(t *testing.T) {
 		}
 	}
 }
+
+// TestTheOwnerIsToldOfACoderThatDoesNotWork: nobody else would notice that its
+// database is away, because Coder itself goes on to run.
+func TestTheOwnerIsToldOfACoderThatDoesNotWork(t *testing.T) {
+	server := coderdtest.New(t)
+	token := server.AddUser("ada", "owner")
+	told := 0
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: token, OnUnreachable: func() { told++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		fault coderdtest.Fault
+		want  int
+	}{
+		{"no database", coderdtest.Fault{Status: 401, Message: "An internal error occurred. Please try again or contact the system administrator."}, 1},
+		{"an internal error", coderdtest.Fault{Status: 500, Message: "An internal server error occurred."}, 1},
+		{"a refused token", coderdtest.Fault{Status: 401}, 0},
+		{"too many requests", coderdtest.Fault{Status: 429}, 0},
+	} {
+		told = 0
+		remove := server.Fail(c.fault)
+		_, err := client.Me(t.Context())
+		remove()
+		if told != c.want {
+			t.Errorf("%s: told %d times, want %d: %v", c.name, told, c.want, err)
+		}
+	}
+	told = 0
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := client.Me(ctx); err == nil || told != 0 {
+		t.Errorf("a caller who gave up: told %d times: %v", told, err)
+	}
+}

@@ -117,12 +117,18 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 	}
 	e := &entry{madeOf: want, readAt: now, version: cp.ResourceVersion}
 	var err error
+	controlPlane := client.ObjectKeyFromObject(cp)
 	e.client, err = d.opts.NewClient(coderd.Config{
 		URL:            cp.Status.URL,
 		Token:          token,
 		Timeout:        d.opts.Timeout,
 		UserAgent:      d.opts.UserAgent,
-		OnUnauthorized: func() { d.refuse(e, client.ObjectKeyFromObject(cp)) },
+		OnUnauthorized: func() { d.refuse(e, controlPlane) },
+		OnUnreachable: func() {
+			if d.opts.OnUnreachable != nil {
+				d.opts.OnUnreachable(controlPlane)
+			}
+		},
 	})
 	if err != nil {
 		return nil, err.Error()

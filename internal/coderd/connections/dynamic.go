@@ -42,6 +42,10 @@ type Options struct {
 	// OnUnauthorized is told of a control plane whose Coder refuses the operator's
 	// token. It must be quick and safe for concurrent use. It may be nil.
 	OnUnauthorized func(controlPlane types.NamespacedName)
+	// OnUnreachable is told of a control plane whose Coder gives no answer or cannot
+	// do its work, each time. It must be quick and safe for concurrent use. It may be
+	// nil.
+	OnUnreachable func(controlPlane types.NamespacedName)
 	// Clock is the time. Nil means the real one.
 	Clock clock.PassiveClock
 	// NewClient makes a client. Nil means coderd.New.

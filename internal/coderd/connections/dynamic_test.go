@@ -34,6 +34,7 @@ type cluster struct {
 	listError   error
 	clients     int
 	refused     []types.NamespacedName
+	unreachable []types.NamespacedName
 }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
@@ -69,7 +70,8 @@ func (c *cluster) provider() *connections.Dynamic {
 	return connections.NewDynamic(c, c, connections.Options{Clock: c.clock, NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
 		c.clients++
 		return coderd.New(cfg)
-	}, OnUnauthorized: func(controlPlane types.NamespacedName) { c.refused = append(c.refused, controlPlane) }})
+	}, OnUnauthorized: func(controlPlane types.NamespacedName) { c.refused = append(c.refused, controlPlane) },
+		OnUnreachable: func(controlPlane types.NamespacedName) { c.unreachable = append(c.unreachable, controlPlane) }})
 }
 
 // controlPlane is one that can be called.
@@ -264,6 +266,28 @@ func update(t *testing.T, c *cluster, object client.Object) {
 	t.Helper()
 	if err := c.Update(t.Context(), object); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A Coder whose database is away keeps its pods ready, so only who calls it knows.
+func TestACoderThatDoesNotWorkIsTold(t *testing.T) {
+	server := coderdtest.New(t)
+	c := newCluster(t, controlPlane("team", "prod", server.URL), tokenSecret("team", "prod", server.AddUser("operator", "owner")))
+	provider := c.provider()
+	got, err := provider.ForNamespace(t.Context(), "team")
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%d connections, %v", len(got), err)
+	}
+	remove := server.Fail(coderdtest.Fault{Status: 500})
+	if _, err := got[0].Client.Me(t.Context()); !coderd.IsUnreachable(err) {
+		t.Fatalf("%v, want unreachable", err)
+	}
+	remove()
+	if want := []types.NamespacedName{{Namespace: "team", Name: "prod"}}; !cmp.Equal(want, c.unreachable) || len(c.refused) != 0 {
+		t.Errorf("told of %v and refusals of %v, want %v and none", c.unreachable, c.refused, want)
+	}
+	if again, err := provider.ForNamespace(t.Context(), "team"); err != nil || len(again) != 1 {
+		t.Errorf("the connection is dropped: %d, %v", len(again), err)
 	}
 }
 

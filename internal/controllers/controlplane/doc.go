@@ -18,7 +18,8 @@
 // Invariants besides those of package workload:
 //
 //   - A Coder that works is asked once an hour, whatever else passes are for. Who
-//     sees before that that it refuses the operator's token tells by Refused.
+//     sees before that that it refuses the operator's token, or does not work, tells
+//     by Refused.
 //   - status.objectNamePrefix never changes. Who is the first of a namespace is
 //     decided under one lock, from what this process decided before or else from an
 //     uncached list; only the leader runs this controller.

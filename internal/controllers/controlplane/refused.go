@@ -14,8 +14,8 @@ import (
 // refusalsAtOnce is how many control planes can wait to be looked at.
 const refusalsAtOnce = 1024
 
-// refusals are the control planes whose Coder refused the operator's token
-// somewhere else in this process, and that were not looked at since.
+// refusals are the control planes whose Coder refused the operator's token, or did
+// not work, somewhere else in this process, and that were not looked at since.
 type refusals struct {
 	events chan event.GenericEvent
 
@@ -24,7 +24,8 @@ type refusals struct {
 }
 
 // Refused has a control plane looked at at once, without believing that its token
-// is good: Coder refused it (401). It never blocks.
+// is good and its Coder works: Coder refused the token (401), or could not do what
+// was asked, for example because its database is away. It never blocks.
 func (r *Reconciler) Refused(key types.NamespacedName) {
 	r.refusals.add(key)
 }
