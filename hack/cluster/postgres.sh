@@ -1,7 +1,7 @@
 #!/bin/bash
 # postgres.sh: Debian's PostgreSQL in the foreground, in pid, mount and ipc namespaces of its own, so that it and its
-# shared memory end with one process; started by up.sh only. It listens on 127.0.0.1 and on this machine's end of the
-# veth and trusts whoever reaches it: that is this machine and the pods.
+# shared memory end with one process; started by up.sh, and by database.sh again with its data. It listens on 127.0.0.1
+# and on this machine's end of the veth and trusts whoever reaches it: that is this machine and the pods.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 exec >>"$LOGS/postgres.log" 2>&1
@@ -15,7 +15,9 @@ mount --bind "$STATE/postgres" /mnt
 mount -t tmpfs tmpfs /dev/shm
 cd /mnt
 as_postgres() { setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
-as_postgres "$PG_BIN/initdb" -D /mnt/data -A trust -U postgres --no-sync
-printf 'host all all %s trust\n' "$LINK_CIDR" "$POD_CIDR" >>/mnt/data/pg_hba.conf
+if [ ! -e /mnt/data/PG_VERSION ]; then
+  as_postgres "$PG_BIN/initdb" -D /mnt/data -A trust -U postgres --no-sync
+  printf 'host all all %s trust\n' "$LINK_CIDR" "$POD_CIDR" >>/mnt/data/pg_hba.conf
+fi
 exec setpriv --reuid=postgres --regid=postgres --init-groups "$PG_BIN/postgres" -D /mnt/data -p "$PG_PORT" -k /mnt \
   -c "listen_addresses=127.0.0.1,$HOST_IP" -c max_connections=300 -c fsync=off
