@@ -51,6 +51,9 @@ func run(m *testing.M) int {
 	if err := configureAggregation(server.ControlPlane.GetAPIServer(), dir); err != nil {
 		return fail("configuring the aggregation layer", err)
 	}
+	if err := configureAudit(server.ControlPlane.GetAPIServer(), dir); err != nil {
+		return fail("configuring the audit log", err)
+	}
 	config, err := server.Start()
 	if err != nil {
 		return fail("starting etcd and kube-apiserver", err)

@@ -74,13 +74,13 @@ func createAll(ctx context.Context, path string) error {
 	}
 }
 
-// operatorKubeconfig is that of ServiceAccount coder-k8s.
-func operatorKubeconfig(t *testing.T) string {
+// operatorConfig is that of ServiceAccount coder-k8s.
+func operatorConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	if err := install(); err != nil {
 		t.Fatalf("installing the RBAC: %v", err)
 	}
-	return kubeconfigFile(t, serviceAccountConfig(t, operatorNamespace, "coder-k8s"))
+	return serviceAccountConfig(t, operatorNamespace, "coder-k8s")
 }
 
 // serviceAccountConfig is a client configuration that acts as a ServiceAccount,
@@ -187,12 +187,7 @@ func makeAvailable(t *testing.T, ns, name string) {
 		if err := environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, deployment); err != nil {
 			return err
 		}
-		deployment.Status = appsv1.DeploymentStatus{
-			ObservedGeneration: deployment.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1,
-			Conditions: []appsv1.DeploymentCondition{{
-				Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Reason: "MinimumReplicasAvailable",
-			}},
-		}
+		deployment.Status = rolledOut(deployment)
 		return environment.client.Status().Update(ctx, deployment)
 	})
 }

@@ -3,6 +3,8 @@ package integration
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -45,20 +47,33 @@ type process struct {
 	cmd                    *exec.Cmd
 	logs                   *syncBuffer
 	apiPort, mcpPort, port string
-	ended                  chan struct{}
+	// credential names the process in the audit log, of which it concerns what comes
+	// after auditFrom.
+	credential string
+	auditFrom  int64
+	ended      chan struct{}
 }
 
 // startProcess starts the program with the operator's own rights. Its calls to
 // Coder, which has no name here, go through proxy to fake servers.
 func startProcess(t *testing.T, proxy string, args ...string) *process {
 	t.Helper()
+	return startProcessAs(t, operatorConfig(t), proxy, args...)
+}
+
+// startProcessAs starts it with the rights of a client configuration.
+func startProcessAs(t *testing.T, config *rest.Config, proxy string, args ...string) *process {
+	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{logs: &syncBuffer{}, apiPort: freePort(t), mcpPort: freePort(t), port: freePort(t), ended: make(chan struct{})}
+	p := &process{
+		logs: &syncBuffer{}, apiPort: freePort(t), mcpPort: freePort(t), port: freePort(t),
+		credential: credentialOf(t, config.BearerToken), auditFrom: auditSize(t), ended: make(chan struct{}),
+	}
 	p.cmd = exec.Command(path, append([]string{
-		"--kubeconfig", operatorKubeconfig(t), "--metrics-bind-address", "0", "--log-format", "console",
+		"--kubeconfig", kubeconfigFile(t, config), "--metrics-bind-address", "0", "--log-format", "console",
 		"--health-probe-bind-address", "127.0.0.1:" + p.port, "--mcp-bind-address", "127.0.0.1:" + p.mcpPort,
 		"--bind-address", "127.0.0.1", "--secure-port", p.apiPort,
 	}, args...)...)
@@ -78,8 +93,29 @@ func startProcess(t *testing.T, proxy string, args ...string) *process {
 		} else if strings.Contains(logs, "WARNING: DATA RACE") || strings.Contains(logs, "SHOULD NOT HAPPEN") {
 			t.Errorf("the program's log tells of a fault:\n%s", logs)
 		}
+		notForbidden(t, p)
 	})
 	return p
+}
+
+// credentialOf is how the audit log names a token of a ServiceAccount.
+func credentialOf(t *testing.T, token string) string {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		t.Fatal("the token of the ServiceAccount is no JSON Web Token")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims struct {
+		ID string `json:"jti"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil || claims.ID == "" {
+		t.Fatalf("the token of the ServiceAccount has no id: %v", err)
+	}
+	return "JTI=" + claims.ID
 }
 
 // ready waits until the program says that it is.
