@@ -46,8 +46,11 @@ func TestListControlPlanesTellsWhyOneIsNotReady(t *testing.T) {
 	cp := &coderv1alpha1.CoderControlPlane{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder"},
 		Status: coderv1alpha1.CoderControlPlaneStatus{
-			Phase: coderv1alpha1.PhasePending, Replicas: 2, ReadyReplicas: 1, URL: "http://coder.coder.svc", Version: "v2.30.0",
-			Conditions: []metav1.Condition{{Type: coderv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "DatabaseUnreachable", Message: "the database does not answer"}},
+			WorkloadStatus: coderv1alpha1.WorkloadStatus{
+				Phase: coderv1alpha1.PhasePending, Replicas: 2, ReadyReplicas: 1,
+				Conditions: []metav1.Condition{{Type: coderv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "DatabaseUnreachable", Message: "the database does not answer"}},
+			},
+			URL: "http://coder.coder.svc", Version: "v2.30.0",
 		},
 	}
 	out, err := controlPlanes{client: fakeClient(t, interceptor.Funcs{}, cp)}.list(t.Context(), listControlPlanesInput{})
