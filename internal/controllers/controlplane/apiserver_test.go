@@ -223,7 +223,7 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	}
 	a.eventually("the end of the HTTPRoute", func(ctx context.Context) error {
 		if err := a.client.Get(ctx, coderKey(), route); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("it is there: %v", err)
+			return fmt.Errorf("it is there, or cannot be read: %w", err)
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -51,6 +53,13 @@ type fixture struct {
 	logs    *fakeLogs
 	r       *Reconciler
 
+	// fault disturbs the writes of the controller, in the cluster and in Coder.
+	fault *fault
+	// kinds are the optional ones that the cluster knows.
+	kinds kindList
+	// anyPort lets Coder be called on another port than 80.
+	anyPort bool
+
 	mu         sync.Mutex
 	writes     []string
 	killAfter  int
@@ -62,13 +71,15 @@ type fixture struct {
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f := &fixture{
-		t: t, coder: coderdtest.New(t), events: &eventLog{}, logs: &fakeLogs{},
+		t: t, coder: coderdtest.New(t), events: &eventLog{}, logs: &fakeLogs{}, fault: &fault{}, kinds: kindList{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 	}
 	converters, err := applytest.Converters()
@@ -76,9 +87,12 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 		t.Fatal(err)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithTypeConverters(converters...).
-		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}).
+		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}, &gatewayv1.HTTPRoute{}).
 		WithObjects(objects...).WithInterceptorFuncs(f.interceptors())
 	for _, child := range workload.Children() {
+		builder = builder.WithIndex(child, workload.IndexController, workload.ControllerOf)
+	}
+	for _, child := range workload.OptionalChildren() {
 		builder = builder.WithIndex(child, workload.IndexController, workload.ControllerOf)
 	}
 	f.cluster = builder.Build()
@@ -89,10 +103,10 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 // restart gives the controller an empty memory, as a new process has.
 func (f *fixture) restart() {
 	connect := func(cfg coderd.Config) (*coderd.Client, error) {
-		if want := "http://coder.coder.svc.cluster.local:80"; cfg.URL != want {
+		if want := "http://coder.coder.svc.cluster.local:80"; cfg.URL != want && !(f.anyPort && strings.HasPrefix(cfg.URL, strings.TrimSuffix(want, "80"))) {
 			return nil, fmt.Errorf("the controller calls %q, want %q", cfg.URL, want)
 		}
-		cfg.URL = f.coder.URL
+		cfg.URL, cfg.Transport = f.coder.URL, &wire{f.fault}
 		return coderd.New(cfg)
 	}
 	live := interceptor.NewClient(f.cluster, interceptor.Funcs{
@@ -105,7 +119,7 @@ func (f *fixture) restart() {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	kit := workload.NewWith(f.cluster, live, f.events, workload.Options{Clock: f.clock, Logs: f.logs})
+	kit := workload.NewWith(f.cluster, live, f.events, workload.Options{Clock: f.clock, Logs: f.logs, Optional: f.kinds})
 	f.r = newReconciler(kit, Options{
 		Access:   &access.Manager{Client: f.cluster, Clock: f.clock, NewClient: connect},
 		Connect:  func(url string) (Coder, error) { return connect(coderd.Config{URL: url}) },
@@ -116,7 +130,8 @@ func (f *fixture) restart() {
 // interceptors count every write, can end the process after one, and can let an
 // apply fail.
 func (f *fixture) interceptors() interceptor.Funcs {
-	after := func(what string, obj client.Object, err error) error {
+	write := func(what string, obj client.Object, do func() error) error {
+		err := f.fault.around(do)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.writes = append(f.writes, fmt.Sprintf("%s %T %s/%s", what, obj, obj.GetNamespace(), obj.GetName()))
@@ -129,19 +144,19 @@ func (f *fixture) interceptors() interceptor.Funcs {
 	}
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return after("create", obj, c.Create(ctx, obj, opts...))
+			return write("create", obj, func() error { return c.Create(ctx, obj, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return after("update", obj, c.Update(ctx, obj, opts...))
+			return write("update", obj, func() error { return c.Update(ctx, obj, opts...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return after("delete", obj, c.Delete(ctx, obj, opts...))
+			return write("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return after("patch", obj, c.Patch(ctx, obj, patch, opts...))
+			return write("patch", obj, func() error { return c.Patch(ctx, obj, patch, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-			return after("patch "+sub, obj, c.SubResource(sub).Patch(ctx, obj, patch, opts...))
+			return write("patch "+sub, obj, func() error { return c.SubResource(sub).Patch(ctx, obj, patch, opts...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			object := obj.(client.Object)
@@ -150,7 +165,7 @@ func (f *fixture) interceptors() interceptor.Funcs {
 					return err
 				}
 			}
-			return after("apply", object, c.Apply(ctx, obj, opts...))
+			return write("apply", object, func() error { return c.Apply(ctx, obj, opts...) })
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,10 +62,12 @@ func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
 func (r *Reconciler) ownDeployment(ctx context.Context, s *scope) (*appsv1.Deployment, error) {
 	d := &appsv1.Deployment{}
 	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.Workload.Namespace, Name: s.Workload.Name}, d)
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("reading Deployment %q: %w", s.Workload.Name, err)
-	}
-	if err != nil || !metav1.IsControlledBy(d, s.proxy) {
+	case !metav1.IsControlledBy(d, s.proxy):
 		return nil, nil
 	}
 	return d, nil

@@ -62,7 +62,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("apply_to_status_seconds %.1f\n", took.Seconds())
+	fmt.Fprintf(os.Stdout, "apply_to_status_seconds %.1f\n", took.Seconds())
 	if err := census.settle(ctx, settled); err != nil {
 		return err
 	}
@@ -75,12 +75,12 @@ func apply(ctx context.Context, o options, census *census) (time.Duration, error
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(file)
+	defer func() { _ = os.Remove(file) }()
 	start := time.Now()
 	if err := kubectlApply(ctx, o.kubeconfig, file); err != nil {
 		return 0, err
 	}
-	fmt.Printf("kubectl_apply_seconds %.1f\n", time.Since(start).Seconds())
+	fmt.Fprintf(os.Stdout, "kubectl_apply_seconds %.1f\n", time.Since(start).Seconds())
 	done, err := census.complete(ctx, o.to)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return 0, fmt.Errorf("after %s not all %d control planes have their objects and status: %s", o.limit, o.to, census)

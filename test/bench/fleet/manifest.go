@@ -14,7 +14,7 @@ func manifest(o options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	for i := o.from; i < o.to; i++ {
 		_, err := fmt.Fprintf(file, `---
 apiVersion: coder.com/v1alpha1

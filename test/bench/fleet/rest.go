@@ -30,16 +30,16 @@ func atRest(ctx context.Context, o options, c *census) error {
 		return err
 	}
 	minutes := o.rest.Minutes()
-	fmt.Printf("changes_of_objects_at_rest_per_minute %.1f\n", float64(c.changed()-changes)/minutes)
+	fmt.Fprintf(os.Stdout, "changes_of_objects_at_rest_per_minute %.1f\n", float64(c.changed()-changes)/minutes)
 	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-		fmt.Printf("api_%s_at_rest_per_minute %.1f\n", method, (after.requests[method]-before.requests[method])/minutes)
+		fmt.Fprintf(os.Stdout, "api_%s_at_rest_per_minute %.1f\n", method, (after.requests[method]-before.requests[method])/minutes)
 	}
-	fmt.Printf("coder_calls_at_rest_per_minute %.1f\n", (after.coder-before.coder)/minutes)
+	fmt.Fprintf(os.Stdout, "coder_calls_at_rest_per_minute %.1f\n", (after.coder-before.coder)/minutes)
 	memory, err := resident(o.pid)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("resident_megabytes %.0f\n", memory)
+	fmt.Fprintf(os.Stdout, "resident_megabytes %.0f\n", memory)
 	return nil
 }
 

@@ -51,7 +51,12 @@ func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) ve
 		}
 		return verdict{why: "the Secret holds a key that is not the one made for it"}
 	}
-	r := *s.record
+	return decideRecorded(*s.record, found, w, now)
+}
+
+// decideRecorded compares the key that the operator made with the one that is
+// wanted.
+func decideRecorded(r, found Record, w wanted, now time.Time) verdict {
 	switch age, dated := r.age(now); {
 	case r.OrganizationID != w.org.ID.String():
 		return verdict{why: "spec.organizationName changed"}

@@ -39,9 +39,6 @@ type Record struct {
 	CreatedAt      string `json:"createdAt,omitempty"`
 }
 
-// place says in which organization of which Coder a key is.
-func (r Record) place() [2]string { return [2]string{r.ControlPlane, r.OrganizationID} }
-
 // stored is the Secret, read.
 type stored struct {
 	secret *corev1.Secret

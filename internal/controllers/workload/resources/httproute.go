@@ -37,7 +37,7 @@ func httpRouteRule(w Workload) gatewayv1.HTTPRouteRule {
 		}}},
 		BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
 			BackendObjectReference: gatewayv1.BackendObjectReference{
-				Name: gatewayv1.ObjectName(w.Name), Port: ptr.To(gatewayv1.PortNumber(HTTPPort(w))),
+				Name: gatewayv1.ObjectName(w.Name), Port: ptr.To(HTTPPort(w)),
 			},
 		}}},
 	}

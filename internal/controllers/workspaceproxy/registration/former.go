@@ -48,7 +48,7 @@ func (p *pass) takeAway(ctx context.Context, r registration) error {
 	if err != nil {
 		return err
 	}
-	id, err := uuid.Parse(r.ID)
+	id, unreadable := uuid.Parse(r.ID)
 	if r.ID == "" {
 		// It was about to be created, and may have been.
 		found, err := t.api.WorkspaceProxyByName(ctx, r.Name)
@@ -59,8 +59,9 @@ func (p *pass) takeAway(ctx context.Context, r registration) error {
 			return answered(err)
 		}
 		id = found.ID
-	} else if err != nil {
-		return nil
+	} else if unreadable != nil {
+		// Somebody changed the record; there is nothing that could be removed.
+		return nil //nolint:nilerr // What cannot be read names no proxy.
 	}
 	found, err := t.api.WorkspaceProxyByID(ctx, id)
 	if coderd.IsNotFound(err) || err == nil && found.Deleted {

@@ -295,8 +295,3 @@ func (p *pass) marked(icon string) string {
 func (p *pass) isMarked(proxy coderd.WorkspaceProxy) bool {
 	return p.proxy.UID != "" && strings.HasSuffix(proxy.Icon, p.mark())
 }
-
-func isAbsent(err error) bool {
-	var s *stop
-	return errors.As(err, &s) && s.absent
-}
