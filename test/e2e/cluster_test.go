@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -173,6 +174,22 @@ func namespace(t *testing.T, name string) {
 	t.Cleanup(func() {
 		cleanup("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 	})
+}
+
+// postgresPort is the port of the test's server.
+func postgresPort() string {
+	address, err := url.Parse(os.Getenv("E2E_POSTGRES_URL"))
+	if err != nil {
+		return ""
+	}
+	return address.Port()
+}
+
+// clusterScriptAfter runs one of the scripts of the cluster after a test.
+func clusterScriptAfter(script string, args ...string) {
+	if out, err := exec.Command("../../hack/cluster/"+script, args...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s %s: %v\n%s", script, strings.Join(args, " "), err, out)
+	}
 }
 
 // cleanup runs kubectl after a test, when its context has ended.

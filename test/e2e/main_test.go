@@ -35,6 +35,10 @@ func TestEndToEnd(t *testing.T) {
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)
 		t.Run("Coder unreachable", testCoderUnreachable)
+		t.Run("Coder's pod killed", testCoderPodKilled)
+		t.Run("database stopped", testDatabaseStopped)
+		t.Run("killed during an upgrade", testKilledDuringUpgrade)
+		t.Run("leader killed", testLeaderKilled)
 	}
 	t.Run("database unreachable", testDatabaseUnreachable)
 	t.Run("image missing", testImageMissing)
@@ -64,8 +68,8 @@ func testInstall(t *testing.T) {
 		}
 		return nil
 	})
-	if out := kubectl(t, "api-resources", "--categories=coder", "--no-headers"); strings.Count(out, "\n") != 3 {
-		t.Errorf("the category coder has not the three kinds:\n%s", out)
+	if out := kubectl(t, "api-resources", "--categories=coder", "--no-headers"); strings.Count(out, "\n") != 5 {
+		t.Errorf("the category coder has not the five kinds:\n%s", out)
 	}
 }
 

@@ -1,0 +1,242 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	operatorLabel = "app.kubernetes.io/name=coder-k8s"
+	operatorLease = "coder-k8s-controller.coder.com"
+	// secondImage is the same Coder under another name.
+	secondImage = "ghcr.io/coder/coder:v2.30.0-e2e"
+)
+
+const metricsReader = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: e2e-metrics, namespace: default}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: e2e-metrics}
+rules: [{nonResourceURLs: [/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: e2e-metrics}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: e2e-metrics}
+subjects: [{kind: ServiceAccount, name: e2e-metrics, namespace: default}]
+`
+
+// operatorCounts are what the operator counted of itself since it started: its
+// writes to objects, without its lease and the questions about callers' rights, and
+// its requests to Coder.
+type operatorCounts struct{ writes, coderRequests float64 }
+
+func (c operatorCounts) since(before operatorCounts) operatorCounts {
+	return operatorCounts{c.writes - before.writes, c.coderRequests - before.coderRequests}
+}
+
+// countsOf reads the metrics of the only replica as Prometheus does.
+func countsOf(t *testing.T) operatorCounts {
+	t.Helper()
+	apply(t, metricsReader)
+	token := strings.TrimSpace(kubectl(t, "-n", "default", "create", "token", "e2e-metrics"))
+	ip := kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[0].status.podIP}")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+ip+":8443/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	// The certificate is one that the process made for itself.
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatalf("reading the operator's metrics: %v", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("reading the operator's metrics: %s", response.Status)
+	}
+	var counts operatorCounts
+	found := false
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), "} ")
+		number, _ := strconv.ParseFloat(value, 64)
+		switch {
+		case strings.HasPrefix(name, "coder_k8s_coder_requests_total{"):
+			counts.coderRequests += number
+		case !strings.HasPrefix(name, "rest_client_requests_total{"):
+		case strings.Contains(name, `method="PATCH"`), strings.Contains(name, `method="DELETE"`):
+			counts.writes += number
+			found = true
+		}
+	}
+	if err := lines.Err(); err != nil || !found {
+		t.Fatalf("the operator does not count its requests to Kubernetes: %v", err)
+	}
+	return counts
+}
+
+// replicaSets gives how many ReplicaSets there are of the sample control plane, and
+// how many of them have pods.
+func replicaSets(t *testing.T) (all, withPods int) {
+	t.Helper()
+	out := kubectl(t, "-n", sampleNamespace, "get", "replicasets", "-o", `jsonpath={range .items[*]}{.spec.replicas} {end}`)
+	for _, n := range strings.Fields(out) {
+		all++
+		if n != "0" {
+			withPods++
+		}
+	}
+	return all, withPods
+}
+
+// oneToken checks that the operator has one token in the sample's Coder, the one
+// that it had.
+func oneToken(t *testing.T, before string) {
+	t.Helper()
+	tokens, err := login(t, sampleNamespace, "coder").TokensOf(t.Context(), "coder-k8s-operator")
+	if err != nil || len(tokens) != 1 {
+		t.Errorf("the operator has not one token: %v %v", tokens, err)
+	}
+	if secretValue(t, sampleNamespace, "coder-operator-token", "token") != before {
+		t.Error("the token was minted anew")
+	}
+}
+
+// patchSample changes the sample control plane's spec and waits until the operator
+// has seen that and it is Ready.
+func patchSample(t *testing.T, spec string) {
+	t.Helper()
+	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":`+spec+`}`)
+	sampleReady(t)
+}
+
+// sampleReady waits until the sample control plane is Ready as its spec is now.
+func sampleReady(t *testing.T) {
+	t.Helper()
+	eventually(t, 2*time.Minute, "the control plane is Ready as its spec is now", func() error {
+		object := get(t, "-n", sampleNamespace, "ccp", "coder")
+		status, reason, message := condition(object, "Ready")
+		if seen := field(object, "status", "observedGeneration"); seen != field(object, "metadata", "generation") {
+			return fmt.Errorf("generation %s was seen", seen)
+		}
+		if status != "True" {
+			return fmt.Errorf("Ready is %s, %s: %s", status, reason, message)
+		}
+		return nil
+	})
+}
+
+// sampleImage is the image of all pods of the sample control plane.
+func sampleImage(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "get", "pods", "-l", "app.kubernetes.io/name=coder-control-plane",
+		"--field-selector=status.phase=Running", "-o", `jsonpath={.items[*].spec.containers[0].image}`))
+}
+
+// testKilledDuringUpgrade kills the operator while it brings another image.
+func testKilledDuringUpgrade(t *testing.T) {
+	explain(t, sampleNamespace)
+	nodeShell(t, "ctr", "-n", "k8s.io", "images", "tag", "--force", coderImage, secondImage)
+	token := secretValue(t, sampleNamespace, "coder-operator-token", "token")
+	before, _ := replicaSets(t)
+
+	start := time.Now()
+	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+secondImage+`"}}`)
+	kubectl(t, "-n", "coder-system", "delete", "pod", "-l", operatorLabel, "--grace-period=0", "--force")
+	sampleReady(t)
+	eventually(t, time.Minute, "only pods of the new image are left", func() error {
+		if image := sampleImage(t); image != secondImage {
+			return fmt.Errorf("the pods' images are %q", image)
+		}
+		return nil
+	})
+	t.Logf("upgraded in spite of the kill after %.1f s", time.Since(start).Seconds())
+	if all, withPods := replicaSets(t); all != before+1 || withPods != 1 {
+		t.Errorf("there were %d ReplicaSets and are %d, of which %d have pods", before, all, withPods)
+	}
+	serving(t)
+	oneToken(t, token)
+}
+
+// testLeaderKilled kills the leader of two replicas while it brings the first image
+// back.
+func testLeaderKilled(t *testing.T) {
+	explain(t, sampleNamespace)
+	token := secretValue(t, sampleNamespace, "coder-operator-token", "token")
+	before, _ := replicaSets(t)
+	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=2")
+	t.Cleanup(func() { cleanup("-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1") })
+	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
+	leader := leaderPod(t)
+
+	start := time.Now()
+	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+coderImage+`"}}`)
+	kubectl(t, "-n", "coder-system", "delete", "pod", leader, "--grace-period=0", "--force")
+	eventually(t, time.Minute, "another replica leads", func() error {
+		if now := leaderPod(t); now == leader {
+			return fmt.Errorf("%s does", now)
+		}
+		return nil
+	})
+	sampleReady(t)
+	eventually(t, time.Minute, "only pods of the first image are left", func() error {
+		if image := sampleImage(t); image != coderImage {
+			return fmt.Errorf("the pods' images are %q", image)
+		}
+		return nil
+	})
+	t.Logf("the image is back after %.1f s, with another leader", time.Since(start).Seconds())
+	// The ReplicaSet of the first image is still there and is used again.
+	if all, withPods := replicaSets(t); all != before || withPods != 1 {
+		t.Errorf("there were %d ReplicaSets and are %d, of which %d have pods", before, all, withPods)
+	}
+	oneToken(t, token)
+	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1")
+	kubectl(t, "-n", "coder-system", "wait", "--for=jsonpath={.status.replicas}=1", "deploy/coder-k8s", "--timeout=60s")
+	eventually(t, time.Minute, "one pod of the operator is left, and leads", func() error {
+		pods := strings.Fields(kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[*].metadata.name}"))
+		if now := leaderPod(t); len(pods) != 1 || pods[0] != now {
+			return fmt.Errorf("the pods are %q, and %s leads", pods, now)
+		}
+		return nil
+	})
+	serving(t)
+}
+
+// leaderPod is the name of the pod that holds the lease.
+func leaderPod(t *testing.T) string {
+	t.Helper()
+	holder := kubectl(t, "-n", "coder-system", "get", "lease", operatorLease, "-o", "jsonpath={.spec.holderIdentity}")
+	name, _, _ := strings.Cut(holder, "_")
+	return name
+}
+
+// nodeShell runs a command on the node.
+func nodeShell(t *testing.T, args ...string) {
+	t.Helper()
+	clusterScript(t, "node-shell.sh", args...)
+}
+
+// clusterScript runs one of the scripts of the cluster.
+func clusterScript(t *testing.T, script string, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "../../hack/cluster/"+script, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("hack/cluster/%s %s: %v\n%s", script, strings.Join(args, " "), err, out)
+	}
+}
