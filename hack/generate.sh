@@ -24,5 +24,6 @@ generate "RBAC of the controllers" "$gen" rbac:roleName=coder-k8s-controller pat
 generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths="{./internal/apiserver/...,./internal/coderd/connections/...}" output:rbac:dir=config/rbac/apiserver
 generate "RBAC of the MCP server" "$gen" rbac:roleName=coder-k8s-mcp paths=./internal/mcpserver/... output:rbac:dir=config/rbac/mcp
 generate "OpenAPI" hack/update-openapi.sh
+generate "reference of conditions" bash -c 'go run ./hack/conditions api/v1alpha1 >docs/reference/conditions.md'
 generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
   --output-path=docs/reference/api.md --log-level=ERROR

@@ -39,20 +39,33 @@ const (
 
 // Reasons of conditions and of the Events that tell of them.
 const (
-	ReasonReady          = "Ready"
-	ReasonReconciling    = "Reconciling"
-	ReasonDeleting       = "Deleting"
-	ReasonApplied        = "Applied"
-	ReasonAvailable      = "Available"
-	ReasonReachable      = "Reachable"
-	ReasonGranted        = "Granted"
-	ReasonServed         = "Served"
-	ReasonScaledToZero   = "ScaledToZero"
-	ReasonWaiting        = "Waiting"
-	ReasonDisabled       = "Disabled"
-	ReasonProgressing    = "Progressing"
-	ReasonNotChecked     = "NotChecked"
-	ReasonNotImplemented = "NotImplemented"
+	// ReasonReady: everything that the spec asks for works.
+	ReasonReady = "Ready"
+	// ReasonReconciling: the operator is at work, and nothing is wrong.
+	ReasonReconciling = "Reconciling"
+	// ReasonDeleting: the object is being deleted; the message says what that waits
+	// for.
+	ReasonDeleting = "Deleting"
+	// ReasonApplied: what the spec asks for was applied.
+	ReasonApplied = "Applied"
+	// ReasonAvailable: as many pods are ready as are wanted.
+	ReasonAvailable = "Available"
+	// ReasonReachable: Coder's API answers.
+	ReasonReachable = "Reachable"
+	// ReasonGranted: the rights for workspaces are granted.
+	ReasonGranted = "Granted"
+	// ReasonServed: the aggregated API serves templates and workspaces.
+	ReasonServed = "Served"
+	// ReasonScaledToZero: no pod is wanted, so none runs.
+	ReasonScaledToZero = "ScaledToZero"
+	// ReasonWaiting: another part has to come first; the message says which.
+	ReasonWaiting = "Waiting"
+	// ReasonDisabled: the spec switches it off.
+	ReasonDisabled = "Disabled"
+	// ReasonProgressing: pods are on their way.
+	ReasonProgressing = "Progressing"
+	// ReasonNotChecked: the operator cannot know, or does not ask.
+	ReasonNotChecked = "NotChecked"
 
 	// ReasonInvalidName: the name cannot be that of a Service.
 	ReasonInvalidName = "InvalidName"

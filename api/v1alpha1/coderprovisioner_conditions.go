@@ -20,7 +20,10 @@ const (
 
 // Reasons of those conditions and of the Events that tell of them.
 const (
-	ReasonControlPlaneAvailable   = "ControlPlaneAvailable"
+	// ReasonControlPlaneAvailable: the control plane is there and can be asked.
+	ReasonControlPlaneAvailable = "ControlPlaneAvailable"
+	// ReasonControlPlaneUnavailable: it does not exist, is being deleted, or does not
+	// run yet.
 	ReasonControlPlaneUnavailable = "ControlPlaneUnavailable"
 	// ReasonExternalURL: the daemons belong to the Coder of spec.url, which the
 	// operator does not ask.
@@ -35,14 +38,18 @@ const (
 	// cannot be read, or holds none.
 	ReasonOperatorTokenSecretUnavailable = "OperatorTokenSecretUnavailable"
 
-	ReasonEntitled                = "Entitled"
-	ReasonNotEntitled             = "NotEntitled"
+	// ReasonEntitled: the licenses allow it.
+	ReasonEntitled = "Entitled"
+	// ReasonNotEntitled: no license allows it.
+	ReasonNotEntitled = "NotEntitled"
+	// ReasonEntitlementsQueryFailed: Coder does not tell what its licenses allow.
 	ReasonEntitlementsQueryFailed = "EntitlementsQueryFailed"
 	// ReasonNotSupported: the Coder is the AGPL build, or too old.
 	ReasonNotSupported = "NotSupported"
 	// ReasonForbidden: the operator's token may not do it.
 	ReasonForbidden = "Forbidden"
 
+	// ReasonProvisionerKeyReady: Coder knows the key, and it is the right one.
 	ReasonProvisionerKeyReady = "ProvisionerKeyReady"
 	// ReasonProvisionerKeyFailed: Coder refused to tell of a key or to make one.
 	ReasonProvisionerKeyFailed = "ProvisionerKeyFailed"
@@ -62,6 +69,7 @@ const (
 	ReasonOwnKey       = "OwnKey"
 	ReasonPreSharedKey = "PreSharedKey"
 
+	// ReasonSecretReady: the Secret holds the key.
 	ReasonSecretReady = "SecretReady"
 
 	// ReasonProvisionerKeyCreated, ReasonProvisionerKeyRotated,

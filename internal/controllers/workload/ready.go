@@ -101,7 +101,7 @@ func (p *Pass) stalled(s Summary, part *metav1.Condition) bool {
 	}
 	return slices.Contains([]string{
 		coderv1alpha1.ReasonInvalidName, coderv1alpha1.ReasonInvalidSpec,
-		coderv1alpha1.ReasonNotOwned, coderv1alpha1.ReasonNotImplemented,
+		coderv1alpha1.ReasonNotOwned,
 	}, part.Reason)
 }
 
