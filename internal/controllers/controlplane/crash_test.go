@@ -1,0 +1,216 @@
+package controlplane
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// scenario is something that a person does to a control plane that rests.
+type scenario struct {
+	spec func(*coderv1alpha1.CoderControlPlane)
+	// fresh begins with a control plane for which nothing was done yet.
+	fresh bool
+	act   func(f *scene)
+	// ready is false where nothing works in the end, because nothing is wanted.
+	unready bool
+}
+
+// scene is a fixture, and the licenses by their text.
+type scene struct {
+	*fixture
+	licenses map[string]string
+}
+
+func scenarios() map[string]scenario {
+	edit := func(change func(*coderv1alpha1.CoderControlPlane)) func(f *scene) {
+		return func(f *scene) { f.change(change) }
+	}
+	disabled := func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = true }
+	return map[string]scenario{
+		"create":                           {fresh: true, act: func(*scene) {}},
+		"create everything":                {fresh: true, spec: everything, act: func(*scene) {}},
+		"create with a token of one's own": {fresh: true, spec: withTokenOfOnesOwn, act: func(*scene) {}},
+		"change everything": {spec: everything, act: func(f *scene) {
+			f.license("second")
+			f.change(everythingElse)
+		}},
+		"TLS off, one thing less each": {spec: everythingElse, act: func(f *scene) {
+			f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+				cp.Spec.TLS.SecretNames, cp.Spec.Expose, cp.Spec.LicenseSecretRef = nil, nil, nil
+				cp.Spec.PodDisruptionBudget, cp.Spec.NetworkPolicy, cp.Spec.Metrics = nil, nil, coderv1alpha1.MetricsSpec{}
+				cp.Spec.RBAC = coderv1alpha1.RBACSpec{}
+			})
+		}},
+		"license replaced":     {spec: withLicense, act: func(f *scene) { f.license("second") }},
+		"access disabled":      {act: edit(disabled)},
+		"access enabled again": {spec: disabled, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.Disabled = false })},
+		"own token instead": {act: func(f *scene) {
+			f.addToken()
+			f.change(withTokenOfOnesOwn)
+		}},
+		"token Secret renamed":   {act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed" })},
+		"scaled to zero":         {unready: true, act: edit(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) })},
+		"delete":                 {act: func(f *scene) { f.delete() }},
+		"delete everything":      {spec: everything, act: func(f *scene) { f.delete() }},
+		"delete with access off": {spec: disabled, act: func(f *scene) { f.delete() }},
+	}
+}
+
+// everything has an object of each kind.
+func everything(cp *coderv1alpha1.CoderControlPlane) {
+	withLicense(cp)
+	withWorkspaceNamespace(cp)
+	cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "coder.example.com", WildcardHost: "*-apps.example.com"}}
+	cp.Spec.PodDisruptionBudget = &coderv1alpha1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.FromInt32(1))}
+	cp.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
+	cp.Spec.Metrics = coderv1alpha1.MetricsSpec{Enabled: true, ServiceMonitor: &coderv1alpha1.ServiceMonitorSpec{}}
+}
+
+// everythingElse is another one.
+func everythingElse(cp *coderv1alpha1.CoderControlPlane) {
+	everything(cp)
+	cp.Spec.ServiceAccount.Name, cp.Spec.Replicas = "terraform", ptr.To[int32](2)
+	cp.Spec.TLS.SecretNames = []string{"tls"}
+	cp.Spec.Expose = &coderv1alpha1.ExposeSpec{Gateway: &coderv1alpha1.GatewaySpec{
+		Host: "coder.example.org", ParentRefs: []coderv1alpha1.GatewayParentReference{{Name: "gateway"}},
+	}}
+	cp.Spec.RBAC = coderv1alpha1.RBACSpec{
+		Namespaces: []coderv1alpha1.NamespaceRBAC{{Name: "other", EnableDeployments: ptr.To(false)}},
+		ExtraRules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get"}}},
+	}
+}
+
+func withTokenOfOnesOwn(cp *coderv1alpha1.CoderControlPlane) {
+	cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "own", Key: "token"}
+}
+
+// TestCrashEverywhere kills the process at each single write, to the cluster or to
+// Coder, and lets a new process go on. The end is that of an undisturbed run, and
+// nothing is there twice. The write has arrived and its answer is lost: one that
+// does not arrive leaves the same behind as the one before it, whose answer is lost.
+func TestCrashEverywhere(t *testing.T) {
+	t.Parallel()
+	for name, s := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			undisturbed := s.play(t, 0)
+			want := undisturbed.picture(undisturbed.licenses)
+			undisturbed.mustHaveLoggedOut()
+			at := 1
+			for ; ; at++ {
+				if at > 80 {
+					t.Fatal("the writes do not end")
+				}
+				f := s.play(t, at)
+				if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {
+					t.Fatalf("crash at write %d (-undisturbed +crashed):\n%s", at, diff)
+				}
+				if !f.crashed {
+					break
+				}
+			}
+			if at < 3 {
+				t.Errorf("only %d writes seen", at-1)
+			}
+			t.Logf("%d writes", at-1)
+		})
+	}
+}
+
+// mustHaveLoggedOut says that no login is left. One that a crash leaves behind ends
+// by itself within a day.
+func (f *scene) mustHaveLoggedOut() {
+	f.t.Helper()
+	for _, user := range f.coder.Usernames() {
+		if n := f.coder.Sessions(user); n > 0 {
+			f.t.Errorf("%d logins of %s are left", n, user)
+		}
+	}
+}
+
+type playedScene struct {
+	*scene
+	crashed bool
+}
+
+// play runs the scenario with a crash at one write, or none at 0.
+func (s scenario) play(t *testing.T, at int) playedScene {
+	t.Helper()
+	f := s.stage(t)
+	f.fault.set(at, true, nil)
+	f.live()
+	crashed := f.fault.struck()
+	f.fault.set(0, false, nil)
+	f.restart()
+	if !f.isGone() {
+		f.live()
+	}
+	s.mustEnd(f)
+	return playedScene{f, crashed}
+}
+
+// mustEnd says that the end is the one that was meant: two runs can be wrong in the
+// same way.
+func (s scenario) mustEnd(f *scene) {
+	f.t.Helper()
+	switch {
+	case f.isGone():
+	case s.unready:
+		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonScaledToZero)
+	default:
+		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	}
+}
+
+// stage is the state in which the scenario begins.
+func (s scenario) stage(t *testing.T) *scene {
+	t.Helper()
+	cp := newControlPlane()
+	if s.spec != nil {
+		s.spec(cp)
+	}
+	f := newScene(t, cp)
+	if cp.Spec.OperatorAccess.TokenSecretRef != nil {
+		// Somebody set this Coder up already.
+		f.addToken()
+	}
+	if !s.fresh {
+		f.live()
+	}
+	s.act(f)
+	f.restart()
+	return f
+}
+
+// newScene is a cluster with all kinds and a Coder that takes licenses, before the
+// first pass.
+func newScene(t *testing.T, cp *coderv1alpha1.CoderControlPlane) *scene {
+	t.Helper()
+	f := &scene{newFixture(t, cp, databaseSecret(), secretOf("tls", map[string]string{"tls.crt": "c", "tls.key": "k"})), map[string]string{}}
+	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.clock))
+	f.gatewayAndMonitoring()
+	f.license("first")
+	return f
+}
+
+// license makes a new license the one in the Secret.
+func (f *scene) license(name string) {
+	f.t.Helper()
+	text := f.licenseFor(100)
+	f.licenses[text] = name
+	f.fault.without(func() { f.putLicense(text) })
+}
+
+// addToken makes the Secret of a token that a person made.
+func (f *scene) addToken() {
+	f.t.Helper()
+	f.add(secretOf("own", map[string]string{"token": f.coder.AddUser("somebody", "owner")}))
+}
