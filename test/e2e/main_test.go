@@ -39,6 +39,17 @@ func TestEndToEnd(t *testing.T) {
 		t.Run("database stopped", testDatabaseStopped)
 		t.Run("killed during an upgrade", testKilledDuringUpgrade)
 		t.Run("leader killed", testLeaderKilled)
+		t.Run("secret changed", testSecretChanged)
+		t.Run("restarted", testRestarted)
+		t.Run("scaled", testScaled)
+		if t.Run("TLS", testTLS) && t.Run("everything on", testEverythingOn) {
+			t.Run("everything off", testEverythingOff)
+		}
+		t.Run("rights", testRights)
+		if t.Run("licensed parts", testLicensedParts) {
+			t.Run("rest", testRest)
+			t.Run("licensed parts deleted", testLicensedPartsDeleted)
+		}
 	}
 	t.Run("database unreachable", testDatabaseUnreachable)
 	t.Run("image missing", testImageMissing)

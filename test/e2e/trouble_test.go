@@ -133,14 +133,15 @@ func testNamespaceDeleted(t *testing.T) {
 }
 
 // testDeploymentWithUsers begins anew on a database that has users and a
-// workspace: the operator's account comes from a Job, nobody gets an initial
-// admin, and the workspace is there as it was left.
+// workspace: the operator's account comes from a Job, also where the pods were added
+// to, nobody gets an initial admin, and the workspace is there as it was left.
 func testDeploymentWithUsers(t *testing.T) {
 	explain(t, "users")
 	namespace(t, "users")
 	kubectl(t, "-n", "users", "create", "secret", "generic", "db", "--from-literal=url="+databaseURL("killed"))
-	apply(t, fmt.Sprintf(controlPlane, "coder", "users", coderImage))
+	apply(t, fmt.Sprintf(controlPlane, "coder", "users", coderImage)+"  podTemplate:\n"+indented(podTemplate, 4))
 	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", "users", "ccp", "coder")
+	checkPodTemplate(t, "users")
 	if out := kubectl(t, "-n", "users", "get", "coderworkspaces", "-o", "name"); !strings.Contains(out, "coder.admin.hello") {
 		t.Errorf("the workspace is not there again: %q", out)
 	}

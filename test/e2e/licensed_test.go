@@ -1,0 +1,137 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// testRights asks for rights that the operator may not grant, and in a namespace
+// that does not exist: both are told, and Coder works.
+func testRights(t *testing.T) {
+	explain(t, sampleNamespace)
+	cp := []string{"-n", sampleNamespace, "ccp", "coder"}
+	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p",
+		`{"spec":{"rbac":{"extraRules":[{"apiGroups":["apiextensions.k8s.io"],"resources":["customresourcedefinitions"],"verbs":["delete"]}]}}}`)
+	message := waitCondition(t, 30*time.Second, "WorkspaceAccess", "False", "GrantForbidden", cp...)
+	t.Logf("a rule that may not be granted: %s", message)
+	stillReady(t)
+
+	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"rbac":{"extraRules":null,"workspaceNamespaces":["e2e-nowhere"]}}}`)
+	message = waitCondition(t, 30*time.Second, "WorkspaceAccess", "False", "NamespaceMissing", cp...)
+	t.Logf("a namespace that does not exist: %s", message)
+	stillReady(t)
+	namespace(t, "e2e-nowhere")
+	start := time.Now()
+	waitCondition(t, 90*time.Second, "WorkspaceAccess", "True", "Granted", cp...)
+	t.Logf("granted %.1f s after the namespace was made", time.Since(start).Seconds())
+
+	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"rbac":{"workspaceNamespaces":null}}}`)
+	eventually(t, 30*time.Second, "the rights are taken back", func() error {
+		if out := kubectl(t, "-n", "e2e-nowhere", "get", "roles,rolebindings", "-o", "name"); strings.TrimSpace(out) != "" {
+			return fmt.Errorf("there is %s", out)
+		}
+		return nil
+	})
+	sampleReady(t)
+}
+
+// stillReady checks that the sample control plane is Ready now.
+func stillReady(t *testing.T) {
+	t.Helper()
+	if status, reason, message := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "Ready"); status != "True" {
+		t.Errorf("Ready is %s, %s: %s", status, reason, message)
+	}
+}
+
+// testLicensedParts asks the AGPL build of Coder for what needs a license.
+func testLicensedParts(t *testing.T) {
+	explain(t, sampleNamespace)
+	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "license", "--from-literal=license=not-a-license")
+	patchSample(t, `{"licenseSecretRef":{"name":"license"}}`)
+	message := waitCondition(t, 30*time.Second, "LicenseApplied", "False", "NotSupported", "-n", sampleNamespace, "ccp", "coder")
+	t.Logf("LicenseApplied: %s", message)
+	stillReady(t)
+
+	kubectl(t, "apply", "-f", "../../config/samples/coderprovisioner.yaml", "-f", "../../config/samples/coderworkspaceproxy.yaml")
+	for _, c := range []struct{ kind, name, part string }{
+		{"coderprovisioner", "zone-a", "ExternalProvisionersEntitled"}, {"coderworkspaceproxy", "sydney", "Registered"},
+	} {
+		object := []string{"-n", sampleNamespace, c.kind, c.name}
+		message := waitCondition(t, 30*time.Second, c.part, "False", "NotSupported", object...)
+		t.Logf("%s: %s", c.part, message)
+		waitCondition(t, 10*time.Second, "Ready", "False", "NotSupported", object...)
+		waitCondition(t, 10*time.Second, "Stalled", "True", "NotSupported", object...)
+	}
+	out := kubectl(t, "get", "ccp,cprov,cwp", "-A")
+	t.Logf("kubectl get ccp,cprov,cwp -A\n%s", out)
+	all := kubectl(t, "-n", sampleNamespace, "get", "coder")
+	for _, want := range []string{"codercontrolplane.coder.com/coder", "coderprovisioner.coder.com/zone-a", "coderworkspaceproxy.coder.com/sydney", "coder.admin.hello"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("kubectl get coder does not show %s:\n%s", want, all)
+		}
+	}
+	t.Logf("kubectl describe ccp coder\n%s", kubectl(t, "-n", sampleNamespace, "describe", "ccp", "coder"))
+}
+
+// rest is how long the operator is watched with nothing to do.
+const rest = time.Minute
+
+// testRest leaves a control plane, a provisioner and a proxy alone: nobody writes
+// anything, and nobody asks Coder.
+func testRest(t *testing.T) {
+	explain(t, sampleNamespace)
+	versions := func() string {
+		return kubectl(t, "-n", sampleNamespace, "get",
+			"ccp,cprov,cwp,deployments,replicasets,pods,services,serviceaccounts,secrets,configmaps,roles,rolebindings,events",
+			"-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
+	}
+	// What came before has to come to an end first.
+	settled, last := time.Now(), versions()
+	eventually(t, time.Minute, "nothing has changed for five seconds", func() error {
+		if now := versions(); now != last {
+			settled, last = time.Now(), now
+		}
+		if time.Since(settled) < 5*time.Second {
+			return fmt.Errorf("there was a change %s ago", time.Since(settled))
+		}
+		return nil
+	})
+	counts, start := countsOf(t), time.Now()
+	eventually(t, 2*rest, "the minute is over", func() error {
+		if passed := time.Since(start); passed < rest {
+			return fmt.Errorf("%s have passed", passed)
+		}
+		return nil
+	})
+	did := countsOf(t).since(counts)
+	t.Logf("in %.0f s: %.0f writes to Kubernetes, %.0f requests to Coder", time.Since(start).Seconds(), did.writes, did.coderRequests)
+	if did.writes != 0 || did.coderRequests != 0 {
+		t.Errorf("at rest there are %.0f writes and %.0f requests to Coder", did.writes, did.coderRequests)
+	}
+	if now := versions(); now != last {
+		t.Errorf("objects were written at rest; before:\n%s\nafter:\n%s", last, now)
+	}
+}
+
+// testLicensedPartsDeleted deletes them, and takes the license back.
+func testLicensedPartsDeleted(t *testing.T) {
+	explain(t, sampleNamespace)
+	start := time.Now()
+	kubectl(t, "-n", sampleNamespace, "delete", "coderprovisioner/zone-a", "coderworkspaceproxy/sydney", "--timeout=60s")
+	t.Logf("provisioner and proxy deleted after %.1f s", time.Since(start).Seconds())
+	patchSample(t, `{"licenseSecretRef":null}`)
+	if status, _, message := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "LicenseApplied"); status != "" {
+		t.Errorf("the condition LicenseApplied is still there: %s", message)
+	}
+	eventually(t, time.Minute, "nothing of them is left", func() error {
+		out := kubectl(t, "-n", sampleNamespace, "get", "deployments,secrets,serviceaccounts,roles,rolebindings", "-o", "name")
+		if strings.Contains(out, "zone-a") || strings.Contains(out, "sydney") {
+			return fmt.Errorf("there is\n%s", out)
+		}
+		return nil
+	})
+}

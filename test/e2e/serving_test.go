@@ -1,0 +1,193 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fetch reads an address as a client in the cluster would, without checking who
+// answers.
+func fetch(t *testing.T, url, token string) (int, string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Coder-Session-Token", token)
+	}
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+	}}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+// fetched waits until an address answers with 200 and a text.
+func fetched(t *testing.T, url, token, want string) {
+	t.Helper()
+	eventually(t, 30*time.Second, url+" answers", func() error {
+		status, body, err := fetch(t, url, token)
+		if err != nil || status != http.StatusOK || !strings.Contains(body, want) {
+			return fmt.Errorf("%d %.300q %w", status, body, err)
+		}
+		return nil
+	})
+}
+
+// tlsSecret makes a certificate of its own, in a Secret.
+func tlsSecret(t *testing.T, name, host string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := map[string][]byte{
+		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
+	}
+	for file, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubectl(t, "-n", sampleNamespace, "create", "secret", "tls", name, "--cert="+filepath.Join(dir, "tls.crt"), "--key="+filepath.Join(dir, "tls.key"))
+}
+
+const secondWorkspace = `
+apiVersion: aggregation.coder.com/v1alpha1
+kind: CoderWorkspace
+metadata: {name: coder.admin.second, namespace: coder}
+spec: {organization: coder, templateName: hello, running: true}
+`
+
+// testTLS lets Coder serve TLS: everything inside the cluster goes on to work.
+func testTLS(t *testing.T) {
+	explain(t, sampleNamespace)
+	tlsSecret(t, "coder-tls", "coder.coder.svc")
+	patchSample(t, `{"tls":{"secretNames":["coder-tls"]}}`)
+	plane := get(t, "-n", sampleNamespace, "ccp", "coder")
+	if url := field(plane, "status", "url"); !strings.HasPrefix(url, "http://") {
+		t.Errorf("status.url is %q, but everything inside the cluster uses HTTP", url)
+	}
+	host := strings.TrimPrefix(coderURL(t, sampleNamespace, "coder"), "http://")
+	fetched(t, "https://"+host+":443/healthz", "", "OK")
+	fetched(t, "http://"+host+"/healthz", "", "OK")
+
+	listed(t, "coder.admin.hello")
+	workspace := []string{"-n", sampleNamespace, "coderworkspace", "coder.admin.second"}
+	apply(t, secondWorkspace)
+	waitCondition(t, time.Minute, "Ready", "True", "Running", workspace...)
+	kubectl(t, "-n", sampleNamespace, "delete", "coderworkspace", "coder.admin.second", "--timeout=60s")
+}
+
+const everythingOn = `{
+  "expose": {"ingress": {"host": "coder.example.com", "wildcardHost": "*-apps.example.com", "className": "nginx", "tls": {"secretName": "front-tls"}}},
+  "podDisruptionBudget": {"minAvailable": 1},
+  "networkPolicy": {},
+  "metrics": {"enabled": true},
+  "podTemplate": {
+    "metadata": {"annotations": {"example.com/team": "platform"}},
+    "spec": {
+      "priorityClassName": "system-cluster-critical",
+      "initContainers": [{"name": "greet", "image": "coder-k8s.local/busybox:1", "command": ["sh", "-c", "echo hello"]}]
+    }
+  }
+}`
+
+// testEverythingOn asks for what stands around the pods, and for what no field
+// covers, while Coder serves TLS.
+func testEverythingOn(t *testing.T) {
+	explain(t, sampleNamespace)
+	patchSample(t, everythingOn)
+	waitCondition(t, 10*time.Second, "Exposed", "True", "", "-n", sampleNamespace, "ccp", "coder")
+	checkPodTemplate(t, sampleNamespace)
+	t.Run("Ingress and access URL", func(t *testing.T) {
+		hosts := kubectl(t, "-n", sampleNamespace, "get", "ingress", "coder", "-o", "jsonpath={.spec.rules[*].host}")
+		if hosts != "coder.example.com *.example.com" {
+			t.Errorf("the hosts of the Ingress are %q", hosts)
+		}
+		env := kubectl(t, "-n", sampleNamespace, "get", "deployment", "coder", "-o",
+			`jsonpath={range .spec.template.spec.containers[0].env[*]}{.name}={.value}{"\n"}{end}`)
+		for _, want := range []string{"CODER_ACCESS_URL=https://coder.example.com\n", "CODER_WILDCARD_ACCESS_URL=*-apps.example.com\n"} {
+			if !strings.Contains(env, want) {
+				t.Errorf("the environment has no %s", want)
+			}
+		}
+		coder := coderURL(t, sampleNamespace, "coder")
+		fetched(t, coder+"/api/v2/buildinfo", "", `"dashboard_url":"https://coder.example.com"`)
+		token := secretValue(t, sampleNamespace, "coder-operator-token", "token")
+		fetched(t, coder+"/api/v2/applications/host", token, "*-apps.example.com")
+	})
+	t.Run("eviction is refused", func(t *testing.T) {
+		eventually(t, 30*time.Second, "the budget counts the pod", func() error {
+			if n := field(get(t, "-n", sampleNamespace, "pdb", "coder"), "status", "currentHealthy"); n != "1" {
+				return fmt.Errorf("currentHealthy is %q", n)
+			}
+			return nil
+		})
+		pod := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "get", "pods", "-l", "app.kubernetes.io/name=coder-control-plane",
+			"-o", "jsonpath={.items[0].metadata.name}"))
+		eviction := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":"coder"}}`, pod)
+		out, err := kubectlInput(t, eviction, "create", "--raw", "/api/v1/namespaces/coder/pods/"+pod+"/eviction", "-f", "-")
+		if err == nil || !strings.Contains(out, "disruption budget") {
+			t.Errorf("the eviction of the only pod is not refused: %v %s", err, out)
+		}
+	})
+	t.Run("metrics and network policy", func(t *testing.T) {
+		service := get(t, "-n", sampleNamespace, "service", "coder-metrics")
+		fetched(t, "http://"+field(service, "spec", "clusterIP")+":2112/metrics", "", "coderd_")
+		if get(t, "-n", sampleNamespace, "networkpolicy", "coder") == nil {
+			t.Error("there is no NetworkPolicy")
+		}
+		listed(t, "coder.admin.hello")
+	})
+}
+
+// testEverythingOff takes it all back: what was made for it goes.
+func testEverythingOff(t *testing.T) {
+	explain(t, sampleNamespace)
+	patchSample(t, `{"tls":null,"expose":null,"podDisruptionBudget":null,"networkPolicy":null,"metrics":null,"podTemplate":null,"deployment":null}`)
+	if out := kubectl(t, "-n", sampleNamespace, "get", "ingress,pdb,networkpolicy,service", "-o", "name"); strings.TrimSpace(out) != "service/coder" {
+		t.Errorf("there are still more objects than the Service:\n%s", out)
+	}
+	if _, reason, _ := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "Exposed"); reason != "" {
+		t.Errorf("the condition Exposed is still there: %s", reason)
+	}
+	fetched(t, coderURL(t, sampleNamespace, "coder")+"/api/v2/buildinfo", "", `"dashboard_url":"http://coder.coder.svc`)
+	listed(t, "coder.admin.hello")
+}
