@@ -47,7 +47,7 @@ func TestEndToEnd(t *testing.T) {
 		}
 		t.Run("rights", testRights)
 		if t.Run("licensed parts", testLicensedParts) {
-			t.Run("rest", testRest)
+			t.Run("at rest", testRest)
 			t.Run("licensed parts deleted", testLicensedPartsDeleted)
 		}
 	}

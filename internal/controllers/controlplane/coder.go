@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -15,8 +16,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// answerTimeout bounds the question whether Coder is there.
-const answerTimeout = 10 * time.Second
+const (
+	// answerTimeout bounds the question whether Coder is there.
+	answerTimeout = 10 * time.Second
+	// Just after pods became ready, the Service may still lead to those before them,
+	// of which nobody answers at all. So it is asked for a short time, and soon again.
+	freshPeriod   = 30 * time.Second
+	freshTimeout  = 3 * time.Second
+	freshInterval = 2 * time.Second
+)
 
 // askCoder asks Coder's API for its version, without a token, where a pod is
 // ready to answer. Deployment and Service are ours: that is what the step needs.
@@ -35,15 +43,35 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 		s.build, s.access, s.believed = &known.build, &known.access, true
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	timeout, again := answerTimeout, workload.PollInterval
+	if s.Now.Sub(changedAt(s.Deployment)) < freshPeriod {
+		timeout, again = freshTimeout, freshInterval
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	build, err := r.buildInfo(ctx, s.url())
 	if err != nil {
 		s.coderErr = err
-		return &steps.Waiting{Reason: coderv1alpha1.ReasonUnreachable, Message: err.Error(), After: workload.PollInterval}
+		return &steps.Waiting{Reason: coderv1alpha1.ReasonUnreachable, Message: err.Error(), After: again}
 	}
 	s.build = &build
 	return nil
+}
+
+// changedAt is when the pods changed last: when enough became ready, or a rollout
+// went on.
+func changedAt(d *appsv1.Deployment) time.Time {
+	var last time.Time
+	for _, c := range d.Status.Conditions {
+		at := c.LastTransitionTime.Time
+		if c.Type == appsv1.DeploymentProgressing {
+			at = c.LastUpdateTime.Time
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return last
 }
 
 func (r *Reconciler) buildInfo(ctx context.Context, url string) (coderd.BuildInfo, error) {

@@ -175,6 +175,39 @@ func TestUnreachableCoder(t *testing.T) {
 	}
 }
 
+// TestCoderIsAskedSoonAgainAfterNewPods: the Service leads to the new pods a moment
+// after they are ready, and nobody shall wait for that longer than it takes.
+func TestCoderIsAskedSoonAgainAfterNewPods(t *testing.T) {
+	for name, condition := range map[string]func(now metav1.Time) appsv1.DeploymentCondition{
+		"enough pods became ready": func(now metav1.Time) appsv1.DeploymentCondition {
+			return appsv1.DeploymentCondition{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, LastTransitionTime: now}
+		},
+		"a rollout went on": func(now metav1.Time) appsv1.DeploymentCondition {
+			return appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, LastUpdateTime: now}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, newControlPlane(), databaseSecret())
+			f.settle()
+			f.podsReady(1)
+			d := &appsv1.Deployment{}
+			f.get("coder", "coder", d)
+			d.Status.Conditions = []appsv1.DeploymentCondition{condition(metav1.NewTime(f.clock.Now()))}
+			if err := f.cluster.SubResource("status").Update(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			f.coder.Fail(coderdtest.Fault{DropConnection: true})
+			if result := f.settle(); result.RequeueAfter != freshInterval {
+				t.Errorf("looks again after %v, want %v", result.RequeueAfter, freshInterval)
+			}
+			f.clock.SetTime(f.clock.Now().Add(freshPeriod))
+			if result := f.settle(); result.RequeueAfter != workload.PollInterval {
+				t.Errorf("later it looks again after %v, want %v", result.RequeueAfter, workload.PollInterval)
+			}
+		})
+	}
+}
+
 func TestATokenThatCoderRefusesIsRenewed(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
 	f.settle()
