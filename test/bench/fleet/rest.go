@@ -35,11 +35,12 @@ func atRest(ctx context.Context, o options, c *census) error {
 		fmt.Fprintf(os.Stdout, "api_%s_at_rest_per_minute %.1f\n", method, (after.requests[method]-before.requests[method])/minutes)
 	}
 	fmt.Fprintf(os.Stdout, "coder_calls_at_rest_per_minute %.1f\n", (after.coder-before.coder)/minutes)
-	memory, err := resident(o.pid)
+	memory, err := residentMemory(o.pid)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stdout, "resident_megabytes %.0f\n", memory)
+	fmt.Fprintf(os.Stdout, "resident_megabytes %.0f\n", memory["VmRSS:"])
+	fmt.Fprintf(os.Stdout, "resident_without_program_megabytes %.0f\n", memory["RssAnon:"])
 	return nil
 }
 
@@ -109,18 +110,23 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s[:at], s[at+len(separator):], true
 }
 
-// resident is the memory of a process in megabytes.
-func resident(pid int) (float64, error) {
+// residentMemory is the memory of a process in megabytes: all of it (VmRSS), and
+// what is not mapped from the program's file (RssAnon), which is what the limit of
+// a container counts.
+func residentMemory(pid int) (map[string]float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
+		return nil, fmt.Errorf("reading the memory of process %d: %w", pid, err)
 	}
+	memory := map[string]float64{}
 	for line := range strings.Lines(string(raw)) {
 		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == "VmRSS:" {
-			kilobytes, err := strconv.ParseFloat(fields[1], 64)
-			return kilobytes * 1024 / 1e6, err
+		if len(fields) != 3 || fields[2] != "kB" {
+			continue
+		}
+		if kilobytes, err := strconv.ParseFloat(fields[1], 64); err == nil {
+			memory[fields[0]] = kilobytes * 1024 / 1e6
 		}
 	}
-	return 0, fmt.Errorf("process %d tells no VmRSS", pid)
+	return memory, nil
 }
