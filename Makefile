@@ -32,8 +32,9 @@ test: ## Run unit and integration tests with the race detector (README command t
 test-e2e: ## Run the main job on a real cluster of its own, with the real Coder (root).
 	@hack/test-e2e.sh
 
-bench: ## Run the benchmarks.
+bench: ## Run the benchmarks, and a fleet of control planes on a real cluster beside the predecessor's figures (root).
 	go test -run '^$$' -bench . -benchmem ./...
+	@hack/bench/fleet.sh
 
 build: ## Build bin/coder-k8s.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/coder-k8s ./cmd/coder-k8s
