@@ -44,7 +44,7 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 		return nil
 	}
 	timeout, again := answerTimeout, workload.PollInterval
-	if s.Now.Sub(changedAt(s.Deployment)) < freshPeriod {
+	if s.justReady = s.Now.Sub(changedAt(s.Deployment)) < freshPeriod; s.justReady {
 		timeout, again = freshTimeout, freshInterval
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)

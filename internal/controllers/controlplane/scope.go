@@ -16,9 +16,11 @@ type scope struct {
 	// cp is the Object of the pass.
 	cp *coderv1alpha1.CoderControlPlane
 
-	// build is what Coder says about itself, coderErr why it did not.
-	build    *coderd.BuildInfo
-	coderErr error
+	// build is what Coder says about itself, coderErr why it did not. justReady says
+	// that its pods changed a moment ago, so that no answer is no news yet.
+	build     *coderd.BuildInfo
+	coderErr  error
+	justReady bool
 	// access is how the operator's access stands, or nil where that was not
 	// looked at.
 	access *access.Result

@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
@@ -113,6 +114,8 @@ func coderReachable(s *scope) metav1.Condition {
 			"spec.operatorAccess.disabled is set, so the operator does not call Coder")
 	case s.build != nil:
 		return conditions.True(kind, coderv1alpha1.ReasonReachable, fmt.Sprintf("Coder %s answers at %s", s.build.Version, s.url()))
+	case s.coderErr != nil && s.justReady && coderd.IsUnreachable(s.coderErr):
+		return conditions.False(kind, coderv1alpha1.ReasonWaiting, "the pods are ready; waits until the Service leads to them")
 	case s.coderErr != nil:
 		return conditions.False(kind, coderv1alpha1.ReasonUnreachable, workload.Redact(s.coderErr.Error()))
 	case s.ServiceForeign, s.DeploymentForeign:

@@ -69,6 +69,14 @@ func TestReadyIsDerivedFromItsParts(t *testing.T) {
 		"Coder does not answer": {func(s *scope) {
 			s.build, s.access, s.coderErr = nil, nil, errors.New("refused")
 		}, coderv1alpha1.ReasonUnreachable, coderv1alpha1.ConditionReconciling},
+		"the Service does not lead to the new pods yet": {func(s *scope) {
+			s.build, s.access, s.justReady = nil, nil, true
+			s.coderErr = &coderd.Error{Op: "asking", Message: "refused"}
+		}, coderv1alpha1.ReasonWaiting, coderv1alpha1.ConditionReconciling},
+		"new pods answer with trouble": {func(s *scope) {
+			s.build, s.access, s.justReady = nil, nil, true
+			s.coderErr = &coderd.Error{Op: "asking", Message: "redirect", StatusCode: 302}
+		}, coderv1alpha1.ReasonUnreachable, coderv1alpha1.ConditionReconciling},
 		"access is on its way": {func(s *scope) {
 			s.access = &access.Result{State: access.Waiting, Reason: coderv1alpha1.ReasonAdminJobRunning}
 		}, coderv1alpha1.ReasonAdminJobRunning, coderv1alpha1.ConditionReconciling},
