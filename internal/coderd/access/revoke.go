@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -39,7 +40,7 @@ func (p *pass) disabled(ctx context.Context) error {
 // withdraw takes back token and credentials.
 func (p *pass) withdraw(ctx context.Context) error {
 	p.Forget(p.cp.UID)
-	token, err := p.mine(ctx, TokenSecretName(p.cp))
+	tokens, err := p.tokenSecrets(ctx)
 	if err != nil {
 		return err
 	}
@@ -54,13 +55,17 @@ func (p *pass) withdraw(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := p.takeBack(ctx, token, creds); err != nil {
+	if err := p.takeBack(ctx, tokens, creds); err != nil {
 		return err
 	}
-	for _, secret := range []*corev1.Secret{token, creds} {
-		if secret == nil {
-			continue
-		}
+	if creds != nil {
+		tokens = append(tokens, creds)
+	}
+	return p.deleteSecrets(ctx, tokens)
+}
+
+func (p *pass) deleteSecrets(ctx context.Context, secrets []*corev1.Secret) error {
+	for _, secret := range secrets {
 		if err := p.deleteSecret(ctx, secret); err != nil {
 			return err
 		}
@@ -68,21 +73,45 @@ func (p *pass) withdraw(ctx context.Context) error {
 	return nil
 }
 
+// tokenSecrets are the Secrets in which the operator keeps a token of this control
+// plane: the one of the present name, and what is left of an earlier
+// spec.operatorAccess.generatedTokenSecretName.
+func (p *pass) tokenSecrets(ctx context.Context) ([]*corev1.Secret, error) {
+	var all []*corev1.Secret
+	present, err := p.mine(ctx, TokenSecretName(p.cp))
+	if err != nil {
+		return nil, err
+	}
+	if present != nil {
+		all = append(all, present)
+	}
+	list := &corev1.SecretList{}
+	if err := p.Client.List(ctx, list, client.InNamespace(p.cp.Namespace), client.MatchingLabels(p.labels())); err != nil {
+		return nil, fmt.Errorf("listing the Secrets with tokens of the operator: %w", err)
+	}
+	for i := range list.Items {
+		if secret := &list.Items[i]; p.isTokenSecret(secret) && secret.Name != TokenSecretName(p.cp) {
+			all = append(all, secret)
+		}
+	}
+	return all, nil
+}
+
 // withdrawToken takes back a token that the operator made, and keeps its
 // account: where the token of the spec is removed again, that is used.
 func (p *pass) withdrawToken(ctx context.Context) error {
-	token, err := p.mine(ctx, TokenSecretName(p.cp))
-	if err != nil || token == nil {
+	tokens, err := p.tokenSecrets(ctx)
+	if err != nil || len(tokens) == 0 {
 		return err
 	}
 	creds, err := p.mine(ctx, CredentialsSecretName(p.cp))
 	if err != nil {
 		return err
 	}
-	if err := p.takeBack(ctx, token, creds); err != nil {
+	if err := p.takeBack(ctx, tokens, creds); err != nil {
 		return err
 	}
-	return p.deleteSecret(ctx, token)
+	return p.deleteSecrets(ctx, tokens)
 }
 
 // mine reads a Secret where it is this control plane's. Somebody else's is as
@@ -95,13 +124,12 @@ func (p *pass) mine(ctx context.Context, name string) (*corev1.Secret, error) {
 	return secret, nil
 }
 
-// takeBack deletes the operator's tokens in Coder: with the token itself, which
-// goes last, or, where Coder refuses that, with the credentials. Where it refuses
-// both, nothing works that could be taken back.
-func (p *pass) takeBack(ctx context.Context, token, creds *corev1.Secret) error {
-	if token != nil {
-		t := readToken(token)
-		done, err := p.takeBackWith(ctx, t)
+// takeBack deletes the operator's tokens in Coder: with one of them, which goes
+// last, or, where Coder refuses them, with the credentials. Where it refuses all,
+// nothing works that could be taken back.
+func (p *pass) takeBack(ctx context.Context, tokens []*corev1.Secret, creds *corev1.Secret) error {
+	for _, token := range tokens {
+		done, err := p.takeBackWith(ctx, readToken(token))
 		if done || err != nil {
 			return err
 		}

@@ -57,11 +57,7 @@ func (p *pass) newSecret(name string, values map[string]string) (*corev1.Secret,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.cp.Namespace,
 			Name:      name,
-			Labels: map[string]string{
-				coderv1alpha1.LabelName:      coderv1alpha1.ControlPlaneName,
-				coderv1alpha1.LabelInstance:  p.cp.Name,
-				coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
-			},
+			Labels:    p.labels(),
 		},
 		Type: corev1.SecretTypeOpaque,
 	}
@@ -121,4 +117,13 @@ func (p *pass) deleteSecret(ctx context.Context, secret *corev1.Secret) error {
 		return fmt.Errorf("deleting Secret %q: %w", secret.Name, err)
 	}
 	return nil
+}
+
+// labels are on every Secret of this control plane.
+func (p *pass) labels() map[string]string {
+	return map[string]string{
+		coderv1alpha1.LabelName:      coderv1alpha1.ControlPlaneName,
+		coderv1alpha1.LabelInstance:  p.cp.Name,
+		coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
+	}
 }
