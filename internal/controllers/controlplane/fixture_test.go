@@ -92,7 +92,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 		t.Fatal(err)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithTypeConverters(converters...).
-		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}, &gatewayv1.HTTPRoute{}).
+		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}, &batchv1.Job{}, &gatewayv1.HTTPRoute{}).
 		WithObjects(objects...).WithInterceptorFuncs(f.interceptors())
 	for _, child := range workload.Children() {
 		builder = builder.WithIndex(child, workload.IndexController, workload.ControllerOf)

@@ -2,12 +2,14 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -58,6 +60,22 @@ func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
 	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: after}
 }
 
+// keepService keeps a Service that the spec does not want any more as long as the
+// operator's token is not revoked: without it nobody reaches Coder for that.
+func (r *Reconciler) keepService(ctx context.Context, s *scope) error {
+	if s.url() != "" {
+		return nil
+	}
+	held, err := r.holdsAccess(ctx, s)
+	if held || err != nil {
+		serving, spec := *s.Workload.Serving, *s.Workload.Serving.Spec
+		spec.Service.Enabled = ptr.To(true)
+		serving.Spec = &spec
+		s.Workload.Serving = &serving
+	}
+	return err
+}
+
 // revokeDisabled takes the operator's access back where the spec forbids it.
 // Once that is done it reads and calls nothing any more.
 func (r *Reconciler) revokeDisabled(ctx context.Context, s *scope) error {
@@ -78,16 +96,18 @@ func (r *Reconciler) revokeDisabled(ctx context.Context, s *scope) error {
 }
 
 // holdsAccess says whether there may be a token or an account to take back. It
-// looks at the metadata of Secrets, which are watched, and at none of their data.
+// looks at the metadata of Secrets, which are watched, and at none of their data. A
+// token may be in a Secret whose name the spec does not say any more: it is in any of
+// the control plane's own but that of the initial admin.
 func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
-	for _, name := range []string{access.TokenSecretName(s.cp), access.CredentialsSecretName(s.cp)} {
-		secret := secretMetadata()
-		err := r.kit.Metadata.Get(ctx, client.ObjectKey{Namespace: s.cp.Namespace, Name: name}, secret)
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil || metav1.IsControlledBy(secret, s.cp) {
-			return true, err
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := r.kit.Metadata.List(ctx, list, client.InNamespace(s.cp.Namespace)); err != nil {
+		return false, fmt.Errorf("listing the Secrets with the operator's access: %w", err)
+	}
+	for i := range list.Items {
+		if secret := &list.Items[i]; metav1.IsControlledBy(secret, s.cp) && secret.Name != access.InitialAdminSecretName(s.cp) {
+			return true, nil
 		}
 	}
 	return false, nil

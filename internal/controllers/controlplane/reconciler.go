@@ -122,6 +122,7 @@ func (r *Reconciler) recheckAccess(s *scope) time.Duration {
 const (
 	stepCoder   = "coder"
 	stepAccess  = "operator access"
+	stepKeep    = "service until revocation"
 	stepRevoke  = "revocation"
 	stepLicense = "license"
 	stepPrefix  = "object name prefix"
@@ -137,11 +138,12 @@ func (r *Reconciler) stepsFor(s *scope) []step {
 			workload.Step[*scope](workload.StepRelease, r.kit.Release, stepRevoke, workload.StepWorkspaces),
 		}
 	}
-	list := slices.Concat(workload.Begin[*scope](r.kit), workload.Steps[*scope](r.kit, workload.Needs{}))
+	begin, shared := workload.Begin[*scope](r.kit), workload.Steps[*scope](r.kit, workload.Needs{})
 	if s.accessDisabled() {
-		return append(list, step{Name: stepRevoke, Needs: []string{workload.StepService}, Run: r.revokeDisabled})
+		return slices.Concat(begin, []step{{Name: stepKeep, Run: r.keepService}}, shared,
+			[]step{{Name: stepRevoke, Needs: []string{workload.StepService}, Run: r.revokeDisabled}})
 	}
-	return append(list,
+	return append(slices.Concat(begin, shared),
 		step{Name: stepPrefix, Needs: []string{workload.StepFinalizer}, Run: r.decidePrefix},
 		step{Name: stepCoder, Needs: []string{workload.StepDeployment, workload.StepService}, Run: r.askCoder},
 		step{Name: stepAccess, Needs: []string{stepCoder}, Run: r.ensureAccess},

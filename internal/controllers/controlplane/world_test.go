@@ -31,11 +31,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
-// world does what the Deployment controller and the kubelet do, and says whether
+// world does what the controllers of Kubernetes and the kubelet do, and says whether
 // there was something to do.
 func (f *fixture) world() (busy bool) {
 	f.t.Helper()
 	f.fault.without(func() {
+		busy = f.runJob()
 		d := &appsv1.Deployment{}
 		if f.gone("coder", "coder", d) || d.DeletionTimestamp != nil {
 			return
@@ -233,7 +234,7 @@ func (f *fixture) add(obj client.Object) {
 }
 
 func secretOf(name string, data map[string]string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: name, UID: types.UID(name)}, StringData: nil, Data: bytesOf(data)}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: name, UID: types.UID(name)}, Data: bytesOf(data)}
 }
 
 func bytesOf(data map[string]string) map[string][]byte {

@@ -1,0 +1,207 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+var (
+	seeds     = flag.Uint64("seeds", 30, "how many pairs of specs to try")
+	firstSeed = flag.Uint64("first-seed", 0, "the seed of the first pair")
+)
+
+// TestAnyPathSameEnd: a control plane that goes from spec A to spec B ends where one
+// ends that has B from the beginning, in the cluster and in Coder.
+func TestAnyPathSameEnd(t *testing.T) {
+	t.Parallel()
+	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			d := newDice(seed)
+			a, b := d.spec(), d.spec()
+			straight, walked := walk(t, b), walk(t, a, b)
+			if diff := cmp.Diff(strings.Split(straight, "\n"), strings.Split(walked, "\n")); diff != "" {
+				from, _ := json.Marshal(a)
+				to, _ := json.Marshal(b)
+				t.Errorf("seed %d\nfrom %s\nto   %s\n(-from scratch +by the way)\n%s", seed, from, to, diff)
+			}
+		})
+	}
+}
+
+// walk gives a control plane one spec after the other, each until nothing is left to
+// do, and says how the last one ended.
+func walk(t *testing.T, specs ...coderv1alpha1.CoderControlPlaneSpec) string {
+	t.Helper()
+	cp := newControlPlane()
+	cp.Spec = *specs[0].DeepCopy()
+	f := newScene(t, cp)
+	f.anyPort = true
+	for _, obj := range surroundings() {
+		f.add(obj)
+	}
+	other := f.licenseFor(200)
+	f.licenses[other] = "other"
+	secret := &corev1.Secret{}
+	f.get("coder", "license", secret)
+	secret.Data["other"] = []byte(other)
+	if err := f.cluster.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	own := false
+	for i, spec := range specs {
+		if spec.OperatorAccess.TokenSecretRef != nil && !own {
+			f.addToken()
+			own = true
+		}
+		if i > 0 {
+			f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec = *spec.DeepCopy() })
+		}
+		f.live()
+	}
+	return f.end(&specs[len(specs)-1])
+}
+
+// surroundings are the objects to which specs refer.
+func surroundings() []*corev1.Secret {
+	return []*corev1.Secret{
+		secretOf("some", map[string]string{"zone": "a", "ca.crt": "c", "psk": "p"}),
+		secretOf("db-2", map[string]string{"url": "postgres://coder:" + password + "@db-2:5432/coder"}),
+		secretOf("pg-app", map[string]string{"uri": "postgres://coder:" + password + "@pg:5432/coder"}),
+		secretOf("tls-2", map[string]string{"tls.crt": "c", "tls.key": "k"}),
+	}
+}
+
+// end is the picture without what a life leaves behind on purpose: who is a user of
+// Coder, which account is the first, and what was known of a Coder that is not asked
+// any more.
+func (f *scene) end(spec *coderv1alpha1.CoderControlPlaneSpec) string {
+	f.t.Helper()
+	unasked := *spec.Replicas == 0 || spec.OperatorAccess.Disabled
+	var kept []string
+	for _, part := range strings.Split(f.picture(f.licenses), "--- ") {
+		switch {
+		case strings.HasPrefix(part, "*v1.ServiceAccount\n") && !strings.Contains(part, "ownerReferences"):
+			// It was left to those who asked for that.
+			continue
+		case strings.HasPrefix(part, "*v1.Job\n") && unasked && !spec.OperatorAccess.Disabled:
+			// It began while the pods of before still answered.
+			continue
+		case strings.HasPrefix(part, "*v1.Secret\n"):
+			if unasked && !spec.OperatorAccess.Disabled || !strings.Contains(part, "ownerReferences") || strings.Contains(part, "-initial-admin\n") || strings.Contains(part, "-operator-credentials\n") {
+				continue
+			}
+		case strings.HasPrefix(part, "*v1alpha1.CoderControlPlane\n"):
+			part = f.withoutRecords(part, unasked)
+		}
+		part, _, _ = strings.Cut(part, "\nCoder ")
+		kept = append(kept, accountNumber.ReplaceAllString(strings.TrimSpace(part), "$1")+"\n")
+	}
+	if !unasked {
+		kept = append(kept, f.open()...)
+	}
+	return strings.Join(kept, "--- ")
+}
+
+// accountNumber is what stands behind the name of an account that a Job made.
+var accountNumber = regexp.MustCompile(`(token-user: coder-k8s-operator)-[0-9a-f]{8}`)
+
+// open says which licenses Coder holds, and that it takes the token that the status
+// names.
+func (f *scene) open() []string {
+	var out []string
+	for _, l := range f.coder.Licenses() {
+		out = append(out, "license "+f.licenses[l.Text])
+	}
+	if ref := f.controlPlane().Status.OperatorTokenSecretRef; ref != nil {
+		secret := &corev1.Secret{}
+		f.get("coder", ref.Name, secret)
+		out = append(out, fmt.Sprintf("token taken: %t", f.takes(string(secret.Data[ref.Key]))))
+	}
+	return out
+}
+
+// withoutRecords leaves what was found in the last pass.
+func (f *scene) withoutRecords(part string, unasked bool) string {
+	f.t.Helper()
+	head, text, _ := strings.Cut(part, "\n")
+	cp := &coderv1alpha1.CoderControlPlane{}
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "…", "2026-11-20T12:00:00Z")), cp); err != nil {
+		f.t.Fatal(err)
+	}
+	if cp.Status.ObjectNamePrefix != nil && *cp.Status.ObjectNamePrefix == "" {
+		// It is decided once, whether there is access or not.
+		cp.Status.ObjectNamePrefix = nil
+	}
+	if unasked {
+		cp.Status.Version, cp.Status.OperatorAccessReady, cp.Status.OperatorTokenExpiresAt, cp.Status.OperatorTokenSecretRef = "", false, nil, nil
+		cp.Status.LicenseTier, cp.Status.WorkspaceProxyEntitlement, cp.Status.ExternalProvisionerDaemonsEntitlement = "", "", ""
+		cp.Status.LicenseUUIDs, cp.Status.LicenseExpiresAt, cp.Status.LicenseLastApplied, cp.Status.LicenseLastAppliedHash = nil, nil, nil, ""
+		var kept []metav1.Condition
+		for _, c := range cp.Status.Conditions {
+			if c.Type != coderv1alpha1.ConditionLicenseApplied && c.Type != coderv1alpha1.ConditionServed {
+				kept = append(kept, c)
+			}
+		}
+		cp.Status.Conditions = kept
+	}
+	out, err := yaml.Marshal(cp)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return head + "\n" + string(out)
+}
+
+// runJob does what the container of the Job does that makes the operator's account in
+// a Coder that people set up, and says whether there was one.
+func (f *fixture) runJob() bool {
+	f.t.Helper()
+	jobs := &batchv1.JobList{}
+	if err := f.cluster.List(f.t.Context(), jobs); err != nil {
+		f.t.Fatal(err)
+	}
+	if len(jobs.Items) == 0 || len(jobs.Items[0].Status.Conditions) > 0 {
+		return false
+	}
+	own, credentials := &corev1.Secret{}, &corev1.Secret{}
+	f.get("coder", "own", own)
+	f.get("coder", "coder-operator-credentials", credentials)
+	owner, err := coderd.New(coderd.Config{URL: f.coder.URL, Token: string(own.Data["token"])})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	field := func(key string) string { return string(credentials.Data[key]) }
+	org, err := owner.OrganizationByName(f.t.Context(), coderd.DefaultOrganization)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	user, err := owner.CreateUser(f.t.Context(), coderd.NewUser{
+		Username: field("username"), Email: field("email"), Password: field("password"), OrganizationIDs: []uuid.UUID{org.ID},
+	})
+	if err == nil {
+		err = owner.SetRoles(f.t.Context(), user.Username, []string{"owner"})
+	}
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	job := &jobs.Items[0]
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	if err := f.cluster.SubResource("status").Update(f.t.Context(), job); err != nil {
+		f.t.Fatal(err)
+	}
+	return true
+}

@@ -1,0 +1,73 @@
+package controlplane
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// TestATokenIsRevokedAlsoUnderItsEarlierName: the name of its Secret may change in the
+// same edit that takes the access away.
+func TestATokenIsRevokedAlsoUnderItsEarlierName(t *testing.T) {
+	for name, end := range map[string]func(f *fixture){
+		"disabled": func(f *fixture) {
+			f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+				cp.Spec.OperatorAccess = coderv1alpha1.OperatorAccessSpec{Disabled: true, GeneratedTokenSecretName: "renamed"}
+			})
+		},
+		"own token": func(f *fixture) {
+			f.add(secretOf("own", map[string]string{"token": f.coder.AddUser("somebody", "owner")}))
+			f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+				withTokenOfOnesOwn(cp)
+				cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed"
+			})
+		},
+		"deleted": func(f *fixture) {
+			f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.OperatorAccess.GeneratedTokenSecretName = "renamed" })
+			f.delete()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := readyFixture(t)
+			end(f)
+			f.live()
+			if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 {
+				t.Errorf("Coder still takes %v", tokens)
+			}
+			if !f.isGone() && !f.gone("coder", "coder-operator-token", &corev1.Secret{}) {
+				t.Error("the Secret with the token is still there")
+			}
+		})
+	}
+}
+
+// TestTheServiceStaysUntilTheTokenIsRevoked: access and Service may be given up in one
+// edit, and it is through the Service that the token is revoked.
+func TestTheServiceStaysUntilTheTokenIsRevoked(t *testing.T) {
+	f := readyFixture(t)
+	recover := f.coder.Fail(coderdtest.Fault{DropConnection: true})
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+		cp.Spec.OperatorAccess.Disabled, cp.Spec.Service.Enabled = true, ptr.To(false)
+	})
+	f.podsReady(1)
+	for range 3 {
+		f.reconcile()
+	}
+	f.mustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+	if f.gone("coder", "coder", &corev1.Service{}) {
+		t.Fatal("the Service is gone, and the token is not revoked")
+	}
+	recover()
+	f.live()
+	f.mustHave(coderv1alpha1.ConditionOperatorAccess, metav1.ConditionFalse, coderv1alpha1.ReasonDisabled)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	if tokens := f.coder.TokenNames(access.Username); len(tokens) > 0 || !f.gone("coder", "coder", &corev1.Service{}) {
+		t.Errorf("tokens %v, and the Service may be there", tokens)
+	}
+}
