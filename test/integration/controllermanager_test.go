@@ -47,7 +47,7 @@ func startStandIn(t *testing.T, namespaces ...string) *standIn {
 	return s
 }
 
-// hold leaves the pods of a Deployment as they are, until it is let go.
+// hold has no new pod of a Deployment start, until it is let go.
 func (s *standIn) hold(name string, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,13 @@ func (s *standIn) rollOutAll(ctx context.Context, t *testing.T, ns string) {
 		deployment := &list.Items[i]
 		before := deployment.Status.DeepCopy()
 		deployment.Status = rolledOut(deployment)
-		if s.held[deployment.Name] || equality.Semantic.DeepEqual(before, &deployment.Status) {
+		if s.held[deployment.Name] {
+			deployment.Status = *before.DeepCopy()
+			if before.ObservedGeneration != deployment.Generation {
+				deployment.Status.ObservedGeneration, deployment.Status.UpdatedReplicas = deployment.Generation, 0
+			}
+		}
+		if equality.Semantic.DeepEqual(before, &deployment.Status) {
 			continue
 		}
 		err := environment.client.Status().Update(ctx, deployment)

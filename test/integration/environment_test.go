@@ -8,14 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -27,6 +31,7 @@ var environment struct {
 	config *rest.Config // An administrator of the cluster.
 	client client.Client
 	scheme *runtime.Scheme
+	server *envtest.Environment
 }
 
 func TestMain(m *testing.M) {
@@ -38,6 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
+	ctrl.SetLogger(logr.Discard())
 	dir, err := os.MkdirTemp("", "coder-k8s-integration")
 	if err != nil {
 		return fail("making a directory", err)
@@ -65,10 +71,11 @@ func run(m *testing.M) int {
 	}()
 	// The tests' own requests are not what is measured: no client-side limit.
 	config.QPS = -1
-	environment.config = config
+	environment.config, environment.server = config, server
 	environment.scheme = runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, apiregistrationv1.AddToScheme,
+		gatewayv1.Install, monitoringv1.AddToScheme,
 	} {
 		if err := add(environment.scheme); err != nil {
 			return fail("registering types", err)
@@ -104,14 +111,19 @@ func eventually(t *testing.T, within time.Duration, what string, check func(ctx 
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
+	var last error
 	for {
 		err := check(ctx)
 		if err == nil {
 			return
 		}
+		// That the time was up while it was asked says nothing.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, within, err)
+			t.Fatalf("%s: not within %s: %v", what, within, last)
 		case <-ticker.C:
 		}
 	}

@@ -51,7 +51,10 @@ type process struct {
 	// after auditFrom.
 	credential string
 	auditFrom  int64
-	ended      chan struct{}
+	// serverRestarts says that its kube-apiserver begins anew, which refuses
+	// everything for a moment because it does not know the roles yet.
+	serverRestarts bool
+	ended          chan struct{}
 }
 
 // startProcess starts the program with the operator's own rights. Its calls to
@@ -151,11 +154,15 @@ func (p *process) kill() {
 }
 
 func httpOK(ctx context.Context, address string) error {
+	return httpOKWith(ctx, http.DefaultClient, address)
+}
+
+func httpOKWith(ctx context.Context, client *http.Client, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}

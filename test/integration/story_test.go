@@ -333,7 +333,7 @@ func versions(t *testing.T, ns string) map[string]string {
 func objects(ctx context.Context, ns string) (map[string]string, error) {
 	found := map[string]string{}
 	for _, list := range []client.ObjectList{
-		&coderv1alpha1.CoderControlPlaneList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
+		&coderv1alpha1.CoderControlPlaneList{}, &coderv1alpha1.CoderProvisionerList{}, &coderv1alpha1.CoderWorkspaceProxyList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
 		&corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
 	} {
 		if err := environment.client.List(ctx, list, client.InNamespace(ns)); err != nil {

@@ -1,0 +1,137 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// licensedCoder is a Coder behind the name of a control plane whose licenses allow
+// provisioners and workspace proxies.
+func licensedCoder(t *testing.T, names *coders, ns, name string) *coderdtest.Server {
+	t.Helper()
+	coder := coderdtest.New(t, coderdtest.WithLicensing())
+	coder.SetFeature("external_provisioner_daemons", "entitled")
+	coder.SetFeature("workspace_proxy", "entitled")
+	names.add(t, ns, name, coder)
+	return coder
+}
+
+func create(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := environment.client.Create(t.Context(), object); err != nil {
+			t.Fatalf("making %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+// read gives an object as it is now.
+func read[T client.Object](t *testing.T, object T, ns, name string) T {
+	t.Helper()
+	if err := environment.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object); err != nil {
+		t.Fatalf("reading %T %s/%s: %v", object, ns, name, err)
+	}
+	return object
+}
+
+// patch changes an object with a merge patch, as a field manager.
+func patch(t *testing.T, object client.Object, manager, content string) {
+	t.Helper()
+	err := environment.client.Patch(t.Context(), object, client.RawPatch("application/merge-patch+json", []byte(content)), client.FieldOwner(manager))
+	if err != nil {
+		t.Fatalf("changing %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+func secret(ns, name string, data map[string]string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, StringData: data}
+}
+
+func provisioner(ns, name string) *coderv1alpha1.CoderProvisioner {
+	return &coderv1alpha1.CoderProvisioner{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec:       coderv1alpha1.CoderProvisionerSpec{ControlPlaneRef: &coderv1alpha1.ControlPlaneReference{Name: "coder"}},
+	}
+}
+
+func workspaceProxy(ns, name string) *coderv1alpha1.CoderWorkspaceProxy {
+	return &coderv1alpha1.CoderWorkspaceProxy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Spec:       coderv1alpha1.CoderWorkspaceProxySpec{ControlPlaneRef: &coderv1alpha1.ControlPlaneReference{Name: "coder"}},
+	}
+}
+
+// statusOf is what the three kinds have in common.
+func statusOf(t *testing.T, object client.Object) coderv1alpha1.WorkloadStatus {
+	t.Helper()
+	switch o := object.(type) {
+	case *coderv1alpha1.CoderControlPlane:
+		return o.Status.WorkloadStatus
+	case *coderv1alpha1.CoderProvisioner:
+		return o.Status.WorkloadStatus
+	case *coderv1alpha1.CoderWorkspaceProxy:
+		return o.Status.WorkloadStatus
+	}
+	t.Fatalf("%T is none of our kinds", object)
+	return coderv1alpha1.WorkloadStatus{}
+}
+
+// is waits until a condition that tells of the newest generation has a status, and
+// a reason where one is given.
+func is(t *testing.T, object client.Object, conditionType string, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	what := fmt.Sprintf("%T %s: %s is %s %s", object, object.GetName(), conditionType, status, reason)
+	eventually(t, 60*time.Second, what, func(ctx context.Context) error {
+		if err := environment.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		all := statusOf(t, object).Conditions
+		c := conditions.Find(all, conditionType)
+		if c == nil || c.Status != status || (reason != "" && c.Reason != reason) || c.ObservedGeneration != object.GetGeneration() {
+			return fmt.Errorf("generation %d, the conditions are %+v", object.GetGeneration(), all)
+		}
+		return nil
+	})
+}
+
+func isReady(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		is(t, object, coderv1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	}
+}
+
+// exists waits until an object is there, or, with gone, until it is not.
+func exists(t *testing.T, object client.Object, ns, name string, gone bool) {
+	t.Helper()
+	eventually(t, 60*time.Second, fmt.Sprintf("%T %s/%s exists (or not: %v)", object, ns, name, gone), func(ctx context.Context) error {
+		err := environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, object)
+		if gone && err == nil {
+			return fmt.Errorf("it is there")
+		}
+		if gone && apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// remove deletes an object and waits until it is gone.
+func remove(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := environment.client.Delete(t.Context(), object); err != nil {
+		t.Fatalf("deleting %T %s: %v", object, object.GetName(), err)
+	}
+	exists(t, object, object.GetNamespace(), object.GetName(), true)
+}

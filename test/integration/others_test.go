@@ -1,0 +1,237 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+const checksumAnnotation = "coder.com/config-checksum"
+
+// three are one workload of each kind, with their Deployments' names.
+type three struct {
+	ns      string
+	cp      *coderv1alpha1.CoderControlPlane
+	runner  *coderv1alpha1.CoderProvisioner
+	near    *coderv1alpha1.CoderWorkspaceProxy
+	objects map[string]client.Object
+}
+
+// TestOthersChangesStay: what other people and controllers change on a Deployment
+// stays through later passes and a restart of the operator, for each kind; and when
+// nothing changes, the operator writes nothing, not even after its restart.
+func TestOthersChangesStay(t *testing.T) {
+	t.Parallel()
+	names, proxy := startCoders(t)
+	ns := namespace(t)
+	licensedCoder(t, names, ns, "coder")
+	metrics := freePort(t)
+	args := []string{"--app=controller", "--leader-elect=false", "--watch-namespaces=" + ns, "--metrics-bind-address=127.0.0.1:" + metrics}
+	p := startProcess(t, proxy, args...)
+	startStandIn(t, ns)
+	w := newThree(t, ns)
+
+	w.contentRolls(t)
+	before := map[string]string{}
+	for deployment := range w.objects {
+		w.touch(t, deployment)
+		before[deployment] = w.annotation(t, deployment, checksumAnnotation)
+	}
+	w.scale(t)
+	for name, object := range w.objects {
+		patch(t, object, "kubectl", `{"spec":{"extraEnv":[{"name":"LATER","value":"pass"},{"name":"SHARED","valueFrom":{"secretKeyRef":{"name":"shared","key":"value"}}}]}}`)
+		isReady(t, object)
+		w.unchanged(t, name, before[name])
+	}
+
+	w.settled(t, metrics)
+	p.kill()
+	stored := versions(t, ns)
+	p = startProcess(t, proxy, args...)
+	p.ready(t)
+	w.settled(t, metrics)
+	for name, version := range versions(t, ns) {
+		if stored[name] != version {
+			t.Errorf("%s was changed because the operator has started anew", name)
+		}
+	}
+	from := auditSize(t)
+	for name, object := range w.objects {
+		// An event of each object, and of a child, that asks for nothing. (An annotation
+		// of a Deployment makes a new generation of it, which is something to tell.)
+		patch(t, object, "somebody", `{"metadata":{"annotations":{"example.com/seen":"yes"}}}`)
+		account := read(t, &appsv1.Deployment{}, ns, name).Spec.Template.Spec.ServiceAccountName
+		child := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: account}}
+		patch(t, child, "somebody", `{"metadata":{"annotations":{"example.com/seen":"yes"}}}`)
+	}
+	w.settled(t, metrics)
+	for _, r := range changesBy(t, from, p) {
+		t.Errorf("at rest the operator changes something: %s", r)
+	}
+	for name := range w.objects {
+		w.unchanged(t, name, before[name])
+	}
+}
+
+func newThree(t *testing.T, ns string) *three {
+	t.Helper()
+	w := &three{ns: ns, runner: provisioner(ns, "runner"), near: workspaceProxy(ns, "near")}
+	w.cp = controlPlane(ns, "coder", withDatabase)
+	env := corev1.EnvVar{Name: "SHARED", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "shared"}, Key: "value",
+	}}}
+	w.cp.Spec.Database = &coderv1alpha1.DatabaseSpec{SecretRef: &coderv1alpha1.DatabaseSecretReference{Name: "shared", Key: "database"}}
+	w.cp.Spec.ExtraEnv = []corev1.EnvVar{env}
+	w.runner.Spec.ExtraEnv, w.near.Spec.ExtraEnv = []corev1.EnvVar{env}, []corev1.EnvVar{env}
+	create(t, secret(ns, "shared", map[string]string{"value": "one", "database": "postgres://db.invalid/coder"}), w.cp, w.runner, w.near)
+	w.objects = map[string]client.Object{"coder": w.cp, "provisioner-runner": w.runner, "wsproxy-near": w.near}
+	isReady(t, w.cp, w.runner, w.near)
+	return w
+}
+
+func (w *three) annotation(t *testing.T, deployment, name string) string {
+	t.Helper()
+	return read(t, &appsv1.Deployment{}, w.ns, deployment).Spec.Template.Annotations[name]
+}
+
+// contentRolls changes the content of a Secret that all refer to.
+func (w *three) contentRolls(t *testing.T) {
+	t.Helper()
+	before := map[string]string{}
+	for name := range w.objects {
+		before[name] = w.annotation(t, name, checksumAnnotation)
+	}
+	patch(t, secret(w.ns, "shared", nil), "kubectl", `{"stringData":{"value":"two"}}`)
+	for name := range w.objects {
+		eventually(t, 30*time.Second, "the pods of "+name+" are replaced", func(context.Context) error {
+			if now := w.annotation(t, name, checksumAnnotation); now == before[name] || now == "" {
+				return fmt.Errorf("the checksum is %q", now)
+			}
+			return nil
+		})
+	}
+	isReady(t, w.cp, w.runner, w.near)
+}
+
+// touch does what kubectl rollout restart, kubectl annotate and an injector of
+// sidecars do.
+func (w *three) touch(t *testing.T, name string) {
+	t.Helper()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
+	patch(t, deployment, "kubectl-rollout", `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"2026-11-21"}}}}}`)
+	patch(t, deployment, "kubectl-annotate", `{"metadata":{"annotations":{"example.com/owner":"team-a"}}}`)
+	sidecar := fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"namespace":%q,"name":%q},
+		"spec":{"template":{"spec":{"containers":[{"name":"sidecar","image":"sidecar.invalid/image:1"}]}}}}`, w.ns, name)
+	err := environment.client.Patch(t.Context(), deployment, client.RawPatch("application/apply-patch+yaml", sidecar), client.FieldOwner("injector"))
+	if err != nil {
+		t.Fatalf("adding a sidecar to %s: %v", name, err)
+	}
+}
+
+// scale has the control plane and the proxy scaled through their own scale, and the
+// provisioners through their Deployment.
+func (w *three) scale(t *testing.T) {
+	t.Helper()
+	setScale(t, w.cp, 2)
+	setScale(t, w.near, 4)
+	setScale(t, read(t, &appsv1.Deployment{}, w.ns, "provisioner-runner"), 3)
+	for name, wanted := range map[string]int32{"coder": 2, "wsproxy-near": 4, "provisioner-runner": 3} {
+		eventually(t, 30*time.Second, name+" is scaled", func(context.Context) error {
+			if now := *read(t, &appsv1.Deployment{}, w.ns, name).Spec.Replicas; now != wanted {
+				return fmt.Errorf("it has %d replicas", now)
+			}
+			return nil
+		})
+	}
+	for _, object := range w.objects {
+		isReady(t, object)
+	}
+}
+
+func setScale(t *testing.T, object client.Object, replicas int32) {
+	t.Helper()
+	content := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
+	// The answer, which is a Scale, is written into what is given.
+	answer := object.DeepCopyObject().(client.Object)
+	if err := environment.client.SubResource("scale").Patch(t.Context(), answer, content, client.FieldOwner("kubectl-scale")); err != nil {
+		t.Fatalf("scaling %s: %v", object.GetName(), err)
+	}
+}
+
+// unchanged checks that what others changed is still there, and that the pods are
+// the operator's otherwise.
+func (w *three) unchanged(t *testing.T, name, checksum string) {
+	t.Helper()
+	d := read(t, &appsv1.Deployment{}, w.ns, name)
+	template := d.Spec.Template
+	if template.Annotations["kubectl.kubernetes.io/restartedAt"] == "" || d.Annotations["example.com/owner"] != "team-a" {
+		t.Errorf("%s lost an annotation: %v, %v", name, template.Annotations, d.Annotations)
+	}
+	if !slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == "sidecar" }) {
+		t.Errorf("%s lost its sidecar", name)
+	}
+	if template.Annotations[checksumAnnotation] != checksum {
+		t.Errorf("the checksum of %s is another one though no content changed", name)
+	}
+	if !slices.ContainsFunc(template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "LATER" }) {
+		t.Errorf("%s has not got what the spec asked for last", name)
+	}
+	wanted := map[string]int32{"coder": 2, "wsproxy-near": 4, "provisioner-runner": 3}[name]
+	if got := ptr.Deref(d.Spec.Replicas, 1); got != wanted {
+		t.Errorf("%s has %d replicas, not %d", name, got, wanted)
+	}
+	if got := statusOf(t, w.objects[name]).Replicas; got != wanted {
+		t.Errorf("the status of %s tells of %d replicas, not %d", name, got, wanted)
+	}
+}
+
+// settled waits until a process has looked at each kind and has nothing to do.
+func (w *three) settled(t *testing.T, metrics string) {
+	t.Helper()
+	last := ""
+	eventually(t, 60*time.Second, "the operator is at rest", func(context.Context) error {
+		content := metricsOf(t, metrics)
+		now := ""
+		for _, controller := range []string{"codercontrolplane", "coderprovisioner", "coderworkspaceproxy"} {
+			passes := metric(t, content, `controller_runtime_reconcile_total{controller="`+controller+`",result="requeue_after"}`)
+			if passes == 0 || metric(t, content, `controller_runtime_active_workers{controller="`+controller+`"}`) > 0 ||
+				metric(t, content, `workqueue_depth{controller="`+controller+`",name="`+controller+`",priority="0"}`) > 0 {
+				last = ""
+				return fmt.Errorf("%s is at work after %v passes", controller, passes)
+			}
+			now += fmt.Sprintln(controller, passes)
+		}
+		// The same twice: nothing was on the way.
+		before := last
+		if last = now; before != now {
+			return fmt.Errorf("it has just worked: %s", now)
+		}
+		return nil
+	})
+}
+
+// metric gives the value of one series, or 0 where there is none.
+func metric(t *testing.T, content, series string) float64 {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(content)
+	if found == nil {
+		return 0
+	}
+	value, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		t.Fatalf("%s: %v", series, err)
+	}
+	return value
+}
