@@ -1,0 +1,51 @@
+package workspaceproxy
+
+import (
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/test/kstatus"
+)
+
+// TestALifeAsKstatusSeesIt leads a proxy through its life, and asks at each turn what
+// tools that wait for it make of its conditions.
+func TestALifeAsKstatusSeesIt(t *testing.T) {
+	f := newFixture(t, newProxy())
+	judged := func(when, want string) {
+		t.Helper()
+		got, err := kstatus.Of(f.proxy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%s it is %s, want %s; conditions %+v", when, got, want, f.proxy().Status.Conditions)
+		}
+	}
+	f.settle()
+	judged("while the pods start", kstatus.InProgress)
+	f.run()
+	judged("when it runs", kstatus.Current)
+
+	f.coder.AddProxy("taken", "Theirs", "/x.png")
+	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Bootstrap.ProxyName = "taken" })
+	judged("before anybody saw the new name", kstatus.InProgress)
+	f.run()
+	judged("with the name of somebody else's proxy", kstatus.Failed)
+	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Bootstrap.ProxyName = "sydney" })
+	f.run()
+	judged("with its own name again", kstatus.Current)
+
+	// The library takes any Ready that is not True for progress.
+	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Replicas = ptr.To[int32](0) })
+	f.run()
+	judged("scaled to zero", kstatus.InProgress)
+
+	f.coder.Fail(coderdtest.Fault{DropConnection: true})
+	f.delete()
+	judged("when it is deleted", kstatus.Terminating)
+	f.reconcile()
+	judged("while it cannot be unregistered", kstatus.Terminating)
+}

@@ -1,0 +1,31 @@
+package kstatus
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cli-utils/pkg/kstatus/status"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// What the library can say.
+const (
+	InProgress  = string(status.InProgressStatus)
+	Current     = string(status.CurrentStatus)
+	Failed      = string(status.FailedStatus)
+	Terminating = string(status.TerminatingStatus)
+)
+
+// Of is what the library says about an object as the API server gives it.
+func Of(obj client.Object) (string, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return "", fmt.Errorf("converting %T: %w", obj, err)
+	}
+	result, err := status.Compute(&unstructured.Unstructured{Object: content})
+	if err != nil {
+		return "", fmt.Errorf("judging %T: %w", obj, err)
+	}
+	return string(result.Status), nil
+}
