@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -74,7 +73,7 @@ func (p *pass) deleteKey(ctx context.Context, api API, r Record) error {
 	if err := api.DeleteProvisionerKey(ctx, org, keys[i].Name); err != nil {
 		return ignoreNotFound(err)
 	}
-	p.normal(coderv1alpha1.ReasonProvisionerKeyDeleted, fmt.Sprintf("deleted provisioner key %q in organization %q", keys[i].Name, p.organization(r)))
+	p.result.Events.Normal(coderv1alpha1.ReasonProvisionerKeyDeleted, fmt.Sprintf("deleted provisioner key %q in organization %q", keys[i].Name, p.organization(r)))
 	return nil
 }
 
@@ -104,11 +103,9 @@ func (p *pass) reach(ctx context.Context, name string) (api API, gone bool, err 
 }
 
 func (p *pass) leftBehind(r Record, why string) {
-	p.result.Events = append(p.result.Events, Event{
-		Type: corev1.EventTypeWarning, Reason: coderv1alpha1.ReasonProvisionerKeyLeftBehind,
-		Message: fmt.Sprintf("left behind: provisioner key %q in organization %q of control plane %q; delete it in Coder: %s",
-			r.Name, p.organization(r), r.ControlPlane, why),
-	})
+	p.result.Events.Warning(coderv1alpha1.ReasonProvisionerKeyLeftBehind, fmt.Sprintf(
+		"left behind: provisioner key %q in organization %q of control plane %q; delete it in Coder: %s",
+		r.Name, p.organization(r), r.ControlPlane, why))
 }
 
 // organization is the name of a key's organization, or its id where the name is

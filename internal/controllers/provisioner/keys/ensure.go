@@ -14,6 +14,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 // hearing is what Coder said about one provisioner.
@@ -79,11 +80,11 @@ func (p *pass) ensure(ctx context.Context) error {
 func (p *pass) load(ctx context.Context) error {
 	p.result.Entitled = unknown(coderv1alpha1.ReasonWaiting, "waits until Coder can be asked")
 	p.result.Key = unknown(coderv1alpha1.ReasonWaiting, "waits until Coder can be asked")
-	secret, err := p.read(ctx, resources.KeySecretName(p.cr))
+	secret, err := p.secrets.Get(ctx, resources.KeySecretName(p.cr))
 	if err != nil {
 		return err
 	}
-	if secret != nil && !metav1.IsControlledBy(secret, p.cr) {
+	if secret != nil && !p.secrets.Mine(secret) {
 		p.result.Secret = p.notOwned(secret)
 		p.result.Key = unknown(p.result.Secret.Reason, "waits for the Secret: "+p.result.Secret.Message)
 		p.result.Stalled = p.result.Secret.Reason == coderv1alpha1.ReasonNotOwned
@@ -145,10 +146,7 @@ func (p *pass) moveField(ctx context.Context) error {
 
 // put writes the key into the Secret's data.
 func (s *stored) put() {
-	if s.secret.Data == nil {
-		s.secret.Data = map[string][]byte{}
-	}
-	s.secret.Data[s.field] = []byte(s.text)
+	ownsecret.Put(s.secret, s.field, s.text)
 }
 
 // makeStored starts a Secret where there is none.
@@ -157,7 +155,7 @@ func (p *pass) makeStored() error {
 		p.stored.field = resources.KeySecretKey(p.cr)
 		return nil
 	}
-	secret, err := p.newSecret()
+	secret, err := p.secrets.New(resources.KeySecretName(p.cr))
 	if err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (p *pass) store(ctx context.Context, text string, r Record, why string, w w
 	if old != nil {
 		reason = coderv1alpha1.ReasonProvisionerKeyRotated
 	}
-	p.normal(reason, fmt.Sprintf("made provisioner key %q in organization %q, because %s", r.Name, w.org.Name, why))
+	p.result.Events.Normal(reason, fmt.Sprintf("made provisioner key %q in organization %q, because %s", r.Name, w.org.Name, why))
 	return nil
 }
 

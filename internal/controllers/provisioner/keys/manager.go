@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -15,6 +14,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
@@ -107,12 +109,7 @@ func unknown(reason, message string) Finding {
 }
 
 // Event tells of something that changed.
-type Event struct {
-	// Type is that of Kubernetes: Normal or Warning.
-	Type string
-	// Reason is a constant of api/v1alpha1.
-	Reason, Message string
-}
+type Event = outcome.Event
 
 // Result is what a pass came to. Its texts are stable from pass to pass and hold
 // no secret.
@@ -140,7 +137,7 @@ type Result struct {
 	// Left are the keys that could not be deleted.
 	Left []Record
 	// Events are to be told whatever came of the pass, also beside an error.
-	Events []Event
+	Events outcome.Events
 }
 
 // pass is one call of the Manager.
@@ -149,12 +146,17 @@ type pass struct {
 	req    Request
 	cr     *coderv1alpha1.CoderProvisioner
 	result Result
+	// secrets are those of the provisioner.
+	secrets ownsecret.Secrets
 	// stored is the Secret, read, or nil where there is none.
 	stored *stored
 }
 
 func (m *Manager) newPass(req Request) *pass {
-	return &pass{Manager: m, req: req, cr: req.Provisioner}
+	cr := req.Provisioner
+	return &pass{Manager: m, req: req, cr: cr, secrets: ownsecret.Secrets{
+		Client: m.Client, Owner: cr, Kind: "CoderProvisioner", Noun: "CoderProvisioner", Labels: resources.Labels(cr.Name),
+	}}
 }
 
 // Forget drops what Coder told about a provisioner, so that the next pass asks.
@@ -183,10 +185,6 @@ func (m *Manager) trust() time.Duration {
 		return defaultTrust
 	}
 	return m.Trust
-}
-
-func (p *pass) normal(reason, message string) {
-	p.result.Events = append(p.result.Events, Event{Type: corev1.EventTypeNormal, Reason: reason, Message: message})
 }
 
 // stop ends a pass of which the result says why. It travels as an error.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 // Annotations on the key's Secret, besides coderv1alpha1.AnnotationProvisionerKeyID.
@@ -88,7 +89,7 @@ func (s *stored) write() {
 	if s.text == "" {
 		field = ""
 	}
-	annotate(s.secret, map[string]string{
+	ownsecret.Annotate(s.secret, map[string]string{
 		coderv1alpha1.AnnotationProvisionerKeyID: r.ID,
 		AnnotationName:                           r.Name,
 		AnnotationOrganizationID:                 r.OrganizationID,

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 )
@@ -133,7 +131,7 @@ func (p *pass) release(ctx context.Context) error {
 
 func (p *pass) removeAll(ctx context.Context, list []*stored) error {
 	for _, s := range list {
-		if err := p.remove(ctx, s.secret); err != nil {
+		if err := p.secrets.Delete(ctx, s.secret); err != nil {
 			return err
 		}
 	}
@@ -179,8 +177,8 @@ func (p *pass) withdraw(ctx context.Context) (done bool, err error) {
 
 // mine reads the Secret where it is this provisioner's.
 func (p *pass) mine(ctx context.Context) (*stored, error) {
-	secret, err := p.read(ctx, resources.KeySecretName(p.cr))
-	if err != nil || secret == nil || !metav1.IsControlledBy(secret, p.cr) {
+	secret, err := p.secrets.GetMine(ctx, resources.KeySecretName(p.cr))
+	if err != nil || secret == nil {
 		return nil, err
 	}
 	return readStored(secret, resources.KeySecretKey(p.cr)), nil

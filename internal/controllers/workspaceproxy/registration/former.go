@@ -2,7 +2,6 @@ package registration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // removeFormer removes the registrations that the spec no longer wants, where
@@ -25,13 +25,12 @@ func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err
 			continue
 		}
 		problem := p.takeAway(ctx, r)
-		var s *stop
 		switch {
 		case problem == nil:
-		case !errors.As(problem, &s):
+		case outcome.Stopped(problem) == nil:
 			return "", problem
-		case s.absent, p.overdue(r):
-			p.warning(coderv1alpha1.ReasonUnregistrationSkipped, leftBehind(r, problem))
+		case isAbsent(problem), p.overdue(r):
+			p.result.Events.Warning(coderv1alpha1.ReasonUnregistrationSkipped, leftBehind(r, problem))
 		default:
 			left = append(left, r)
 			note += fmt.Sprintf("; its former registration %s is not removed yet: %v", r.where(), problem)
@@ -73,7 +72,7 @@ func (p *pass) takeAway(ctx context.Context, r registration) error {
 	if err != nil {
 		return answered(err)
 	}
-	p.normal(coderv1alpha1.ReasonUnregistered, "removed the registration "+r.where())
+	p.result.Events.Normal(coderv1alpha1.ReasonUnregistered, "removed the registration "+r.where())
 	return nil
 }
 

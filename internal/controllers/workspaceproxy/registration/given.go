@@ -3,12 +3,12 @@ package registration
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // given verifies the session token that spec.proxySessionTokenSecretRef names.
@@ -18,7 +18,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	for _, r := range records {
 		if r.secret.Name == ref.Name {
-			return failed(coderv1alpha1.ReasonInvalidSpec, 0,
+			return outcome.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
 				"spec.proxySessionTokenSecretRef names Secret %q, which the operator made itself; name a Secret of your own, "+
 					"or register the proxy through controlPlaneRef or bootstrap", ref.Name)
 		}
@@ -30,7 +30,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	}
 	if token == "" {
 		p.registered(false)
-		return failed(coderv1alpha1.ReasonTokenSecretMissing, retryFailed,
+		return outcome.Fails(coderv1alpha1.ReasonTokenSecretMissing, retryFailed,
 			"there is no session token in key %q of Secret %q in namespace %q (spec.proxySessionTokenSecretRef); put it there",
 			ref.Key, ref.Name, p.proxy.Namespace)
 	}
@@ -42,9 +42,8 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	if err != nil {
 		return err
 	}
-	var s *stop
-	if errors.As(unverified, &s) && note != "" {
-		return &stop{state: s.state, reason: s.reason, message: s.message + note, after: retryFailed}
+	if s := outcome.Stopped(unverified); s != nil && note != "" {
+		return &outcome.Stop{State: s.State, Reason: s.Reason, Message: s.Message + note, After: retryFailed}
 	}
 	if unverified != nil {
 		return unverified
@@ -80,12 +79,12 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 		return nil
 	case coderd.IsUnauthorized(err):
 		p.registered(false)
-		return failed(coderv1alpha1.ReasonTokenRefused, retryFailed,
+		return outcome.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
 			"Coder at %s does not accept the session token in key %q of Secret %q (spec.proxySessionTokenSecretRef): it is wrong, "+
 				"or the proxy was deleted; put a new one there", api.URL(), ref.Key, ref.Name)
 	}
-	unverified := &stop{state: Unverified, reason: coderv1alpha1.ReasonNotChecked, after: recheck,
-		message: "the session token that spec.proxySessionTokenSecretRef names could not be verified: " + Stable(err.Error())}
+	unverified := &outcome.Stop{State: Unverified, Reason: coderv1alpha1.ReasonNotChecked, After: recheck,
+		Message: "the session token that spec.proxySessionTokenSecretRef names could not be verified: " + Stable(err.Error())}
 	p.believe(what, unverified)
 	return unverified
 }
@@ -105,7 +104,7 @@ func (p *pass) removeAll(ctx context.Context, records []*record) (note string, e
 		if len(r.former) > 0 {
 			continue
 		}
-		if err := p.deleteSecret(ctx, r.secret); err != nil {
+		if err := p.secrets.Delete(ctx, r.secret); err != nil {
 			return "", err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,9 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
@@ -61,7 +63,7 @@ type Manager struct {
 type verification struct {
 	subject    [sha256.Size]byte
 	at         time.Time
-	unverified *stop
+	unverified *outcome.Stop
 }
 
 // Request is one workspace proxy to register.
@@ -78,7 +80,7 @@ type Request struct {
 // can be called at any time, any number of times. An error is one of Kubernetes,
 // to be tried again with backoff; everything else is in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
-	p := &pass{Manager: m, proxy: req.Proxy, req: req}
+	p := m.newPass(req)
 	return p.finish(p.ensure(ctx))
 }
 
@@ -88,7 +90,7 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 // left that can be removed; then LeftBehind is what cannot.
 func (m *Manager) Remove(ctx context.Context, req Request) (Result, error) {
 	m.Forget(req.Proxy.UID)
-	p := &pass{Manager: m, proxy: req.Proxy, req: req}
+	p := m.newPass(req)
 	return p.finish(p.remove(ctx))
 }
 
@@ -105,16 +107,22 @@ type pass struct {
 	proxy  *coderv1alpha1.CoderWorkspaceProxy
 	req    Request
 	result Result
+	// secrets are those of the proxy.
+	secrets ownsecret.Secrets
 	// foreign stands where the Secret with the token belongs.
 	foreign *corev1.Secret
 }
 
+func (m *Manager) newPass(req Request) *pass {
+	return &pass{Manager: m, proxy: req.Proxy, req: req, secrets: ownsecret.Secrets{
+		Client: m.Client, Owner: req.Proxy, Kind: "CoderWorkspaceProxy", Noun: "workspace proxy", Labels: resources.Labels(req.Proxy),
+	}}
+}
+
 // finish makes a Result of a pass that may have been stopped.
 func (p *pass) finish(err error) (Result, error) {
-	var s *stop
-	if errors.As(err, &s) {
-		p.result.State, p.result.Reason, p.result.Message = s.state, s.reason, s.message
-		p.result.RequeueAfter = s.after
+	if s := outcome.Stopped(err); s != nil {
+		p.result.State, p.result.Reason, p.result.Message, p.result.RequeueAfter = s.State, s.Reason, s.Message, s.After
 		return p.result, nil
 	}
 	return p.result, err
@@ -163,14 +171,6 @@ func (p *pass) isWanted(r *record) bool {
 
 func (p *pass) registered(is bool) { p.result.Registered = ptr.To(is) }
 
-func (p *pass) event(eventType, reason, message string) {
-	p.result.Events = append(p.result.Events, Event{Type: eventType, Reason: reason, Message: message})
-}
-
-func (p *pass) normal(reason, message string) { p.event(corev1.EventTypeNormal, reason, message) }
-
-func (p *pass) warning(reason, message string) { p.event(corev1.EventTypeWarning, reason, message) }
-
 // subject identifies everything on which a verification depends.
 func subject(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
@@ -189,7 +189,7 @@ func (p *pass) believed(what [sha256.Size]byte) (verification, bool) {
 }
 
 // believe remembers what came of asking Coder.
-func (p *pass) believe(what [sha256.Size]byte, unverified *stop) {
+func (p *pass) believe(what [sha256.Size]byte, unverified *outcome.Stop) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.verified == nil {

@@ -2,7 +2,6 @@ package registration
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 // Annotations on the Secret with the session token. None of them is a secret.
@@ -97,25 +97,12 @@ func (r *record) write(secret *corev1.Secret) (bool, error) {
 		}
 		former = string(raw)
 	}
-	if secret.Annotations == nil {
-		secret.Annotations = map[string]string{}
-	}
-	for key, value := range map[string]string{
+	ownsecret.Annotate(secret, map[string]string{
 		AnnotationProxyID: r.ID, AnnotationProxyName: r.Name, AnnotationCoderURL: r.URL,
 		AnnotationThrough: r.Through, AnnotationAccessURL: r.accessURL, AnnotationFormer: former,
-	} {
-		if value == "" {
-			delete(secret.Annotations, key)
-		} else {
-			secret.Annotations[key] = value
-		}
-	}
+	})
 	if r.token != "" && strings.TrimSpace(string(secret.Data[coderv1alpha1.SecretKeyToken])) != r.token {
-		secret.Data = maps.Clone(secret.Data)
-		if secret.Data == nil {
-			secret.Data = map[string][]byte{}
-		}
-		secret.Data[coderv1alpha1.SecretKeyToken] = []byte(r.token)
+		ownsecret.Put(secret, coderv1alpha1.SecretKeyToken, r.token)
 	}
 	return !equality.Semantic.DeepEqual(before, secret), nil
 }

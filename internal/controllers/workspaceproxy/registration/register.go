@@ -3,7 +3,6 @@ package registration
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
@@ -47,12 +47,11 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 // patient waits where Coder does not accept the operator's token for a control
 // plane: that gets a new one by itself.
 func (p *pass) patient(err error) error {
-	var s *stop
-	ref := p.proxy.Spec.ControlPlaneRef
-	if ref == nil || !errors.As(err, &s) || s.reason != coderv1alpha1.ReasonTokenRefused {
+	ref, s := p.proxy.Spec.ControlPlaneRef, outcome.Stopped(err)
+	if ref == nil || s == nil || s.Reason != coderv1alpha1.ReasonTokenRefused {
 		return err
 	}
-	return waiting(s.reason, s.after, "waits until the operator has a new token for CoderControlPlane %q: %s", ref.Name, s.message)
+	return outcome.Waits(s.Reason, s.After, "waits until the operator has a new token for CoderControlPlane %q: %s", ref.Name, s.Message)
 }
 
 func (p *pass) subjectOf(t *target, r *record) [32]byte {
@@ -158,7 +157,7 @@ func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.Works
 	if err := p.hold(ctx, t, kept, proxy); err != nil {
 		return nil, nil, err
 	}
-	p.normal(coderv1alpha1.ReasonRegistered, fmt.Sprintf("registered workspace proxy %q in Coder at %s", name, t.url))
+	p.result.Events.Normal(coderv1alpha1.ReasonRegistered, fmt.Sprintf("registered workspace proxy %q in Coder at %s", name, t.url))
 	return &proxy, kept, nil
 }
 
@@ -171,7 +170,7 @@ func (p *pass) stillThere(ctx context.Context) error {
 		return fmt.Errorf("reading CoderWorkspaceProxy %q: %w", p.proxy.Name, err)
 	}
 	if err != nil || live.UID != p.proxy.UID || !live.DeletionTimestamp.IsZero() {
-		return waiting(coderv1alpha1.ReasonDeleting, retrySoon, "the workspace proxy is being deleted")
+		return outcome.Waits(coderv1alpha1.ReasonDeleting, retrySoon, "the workspace proxy is being deleted")
 	}
 	return nil
 }
@@ -180,7 +179,7 @@ func (p *pass) stillThere(ctx context.Context) error {
 // It gives the proxy that has the name already where it is ours.
 func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name string) (*coderd.WorkspaceProxy, error) {
 	if err := coderd.CheckProxyName(name); err != nil {
-		return nil, failed(coderv1alpha1.ReasonInvalidSpec, 0, "the name of the proxy in Coder: %v; give another one in spec.bootstrap.proxyName", err)
+		return nil, outcome.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "the name of the proxy in Coder: %v; give another one in spec.bootstrap.proxyName", err)
 	}
 	if err := p.checkSiblings(ctx, t, name); err != nil {
 		return nil, err
@@ -208,7 +207,7 @@ func (r *record) knows(id string) bool {
 }
 
 func nameTaken(name, url string) error {
-	return failed(coderv1alpha1.ReasonNameTaken, retryFailed,
+	return outcome.Fails(coderv1alpha1.ReasonNameTaken, retryFailed,
 		"Coder at %s has a proxy named %q that this CoderWorkspaceProxy did not register, so it was not touched; "+
 			"delete it in Coder, give another spec.bootstrap.proxyName, or give its session token in spec.proxySessionTokenSecretRef", url, name)
 }
@@ -231,13 +230,13 @@ func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *co
 	case err != nil:
 		return nil, answered(err)
 	case token == "":
-		return nil, failed(coderv1alpha1.ReasonCoderRefused, retryFailed, "Coder at %s was asked for a new token of the proxy %q and gave none", t.url, proxy.Name)
+		return nil, outcome.Fails(coderv1alpha1.ReasonCoderRefused, retryFailed, "Coder at %s was asked for a new token of the proxy %q and gave none", t.url, proxy.Name)
 	}
 	kept.token, kept.accessURL = token, p.req.AccessURL
 	if err := p.save(ctx, kept); err != nil {
 		return nil, err
 	}
-	p.normal(coderv1alpha1.ReasonTokenRegenerated, fmt.Sprintf("Coder at %s made a new session token for the proxy %q", t.url, proxy.Name))
+	p.result.Events.Normal(coderv1alpha1.ReasonTokenRegenerated, fmt.Sprintf("Coder at %s made a new session token for the proxy %q", t.url, proxy.Name))
 	return &changed, nil
 }
 
@@ -276,7 +275,7 @@ func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *c
 		return err
 	}
 	if !fresh {
-		p.normal(coderv1alpha1.ReasonRegistrationChanged,
+		p.result.Events.Normal(coderv1alpha1.ReasonRegistrationChanged,
 			fmt.Sprintf("brought name, display name and icon of the proxy %q in Coder at %s in line with the spec", name, t.url))
 	}
 	return nil

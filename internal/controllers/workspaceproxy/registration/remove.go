@@ -2,9 +2,9 @@ package registration
 
 import (
 	"context"
-	"errors"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // remove removes every registration that is known. It writes nothing to
@@ -17,13 +17,12 @@ func (p *pass) remove(ctx context.Context) error {
 	var pending error
 	for _, r := range p.known(records) {
 		problem := p.takeAway(ctx, r)
-		var s *stop
 		switch {
 		case problem == nil:
 			continue
-		case !errors.As(problem, &s):
+		case outcome.Stopped(problem) == nil:
 			return problem
-		case !s.absent && pending == nil:
+		case !isAbsent(problem) && pending == nil:
 			pending = problem
 		}
 		p.result.LeftBehind = append(p.result.LeftBehind, leftBehind(r, problem))

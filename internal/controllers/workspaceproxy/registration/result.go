@@ -2,26 +2,26 @@ package registration
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
 	"time"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // State is what a pass came to.
-type State string
+type State = outcome.State
 
 // The states of a pass.
 const (
 	// Ready: what the spec asks for is so.
-	Ready State = "Ready"
+	Ready = outcome.Ready
 	// Waiting: it will be so without anybody's help.
-	Waiting State = "Waiting"
+	Waiting = outcome.Waiting
 	// Failed: somebody has to help. RequeueAfter still says when it is tried
 	// again.
-	Failed State = "Failed"
+	Failed = outcome.Failed
 	// Unverified: there is a token, of which nothing is known, because the address
 	// where it counts gives the operator no answer. The pods may reach it.
 	Unverified State = "Unverified"
@@ -33,16 +33,6 @@ const (
 	retryFailed  = time.Minute
 	retryLicense = 5 * time.Minute
 )
-
-// Event tells of something that changed.
-type Event struct {
-	// Type is that of Kubernetes: Normal or Warning.
-	Type string
-	// Reason is a constant of api/v1alpha1.
-	Reason string
-	// Message is a sentence for a person, with the values.
-	Message string
-}
 
 // Result is what a pass came to. Its texts are stable from pass to pass and
 // hold no secret.
@@ -70,31 +60,23 @@ type Result struct {
 	// RequeueAfter is when to look again. 0 means no need.
 	RequeueAfter time.Duration
 	// Events are to be told whatever the State, and also beside an error.
-	Events []Event
+	Events outcome.Events
 }
 
-// stop ends a pass before it is Ready. It travels as an error.
-type stop struct {
-	state   State
-	reason  string
-	message string
-	after   time.Duration
-	// absent says that the way to Coder is gone, and will not come back by itself.
-	absent bool
-}
+// absence is a stop because the way to Coder is gone, and will not come back by
+// itself.
+type absence struct{ *outcome.Stop }
 
-func (s *stop) Error() string { return s.message }
-
-func waiting(reason string, after time.Duration, format string, args ...any) error {
-	return &stop{state: Waiting, reason: reason, after: after, message: fmt.Sprintf(format, args...)}
-}
-
-func failed(reason string, after time.Duration, format string, args ...any) error {
-	return &stop{state: Failed, reason: reason, after: after, message: fmt.Sprintf(format, args...)}
-}
+// Unwrap gives the stop to who ends the pass with it.
+func (a absence) Unwrap() error { return a.Stop }
 
 func absent(reason, format string, args ...any) error {
-	return &stop{state: Failed, reason: reason, after: retryFailed, absent: true, message: fmt.Sprintf(format, args...)}
+	return absence{outcome.Fails(reason, retryFailed, format, args...)}
+}
+
+func isAbsent(err error) bool {
+	var a absence
+	return errors.As(err, &a)
 }
 
 // answered turns a call that failed into what the pass comes to: an outage is
@@ -107,22 +89,22 @@ func answered(err error) error {
 	text := Stable(err.Error())
 	switch {
 	case coderd.IsNotSupported(err):
-		return failed(coderv1alpha1.ReasonNotSupported, retryLicense,
+		return outcome.Fails(coderv1alpha1.ReasonNotSupported, retryLicense,
 			"this Coder has no workspace proxies: it is the build without licensed features, or too old; use Coder's own image (%s)", text)
 	case coderd.IsUnreachable(err):
-		return waiting(coderv1alpha1.ReasonUnreachable, retryAnswer, "%s", text)
+		return outcome.Waits(coderv1alpha1.ReasonUnreachable, retryAnswer, "%s", text)
 	case coderd.IsRateLimited(err):
-		return waiting(coderv1alpha1.ReasonRateLimited, max(own.RetryAfter, retrySoon), "Coder asks for fewer requests: %s", text)
+		return outcome.Waits(coderv1alpha1.ReasonRateLimited, max(own.RetryAfter, retrySoon), "Coder asks for fewer requests: %s", text)
 	case coderd.IsNotEntitled(err):
-		return failed(coderv1alpha1.ReasonNotEntitled, retryLicense,
+		return outcome.Fails(coderv1alpha1.ReasonNotEntitled, retryLicense,
 			"the license of Coder does not allow workspace proxies; add one that does (%s)", text)
 	case coderd.IsUnauthorized(err):
-		return failed(coderv1alpha1.ReasonTokenRefused, retryFailed, "Coder does not accept the token with which the proxy is registered (%s)", text)
+		return outcome.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed, "Coder does not accept the token with which the proxy is registered (%s)", text)
 	case coderd.IsForbidden(err):
-		return failed(coderv1alpha1.ReasonForbidden, retryFailed,
+		return outcome.Fails(coderv1alpha1.ReasonForbidden, retryFailed,
 			"the token with which the proxy is registered is not one of a user with the role owner (%s)", text)
 	}
-	return failed(coderv1alpha1.ReasonCoderRefused, retryFailed, "%s", text)
+	return outcome.Fails(coderv1alpha1.ReasonCoderRefused, retryFailed, "%s", text)
 }
 
 // ownAddress is the end of a connection that is another one each time.

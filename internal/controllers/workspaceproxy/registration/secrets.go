@@ -7,12 +7,11 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
@@ -20,26 +19,26 @@ import (
 // more than one only while the Secret gets another name.
 func (p *pass) load(ctx context.Context) ([]*record, error) {
 	list := &corev1.SecretList{}
-	if err := p.Client.List(ctx, list, client.InNamespace(p.proxy.Namespace), client.MatchingLabels(resources.Labels(p.proxy))); err != nil {
+	if err := p.Client.List(ctx, list, client.InNamespace(p.proxy.Namespace), client.MatchingLabels(p.secrets.Labels)); err != nil {
 		return nil, fmt.Errorf("listing the Secrets with session tokens: %w", err)
 	}
 	wanted := resources.TokenSecretName(p.proxy)
 	var records []*record
 	for i := range list.Items {
 		secret := &list.Items[i]
-		if secret.Name != wanted && isRecord(secret) && metav1.IsControlledBy(secret, p.proxy) {
+		if secret.Name != wanted && isRecord(secret) && p.secrets.Mine(secret) {
 			records = append(records, readRecord(secret))
 		}
 	}
 	slices.SortFunc(records, func(a, b *record) int { return strings.Compare(a.secret.Name, b.secret.Name) })
 	// By name, because the public predecessor put no labels on it.
-	secret, err := p.readSecret(ctx, wanted)
+	secret, err := p.secrets.Get(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case secret == nil:
-	case metav1.IsControlledBy(secret, p.proxy):
+	case p.secrets.Mine(secret):
 		records = append([]*record{readRecord(secret)}, records...)
 	default:
 		p.foreign = secret
@@ -83,7 +82,7 @@ func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 		if err := p.save(ctx, kept); err != nil {
 			return nil, err
 		}
-		if err := p.deleteSecret(ctx, extra.secret); err != nil {
+		if err := p.secrets.Delete(ctx, extra.secret); err != nil {
 			return nil, err
 		}
 	}
@@ -101,67 +100,37 @@ func (p *pass) save(ctx context.Context, r *record) error {
 	if err != nil || !changed {
 		return err
 	}
-	if err := p.Client.Update(ctx, secret); err != nil {
-		return fmt.Errorf("updating Secret %q: %w", secret.Name, err)
+	if err := p.secrets.Save(ctx, secret); err != nil {
+		return err
 	}
 	r.secret = secret
 	return nil
 }
 
 func (p *pass) create(ctx context.Context, r *record) error {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.proxy.Namespace, Name: resources.TokenSecretName(p.proxy), Labels: resources.Labels(p.proxy),
-		},
-		Type: corev1.SecretTypeOpaque,
+	secret, err := p.secrets.New(resources.TokenSecretName(p.proxy))
+	if err != nil {
+		return err
 	}
 	if _, err := r.write(secret); err != nil {
 		return err
 	}
-	if err := controllerutil.SetControllerReference(p.proxy, secret, p.Client.Scheme()); err != nil {
-		return fmt.Errorf("owning Secret %q: %w", secret.Name, err)
-	}
-	if err := p.Client.Create(ctx, secret); err != nil {
-		return fmt.Errorf("creating Secret %q: %w", secret.Name, err)
+	if err := p.secrets.Save(ctx, secret); err != nil {
+		return err
 	}
 	r.secret = secret
 	return nil
 }
 
-// readSecret reads a Secret, whoever's it is. It is nil where there is none.
-func (p *pass) readSecret(ctx context.Context, name string) (*corev1.Secret, error) {
-	secret := &corev1.Secret{}
-	err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.proxy.Namespace, Name: name}, secret)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading Secret %q: %w", name, err)
-	}
-	return secret, nil
-}
-
-// deleteSecret deletes a Secret that was read in this pass, and only that one.
-func (p *pass) deleteSecret(ctx context.Context, secret *corev1.Secret) error {
-	uid := secret.UID
-	err := p.Client.Delete(ctx, secret, client.Preconditions{UID: &uid})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting Secret %q: %w", secret.Name, err)
-	}
-	return nil
-}
-
 // notOwned says whose a Secret is that stands where ours belongs.
 func (p *pass) notOwned(secret *corev1.Secret) error {
-	owner := metav1.GetControllerOf(secret)
-	if owner != nil && owner.Kind == "CoderWorkspaceProxy" && owner.Name == p.proxy.Name && owner.UID != p.proxy.UID {
-		return waiting(coderv1alpha1.ReasonWaiting, retrySoon,
-			"Secret %q belongs to a deleted workspace proxy of the same name; waiting for the garbage collection to remove it", secret.Name)
+	if message, is := p.secrets.Leftover("Secret", secret); is {
+		return outcome.Waits(coderv1alpha1.ReasonWaiting, retrySoon, "%s", message)
 	}
 	whose := "was not made by this operator"
-	if owner != nil {
+	if owner := metav1.GetControllerOf(secret); owner != nil {
 		whose = fmt.Sprintf("belongs to %s %q", owner.Kind, owner.Name)
 	}
-	return failed(coderv1alpha1.ReasonNotOwned, retryFailed,
+	return outcome.Fails(coderv1alpha1.ReasonNotOwned, retryFailed,
 		"Secret %q %s, so it was not touched; delete it, or give another name in spec.bootstrap.generatedTokenSecretName", secret.Name, whose)
 }

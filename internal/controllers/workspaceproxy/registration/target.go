@@ -11,6 +11,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // The first parts of AnnotationThrough.
@@ -36,7 +37,7 @@ func (p *pass) wanted(ctx context.Context) (*target, error) {
 	if ref := spec.Bootstrap.CredentialsSecretRef; ref != nil && spec.Bootstrap.CoderURL != "" {
 		return p.viaSecret(ctx, ref.Name, cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken), spec.Bootstrap.CoderURL)
 	}
-	return nil, failed(coderv1alpha1.ReasonInvalidSpec, 0,
+	return nil, outcome.Fails(coderv1alpha1.ReasonInvalidSpec, 0,
 		"the spec does not say where the proxy is registered; give controlPlaneRef, bootstrap.coderURL with bootstrap.credentialsSecretRef, or proxySessionTokenSecretRef")
 }
 
@@ -68,9 +69,9 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 			"the operator has no access to CoderControlPlane %q, because its spec.operatorAccess.disabled is set; "+
 				"remove that, or give spec.proxySessionTokenSecretRef instead of controlPlaneRef", name)
 	case cp.Status.URL == "", cp.Status.OperatorTokenSecretRef == nil, !toRemove && !cp.Status.OperatorAccessReady:
-		return nil, waiting(coderv1alpha1.ReasonWaiting, 0, "waits until the operator has access to CoderControlPlane %q", name)
+		return nil, outcome.Waits(coderv1alpha1.ReasonWaiting, 0, "waits until the operator has access to CoderControlPlane %q", name)
 	case !toRemove && !cp.DeletionTimestamp.IsZero():
-		return nil, waiting(coderv1alpha1.ReasonWaiting, retryFailed, "CoderControlPlane %q is being deleted", name)
+		return nil, outcome.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "CoderControlPlane %q is being deleted", name)
 	}
 	ref := cp.Status.OperatorTokenSecretRef
 	token, err := p.tokenIn(ctx, ref.Name, cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken))
@@ -78,7 +79,7 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 		return nil, err
 	}
 	if token == "" {
-		return nil, waiting(coderv1alpha1.ReasonWaiting, retryFailed, "waits until the operator's token for CoderControlPlane %q is stored", name)
+		return nil, outcome.Waits(coderv1alpha1.ReasonWaiting, retryFailed, "waits until the operator's token for CoderControlPlane %q is stored", name)
 	}
 	refused := func() {
 		if p.Refused != nil {
@@ -104,7 +105,7 @@ func (p *pass) viaSecret(ctx context.Context, name, key, url string) (*target, e
 
 // tokenIn is the value in a Secret, or empty where there is none.
 func (p *pass) tokenIn(ctx context.Context, name, key string) (string, error) {
-	secret, err := p.readSecret(ctx, name)
+	secret, err := p.secrets.Get(ctx, name)
 	if err != nil || secret == nil {
 		return "", err
 	}
@@ -114,7 +115,7 @@ func (p *pass) tokenIn(ctx context.Context, name, key string) (string, error) {
 func (p *pass) connect(cfg coderd.Config, through string) (*target, error) {
 	api, err := p.dial(cfg)
 	if err != nil {
-		return nil, failed(coderv1alpha1.ReasonInvalidSpec, 0, "%v", err)
+		return nil, outcome.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "%v", err)
 	}
 	return &target{api: api, url: api.URL(), through: through, token: cfg.Token}, nil
 }
