@@ -40,10 +40,7 @@ func (p *pass) licenses(ctx context.Context) error {
 	if p.text != "" {
 		claims, err := coderd.ParseLicense(p.text)
 		if err != nil {
-			return &stop{
-				state: Failed, reason: coderv1alpha1.ReasonInvalidLicense, answered: true,
-				message: fmt.Sprintf("what spec.licenseSecretRef names is %v", err),
-			}
+			return heard(coderv1alpha1.ReasonInvalidLicense, 0, fmt.Sprintf("what spec.licenseSecretRef names is %v", err))
 		}
 		p.claims, p.result.ExpiresAt = claims, claims.ExpiresAt
 	}
@@ -127,7 +124,7 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 		return verdict{}, err
 	}
 	p.result.Applied = true
-	p.tell(coderv1alpha1.ReasonLicenseAdded, "added the license that spec.licenseSecretRef names to Coder%s", until(p.claims.ExpiresAt))
+	p.result.Events.Normal(coderv1alpha1.ReasonLicenseAdded, "added the license that spec.licenseSecretRef names to Coder"+until(p.claims.ExpiresAt))
 	return verdict{held: true, ours: true, since: added.UploadedAt}, nil
 }
 
@@ -168,7 +165,8 @@ func (p *pass) remove(ctx context.Context, old []coderd.License) error {
 		if err != nil {
 			return err
 		}
-		p.tell(coderv1alpha1.ReasonLicenseRemoved, "removed license %d, which the operator had added, from Coder, %s", l.ID, why)
+		p.result.Events.Normal(coderv1alpha1.ReasonLicenseRemoved,
+			fmt.Sprintf("removed license %d, which the operator had added, from Coder, %s", l.ID, why))
 	}
 	return nil
 }

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // DefaultRest is how long an answer of Coder is believed where Manager.Rest is 0.
@@ -156,8 +156,7 @@ func (p *pass) coder(ctx context.Context) (Coder, error) {
 func (p *pass) ensure(ctx context.Context) error {
 	p.result.RequeueAfter = p.rest()
 	err := p.licenses(ctx)
-	var s *stop
-	if err != nil && (!errors.As(err, &s) || !s.answered) {
+	if err != nil && !isHeard(err) {
 		return err
 	}
 	return errors.Join(err, p.entitlements(ctx))
@@ -166,10 +165,9 @@ func (p *pass) ensure(ctx context.Context) error {
 // finish makes a Result of a pass that may have been stopped.
 func (p *pass) finish(err error) (Result, error) {
 	p.result.Own = p.own
-	var s *stop
-	if errors.As(err, &s) {
-		p.result.State, p.result.Reason, p.result.Message = s.state, s.reason, s.message
-		p.requeue(s.after)
+	if s := outcome.Stopped(err); s != nil {
+		p.result.State, p.result.Reason, p.result.Message = s.State, s.Reason, s.Message
+		p.requeue(s.After)
 		err = nil
 	}
 	p.result.Message = p.silenced(p.result.Message)
@@ -195,12 +193,6 @@ func (p *pass) requeue(after time.Duration) {
 
 func (p *pass) ready(reason, message string) {
 	p.result.State, p.result.Reason, p.result.Message = Ready, reason, message
-}
-
-func (p *pass) tell(reason, format string, args ...any) {
-	p.result.Events = append(p.result.Events, Event{
-		Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf(format, args...),
-	})
 }
 
 // subject identifies a question by all that its answer depends on.
@@ -235,17 +227,12 @@ func answered(err error) error {
 	case !errors.As(err, &own):
 		return err
 	case coderd.IsUnauthorized(err), coderd.IsForbidden(err):
-		return &stop{
-			state: Failed, reason: coderv1alpha1.ReasonForbidden, after: retryFailed, answered: true,
-			message: fmt.Sprintf("Coder does not let the operator manage licenses; its account needs the role owner: %v", err),
-		}
+		return heard(coderv1alpha1.ReasonForbidden, retryFailed,
+			fmt.Sprintf("Coder does not let the operator manage licenses; its account needs the role owner: %v", err))
 	case coderd.IsRateLimited(err):
-		return &stop{
-			state: Waiting, reason: coderv1alpha1.ReasonPending, after: max(own.RetryAfter, soon),
-			message: fmt.Sprintf("Coder asks for fewer requests: %v", err),
-		}
+		return outcome.Waits(coderv1alpha1.ReasonPending, max(own.RetryAfter, soon), "Coder asks for fewer requests: %v", err)
 	case coderd.IsUnreachable(err):
-		return &stop{state: Waiting, reason: coderv1alpha1.ReasonError, after: retryUnreachable, message: err.Error()}
+		return outcome.Waits(coderv1alpha1.ReasonError, retryUnreachable, "%v", err)
 	}
-	return &stop{state: Failed, reason: coderv1alpha1.ReasonError, after: retryFailed, message: err.Error()}
+	return outcome.Fails(coderv1alpha1.ReasonError, retryFailed, "%v", err)
 }

@@ -1,21 +1,26 @@
 package licensing
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+)
 
 // State is what a pass came to.
-type State string
+type State = outcome.State
 
 // The states of a pass.
 const (
 	// None: no license is asked for, and none of the operator's own is left.
 	None State = ""
 	// Ready: Coder has the license that is asked for.
-	Ready State = "Ready"
+	Ready = outcome.Ready
 	// Waiting: it will be so without anybody's help.
-	Waiting State = "Waiting"
+	Waiting = outcome.Waiting
 	// Failed: somebody has to help. RequeueAfter still says when it is tried
 	// again.
-	Failed State = "Failed"
+	Failed = outcome.Failed
 )
 
 const (
@@ -23,16 +28,6 @@ const (
 	retryUnreachable = 15 * time.Second
 	retryFailed      = time.Minute
 )
-
-// Event tells of something that changed.
-type Event struct {
-	// Type is that of Kubernetes: Normal or Warning.
-	Type string
-	// Reason is a constant of api/v1alpha1.
-	Reason string
-	// Message is a sentence for a person.
-	Message string
-}
 
 // Allowance is what the licenses of a Coder allow, in the words of the API.
 type Allowance struct {
@@ -70,19 +65,22 @@ type Result struct {
 	// RequeueAfter is when to look again.
 	RequeueAfter time.Duration
 	// Events are to be told whatever the State, and also beside an error.
-	Events []Event
+	Events outcome.Events
 }
 
-// stop ends the part of a pass that is about the licenses. It travels as an
-// error.
-type stop struct {
-	state   State
-	reason  string
-	message string
-	after   time.Duration
-	// answered says that Coder did answer, so that it can be asked what the
-	// licenses allow.
-	answered bool
+// heardStop is a stop after Coder did answer, so that it can be asked what the
+// licenses allow.
+type heardStop struct{ *outcome.Stop }
+
+// Unwrap gives the stop to who ends the pass with it.
+func (h heardStop) Unwrap() error { return h.Stop }
+
+// heard stops the part of a pass that is about the licenses, and no other one.
+func heard(reason string, after time.Duration, message string) error {
+	return heardStop{outcome.Fails(reason, after, "%s", message)}
 }
 
-func (s *stop) Error() string { return s.message }
+func isHeard(err error) bool {
+	var h heardStop
+	return errors.As(err, &h)
+}

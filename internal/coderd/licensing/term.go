@@ -25,7 +25,7 @@ func (p *pass) judge(v verdict) error {
 		} else {
 			message += "use Coder's official image, or remove spec.licenseSecretRef"
 		}
-		return &stop{state: Failed, reason: coderv1alpha1.ReasonNotSupported, answered: true, message: message}
+		return heard(coderv1alpha1.ReasonNotSupported, 0, message)
 	case p.text == "":
 		return nil
 	case v.refused != "":
@@ -45,7 +45,7 @@ func (p *pass) refused(v verdict) error {
 	if v.keepsOld {
 		message += "; the one before stays until then"
 	}
-	return &stop{state: Failed, reason: coderv1alpha1.ReasonInvalidLicense, answered: true, message: message}
+	return heard(coderv1alpha1.ReasonInvalidLicense, 0, message)
 }
 
 // term tells where in its life the license is, and when the next part begins.
@@ -59,10 +59,8 @@ func (p *pass) term(v verdict) error {
 	days := p.notice()
 	switch {
 	case passed(ends, p.now):
-		return &stop{
-			state: Failed, reason: coderv1alpha1.ReasonLicenseExpired, answered: true,
-			message: "the license in Coder has expired (status.licenseExpiresAt), and allows nothing any more" + renew + whose,
-		}
+		return heard(coderv1alpha1.ReasonLicenseExpired, 0,
+			"the license in Coder has expired (status.licenseExpiresAt), and allows nothing any more"+renew+whose)
 	case passed(expires, p.now):
 		p.ready(coderv1alpha1.ReasonLicenseInGracePeriod,
 			"the license in Coder has expired (status.licenseExpiresAt); what it allows works only until the end of its grace period"+renew+whose)
