@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,14 +59,12 @@ func TestOthersChangesStay(t *testing.T) {
 
 	w.settled(t, metrics)
 	p.kill()
-	stored := versions(t, ns)
+	stored := contents(t, ns)
 	p = startProcess(t, proxy, args...)
 	p.ready(t)
 	w.settled(t, metrics)
-	for name, version := range versions(t, ns) {
-		if stored[name] != version {
-			t.Errorf("%s was changed because the operator has started anew", name)
-		}
+	if diff := cmp.Diff(stored, contents(t, ns)); diff != "" {
+		t.Errorf("something was changed because the operator has started anew:\n%s", diff)
 	}
 	from := auditSize(t)
 	for name, object := range w.objects {
