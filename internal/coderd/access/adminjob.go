@@ -14,6 +14,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
@@ -65,7 +67,7 @@ func (p *pass) restartJob(ctx context.Context, why string) error {
 	if err := p.deleteJob(ctx); err != nil {
 		return err
 	}
-	return waiting(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that makes the operator's account is started again: %s", why)
+	return outcome.Waits(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that makes the operator's account is started again: %s", why)
 }
 
 // wantedJob is the Job as the controller builds it.
@@ -88,7 +90,7 @@ func (p *pass) currentJob(ctx context.Context) (*batchv1.Job, error) {
 		return nil, err
 	}
 	if !job.DeletionTimestamp.IsZero() {
-		return nil, waiting(coderv1alpha1.ReasonAdminJobRunning, soon, "waiting for an older Job %q to be gone", job.Name)
+		return nil, outcome.Waits(coderv1alpha1.ReasonAdminJobRunning, soon, "waiting for an older Job %q to be gone", job.Name)
 	}
 	if job.Annotations[AnnotationGeneration] == p.generation() {
 		return job, nil
@@ -117,18 +119,18 @@ func (p *pass) readJob(ctx context.Context) (*batchv1.Job, error) {
 func (p *pass) startJob(ctx context.Context) error {
 	job := p.wantedJob()
 	if job == nil {
-		return failed(coderv1alpha1.ReasonAdminJobFailed, retryFailed,
+		return outcome.Fails(coderv1alpha1.ReasonAdminJobFailed, retryFailed,
 			"Coder has users and the operator has no account there, and no Job can be made for it; "+
 				"give the operator a token in spec.operatorAccess.tokenSecretRef")
 	}
-	annotate(job, map[string]string{AnnotationGeneration: p.generation()})
+	ownsecret.Annotate(job, map[string]string{AnnotationGeneration: p.generation()})
 	if err := controllerutil.SetControllerReference(p.cp, job, p.Client.Scheme()); err != nil {
 		return fmt.Errorf("owning Job %q: %w", job.Name, err)
 	}
 	if err := p.Client.Create(ctx, job); err != nil {
 		return fmt.Errorf("creating Job %q: %w", job.Name, err)
 	}
-	p.normal(coderv1alpha1.ReasonAdminJobRunning,
+	p.result.Events.Normal(coderv1alpha1.ReasonAdminJobRunning,
 		fmt.Sprintf("started Job %q, which makes the operator's account in a Coder that has users", job.Name))
 	return jobRunning(job)
 }
@@ -164,7 +166,7 @@ func (p *pass) noteFailure(ctx context.Context, creds *account, job *batchv1.Job
 	if err != nil {
 		return err
 	}
-	p.warning(coderv1alpha1.ReasonAdminJobFailed, stopped.Error())
+	p.result.Events.Warning(coderv1alpha1.ReasonAdminJobFailed, stopped.Error())
 	return stopped
 }
 
@@ -182,7 +184,7 @@ func retryAt(creds *account, job *batchv1.Job) time.Time {
 }
 
 func jobRunning(job *batchv1.Job) error {
-	return waiting(coderv1alpha1.ReasonAdminJobRunning, soon,
+	return outcome.Waits(coderv1alpha1.ReasonAdminJobRunning, soon,
 		"Coder has users already; Job %q makes the operator's account there", job.Name)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // session is a login with a password. It ends with the pass.
@@ -66,7 +67,7 @@ func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	})
 	switch {
 	case coderd.IsConflict(err):
-		return nil, waiting(coderv1alpha1.ReasonWaiting, soon, "somebody else made the first user of Coder at this moment; looking again")
+		return nil, outcome.Waits(coderv1alpha1.ReasonWaiting, soon, "somebody else made the first user of Coder at this moment; looking again")
 	case err != nil:
 		return nil, answered(coderv1alpha1.ReasonCredentialsRefused, err)
 	}
@@ -113,7 +114,7 @@ func (p *pass) login(ctx context.Context, anonymous *coderd.Client, creds *accou
 // operator's. A Job that made it has done its work.
 func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) error {
 	if !isOwner(user) {
-		return failed(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
+		return outcome.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
 			"user %q in Coder does not have the role owner, which the operator needs; give it back in Coder", user.Username)
 	}
 	if !creds.known() && creds.madeBy() == BootstrapAdminJob {
@@ -134,12 +135,12 @@ func (p *pass) loginFailure(creds *account, err error) error {
 	name := CredentialsSecretName(p.cp)
 	switch {
 	case coderd.IsUnauthorized(err):
-		return failed(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
+		return outcome.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
 			"Coder does not accept the password of the operator's user %q: the account was changed, suspended or deleted, or the database was "+
 				"restored. Set its password in Coder to the one in Secret %q, or delete that Secret, and the operator makes itself a new account",
 			creds.username, name)
 	case coderd.IsForbidden(err):
-		return failed(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
+		return outcome.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
 			"Coder does not let the operator's user %q log in with a password (%v); allow it (CODER_DISABLE_PASSWORD_AUTH=false), "+
 				"or give the operator a token in spec.operatorAccess.tokenSecretRef", creds.username, err)
 	default:

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 // account is a Secret with username, email and password, read.
@@ -62,17 +63,14 @@ func (p *pass) saveAccount(ctx context.Context, old *account, secretName, userna
 		coderv1alpha1.SecretKeyEmail:    email,
 		coderv1alpha1.SecretKeyPassword: password,
 	}
+	var secret *corev1.Secret
 	if old != nil {
-		setValues(old.secret, values)
-		annotate(old.secret, annotations)
-		return readAccount(old.secret), p.updateSecret(ctx, old.secret)
+		secret = old.secret
 	}
-	secret, err := p.newSecret(secretName, values)
-	if err != nil {
+	if secret, err = p.write(ctx, secret, secretName, values, annotations); err != nil {
 		return nil, err
 	}
-	annotate(secret, annotations)
-	return readAccount(secret), p.createSecret(ctx, secret)
+	return readAccount(secret), nil
 }
 
 // credentials are those of the operator's own account.
@@ -112,8 +110,8 @@ func unknownAccount(bootstrap string) map[string]string {
 func (p *pass) setCredentials(ctx context.Context, a *account, annotations map[string]string) error {
 	for key, value := range annotations {
 		if a.annotation(key) != value {
-			annotate(a.secret, annotations)
-			return p.updateSecret(ctx, a.secret)
+			ownsecret.Annotate(a.secret, annotations)
+			return p.secrets.Save(ctx, a.secret)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // given verifies the token that spec.operatorAccess.tokenSecretRef names. That
@@ -22,7 +23,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	user, err := p.verify(ctx, token)
 	switch {
 	case coderd.IsUnauthorized(err):
-		return failed(coderv1alpha1.ReasonTokenRefused, retrySecret,
+		return outcome.Fails(coderv1alpha1.ReasonTokenRefused, retrySecret,
 			"Coder does not accept the token in key %q of Secret %q (spec.operatorAccess.tokenSecretRef): it is wrong, revoked or expired; "+
 				"put a new one there", ref.Key, ref.Name)
 	case err != nil:
@@ -41,21 +42,21 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 }
 
 func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretReference) (string, error) {
-	secret, err := p.readSecret(ctx, ref.Name)
+	secret, err := p.secrets.Get(ctx, ref.Name)
 	switch {
 	case err != nil:
 		return "", err
 	case secret == nil:
-		return "", failed(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
+		return "", outcome.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
 			"Secret %q (spec.operatorAccess.tokenSecretRef) does not exist in namespace %q; create it, or remove tokenSecretRef", ref.Name, p.cp.Namespace)
 	case p.isTokenSecret(secret):
-		return "", failed(coderv1alpha1.ReasonInvalidSpec, retryFailed,
+		return "", outcome.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
 			"spec.operatorAccess.tokenSecretRef names Secret %q, which the operator made itself; "+
 				"remove tokenSecretRef, or name a Secret of your own", ref.Name)
 	}
 	token := strings.TrimSpace(string(secret.Data[ref.Key]))
 	if token == "" {
-		return "", failed(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
+		return "", outcome.Fails(coderv1alpha1.ReasonTokenSecretMissing, retrySecret,
 			"Secret %q (spec.operatorAccess.tokenSecretRef) has no token in key %q; add it", ref.Name, ref.Key)
 	}
 	return token, nil

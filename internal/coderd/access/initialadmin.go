@@ -8,6 +8,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // initialAdmin makes the account with which a person logs in first, once, in a
@@ -33,21 +34,21 @@ func (p *pass) initialAdmin(ctx context.Context, token *storedToken) (note strin
 	if err != nil {
 		return "", err
 	}
-	outcome, err := p.createAdmin(ctx, token, admin)
+	settled, err := p.createAdmin(ctx, token, admin)
 	if err != nil {
 		return "", err
 	}
-	if outcome == InitialAdminExists {
-		if err := p.deleteSecret(ctx, admin.secret); err != nil {
+	if settled == InitialAdminExists {
+		if err := p.secrets.Delete(ctx, admin.secret); err != nil {
 			return "", err
 		}
 		note = p.existsNote()
 	}
-	if err := p.setCredentials(ctx, creds, map[string]string{AnnotationInitialAdmin: outcome}); err != nil {
+	if err := p.setCredentials(ctx, creds, map[string]string{AnnotationInitialAdmin: settled}); err != nil {
 		return "", err
 	}
-	if outcome == InitialAdminCreated {
-		p.normal(coderv1alpha1.ReasonInitialAdminCreated, fmt.Sprintf(
+	if settled == InitialAdminCreated {
+		p.result.Events.Normal(coderv1alpha1.ReasonInitialAdminCreated, fmt.Sprintf(
 			"made user %q with the role owner in Coder; email and password are in Secret %q", admin.username, admin.secret.Name))
 	}
 	return note, nil
@@ -89,7 +90,7 @@ func (p *pass) adminEmail() string {
 // createAdmin makes the account in Coder. An account of that name that does not
 // have our password is somebody else's and stays as it is; one that has it was
 // made by an earlier pass that was cut off.
-func (p *pass) createAdmin(ctx context.Context, token *storedToken, admin *account) (outcome string, err error) {
+func (p *pass) createAdmin(ctx context.Context, token *storedToken, admin *account) (settled string, err error) {
 	api, err := p.connect(token.value)
 	if err != nil {
 		return "", err
@@ -140,7 +141,7 @@ func (p *pass) opens(ctx context.Context, a *account) (bool, error) {
 // adminRefused blames the spec for what Coder does not accept in the account.
 func (p *pass) adminRefused(err error) error {
 	if coderd.IsInvalid(err) {
-		return failed(coderv1alpha1.ReasonInvalidSpec, retryFailed,
+		return outcome.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,
 			"Coder does not accept the account of spec.initialAdmin: %v; change it, or set spec.initialAdmin.disabled", err)
 	}
 	return answered(coderv1alpha1.ReasonWaiting, err)

@@ -4,18 +4,18 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
 	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
+	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const (
@@ -91,21 +91,21 @@ type pass struct {
 	cp     *coderv1alpha1.CoderControlPlane
 	req    Request
 	result Result
+	// secrets are those of the control plane.
+	secrets ownsecret.Secrets
 	// swept counts the tokens that were deleted in Coder.
 	swept int
 }
 
 func (m *Manager) newPass(req Request) *pass {
-	return &pass{Manager: m, cp: req.ControlPlane, req: req}
+	return &pass{Manager: m, cp: req.ControlPlane, req: req, secrets: m.secretsOf(req.ControlPlane)}
 }
 
 // finish makes a Result of a pass that may have been stopped.
 func (p *pass) finish(err error) (Result, error) {
-	var s *stop
-	if errors.As(err, &s) {
-		p.result.State, p.result.Reason, p.result.Message = s.state, s.reason, s.message
-		p.result.RequeueAfter = s.after
-		return p.result, nil
+	s, err := outcome.End(err)
+	if s != nil {
+		p.result.State, p.result.Reason, p.result.Message, p.result.RequeueAfter = s.State, s.Reason, s.Message, s.After
 	}
 	return p.result, err
 }
@@ -125,14 +125,6 @@ func (p *pass) ensure(ctx context.Context) error {
 func (p *pass) ready(reason, message string) {
 	p.result.State, p.result.Reason, p.result.Message = Ready, reason, message
 }
-
-func (p *pass) event(eventType, reason, message string) {
-	p.result.Events = append(p.result.Events, Event{Type: eventType, Reason: reason, Message: message})
-}
-
-func (p *pass) normal(reason, message string) { p.event(corev1.EventTypeNormal, reason, message) }
-
-func (p *pass) warning(reason, message string) { p.event(corev1.EventTypeWarning, reason, message) }
 
 // connect makes a client of this control plane's Coder. The token may be empty.
 func (p *pass) connect(token string) (*coderd.Client, error) {
@@ -178,5 +170,3 @@ func (m *Manager) random() (string, error) {
 	}
 	return m.Random()
 }
-
-func asCoderError(err error, target **coderd.Error) bool { return errors.As(err, target) }

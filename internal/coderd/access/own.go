@@ -6,6 +6,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
 const acceptedMessage = "Coder accepts the operator's token"
@@ -54,7 +55,7 @@ func (p *pass) tokenAccess(ctx context.Context, stored *storedToken) (*storedTok
 	if err != nil {
 		return nil, err
 	}
-	p.normal(coderv1alpha1.ReasonTokenMinted, describeToken("minted", stored))
+	p.result.Events.Normal(coderv1alpha1.ReasonTokenMinted, describeToken("minted", stored))
 	return stored, nil
 }
 
@@ -75,7 +76,7 @@ func (p *pass) keepFresh(ctx context.Context, stored *storedToken, user coderd.U
 			return nil, err
 		}
 		p.useToken(stored)
-		p.normal(coderv1alpha1.ReasonTokenRotated, describeToken("rotated", stored))
+		p.result.Events.Normal(coderv1alpha1.ReasonTokenRotated, describeToken("rotated", stored))
 		if api, err = p.connect(stored.value); err != nil {
 			return nil, err
 		}
@@ -93,8 +94,8 @@ func (p *pass) finishRotation(ctx context.Context, api *coderd.Client, stored *s
 	if err := api.DeleteToken(ctx, coderd.Me, previous); err != nil && !coderd.IsNotFound(err) {
 		return answered(coderv1alpha1.ReasonTokenRefused, err)
 	}
-	annotate(stored.secret, map[string]string{AnnotationPreviousTokenID: ""})
-	return p.updateSecret(ctx, stored.secret)
+	ownsecret.Annotate(stored.secret, map[string]string{AnnotationPreviousTokenID: ""})
+	return p.secrets.Save(ctx, stored.secret)
 }
 
 // useToken reports a token that works, as far as is known.
@@ -123,9 +124,9 @@ func (p *pass) dropRenamed(ctx context.Context) error {
 	if ref == nil || ref.Name == TokenSecretName(p.cp) {
 		return nil
 	}
-	secret, err := p.readSecret(ctx, ref.Name)
+	secret, err := p.secrets.Get(ctx, ref.Name)
 	if err != nil || secret == nil || !p.isTokenSecret(secret) {
 		return err
 	}
-	return p.deleteSecret(ctx, secret)
+	return p.secrets.Delete(ctx, secret)
 }

@@ -1,25 +1,26 @@
 package access
 
 import (
-	"fmt"
+	"errors"
 	"time"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // State is what a pass came to.
-type State string
+type State = outcome.State
 
 // The states of a pass.
 const (
 	// Ready: what the spec asks for is so.
-	Ready State = "Ready"
+	Ready = outcome.Ready
 	// Waiting: it will be so without anybody's help.
-	Waiting State = "Waiting"
+	Waiting = outcome.Waiting
 	// Failed: somebody has to help. RequeueAfter still says when it is tried
 	// again.
-	Failed State = "Failed"
+	Failed = outcome.Failed
 )
 
 const (
@@ -28,16 +29,6 @@ const (
 	retrySecret    = 30 * time.Second
 	lifetimeWanted = 7 * 24 * time.Hour
 )
-
-// Event tells of something that changed.
-type Event struct {
-	// Type is that of Kubernetes: Normal or Warning.
-	Type string
-	// Reason is a constant of api/v1alpha1.
-	Reason string
-	// Message is a sentence for a person, with the values.
-	Message string
-}
 
 // Result is what a pass came to. Its texts are stable from pass to pass and
 // hold no secret.
@@ -55,25 +46,7 @@ type Result struct {
 	// RequeueAfter is when to look again. 0 means no need.
 	RequeueAfter time.Duration
 	// Events are to be told whatever the State, and also beside an error.
-	Events []Event
-}
-
-// stop ends a pass before it is Ready. It travels as an error.
-type stop struct {
-	state   State
-	reason  string
-	message string
-	after   time.Duration
-}
-
-func (s *stop) Error() string { return s.message }
-
-func waiting(reason string, after time.Duration, format string, args ...any) error {
-	return &stop{state: Waiting, reason: reason, after: after, message: fmt.Sprintf(format, args...)}
-}
-
-func failed(reason string, after time.Duration, format string, args ...any) error {
-	return &stop{state: Failed, reason: reason, after: after, message: fmt.Sprintf(format, args...)}
+	Events outcome.Events
 }
 
 // answered turns a failed call into what the pass comes to: an outage is waited
@@ -84,11 +57,11 @@ func answered(reason string, err error) error {
 	case err == nil:
 		return nil
 	case coderd.IsUnreachable(err):
-		return waiting(coderv1alpha1.ReasonUnreachable, soon, "%v", err)
-	case coderd.IsRateLimited(err) && asCoderError(err, &own):
-		return waiting(coderv1alpha1.ReasonWaiting, max(own.RetryAfter, soon), "Coder asks for fewer requests: %v", err)
-	case asCoderError(err, &own):
-		return failed(reason, retryFailed, "%v", err)
+		return outcome.Waits(coderv1alpha1.ReasonUnreachable, soon, "%v", err)
+	case coderd.IsRateLimited(err) && errors.As(err, &own):
+		return outcome.Waits(coderv1alpha1.ReasonWaiting, max(own.RetryAfter, soon), "Coder asks for fewer requests: %v", err)
+	case errors.As(err, &own):
+		return outcome.Fails(reason, retryFailed, "%v", err)
 	default:
 		return err
 	}

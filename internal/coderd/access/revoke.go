@@ -2,16 +2,15 @@ package access
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 // Revoke takes back what the operator made: its tokens in Coder, then the Secrets
@@ -44,14 +43,13 @@ func (p *pass) withdraw(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	creds, err := p.mine(ctx, CredentialsSecretName(p.cp))
+	creds, err := p.secrets.GetMine(ctx, CredentialsSecretName(p.cp))
 	if err != nil {
 		return err
 	}
 	if creds != nil {
 		// First of all, so that no account appears behind our back.
-		var s *stop
-		if err := p.deleteJob(ctx); err != nil && !errors.As(err, &s) {
+		if err := p.deleteJob(ctx); err != nil && outcome.Stopped(err) == nil {
 			return err
 		}
 	}
@@ -66,7 +64,7 @@ func (p *pass) withdraw(ctx context.Context) error {
 
 func (p *pass) deleteSecrets(ctx context.Context, secrets []*corev1.Secret) error {
 	for _, secret := range secrets {
-		if err := p.deleteSecret(ctx, secret); err != nil {
+		if err := p.secrets.Delete(ctx, secret); err != nil {
 			return err
 		}
 	}
@@ -78,7 +76,7 @@ func (p *pass) deleteSecrets(ctx context.Context, secrets []*corev1.Secret) erro
 // spec.operatorAccess.generatedTokenSecretName.
 func (p *pass) tokenSecrets(ctx context.Context) ([]*corev1.Secret, error) {
 	var all []*corev1.Secret
-	present, err := p.mine(ctx, TokenSecretName(p.cp))
+	present, err := p.secrets.GetMine(ctx, TokenSecretName(p.cp))
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +84,7 @@ func (p *pass) tokenSecrets(ctx context.Context) ([]*corev1.Secret, error) {
 		all = append(all, present)
 	}
 	list := &corev1.SecretList{}
-	if err := p.Client.List(ctx, list, client.InNamespace(p.cp.Namespace), client.MatchingLabels(p.labels())); err != nil {
+	if err := p.Client.List(ctx, list, client.InNamespace(p.cp.Namespace), client.MatchingLabels(p.secrets.Labels)); err != nil {
 		return nil, fmt.Errorf("listing the Secrets with tokens of the operator: %w", err)
 	}
 	for i := range list.Items {
@@ -104,7 +102,7 @@ func (p *pass) withdrawToken(ctx context.Context) error {
 	if err != nil || len(tokens) == 0 {
 		return err
 	}
-	creds, err := p.mine(ctx, CredentialsSecretName(p.cp))
+	creds, err := p.secrets.GetMine(ctx, CredentialsSecretName(p.cp))
 	if err != nil {
 		return err
 	}
@@ -112,16 +110,6 @@ func (p *pass) withdrawToken(ctx context.Context) error {
 		return err
 	}
 	return p.deleteSecrets(ctx, tokens)
-}
-
-// mine reads a Secret where it is this control plane's. Somebody else's is as
-// good as none: there is nothing of ours in it.
-func (p *pass) mine(ctx context.Context, name string) (*corev1.Secret, error) {
-	secret, err := p.readSecret(ctx, name)
-	if err != nil || secret == nil || !metav1.IsControlledBy(secret, p.cp) {
-		return nil, err
-	}
-	return secret, nil
 }
 
 // takeBack deletes the operator's tokens in Coder: with one of them, which goes
@@ -158,7 +146,7 @@ func (p *pass) takeBackWith(ctx context.Context, t *storedToken) (done bool, err
 	case err != nil && !coderd.IsNotFound(err):
 		return false, answered(coderv1alpha1.ReasonTokenRefused, err)
 	}
-	p.normal(coderv1alpha1.ReasonTokenRevoked, fmt.Sprintf("revoked token %q of user %q in Coder", t.name, t.user))
+	p.result.Events.Normal(coderv1alpha1.ReasonTokenRevoked, fmt.Sprintf("revoked token %q of user %q in Coder", t.name, t.user))
 	return true, nil
 }
 
@@ -187,7 +175,7 @@ func (p *pass) takeBackByLogin(ctx context.Context, creds *account) error {
 		return answered(coderv1alpha1.ReasonTokenRefused, err)
 	}
 	if p.swept > before {
-		p.normal(coderv1alpha1.ReasonTokenRevoked, fmt.Sprintf("revoked the tokens of user %q in Coder", creds.username))
+		p.result.Events.Normal(coderv1alpha1.ReasonTokenRevoked, fmt.Sprintf("revoked the tokens of user %q in Coder", creds.username))
 	}
 	return nil
 }

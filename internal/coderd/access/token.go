@@ -9,10 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
 const roleOwner = "owner"
@@ -67,7 +67,7 @@ func readToken(secret *corev1.Secret) *storedToken {
 // the operator's own.
 func (p *pass) isTokenSecret(secret *corev1.Secret) bool {
 	_, marked := secret.Annotations[AnnotationTokenID]
-	return marked && metav1.IsControlledBy(secret, p.cp)
+	return marked && p.secrets.Mine(secret)
 }
 
 // verify asks Coder whose token this is, unless it said so a moment ago.
@@ -127,18 +127,15 @@ func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, s
 }
 
 func (p *pass) storeToken(ctx context.Context, stored *storedToken, token coderd.Token, life map[string]string) (*storedToken, error) {
-	values := map[string]string{coderv1alpha1.SecretKeyToken: token.Value}
+	var secret *corev1.Secret
 	if stored != nil {
-		setValues(stored.secret, values)
-		annotate(stored.secret, life)
-		return readToken(stored.secret), p.updateSecret(ctx, stored.secret)
+		secret = stored.secret
 	}
-	secret, err := p.newSecret(TokenSecretName(p.cp), values)
+	secret, err := p.write(ctx, secret, TokenSecretName(p.cp), map[string]string{coderv1alpha1.SecretKeyToken: token.Value}, life)
 	if err != nil {
 		return nil, err
 	}
-	annotate(secret, life)
-	return readToken(secret), p.createSecret(ctx, secret)
+	return readToken(secret), nil
 }
 
 // sweep deletes the operator's tokens of this control plane in Coder, except one,
@@ -167,7 +164,7 @@ func (p *pass) sweep(ctx context.Context, api *coderd.Client, keep string) (kept
 func isOwner(user coderd.User) bool { return slices.Contains(user.Roles, roleOwner) }
 
 func notOwner(user coderd.User, remedy string) error {
-	return failed(coderv1alpha1.ReasonTokenRefused, retryFailed,
+	return outcome.Fails(coderv1alpha1.ReasonTokenRefused, retryFailed,
 		"Coder accepts the token, but its user %q does not have the role owner, which the operator needs; %s", user.Username, remedy)
 }
 

@@ -165,10 +165,10 @@ func (p *pass) ensure(ctx context.Context) error {
 // finish makes a Result of a pass that may have been stopped.
 func (p *pass) finish(err error) (Result, error) {
 	p.result.Own = p.own
-	if s := outcome.Stopped(err); s != nil {
+	s, err := outcome.End(err)
+	if s != nil {
 		p.result.State, p.result.Reason, p.result.Message = s.State, s.Reason, s.Message
 		p.requeue(s.After)
-		err = nil
 	}
 	p.result.Message = p.silenced(p.result.Message)
 	for i := range p.result.Events {

@@ -68,7 +68,16 @@ func Fails(reason string, after time.Duration, format string, args ...any) *Stop
 	return &Stop{State: Failed, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }
 
-// Stopped is the Stop with which a pass ended, or nil.
+// End takes the Stop out of the error with which a pass ended. Where there is one,
+// nothing is left of the error; else it is nil.
+func End(err error) (stop *Stop, other error) {
+	if stop = Stopped(err); stop != nil {
+		return stop, nil
+	}
+	return nil, err
+}
+
+// Stopped is the Stop with which something ended, or nil.
 func Stopped(err error) *Stop {
 	var s *Stop
 	if !errors.As(err, &s) {

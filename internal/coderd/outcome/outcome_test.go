@@ -34,6 +34,10 @@ func TestStopped(t *testing.T) {
 			if diff := cmp.Diff(c.want, Stopped(c.err)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
+			stop, other := End(c.err)
+			if diff := cmp.Diff(c.want, stop); diff != "" || (other == nil) != (stop != nil || c.err == nil) {
+				t.Errorf("the end leaves %v (-want +got):\n%s", other, diff)
+			}
 		})
 	}
 	if got := (marked{fails}).Error(); got != `correct "b"` {

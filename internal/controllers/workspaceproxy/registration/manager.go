@@ -121,9 +121,9 @@ func (m *Manager) newPass(req Request) *pass {
 
 // finish makes a Result of a pass that may have been stopped.
 func (p *pass) finish(err error) (Result, error) {
-	if s := outcome.Stopped(err); s != nil {
+	s, err := outcome.End(err)
+	if s != nil {
 		p.result.State, p.result.Reason, p.result.Message, p.result.RequeueAfter = s.State, s.Reason, s.Message, s.After
-		return p.result, nil
 	}
 	return p.result, err
 }
