@@ -86,7 +86,9 @@ func (d dice) pods(w *coderv1alpha1.WorkloadSpec) {
 	d.maybe(func() {
 		w.Tolerations = []corev1.Toleration{{Key: pick(d, "gpu", "spot"), Operator: corev1.TolerationOpExists}}
 	})
-	d.maybe(func() { w.Affinity = pick(d, &corev1.Affinity{}, &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}) })
+	d.maybe(func() {
+		w.Affinity = pick(d, &corev1.Affinity{}, &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}})
+	})
 	d.maybe(func() {
 		w.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 			MaxSkew: 1, TopologyKey: pick(d, "zone", "host"), WhenUnsatisfiable: corev1.ScheduleAnyway,

@@ -58,6 +58,10 @@ type fixture struct {
 
 	// fault disturbs the writes of the controller, in the cluster and in Coder.
 	fault *fault
+	// reads disturbs what the controller reads in the cluster.
+	reads *fault
+	// late is the cache that the controller reads, where it is behind.
+	late *lateCache
 	// kinds are the optional ones that the cluster knows.
 	kinds kindList
 	// anyPort lets Coder be called on another port than 80.
@@ -84,25 +88,29 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 		}
 	}
 	f := &fixture{
-		t: t, coder: coderdtest.New(t), events: &eventLog{}, logs: &fakeLogs{}, fault: &fault{}, kinds: kindList{},
+		t: t, coder: coderdtest.New(t), events: &eventLog{}, logs: &fakeLogs{}, fault: &fault{}, reads: &fault{}, kinds: kindList{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 	}
 	converters, err := applytest.Converters()
 	if err != nil {
 		t.Fatal(err)
 	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithTypeConverters(converters...).
-		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}, &batchv1.Job{}, &gatewayv1.HTTPRoute{}).
-		WithObjects(objects...).WithInterceptorFuncs(f.interceptors())
+	f.cluster = newCluster(scheme).WithTypeConverters(converters...).WithObjects(objects...).WithInterceptorFuncs(f.interceptors()).Build()
+	f.restart()
+	return f
+}
+
+// newCluster builds a cluster with the indexes of the manager's cache.
+func newCluster(scheme *runtime.Scheme) *fake.ClientBuilder {
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}, &batchv1.Job{}, &gatewayv1.HTTPRoute{})
 	for _, child := range workload.Children() {
 		builder = builder.WithIndex(child, workload.IndexController, workload.ControllerOf)
 	}
 	for _, child := range workload.OptionalChildren() {
 		builder = builder.WithIndex(child, workload.IndexController, workload.ControllerOf)
 	}
-	f.cluster = builder.Build()
-	f.restart()
-	return f
+	return builder
 }
 
 // restart gives the controller an empty memory, as a new process has.
@@ -114,22 +122,38 @@ func (f *fixture) restart() {
 		cfg.URL, cfg.Transport = f.coder.URL, &wire{f.fault}
 		return coderd.New(cfg)
 	}
-	live := interceptor.NewClient(f.cluster, interceptor.Funcs{
+	live := interceptor.NewClient(f.cluster, f.readers(false))
+	cached := interceptor.NewClient(f.cluster, f.readers(true))
+	kit := workload.NewWith(cached, live, f.events, workload.Options{Clock: f.clock, Logs: f.logs, Optional: f.kinds})
+	f.r = newReconciler(kit, Options{
+		Access:   &access.Manager{Client: live, Clock: f.clock, NewClient: connect},
+		Connect:  func(url string) (Coder, error) { return connect(coderd.Config{URL: url}) },
+		Operator: func(cfg coderd.Config) (licensing.Coder, error) { return connect(cfg) },
+	})
+}
+
+// readers count the lists of control planes past the cache, and let reads fail or come
+// from a cache that is behind.
+func (f *fixture) readers(cached bool) interceptor.Funcs {
+	from := func(c client.WithWatch) client.WithWatch {
+		if cached && f.late != nil {
+			return f.late.view()
+		}
+		return c
+	}
+	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			return f.reads.around(func() error { return from(c).Get(ctx, key, obj, opts...) })
+		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if _, ok := list.(*coderv1alpha1.CoderControlPlaneList); ok {
+			if _, ok := list.(*coderv1alpha1.CoderControlPlaneList); ok && !cached {
 				f.mu.Lock()
 				f.lists++
 				f.mu.Unlock()
 			}
-			return c.List(ctx, list, opts...)
+			return f.reads.around(func() error { return from(c).List(ctx, list, opts...) })
 		},
-	})
-	kit := workload.NewWith(f.cluster, live, f.events, workload.Options{Clock: f.clock, Logs: f.logs, Optional: f.kinds})
-	f.r = newReconciler(kit, Options{
-		Access:   &access.Manager{Client: f.cluster, Clock: f.clock, NewClient: connect},
-		Connect:  func(url string) (Coder, error) { return connect(coderd.Config{URL: url}) },
-		Operator: func(cfg coderd.Config) (licensing.Coder, error) { return connect(cfg) },
-	})
+	}
 }
 
 // interceptors count every write, can end the process after one, and can let an
@@ -137,6 +161,9 @@ func (f *fixture) restart() {
 func (f *fixture) interceptors() interceptor.Funcs {
 	write := func(what string, obj client.Object, do func() error) error {
 		err := f.fault.around(do)
+		if f.late != nil {
+			f.late.note()
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.writes = append(f.writes, fmt.Sprintf("%s %T %s/%s", what, obj, obj.GetNamespace(), obj.GetName()))

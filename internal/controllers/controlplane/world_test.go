@@ -71,9 +71,10 @@ func (f *fixture) live() ctrl.Result {
 		if f.fault.struck() && f.fault.with == nil {
 			return result
 		}
-		if err != nil && f.fault.at == 0 && !apierrors.IsConflict(err) {
+		if err != nil && (f.fault.at == 0 && f.reads.at == 0 || apierrors.IsConflict(err)) {
 			f.t.Fatalf("reconciling: %v", err)
 		}
+		mustNotSpin(f.t, result)
 		if f.isGone() {
 			return result
 		}

@@ -1,0 +1,94 @@
+package controlplane
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// lateCache shows the cluster as it was some writes ago.
+type lateCache struct {
+	f       *fixture
+	lag     int
+	history []*pastState
+}
+
+// pastState is all that there was after one write, and a client for it.
+type pastState struct {
+	objects []client.Object
+	client  client.WithWatch
+}
+
+// beLate lets the controller's cache lag behind from now on.
+func (f *fixture) beLate(lag int) {
+	f.t.Helper()
+	f.late = &lateCache{f: f, lag: lag}
+	f.late.note()
+}
+
+// note keeps the present.
+func (l *lateCache) note() {
+	state := &pastState{}
+	for _, list := range kindsOfPictures() {
+		if err := l.f.cluster.List(l.f.t.Context(), list); err != nil {
+			l.f.t.Fatal(err)
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			state.objects = append(state.objects, item.DeepCopyObject().(client.Object))
+			return nil
+		})
+		if err != nil {
+			l.f.t.Fatal(err)
+		}
+	}
+	l.history = append(l.history, state)
+}
+
+// view is the cluster as the cache has it.
+func (l *lateCache) view() client.WithWatch {
+	state := l.history[max(0, len(l.history)-1-l.lag)]
+	if state.client == nil {
+		state.client = newCluster(l.f.cluster.Scheme()).WithObjects(state.objects...).Build()
+	}
+	return state.client
+}
+
+// TestStaleReads lets the cache be behind by some writes during several passes, and
+// then catch up. Nothing is done twice, nothing fails, and the end is as always.
+func TestStaleReads(t *testing.T) {
+	t.Parallel()
+	all := scenarios()
+	for _, name := range []string{"create everything", "change everything", "access disabled", "token Secret renamed", "delete everything"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := all[name]
+			undisturbed := s.play(t, 0)
+			want := undisturbed.picture(undisturbed.licenses)
+			for _, lag := range []int{1, 2, 5, 1000} {
+				f := s.stage(t)
+				f.beLate(lag)
+				for range 6 {
+					result, err := f.try("coder")
+					if err != nil {
+						t.Errorf("%d writes behind: %v", lag, err)
+					}
+					mustNotSpin(t, result)
+					if f.isGone() {
+						break
+					}
+					f.world()
+				}
+				f.late = nil
+				if !f.isGone() {
+					f.live()
+				}
+				if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {
+					t.Errorf("%d writes behind (-undisturbed +late):\n%s", lag, diff)
+				}
+			}
+		})
+	}
+}

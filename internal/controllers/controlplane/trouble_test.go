@@ -1,0 +1,170 @@
+package controlplane
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+)
+
+// mustNotSpin says that a pass asks for the next one after a second at the least.
+func mustNotSpin(t testing.TB, result ctrl.Result) {
+	t.Helper()
+	if result.RequeueAfter > 0 && result.RequeueAfter < time.Second {
+		t.Errorf("looks again after %v", result.RequeueAfter)
+	}
+}
+
+// trouble is what may come of one call.
+type trouble struct {
+	err error
+	// reads says that reading fails. lost says that a write arrives, and only its
+	// answer does not.
+	reads, lost bool
+	in          []string
+}
+
+func troubles() map[string]trouble {
+	resource := schema.GroupResource{Resource: "things"}
+	away := apierrors.NewServiceUnavailable("the API server starts")
+	return map[string]trouble{
+		"a conflict":             {err: apierrors.NewConflict(resource, "thing", errors.New("it was changed")), in: []string{"change everything"}},
+		"no answer to a write":   {err: away, lost: true, in: []string{"create everything", "delete everything"}},
+		"no API server, writing": {err: away, in: []string{"create", "access disabled", "token Secret renamed"}},
+		"no API server, reading": {err: away, reads: true, in: []string{"create", "delete"}},
+	}
+}
+
+// TestTroubleEverywhere lets each single call fail once, and the same process go on.
+// The end is that of an undisturbed run.
+func TestTroubleEverywhere(t *testing.T) {
+	t.Parallel()
+	all := scenarios()
+	for what, trouble := range troubles() {
+		for _, name := range trouble.in {
+			t.Run(what+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				s := all[name]
+				undisturbed := s.play(t, 0)
+				want := undisturbed.picture(undisturbed.licenses)
+				at := 1
+				for ; ; at++ {
+					if at > 150 {
+						t.Fatal("the calls do not end")
+					}
+					f := s.stage(t)
+					fault := f.fault
+					if trouble.reads {
+						fault = f.reads
+					}
+					fault.set(at, trouble.lost, trouble.err)
+					f.live()
+					struck := fault.struck()
+					fault.set(0, false, nil)
+					if !f.isGone() {
+						f.live()
+					}
+					if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {
+						t.Fatalf("trouble at call %d (-undisturbed +troubled):\n%s", at, diff)
+					}
+					if !struck {
+						break
+					}
+				}
+				t.Logf("%d calls", at-1)
+			})
+		}
+	}
+}
+
+// answers are what Coder, or something in front of it, may say instead of an answer.
+func answers() map[string]coderdtest.Fault {
+	return map[string]coderdtest.Fault{
+		"401":     {Status: http.StatusUnauthorized},
+		"403":     {Status: http.StatusForbidden},
+		"404":     {Status: http.StatusNotFound},
+		"409":     {Status: http.StatusConflict},
+		"429":     {Status: http.StatusTooManyRequests, RetryAfter: 30 * time.Second},
+		"500":     {Status: http.StatusInternalServerError},
+		"garbage": {Status: http.StatusOK, HTML: true},
+		"502":     {Status: http.StatusBadGateway, HTML: true},
+		"nothing": {DropConnection: true},
+	}
+}
+
+// TestAnyAnswerOfCoder lets Coder give a bad answer to everything, or to all but the
+// question of its version, while it is set up, and at rest.
+func TestAnyAnswerOfCoder(t *testing.T) {
+	t.Parallel()
+	for when, s := range map[string]scenario{
+		"set up": {fresh: true, spec: withLicense, act: func(*scene) {}},
+		"at rest": {spec: withLicense, act: func(f *scene) {
+			f.license("second")
+			f.clock.SetTime(f.clock.Now().Add(workload.RestInterval))
+		}},
+	} {
+		undisturbed := s.play(t, 0)
+		want := undisturbed.picture(undisturbed.licenses)
+		for name, answer := range answers() {
+			for _, path := range []string{"", "/api/v2/users", "/api/v2/licenses", "/api/v2/entitlements"} {
+				t.Run(when+"/"+name+path, func(t *testing.T) {
+					t.Parallel()
+					answer := answer
+					answer.PathPrefix = path
+					badAnswer(t, s, answer, want)
+				})
+			}
+		}
+	}
+}
+
+func badAnswer(t *testing.T, s scenario, answer coderdtest.Fault, want string) {
+	t.Helper()
+	f := s.stage(t)
+	f.coder.Fail(answer)
+	f.coder.ResetRequests()
+	for range 4 {
+		result, err := f.try("coder")
+		if err != nil {
+			t.Errorf("a bad answer of Coder is an error of the pass: %v", err)
+		}
+		mustNotSpin(t, result)
+		f.world()
+	}
+	f.takeWrites()
+	f.reconcile()
+	if writes := f.takeWrites(); len(writes) > 0 {
+		t.Errorf("in the fifth pass it still writes %q", writes)
+	}
+	status := f.controlPlane().Status
+	for _, c := range status.Conditions {
+		if c.Reason == "" || c.Message == "" {
+			t.Errorf("condition %+v says nothing", c)
+		}
+	}
+	if answer.PathPrefix == "" && !conditions.IsTrue(status.Conditions, coderv1alpha1.ConditionReady) {
+		f.mustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+	}
+	if n := f.coder.Writes(); n > 12 {
+		t.Errorf("%d writes to Coder in five passes: %v", n, f.coder.Requests())
+	}
+	f.mustNotLeak()
+	f.coder.ClearFaults()
+	f.clock.SetTime(f.clock.Now().Add(workload.RestInterval))
+	f.live()
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {
+		t.Errorf("afterwards (-undisturbed +troubled):\n%s", diff)
+	}
+}
