@@ -16,6 +16,7 @@ kind: CoderControlPlane
 metadata: {name: %s, namespace: %s}
 spec:
   image: %s
+  resources: {}
   extraEnv: [{name: CODER_PG_CONNECTION_URL, valueFrom: {secretKeyRef: {name: db, key: url}}}]
 `
 
