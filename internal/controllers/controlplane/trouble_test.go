@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"errors"
+	"flag"
 	"net/http"
 	"testing"
 	"time"
@@ -17,6 +18,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
+
+var each = flag.Bool("each", false, "let every call fail, not only each third")
 
 // mustNotSpin says that a pass asks for the next one after a second at the least.
 func mustNotSpin(t testing.TB, result ctrl.Result) {
@@ -58,8 +61,11 @@ func TestTroubleEverywhere(t *testing.T) {
 				s := all[name]
 				undisturbed := s.play(t, 0)
 				want := undisturbed.picture(undisturbed.licenses)
-				at := 1
-				for ; ; at++ {
+				at, step := 1, 3
+				if *each {
+					step = 1
+				}
+				for ; ; at += step {
 					if at > 150 {
 						t.Fatal("the calls do not end")
 					}
@@ -82,7 +88,7 @@ func TestTroubleEverywhere(t *testing.T) {
 						break
 					}
 				}
-				t.Logf("%d calls", at-1)
+				t.Logf("fewer than %d calls", at)
 			})
 		}
 	}
