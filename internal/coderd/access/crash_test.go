@@ -8,6 +8,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 // scenario is a state from which Ensure has a number of steps to do.
@@ -90,17 +92,7 @@ func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
-				for at := 1; ; at++ {
-					if at > 60 {
-						t.Fatal("the steps do not end")
-					}
-					if !crashAt(t, s, at, lost) {
-						if at < 4 {
-							t.Fatalf("only %d steps seen", at-1)
-						}
-						return
-					}
-				}
+				crashtest.EachStep(t, 3, func(at int) bool { return crashAt(t, s, at, lost) })
 			})
 		}
 	}
@@ -111,16 +103,16 @@ func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
 	t.Helper()
 	w := newWorld(t)
 	s.prepare(w)
-	w.fault.set(at, lost)
+	w.fault.Set(at, lost)
 	for range 6 {
 		result, err := w.manager.Ensure(w.ctx, w.request())
 		w.checkSilence(result, err)
-		if w.fault.struck() || result.State == Ready {
+		if w.fault.Struck() || result.State == Ready {
 			break
 		}
 		w.runJob()
 	}
-	struck := w.fault.struck()
+	struck := w.fault.Struck()
 	w.restart()
 	w.settle()
 	w.pass()

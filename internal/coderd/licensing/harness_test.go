@@ -5,12 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 var begin = time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
@@ -30,7 +28,7 @@ type world struct {
 	coder   *coderdtest.Server
 	clock   *clocktesting.FakePassiveClock
 	manager *Manager
-	fault   *fault
+	fault   *crashtest.Fault
 	token   string
 	// license and unread are what the Secret says, own is the record.
 	license  string
@@ -46,7 +44,7 @@ type world struct {
 
 func newWorld(t *testing.T, opts ...coderdtest.Option) *world {
 	t.Helper()
-	w := &world{t: t, fault: &fault{}, clock: clocktesting.NewFakePassiveClock(begin), instance: "v1"}
+	w := &world{t: t, fault: &crashtest.Fault{}, clock: clocktesting.NewFakePassiveClock(begin), instance: "v1"}
 	w.coder = coderdtest.New(t, append([]coderdtest.Option{coderdtest.WithClock(w.clock)}, opts...)...)
 	w.token = w.coder.AddUser("ada", "owner")
 	w.restart()
@@ -64,7 +62,7 @@ func (w *world) restart() { w.manager = &Manager{Clock: w.clock} }
 
 func (w *world) request() Request {
 	w.t.Helper()
-	client, err := coderd.New(coderd.Config{URL: w.coder.URL, Token: w.token, Transport: &faultyTransport{fault: w.fault}})
+	client, err := coderd.New(coderd.Config{URL: w.coder.URL, Token: w.token, Transport: w.fault})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -76,7 +74,7 @@ func (w *world) request() Request {
 }
 
 func (w *world) record(own []string) error {
-	return w.fault.around(func() error {
+	return w.fault.Around(func() error {
 		w.own = slices.Clone(own)
 		w.records++
 		return nil
@@ -205,68 +203,6 @@ func reasons(r Result) string {
 		out = append(out, e.Reason)
 	}
 	return strings.Join(out, ",")
-}
-
-// fault kills the process at its n-th write or request: that one and everything
-// after it fails. Where it is lost, the other side has done it all the same.
-type fault struct {
-	mu       sync.Mutex
-	at, seen int
-	lost     bool
-	dead     bool
-}
-
-var errDead = errors.New("the process is dead")
-
-func (f *fault) set(at int, lost bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
-}
-
-// begin counts one. It says whether it is to be done, and whether its answer is
-// to be lost.
-func (f *fault) begin() (do, lost bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.seen++
-	now := f.at > 0 && f.seen == f.at
-	do = !f.dead && (!now || f.lost)
-	f.dead = f.dead || now
-	return do, now
-}
-
-func (f *fault) around(do func() error) error {
-	may, lost := f.begin()
-	if !may {
-		return errDead
-	}
-	if err := do(); err != nil || !lost {
-		return err
-	}
-	return errDead
-}
-
-func (f *fault) struck() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.dead
-}
-
-type faultyTransport struct{ fault *fault }
-
-func (t *faultyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	var res *http.Response
-	err := t.fault.around(func() error {
-		var err error
-		res, err = http.DefaultTransport.RoundTrip(req)
-		return err
-	})
-	if err != nil && res != nil {
-		_ = res.Body.Close()
-		res = nil
-	}
-	return res, err
 }
 
 // late is a Coder to which a license comes between the list and the upload.

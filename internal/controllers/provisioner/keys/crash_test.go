@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 // scenario is a state from which there is something to do.
@@ -138,17 +139,7 @@ func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
-				for at := 1; ; at++ {
-					if at > 60 {
-						t.Fatal("the steps do not end")
-					}
-					if !crashAt(t, s, at, lost) {
-						if at < 3 {
-							t.Fatalf("only %d steps seen", at-1)
-						}
-						return
-					}
-				}
+				crashtest.EachStep(t, 2, func(at int) bool { return crashAt(t, s, at, lost) })
 			})
 		}
 	}
@@ -159,13 +150,13 @@ func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
 	t.Helper()
 	w := newWorld(t)
 	s.prepare(w)
-	w.fault.set(at, lost)
+	w.fault.Set(at, lost)
 	for range 4 {
-		if err := s.pass(w); err != nil || w.fault.struck() {
+		if err := s.pass(w); err != nil || w.fault.Struck() {
 			break
 		}
 	}
-	struck := w.fault.struck()
+	struck := w.fault.Struck()
 	w.restart()
 	if s.done == nil {
 		w.settle()

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,15 +12,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 const (
@@ -46,7 +43,7 @@ type world struct {
 	cr      *coderv1alpha1.CoderProvisioner
 	// cp is nil where there is none.
 	cp    *coderv1alpha1.CoderControlPlane
-	fault *fault
+	fault *crashtest.Fault
 	// writes counts those to the cluster.
 	writes, uids int
 	// pods are the ids of the keys that pods hold. Slow pods have to be ended by the
@@ -64,7 +61,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, ctx: t.Context(), fault: &fault{},
+		t: t, ctx: t.Context(), fault: &crashtest.Fault{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		cr: &coderv1alpha1.CoderProvisioner{
 			ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: testName, UID: "cr-uid", Generation: 1},
@@ -77,14 +74,14 @@ func newWorld(t *testing.T) *world {
 	w.coder = coderdtest.New(t, coderdtest.WithClock(w.clock), coderdtest.WithLicensing())
 	w.coder.SetFeature(feature, "entitled")
 	w.token = w.coder.AddUser("operator", "owner")
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(w.interceptor()).Build()
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(w.fault.Cluster(&w.writes)).Build()
 	w.restart()
 	return w
 }
 
 // restart is what a new process starts with: an empty memory.
 func (w *world) restart() {
-	w.fault.set(0, false)
+	w.fault.Set(0, false)
 	w.manager = &Manager{Client: w.client, Clock: w.clock, Connect: w.connect}
 }
 
@@ -92,29 +89,7 @@ func (w *world) connect(_ context.Context, cp *coderv1alpha1.CoderControlPlane) 
 	if cp.Spec.OperatorAccess.Disabled {
 		return nil, &Unavailable{Reason: coderv1alpha1.ReasonOperatorAccessDisabled, Message: "operator access is disabled"}
 	}
-	return coderd.New(coderd.Config{URL: w.coder.URL, Token: w.token, Transport: &faultyTransport{fault: w.fault}})
-}
-
-func (w *world) interceptor() interceptor.Funcs {
-	write := func(do func() error) error {
-		w.writes++
-		return w.fault.around(do)
-	}
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return write(func() error {
-				w.uids++
-				obj.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
-				return c.Create(ctx, obj, opts...)
-			})
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return write(func() error { return c.Update(ctx, obj, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return write(func() error { return c.Delete(ctx, obj, opts...) })
-		},
-	}
+	return coderd.New(coderd.Config{URL: w.coder.URL, Token: w.token, Transport: w.fault})
 }
 
 func (w *world) request() Request {
@@ -305,62 +280,4 @@ func count(list []string, prefix string) int {
 		}
 	}
 	return n
-}
-
-// fault kills the process at its n-th write or request: that one and everything
-// after it fails. Where it is lost, the other side has done it all the same.
-type fault struct {
-	mu   sync.Mutex
-	at   int
-	lost bool
-	seen int
-	dead bool
-}
-
-var errDead = errors.New("the process is dead")
-
-func (f *fault) set(at int, lost bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
-}
-
-func (f *fault) around(do func() error) error {
-	f.mu.Lock()
-	f.seen++
-	now, dead := f.at > 0 && f.seen == f.at, f.dead
-	if now {
-		f.dead = true
-	}
-	lost := f.lost
-	f.mu.Unlock()
-	if dead || (now && !lost) {
-		return errDead
-	}
-	if err := do(); err != nil || !now {
-		return err
-	}
-	return errDead
-}
-
-func (f *fault) struck() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.dead
-}
-
-type faultyTransport struct{ fault *fault }
-
-func (t *faultyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	var res *http.Response
-	err := t.fault.around(func() error {
-		var err error
-		res, err = http.DefaultTransport.RoundTrip(req)
-		return err
-	})
-	if err != nil && res != nil {
-		_ = res.Body.Close()
-		res = nil
-	}
-	return res, err
 }

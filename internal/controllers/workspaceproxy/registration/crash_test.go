@@ -8,6 +8,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 // scenario is a state from which there is a number of steps to do.
@@ -186,17 +187,7 @@ func TestCrash(t *testing.T) {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/answer lost=%t", name, lost), func(t *testing.T) {
 				t.Parallel()
-				for at := 1; ; at++ {
-					if at > 60 {
-						t.Fatal("the steps do not end")
-					}
-					if !crashAt(t, s, at, lost) {
-						if at < 3 {
-							t.Fatalf("only %d steps seen", at-1)
-						}
-						return
-					}
-				}
+				crashtest.EachStep(t, 2, func(at int) bool { return crashAt(t, s, at, lost) })
 			})
 		}
 	}
@@ -207,7 +198,7 @@ func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
 	t.Helper()
 	w := newWorld(t)
 	s.prepare(w)
-	w.fault.set(at, lost)
+	w.fault.Set(at, lost)
 	for range 3 {
 		if s.deleted {
 			_, _ = w.manager.Remove(w.ctx, Request{Proxy: w.proxy})
@@ -215,7 +206,7 @@ func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
 			break
 		}
 	}
-	struck := w.fault.struck()
+	struck := w.fault.Struck()
 	w.restart()
 	if s.after != nil {
 		s.after(w)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,11 +16,11 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 const (
@@ -42,7 +40,7 @@ type world struct {
 	manager *Manager
 	proxy   *coderv1alpha1.CoderWorkspaceProxy
 	healthy bool
-	fault   *fault
+	fault   *crashtest.Fault
 	writes  int
 	uids    int
 }
@@ -54,18 +52,18 @@ func newWorld(t *testing.T, changes ...func(*coderv1alpha1.CoderWorkspaceProxy))
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, ctx: t.Context(), fault: &fault{}, healthy: true,
+		t: t, ctx: t.Context(), fault: &crashtest.Fault{}, healthy: true,
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
 		proxy: newProxy(changes...),
 	}
 	w.coder, w.other = newCoder(t), newCoder(t)
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(w.interceptor()).Build()
+	w.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(w.fault.Cluster(&w.writes)).Build()
 	w.restart()
 	w.put(w.proxy.DeepCopy())
 	w.controlPlane("dev", w.coder)
 	w.controlPlane("next", w.other)
 	w.secret("owner", map[string]string{"token": w.other.AddUser("ada", "owner")})
-	w.fault.reset()
+	w.fault.Set(0, false)
 	return w
 }
 
@@ -119,36 +117,12 @@ func bytesOf(data map[string]string) map[string][]byte {
 
 // restart is what a new process starts with: an empty memory.
 func (w *world) restart() {
-	w.fault.reset()
+	w.fault.Set(0, false)
 	w.manager = &Manager{
 		Client: w.client, Reader: w.client, Clock: w.clock,
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
-			cfg.Transport = &faultyTransport{fault: w.fault}
+			cfg.Transport = w.fault
 			return coderd.New(cfg)
-		},
-	}
-}
-
-func (w *world) interceptor() interceptor.Funcs {
-	write := func(do func() error) error {
-		w.writes++
-		return w.fault.around(do)
-	}
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			return write(func() error {
-				w.uids++
-				if obj.GetUID() == "" {
-					obj.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
-				}
-				return c.Create(ctx, obj, opts...)
-			})
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return write(func() error { return c.Update(ctx, obj, opts...) })
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			return write(func() error { return c.Delete(ctx, obj, opts...) })
 		},
 	}
 }
@@ -326,61 +300,4 @@ func reasons(r Result) string {
 		out = append(out, e.Reason)
 	}
 	return strings.Join(out, ",")
-}
-
-// fault kills the process at its n-th write or request: that one and everything
-// after it fails. Where it is lost, the other side has done it all the same.
-type fault struct {
-	mu   sync.Mutex
-	at   int
-	lost bool
-	seen int
-	dead bool
-}
-
-var errDead = errors.New("the process is dead")
-
-func (f *fault) reset() { f.set(0, false) }
-
-func (f *fault) set(at int, lost bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
-}
-
-func (f *fault) around(do func() error) error {
-	f.mu.Lock()
-	f.seen++
-	now, dead, lost := f.at > 0 && f.seen == f.at, f.dead, f.lost
-	f.dead = f.dead || now
-	f.mu.Unlock()
-	if dead || (now && !lost) {
-		return errDead
-	}
-	if err := do(); err != nil || !now {
-		return err
-	}
-	return errDead
-}
-
-func (f *fault) struck() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.dead
-}
-
-type faultyTransport struct{ fault *fault }
-
-func (t *faultyTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	var res *http.Response
-	err := t.fault.around(func() error {
-		var err error
-		res, err = http.DefaultTransport.RoundTrip(req)
-		return err
-	})
-	if err != nil && res != nil {
-		_ = res.Body.Close()
-		res = nil
-	}
-	return res, err
 }

@@ -1,0 +1,119 @@
+package crashtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// mostSteps is more than anything that is tested here does.
+const mostSteps = 60
+
+var errDead = errors.New("the process is dead")
+
+// Fault kills the process at its n-th write or request: that one and everything
+// after it fails. Where it is lost, the other side has done it all the same. The
+// zero value never strikes.
+type Fault struct {
+	mu   sync.Mutex
+	at   int
+	lost bool
+	seen int
+	dead bool
+}
+
+// Set starts the count again. A fault at 0 never strikes.
+func (f *Fault) Set(at int, lost bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
+}
+
+// Struck says that the process is dead.
+func (f *Fault) Struck() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
+}
+
+// Around does one write or request, as far as the process comes with it.
+func (f *Fault) Around(do func() error) error {
+	f.mu.Lock()
+	f.seen++
+	now, dead, lost := f.at > 0 && f.seen == f.at, f.dead, f.lost
+	f.dead = f.dead || now
+	f.mu.Unlock()
+	if dead || (now && !lost) {
+		return errDead
+	}
+	if err := do(); err != nil || !now {
+		return err
+	}
+	return errDead
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f *Fault) RoundTrip(req *http.Request) (*http.Response, error) {
+	var res *http.Response
+	err := f.Around(func() error {
+		var err error
+		res, err = http.DefaultTransport.RoundTrip(req)
+		return err
+	})
+	if err != nil && res != nil {
+		_ = res.Body.Close()
+		res = nil
+	}
+	return res, err
+}
+
+// Cluster is for the fake client's builder: it counts the creations, updates and
+// deletions, puts the fault around each, and gives what is created a UID, as an API
+// server does.
+func (f *Fault) Cluster(writes *int) interceptor.Funcs {
+	uids := 0
+	write := func(do func() error) error {
+		*writes++
+		return f.Around(do)
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return write(func() error {
+				uids++
+				if obj.GetUID() == "" {
+					obj.SetUID(types.UID(fmt.Sprintf("uid-%d", uids)))
+				}
+				return c.Create(ctx, obj, opts...)
+			})
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			return write(func() error { return c.Update(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return write(func() error { return c.Delete(ctx, obj, opts...) })
+		},
+	}
+}
+
+// EachStep crashes at the first step, the second, and so on, until crashAt says
+// that there was none to crash at. With fewer steps than least, the test has not
+// seen what it is about.
+func EachStep(t *testing.T, least int, crashAt func(at int) bool) {
+	t.Helper()
+	at := 1
+	for crashAt(at) {
+		if at++; at > mostSteps {
+			t.Fatal("the steps do not end")
+		}
+	}
+	if steps := at - 1; steps < least {
+		t.Fatalf("only %d steps seen, and there are %d or more", steps, least)
+	}
+}

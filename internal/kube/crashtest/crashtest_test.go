@@ -1,0 +1,89 @@
+package crashtest
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// TestFault writes three times and looks what was done, and what the process
+// knows of it.
+func TestFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		at         int
+		lost       bool
+		done, told []int
+	}{
+		"never":                {0, true, []int{1, 2, 3}, []int{1, 2, 3}},
+		"before it is done":    {2, false, []int{1}, []int{1}},
+		"after it is done":     {2, true, []int{1, 2}, []int{1}},
+		"later than all steps": {4, false, []int{1, 2, 3}, []int{1, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &Fault{}
+			f.Set(c.at, c.lost)
+			var done, told []int
+			for i := 1; i <= 3; i++ {
+				err := f.Around(func() error { done = append(done, i); return nil })
+				if err == nil {
+					told = append(told, i)
+				} else if !errors.Is(err, errDead) {
+					t.Error(err)
+				}
+			}
+			if diff := cmp.Diff([][]int{c.done, c.told}, [][]int{done, told}); diff != "" {
+				t.Errorf("done and told (-want +got):\n%s", diff)
+			}
+			if want := c.at == 2; f.Struck() != want {
+				t.Errorf("struck %t, want %t", f.Struck(), want)
+			}
+		})
+	}
+}
+
+// TestBothSides counts writes to the cluster and requests as one row of steps.
+func TestBothSides(t *testing.T) {
+	heard := 0
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard++ }))
+	defer server.Close()
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	f, writes := &Fault{}, 0
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(f.Cluster(&writes)).Build()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "s"}}
+	f.Set(3, true)
+	if err := errors.Join(cluster.Create(t.Context(), secret), cluster.Update(t.Context(), secret)); err != nil || secret.UID == "" {
+		t.Fatalf("error %v, uid %q", err, secret.UID)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := f.RoundTrip(req)
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	if !errors.Is(err, errDead) || heard != 1 {
+		t.Errorf("the request: %v, heard %d times", err, heard)
+	}
+	if err := cluster.Delete(t.Context(), secret); !errors.Is(err, errDead) || writes != 3 {
+		t.Errorf("the deletion by the dead: %v, after %d writes", err, writes)
+	}
+}
+
+func TestEachStep(t *testing.T) {
+	var at []int
+	EachStep(t, 3, func(n int) bool { at = append(at, n); return n <= 3 })
+	if diff := cmp.Diff([]int{1, 2, 3, 4}, at); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
