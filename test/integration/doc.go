@@ -7,5 +7,10 @@
 // demo uses). Without it the tests are skipped, so that go test ./... works on a
 // fresh clone.
 //
-// Invariants: each test has a namespace of its own; nothing sleeps.
+// kube-apiserver writes down what the operator asks of it (audit_test.go), so that
+// a request that it refuses fails whichever test it belongs to.
+//
+// Invariants: each test has a namespace of its own; nothing sleeps. Tests that run
+// beside others restrict their operator to their namespaces: one without restriction
+// would work in those of the others.
 package integration

@@ -50,7 +50,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	environment.dir = dir
-	go binary() // Who needs it waits for it, and says what went wrong.
+	go func() { _, _ = binary() }() // Who needs it waits for it, and says what went wrong.
 	server := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
