@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 // scenario is something that a person does to a proxy that rests.
@@ -56,22 +57,13 @@ func TestCrash(t *testing.T) {
 			t.Parallel()
 			want := runScenario(t, s, 0, false).picture()
 			for _, lost := range []bool{false, true} {
-				at := 1
-				for ; ; at++ {
-					if at > 80 {
-						t.Fatal("the steps do not end")
-					}
+				crashtest.EachStep(t, 3, func(at int) bool {
 					f := runScenario(t, s, at, lost)
 					if diff := cmp.Diff(want, f.picture()); diff != "" {
 						t.Fatalf("crash at step %d, answer lost %t (-undisturbed +crashed):\n%s", at, lost, diff)
 					}
-					if !f.crashed {
-						break
-					}
-				}
-				if at < 4 {
-					t.Errorf("only %d steps seen", at-1)
-				}
+					return f.crashed
+				})
 			}
 		})
 	}
@@ -91,16 +83,16 @@ func runScenario(t *testing.T, s scenario, at int, lost bool) crashedFixture {
 	}
 	s.act(f)
 	f.restart()
-	f.fault.set(at, lost)
+	f.fault.Set(at, lost)
 	for range 8 {
-		if _, err := f.try(); err != nil && f.fault.struck() {
+		if _, err := f.try(); err != nil && f.fault.Struck() {
 			break
 		}
 		if f.gone() {
 			break
 		}
 	}
-	crashed := f.fault.struck()
+	crashed := f.fault.Struck()
 	f.restart()
 	if f.gone() {
 		return crashedFixture{f, crashed}

@@ -3,7 +3,6 @@ package workspaceproxy
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -33,6 +32,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 const (
@@ -52,7 +52,7 @@ type fixture struct {
 	next    *coderdtest.Server
 	clock   *clocktesting.FakePassiveClock
 	events  *eventLog
-	fault   *fault
+	fault   *crashtest.Fault
 	r       *Reconciler
 	writes  []string
 }
@@ -69,7 +69,7 @@ func newFixture(t testing.TB, proxy *coderv1alpha1.CoderWorkspaceProxy, objects 
 		}
 	}
 	f := &fixture{
-		t: t, events: &eventLog{}, fault: &fault{},
+		t: t, events: &eventLog{}, fault: &crashtest.Fault{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 		coder: coderdtest.New(t, coderdtest.WithLicensing()), next: coderdtest.New(t, coderdtest.WithLicensing()),
 	}
@@ -128,7 +128,7 @@ func newProxy(changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *coderv1alpha
 
 // restart gives the controller an empty memory, as a new process has.
 func (f *fixture) restart() {
-	f.fault.set(0, false)
+	f.fault.Set(0, false)
 	kit := workload.NewWith(f.cluster, f.cluster, f.events, workload.Options{Clock: f.clock})
 	f.r = &Reconciler{kit: kit, registrar: &registration.Manager{
 		Client: f.cluster, Reader: f.cluster, Clock: f.clock,
@@ -156,24 +156,14 @@ func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.URL.Scheme, req.URL.Host = "http", strings.TrimPrefix(server.URL, "http://")
 	req.Host = ""
-	var res *http.Response
-	err := r.f.fault.around(func() error {
-		var err error
-		res, err = http.DefaultTransport.RoundTrip(req)
-		return err
-	})
-	if err != nil && res != nil {
-		_ = res.Body.Close()
-		res = nil
-	}
-	return res, err
+	return r.f.fault.RoundTrip(req)
 }
 
 // interceptors note every write, and can end the process at one.
 func (f *fixture) interceptors() interceptor.Funcs {
 	write := func(what string, obj client.Object, do func() error) error {
 		f.writes = append(f.writes, fmt.Sprintf("%s %s %T %s", what, obj.GetObjectKind().GroupVersionKind().Kind, obj, obj.GetName()))
-		return f.fault.around(do)
+		return f.fault.Around(do)
 	}
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -397,43 +387,4 @@ func (l *eventLog) count(prefix string) int {
 		}
 	}
 	return n
-}
-
-// fault kills the process at its n-th write or request: that one and everything
-// after it fails. Where it is lost, the other side has done it all the same.
-type fault struct {
-	mu   sync.Mutex
-	at   int
-	lost bool
-	seen int
-	dead bool
-}
-
-var errDead = errors.New("the process is dead")
-
-func (f *fault) set(at int, lost bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
-}
-
-func (f *fault) around(do func() error) error {
-	f.mu.Lock()
-	f.seen++
-	now, dead, lost := f.at > 0 && f.seen == f.at, f.dead, f.lost
-	f.dead = f.dead || now
-	f.mu.Unlock()
-	if dead || (now && !lost) {
-		return errDead
-	}
-	if err := do(); err != nil || !now {
-		return err
-	}
-	return errDead
-}
-
-func (f *fault) struck() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.dead
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // mostSteps is more than anything that is tested here does.
-const mostSteps = 60
+const mostSteps = 80
 
 var errDead = errors.New("the process is dead")
 
