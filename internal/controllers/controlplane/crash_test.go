@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
@@ -103,7 +105,7 @@ func TestCrashEverywhere(t *testing.T) {
 			t.Parallel()
 			undisturbed := s.play(t, 0)
 			want := undisturbed.picture(undisturbed.licenses)
-			undisturbed.mustHaveLoggedOut()
+			undisturbed.mustBeTidy()
 			at := 1
 			for ; ; at++ {
 				if at > 80 {
@@ -125,14 +127,22 @@ func TestCrashEverywhere(t *testing.T) {
 	}
 }
 
-// mustHaveLoggedOut says that no login is left. One that a crash leaves behind ends
-// by itself within a day.
-func (f *scene) mustHaveLoggedOut() {
+// mustBeTidy says that the operator has one account and one token at most, and that no
+// login is left. One that a crash leaves behind ends by itself within a day.
+func (f *scene) mustBeTidy() {
 	f.t.Helper()
+	operators, tokens := 0, 0
 	for _, user := range f.coder.Usernames() {
 		if n := f.coder.Sessions(user); n > 0 {
 			f.t.Errorf("%d logins of %s are left", n, user)
 		}
+		if strings.HasPrefix(user, access.Username) {
+			operators++
+			tokens += len(f.coder.TokenNames(user))
+		}
+	}
+	if operators > 1 || tokens > 1 {
+		f.t.Errorf("the operator has %d accounts and %d tokens", operators, tokens)
 	}
 }
 

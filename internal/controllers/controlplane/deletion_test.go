@@ -122,30 +122,6 @@ func TestDeletionShowsTheTokenToNobodyElse(t *testing.T) {
 	}
 }
 
-func TestDeletionAfterAKillAtAnyWrite(t *testing.T) {
-	for n := 1; ; n++ {
-		f := readyFixture(t, withWorkspaceNamespace)
-		f.delete()
-		f.killAfter = n
-		for range 20 {
-			if _, err := f.try("coder"); err != nil {
-				f.restart()
-				continue
-			}
-			if f.gone("coder", "coder", &coderv1alpha1.CoderControlPlane{}) {
-				break
-			}
-		}
-		if !f.gone("coder", "coder", &coderv1alpha1.CoderControlPlane{}) || len(f.coder.TokenNames(access.Username)) > 0 ||
-			!f.gone("work", resources.WorkspaceRoleName(newControlPlane()), &rbacv1.Role{}) {
-			t.Fatalf("killed after write %d: something is left", n)
-		}
-		if f.killAfter > 0 {
-			return
-		}
-	}
-}
-
 func TestDisabledAccessIsTakenBackAndThenLeftAlone(t *testing.T) {
 	f := readyFixture(t)
 	cp := f.controlPlane()

@@ -8,13 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -264,71 +260,5 @@ func TestScaledToZero(t *testing.T) {
 	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonScaledToZero)
 	if result.RequeueAfter != 0 {
 		t.Errorf("looks again after %v, although nothing runs that could change", result.RequeueAfter)
-	}
-}
-
-// The process may end after any write. Started again, it ends where it would have
-// ended, with one of everything.
-func TestKilledAfterAnyWrite(t *testing.T) {
-	for n := 1; ; n++ {
-		f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret())
-		f.killAfter = n
-		for range 20 {
-			_, err := f.try("coder")
-			if err != nil {
-				f.restart()
-			}
-			if err == nil && f.controlPlane().Status.Phase == coderv1alpha1.PhaseReady {
-				break
-			}
-			d := &appsv1.Deployment{}
-			if !f.gone("coder", "coder", d) && d.Status.ReadyReplicas == 0 {
-				f.podsReady(1)
-			}
-		}
-		survived := f.killAfter > 0
-		f.killAfter = 0
-		f.settle()
-		f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
-		f.mustHaveOneOfEach()
-		if t.Failed() {
-			t.Fatalf("killed after write %d", n)
-		}
-		if survived {
-			t.Logf("%d writes lead to a control plane that is Ready", n-1)
-			return
-		}
-	}
-}
-
-func (f *fixture) mustHaveOneOfEach() {
-	f.t.Helper()
-	for kind, c := range map[string]struct {
-		list client.ObjectList
-		want int
-	}{
-		"Deployments":   {&appsv1.DeploymentList{}, 1},
-		"Services":      {&corev1.ServiceList{}, 1},
-		"accounts":      {&corev1.ServiceAccountList{}, 1},
-		"Roles":         {&rbacv1.RoleList{}, 2},
-		"RoleBindings":  {&rbacv1.RoleBindingList{}, 2},
-		"Jobs":          {&batchv1.JobList{}, 0},
-		"control plane": {&coderv1alpha1.CoderControlPlaneList{}, 1},
-	} {
-		if err := f.cluster.List(f.t.Context(), c.list); err != nil {
-			f.t.Fatal(err)
-		}
-		if items := meta.LenList(c.list); items != c.want {
-			f.t.Errorf("%d %s, want %d", items, kind, c.want)
-		}
-	}
-	operators := 0
-	for _, user := range f.coder.Usernames() {
-		if strings.HasPrefix(user, "coder-k8s-operator") {
-			operators++
-		}
-	}
-	if operators != 1 {
-		f.t.Errorf("%d operator accounts in Coder: %v", operators, f.coder.Usernames())
 	}
 }
