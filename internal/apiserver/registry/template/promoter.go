@@ -18,9 +18,10 @@ const (
 	// busyInterval is how often templates are looked at whose version is being
 	// built.
 	busyInterval = 3 * time.Second
-	// idleInterval is how often all templates are looked at: for those of a
-	// replica that is gone.
-	idleInterval = 2 * time.Minute
+	// idleInterval is how often all templates are looked at, for those of a replica
+	// that is gone. The one that takes its place looks at them when it starts, so
+	// that this need not burden every Coder at rest.
+	idleInterval = time.Hour
 	// blindInterval is the same while some Coder could not be asked.
 	blindInterval = 15 * time.Second
 )
