@@ -32,6 +32,7 @@ func (t *Toolkit) ApplyDeployment(ctx context.Context, p *Pass) error {
 	if err != nil {
 		return p.refuse(err)
 	}
+	desired.ResourceVersion = p.seen
 	err = t.Apply(ctx, p, desired)
 	p.DeploymentForeign = isNotOwned(err)
 	if err == nil {

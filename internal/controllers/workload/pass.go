@@ -65,6 +65,9 @@ type Pass struct {
 	Released bool
 
 	used []contentKey
+	// seen is the version of our Deployment from which KeepReplicas was decided, or
+	// empty where there is none.
+	seen string
 }
 
 // Hooks are what a kind knows better than the shared steps. Each may be nil.

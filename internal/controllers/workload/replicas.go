@@ -25,9 +25,14 @@ func (t *Toolkit) scaledByOthers(ctx context.Context, p *Pass) (bool, error) {
 		}
 		return false, fmt.Errorf("reading Deployment %q: %w", key.Name, err)
 	}
+	if !metav1.IsControlledBy(d, p.Object) {
+		return false, nil
+	}
+	// A cache that is behind may not know of an autoscaler's last change. With the
+	// version, the apply that would undo it fails instead.
+	p.seen = d.ResourceVersion
 	asked := strconv.Itoa(int(resources.Replicas(p.Workload)))
-	return metav1.IsControlledBy(d, p.Object) && d.Annotations[coderv1alpha1.AnnotationReplicas] == asked &&
-		replicasOwnedByOthers(d, t.FieldOwner), nil
+	return d.Annotations[coderv1alpha1.AnnotationReplicas] == asked && replicasOwnedByOthers(d, t.FieldOwner), nil
 }
 
 func replicasOwnedByOthers(d *appsv1.Deployment, fieldOwner string) bool {

@@ -34,7 +34,9 @@ type Applier struct {
 
 // Apply makes the cluster's object hold what desired says, unless it is not the
 // claim's. Afterwards desired is the object as the cluster has it. It says
-// whether that changed.
+// whether that changed. Where desired has a resource version, an object of another
+// version is not written, and the error is a conflict: what desired was made from
+// is not true any more.
 func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object) (bool, error) {
 	if err := claim.Stamp(desired); err != nil {
 		return false, fmt.Errorf("claiming %s: %w", client.ObjectKeyFromObject(desired), err)
@@ -43,6 +45,9 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 	if err != nil {
 		return false, err
 	}
+	// The version says when to apply, not what.
+	onlyTo := content.GetResourceVersion()
+	content.SetResourceVersion("")
 	wanted, err := digestOf(content)
 	if err != nil {
 		return false, fmt.Errorf("serializing %s: %w", client.ObjectKeyFromObject(desired), err)
@@ -58,6 +63,7 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 			return false, overwrite(desired, live)
 		}
 		content.SetUID(live.GetUID())
+		content.SetResourceVersion(onlyTo)
 	}
 	if err := a.write(ctx, content); err != nil {
 		return false, err

@@ -321,3 +321,34 @@ func TestAnObjectThatIsBeingDeletedIsLeftAlone(t *testing.T) {
 		t.Fatalf("error %v, want ErrTerminating", err)
 	}
 }
+
+// TestAnotherVersionIsNotWritten: what was decided from a cache that is behind does
+// not undo what somebody did since.
+func TestAnotherVersionIsNotWritten(t *testing.T) {
+	f := newFixture(t)
+	first := deployment("one")
+	f.mustApply(t, ownerClaim(), first)
+	seen := first.ResourceVersion
+	scaled := deployment("")
+	f.get(t, scaled)
+	scaled.Spec.Replicas = ptr.To[int32](5)
+	if err := f.cluster.Update(t.Context(), scaled); err != nil {
+		t.Fatal(err)
+	}
+
+	second := deployment("two")
+	second.ResourceVersion = seen
+	if _, err := f.Apply(t.Context(), ownerClaim(), second); !apierrors.IsConflict(err) {
+		t.Errorf("an apply to version %s ended with %v, want a conflict", seen, err)
+	}
+	now := deployment("")
+	f.get(t, now)
+	if *now.Spec.Replicas != 5 {
+		t.Errorf("%d replicas, want 5", *now.Spec.Replicas)
+	}
+	third := deployment("two")
+	third.ResourceVersion = now.ResourceVersion
+	if !f.mustApply(t, ownerClaim(), third) {
+		t.Error("an apply to the present version changed nothing")
+	}
+}
