@@ -41,7 +41,6 @@ type world struct {
 	cp      *coderv1alpha1.CoderControlPlane
 	fault   *crashtest.Fault
 	writes  int
-	uids    int
 	random  int
 	// ada is the token of a person with the role owner, where there is one.
 	ada string

@@ -70,7 +70,7 @@ func TestBothSides(t *testing.T) {
 	}
 	res, err := f.RoundTrip(req)
 	if err == nil {
-		_ = res.Body.Close()
+		defer res.Body.Close()
 	}
 	if !errors.Is(err, errDead) || heard != 1 {
 		t.Errorf("the request: %v, heard %d times", err, heard)

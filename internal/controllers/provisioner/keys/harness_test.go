@@ -45,7 +45,7 @@ type world struct {
 	cp    *coderv1alpha1.CoderControlPlane
 	fault *crashtest.Fault
 	// writes counts those to the cluster.
-	writes, uids int
+	writes int
 	// pods are the ids of the keys that pods hold. Slow pods have to be ended by the
 	// test.
 	pods []string

@@ -42,7 +42,6 @@ type world struct {
 	healthy bool
 	fault   *crashtest.Fault
 	writes  int
-	uids    int
 }
 
 func newWorld(t *testing.T, changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *world {
