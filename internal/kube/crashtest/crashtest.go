@@ -64,7 +64,7 @@ func (f *Fault) RoundTrip(req *http.Request) (*http.Response, error) {
 	var res *http.Response
 	err := f.Around(func() error {
 		var err error
-		res, err = http.DefaultTransport.RoundTrip(req)
+		res, err = http.DefaultTransport.RoundTrip(req) //nolint:bodyclose // It is closed below, or by who gets it.
 		return err
 	})
 	if err != nil && res != nil {
