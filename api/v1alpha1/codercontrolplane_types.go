@@ -34,6 +34,7 @@ type CoderControlPlane struct {
 	Spec CoderControlPlaneSpec `json:"spec,omitzero"`
 	// Status is the deployment as it was last seen.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status CoderControlPlaneStatus `json:"status,omitzero"`
 }
 

@@ -29,6 +29,7 @@ type CoderProvisioner struct {
 	Spec CoderProvisionerSpec `json:"spec"`
 	// Status is what was last seen.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status CoderProvisionerStatus `json:"status,omitzero"`
 }
 

@@ -29,6 +29,7 @@ type CoderWorkspaceProxy struct {
 	Spec CoderWorkspaceProxySpec `json:"spec"`
 	// Status is what was last seen.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status CoderWorkspaceProxyStatus `json:"status,omitzero"`
 }
 

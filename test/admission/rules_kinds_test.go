@@ -126,6 +126,11 @@ var kindRules = []rule{
 		bad: "{pskSecretRef: {name: a}, key: {secretRef: {name: a}}}", good: "pskSecretRef: {name: a}",
 	},
 	{
+		name: "a pre-shared key for another organization", kinds: []string{provisioner}, at: "spec.organizationName",
+		says: "daemons with a pre-shared key work for the default organization",
+		bad:  "{pskSecretRef: {name: a}, organizationName: other}", good: "{pskSecretRef: {name: a}, organizationName: default}",
+	},
+	{
 		name: "tags of one's own key", kinds: []string{provisioner}, at: "spec.tags", says: "remove spec.tags",
 		bad: "{tags: {a: b}, key: {secretRef: {name: a}}}", good: "tags: {a: b}",
 	},

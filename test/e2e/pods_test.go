@@ -85,7 +85,7 @@ func testScaled(t *testing.T) {
 	kubectl(t, "-n", sampleNamespace, "delete", "hpa", "coder")
 
 	kubectl(t, "-n", sampleNamespace, "scale", "codercontrolplane", "coder", "--replicas=0")
-	waitCondition(t, time.Minute, "Ready", "False", "ScaledToZero", "-n", sampleNamespace, "ccp", "coder")
+	waitCondition(t, time.Minute, "Ready", "True", "ScaledToZero", "-n", sampleNamespace, "ccp", "coder")
 	kubectl(t, "-n", sampleNamespace, "scale", "ccp/coder", "--replicas=1")
 	sampleReady(t)
 	listed(t, "coder.admin.hello")

@@ -188,7 +188,7 @@ func TestScalingDownKeepsTheToken(t *testing.T) {
 	f.get("coder", "coder", d)
 	f.podsReady(0)
 	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonScaledToZero)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
 	if status := f.controlPlane().Status; status.OperatorTokenSecretRef == nil || status.ReadyReplicas != 0 {
 		t.Errorf("status is %+v", status)
 	}

@@ -257,7 +257,7 @@ func TestScaledToZero(t *testing.T) {
 	f := newFixture(t, databaseSecret(), newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) }))
 	result := f.settle()
 	f.mustHave(coderv1alpha1.ConditionDeploymentAvailable, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonScaledToZero)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
 	if result.RequeueAfter != 0 {
 		t.Errorf("looks again after %v, although nothing runs that could change", result.RequeueAfter)
 	}

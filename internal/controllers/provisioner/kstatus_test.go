@@ -43,10 +43,9 @@ func TestALifeAsKstatusSeesIt(t *testing.T) {
 	f.settle()
 	judged("with a license again", kstatus.Current)
 
-	// The library takes any Ready that is not True for progress.
 	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Replicas = ptr.To[int32](0) })
 	f.settle()
-	judged("scaled to zero", kstatus.InProgress)
+	judged("scaled to zero", kstatus.Current)
 
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
 	f.delete()

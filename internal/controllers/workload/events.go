@@ -44,12 +44,17 @@ func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 		case c.Type == coderv1alpha1.ConditionReconciling, c.Type == coderv1alpha1.ConditionStalled:
 		case c.Status == metav1.ConditionTrue && warns(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
-		case c.Status == metav1.ConditionTrue && (c.Type == coderv1alpha1.ConditionReady || told(before, c.Type)):
+		case c.Status == metav1.ConditionTrue && (works(c) || told(before, c.Type)):
 			t.Tell(p, corev1.EventTypeNormal, c.Reason, c.Message)
 		case c.Status == metav1.ConditionFalse && c.Type != coderv1alpha1.ConditionReady && !quiet(c.Reason):
 			t.Tell(p, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
+}
+
+// works says of Ready that there is something that works now.
+func works(c metav1.Condition) bool {
+	return c.Type == coderv1alpha1.ConditionReady && c.Reason != coderv1alpha1.ReasonScaledToZero
 }
 
 // told says whether the last Event about a condition told of a failure.

@@ -158,10 +158,10 @@ func TestARefusedPodAndADeadline(t *testing.T) {
 	}
 }
 
-func TestScaledToZeroIsNeitherReadyNorReconciling(t *testing.T) {
+func TestScaledToZeroIsReadyAndSaysWhy(t *testing.T) {
 	f := newFixture(t, newControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To[int32](0) }))
 	f.settle()
-	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonScaledToZero)
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonScaledToZero)
 	status := f.controlPlane().Status
 	for _, c := range status.Conditions {
 		if c.Type == coderv1alpha1.ConditionReconciling || c.Type == coderv1alpha1.ConditionStalled {

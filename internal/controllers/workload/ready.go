@@ -71,7 +71,9 @@ func (p *Pass) summary(s Summary) []metav1.Condition {
 	ready := conditions.False(coderv1alpha1.ConditionReady, part.Reason, part.Message)
 	switch {
 	case part.Reason == coderv1alpha1.ReasonScaledToZero:
-		return []metav1.Condition{ready}
+		// Nothing runs because nothing is wanted: the object is as its spec says, and
+		// whoever waits for it waits for nothing.
+		return []metav1.Condition{conditions.True(coderv1alpha1.ConditionReady, part.Reason, part.Message)}
 	case p.stalled(s, part):
 		return []metav1.Condition{ready, conditions.True(coderv1alpha1.ConditionStalled, part.Reason, part.Message)}
 	}

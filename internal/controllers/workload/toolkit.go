@@ -162,7 +162,7 @@ func (s *starts) begin(p *Pass) {
 		return
 	}
 	at := p.Now
-	if p.Previous.ObservedGeneration == 0 {
+	if p.Previous.ObservedGeneration <= 0 {
 		at = p.Object.GetCreationTimestamp().Time
 	}
 	if s.known == nil {

@@ -38,10 +38,9 @@ func TestALifeAsKstatusSeesIt(t *testing.T) {
 	f.run()
 	judged("with its own name again", kstatus.Current)
 
-	// The library takes any Ready that is not True for progress.
 	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.Replicas = ptr.To[int32](0) })
 	f.run()
-	judged("scaled to zero", kstatus.InProgress)
+	judged("scaled to zero", kstatus.Current)
 
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
 	f.delete()
