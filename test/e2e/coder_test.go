@@ -36,19 +36,26 @@ func coderURL(t *testing.T, namespace, name string) string {
 	return "http://" + field(service, "spec", "clusterIP")
 }
 
-// login gives a client of Coder that acts as the person who was made first.
+// login gives a client of Coder that acts as the person who was made first. Just
+// after pods were replaced, this machine's way to them may still lead to those
+// before: so it asks again.
 func login(t *testing.T, namespace, name string) *coderd.Client {
 	t.Helper()
 	url := coderURL(t, namespace, name)
-	anonymous, err := coderd.New(coderd.Config{URL: url, Timeout: 30 * time.Second})
+	anonymous, err := coderd.New(coderd.Config{URL: url, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := name + "-initial-admin"
-	token, err := anonymous.Login(t.Context(), secretValue(t, namespace, secret, "email"), secretValue(t, namespace, secret, "password"))
-	if err != nil {
-		t.Fatalf("logging in to Coder with Secret %s/%s: %v", namespace, secret, err)
-	}
+	email, password := secretValue(t, namespace, secret, "email"), secretValue(t, namespace, secret, "password")
+	var token string
+	eventually(t, time.Minute, fmt.Sprintf("a login to Coder with Secret %s/%s", namespace, secret), func() error {
+		token, err = anonymous.Login(t.Context(), email, password)
+		if err != nil && !coderd.IsUnreachable(err) {
+			t.Fatalf("logging in to Coder with Secret %s/%s: %v", namespace, secret, err)
+		}
+		return err
+	})
 	client, err := coderd.New(coderd.Config{URL: url, Token: token, Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
