@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"fmt"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,13 +31,7 @@ type Options struct {
 // New makes the controller of a manager. SetupWithManager starts it with that.
 func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
 	if options.Access == nil {
-		uncached, err := client.New(mgr.GetConfig(), client.Options{
-			HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("making a client for operator access: %w", err)
-		}
-		options.Access = &access.Manager{Client: uncached, Clock: kit.Clock, NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
+		options.Access = &access.Manager{Client: kit.Uncached, Clock: kit.Clock, NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
 			cfg.Observe = kit.Metrics.Observe
 			return coderd.New(cfg)
 		}}

@@ -181,16 +181,11 @@ func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
 	if err != nil {
 		return keys.Usage{}, err
 	}
-	usage := keys.Usage{Settled: s.Deployment != nil && settled(s.Deployment)}
+	usage := keys.Usage{Settled: s.Deployment != nil && workload.RolledOut(s.Deployment)}
 	for i := range pods {
 		usage.KeyIDs = append(usage.KeyIDs, pods[i].Annotations[coderv1alpha1.AnnotationProvisionerKeyID])
 	}
 	return usage, nil
-}
-
-// settled says that no pod of an earlier revision can still be made.
-func settled(d *appsv1.Deployment) bool {
-	return d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas <= d.Status.UpdatedReplicas
 }
 
 // pods are those that have not ended, past any cache.

@@ -57,13 +57,7 @@ type Reconciler struct {
 // New makes the controller with the process's Toolkit. SetupWithManager starts it.
 func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
 	if options.Secrets == nil {
-		uncached, err := client.New(mgr.GetConfig(), client.Options{
-			HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("making a client for provisioner keys: %w", err)
-		}
-		options.Secrets = uncached
+		options.Secrets = kit.Uncached
 	}
 	return newReconciler(kit, options), nil
 }

@@ -111,7 +111,7 @@ func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
 // inUse says that pods of an earlier revision may still run as this ServiceAccount.
 func (p *Pass) inUse(obj client.Object) bool {
 	_, account := obj.(*corev1.ServiceAccount)
-	return account && (p.Deployment == nil || !rolledOut(p.Deployment))
+	return account && (p.Deployment == nil || !RolledOut(p.Deployment))
 }
 
 func (t *Toolkit) childKinds() []client.Object {

@@ -38,11 +38,11 @@ func (t *Toolkit) WatchRollout(ctx context.Context, p *Pass) error {
 // revision.
 func available(d *appsv1.Deployment, wanted int32) bool {
 	status := d.Status
-	return status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && rolledOut(d)
+	return status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && RolledOut(d)
 }
 
-// rolledOut says whether all pods are of the newest revision.
-func rolledOut(d *appsv1.Deployment) bool {
+// RolledOut says whether all pods are of the newest revision.
+func RolledOut(d *appsv1.Deployment) bool {
 	return d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas <= d.Status.UpdatedReplicas
 }
 

@@ -76,8 +76,10 @@ type Options struct {
 // Toolkit is what the controllers of all kinds work with. New makes one. It is safe
 // for concurrent use, for different objects at once.
 type Toolkit struct {
-	Client   client.Client
-	Live     client.Reader
+	Client client.Client
+	Live   client.Reader
+	// Uncached reads and writes past any cache: what a kind keeps in Secrets.
+	Uncached client.Client
 	Applier  *apply.Applier
 	Recorder events.EventRecorder
 	Options
@@ -98,7 +100,15 @@ func New(mgr manager.Manager, options Options) (*Toolkit, error) {
 	if options.Metadata == nil {
 		options.Metadata = mgr.GetCache()
 	}
-	return NewWith(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(recorderName), options), nil
+	uncached, err := client.New(mgr.GetConfig(), client.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making a client without a cache: %w", err)
+	}
+	t := NewWith(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(recorderName), options)
+	t.Uncached = uncached
+	return t, nil
 }
 
 // NewWith makes a Toolkit of its parts: a client that may read from a cache, and a
@@ -120,7 +130,7 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 	options.ClusterDomain = cmp.Or(options.ClusterDomain, resources.DefaultClusterDomain)
 	options.Concurrency = cmp.Or(options.Concurrency, DefaultConcurrency)
 	return &Toolkit{
-		Client: c, Live: live, Recorder: recorder, Options: options,
+		Client: c, Live: live, Uncached: c, Recorder: recorder, Options: options,
 		Applier: &apply.Applier{Client: c, Live: live, FieldOwner: options.FieldOwner},
 	}
 }

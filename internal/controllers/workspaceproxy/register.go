@@ -54,8 +54,7 @@ func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
 		return false, err
 	}
 	wanted := ptr.Deref(d.Spec.Replicas, 1)
-	return d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas >= wanted &&
-		d.Status.Replicas <= d.Status.UpdatedReplicas, nil
+	return workload.RolledOut(d) && d.Status.AvailableReplicas >= wanted, nil
 }
 
 // ownDeployment is ours as the cache has it, or nil.

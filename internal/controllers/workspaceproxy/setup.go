@@ -40,14 +40,8 @@ type Options struct {
 // SetupWithManager starts it.
 func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
 	if options.Registrar == nil {
-		uncached, err := client.New(mgr.GetConfig(), client.Options{
-			HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		})
-		if err != nil {
-			return nil, fmt.Errorf("making a client for registrations: %w", err)
-		}
 		options.Registrar = &registration.Manager{
-			Client: uncached, Reader: mgr.GetClient(), Clock: kit.Clock, Observe: kit.Metrics.Observe,
+			Client: kit.Uncached, Reader: mgr.GetClient(), Clock: kit.Clock, Observe: kit.Metrics.Observe,
 			Refused: options.Refused, UserAgent: options.UserAgent,
 		}
 	}
