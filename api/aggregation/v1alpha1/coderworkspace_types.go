@@ -43,12 +43,25 @@ type CoderWorkspaceSpec struct {
 	// +optional
 	TemplateName string `json:"templateName,omitempty"`
 	// templateVersionID pins a version of the template, as a UUID. Empty takes
-	// the active version at creation.
+	// the active version at creation and keeps the present one later. A change
+	// builds the workspace anew.
 	// +optional
 	TemplateVersionID string `json:"templateVersionID,omitempty"`
+	// templateVersionPreset is the name of a preset of the template version. It
+	// gives values to parameters that parameters does not name, with the builds
+	// that this API starts.
+	// +optional
+	TemplateVersionPreset string `json:"templateVersionPreset,omitempty"`
+	// parameters are values for the parameters of the template version. What is
+	// not named here keeps the value that it has in Coder, and is not shown. A
+	// change builds the workspace anew.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Parameters []WorkspaceParameter `json:"parameters,omitempty"`
 	// running says whether the workspace shall run. Unset, a new workspace is
-	// started and an existing one is left as it is. This version refuses false for
-	// a workspace that does not exist yet.
+	// started and an existing one is left as it is. Coder starts what it creates:
+	// a workspace that is created with false is stopped when it was built.
 	// +optional
 	Running *bool `json:"running,omitempty"`
 	// ttlMillis is after how many milliseconds a started workspace stops by
@@ -59,10 +72,30 @@ type CoderWorkspaceSpec struct {
 	// "CRON_TZ=Europe/Berlin 30 9 * * 1-5".
 	// +optional
 	AutostartSchedule *string `json:"autostartSchedule,omitempty"`
+	// automaticUpdates says whether a start takes the active version of the
+	// template: always or never. Unset keeps what Coder has.
+	// +optional
+	AutomaticUpdates string `json:"automaticUpdates,omitempty"`
+	// dormant says whether the workspace is put to sleep: it is stopped and cannot
+	// start before it is woken with false. Unset keeps what Coder has.
+	// +optional
+	Dormant *bool `json:"dormant,omitempty"`
+}
+
+// WorkspaceParameter is the value of a parameter of a template.
+type WorkspaceParameter struct {
+	// name is the name of the parameter in the template.
+	Name string `json:"name"`
+	// value is its value as text. Lists are written as JSON.
+	Value string `json:"value"`
 }
 
 // CoderWorkspaceStatus is the workspace as Coder last told it.
 type CoderWorkspaceStatus struct {
+	// observedGeneration is the metadata.generation that Coder was told. It is
+	// behind while a change waits for a build to end.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// id is the UUID of the workspace in Coder.
 	// +optional
 	ID string `json:"id,omitempty"`
@@ -88,6 +121,13 @@ type CoderWorkspaceStatus struct {
 	// latestBuildError is why the newest build failed.
 	// +optional
 	LatestBuildError string `json:"latestBuildError,omitempty"`
+	// latestBuild is the newest build.
+	// +optional
+	LatestBuild *WorkspaceBuild `json:"latestBuild,omitempty"`
+	// agents are those of the newest build, sorted by name.
+	// +optional
+	// +listType=atomic
+	Agents []WorkspaceAgent `json:"agents,omitempty"`
 	// healthy says whether every agent of a running workspace is well.
 	// +optional
 	Healthy *bool `json:"healthy,omitempty"`
@@ -100,10 +140,55 @@ type CoderWorkspaceStatus struct {
 	// lastUsedAt is when it was last used.
 	// +optional
 	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`
-	// conditions: Ready, Reconciling and Stalled as kstatus reads them,
-	// BuildSucceeded and AgentsConnected.
+	// conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced,
+	// BuildSucceeded, AgentsConnected and Outdated, and DeletionFailed where a
+	// deletion did.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// WorkspaceBuild is one start, stop or deletion of a workspace.
+type WorkspaceBuild struct {
+	// id is its UUID in Coder.
+	// +optional
+	ID string `json:"id,omitempty"`
+	// number counts the builds of the workspace from 1.
+	// +optional
+	Number int32 `json:"number,omitempty"`
+	// transition is start, stop or delete.
+	// +optional
+	Transition string `json:"transition,omitempty"`
+	// status is that of the workspace after this build, in Coder's own words.
+	// +optional
+	Status string `json:"status,omitempty"`
+	// reason is why it was built, for example initiator, autostart or autostop.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// error is why it failed.
+	// +optional
+	Error string `json:"error,omitempty"`
+	// templateVersionID is the UUID of the template version that it was built
+	// from.
+	// +optional
+	TemplateVersionID string `json:"templateVersionID,omitempty"`
+	// templateVersionName is the name of that version.
+	// +optional
+	TemplateVersionName string `json:"templateVersionName,omitempty"`
+	// createdAt is when it was asked for.
+	// +optional
+	CreatedAt *metav1.Time `json:"createdAt,omitempty"`
+}
+
+// WorkspaceAgent runs inside a workspace.
+type WorkspaceAgent struct {
+	// name is unique within the workspace.
+	Name string `json:"name"`
+	// status is connecting, connected, disconnected or timeout.
+	// +optional
+	Status string `json:"status,omitempty"`
+	// lifecycleState is created, starting, ready, start_error and so on.
+	// +optional
+	LifecycleState string `json:"lifecycleState,omitempty"`
 }

@@ -29,6 +29,16 @@ const (
 	// ConditionAgentsConnected is true when every agent of a running workspace
 	// is connected.
 	ConditionAgentsConnected = "AgentsConnected"
+	// ConditionSynced is true while Coder was told the spec and answers. It is
+	// false while a change waits, and while Coder cannot be asked: the object is
+	// then as it was last seen.
+	ConditionSynced = "Synced"
+	// ConditionOutdated is true when the template of a workspace has a newer
+	// active version.
+	ConditionOutdated = "Outdated"
+	// ConditionDeletionFailed is there, and true, only where the deletion of a
+	// workspace failed. It is tried again.
+	ConditionDeletionFailed = "DeletionFailed"
 	// ConditionFilesAvailable is there, and false, only where the source of a
 	// template cannot be shown in spec.files.
 	ConditionFilesAvailable = "FilesAvailable"
@@ -50,4 +60,13 @@ const (
 	ReasonAgentsUnavailable = "AgentsUnavailable"
 	ReasonNoAgents          = "NoAgents"
 	ReasonFilesUnreadable   = "FilesUnreadable"
+	ReasonFilesTooLarge     = "FilesTooLarge"
+	ReasonSynced            = "Synced"
+	ReasonChangeWaits       = "ChangeWaits"
+	ReasonChangeRefused     = "ChangeRefused"
+	ReasonCoderUnreachable  = "CoderUnreachable"
+	ReasonOutdated          = "Outdated"
+	ReasonUpToDate          = "UpToDate"
+	ReasonDormant           = "Dormant"
+	ReasonDeletionFailed    = "DeletionFailed"
 )
