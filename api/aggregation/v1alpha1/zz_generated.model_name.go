@@ -44,3 +44,38 @@ func (in CoderWorkspaceSpec) OpenAPIModelName() string {
 func (in CoderWorkspaceStatus) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.CoderWorkspaceStatus"
 }
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SecretKeySelector) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.SecretKeySelector"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TemplateSource) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.TemplateSource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TemplateVariable) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.TemplateVariable"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in TemplateVariableSource) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.TemplateVariableSource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkspaceAgent) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.WorkspaceAgent"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkspaceBuild) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.WorkspaceBuild"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkspaceParameter) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.WorkspaceParameter"
+}

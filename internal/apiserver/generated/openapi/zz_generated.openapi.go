@@ -16,68 +16,75 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
-		v1alpha1.CoderTemplate{}.OpenAPIModelName():        schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplate(ref),
-		v1alpha1.CoderTemplateList{}.OpenAPIModelName():    schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateList(ref),
-		v1alpha1.CoderTemplateSpec{}.OpenAPIModelName():    schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref),
-		v1alpha1.CoderTemplateStatus{}.OpenAPIModelName():  schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref),
-		v1alpha1.CoderWorkspace{}.OpenAPIModelName():       schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspace(ref),
-		v1alpha1.CoderWorkspaceList{}.OpenAPIModelName():   schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceList(ref),
-		v1alpha1.CoderWorkspaceSpec{}.OpenAPIModelName():   schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref),
-		v1alpha1.CoderWorkspaceStatus{}.OpenAPIModelName(): schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref),
-		v1.APIGroup{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_APIGroup(ref),
-		v1.APIGroupList{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_APIGroupList(ref),
-		v1.APIResource{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_APIResource(ref),
-		v1.APIResourceList{}.OpenAPIModelName():            schema_pkg_apis_meta_v1_APIResourceList(ref),
-		v1.APIVersions{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_APIVersions(ref),
-		v1.ApplyOptions{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_ApplyOptions(ref),
-		v1.Condition{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_Condition(ref),
-		v1.CreateOptions{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_CreateOptions(ref),
-		v1.DeleteOptions{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_DeleteOptions(ref),
-		v1.Duration{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_Duration(ref),
-		v1.FieldSelectorRequirement{}.OpenAPIModelName():   schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
-		v1.FieldsV1{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_FieldsV1(ref),
-		v1.GetOptions{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_GetOptions(ref),
-		v1.GroupKind{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_GroupKind(ref),
-		v1.GroupResource{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_GroupResource(ref),
-		v1.GroupVersion{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_GroupVersion(ref),
-		v1.GroupVersionForDiscovery{}.OpenAPIModelName():   schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
-		v1.GroupVersionKind{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_GroupVersionKind(ref),
-		v1.GroupVersionResource{}.OpenAPIModelName():       schema_pkg_apis_meta_v1_GroupVersionResource(ref),
-		v1.InternalEvent{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_InternalEvent(ref),
-		v1.LabelSelector{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_LabelSelector(ref),
-		v1.LabelSelectorRequirement{}.OpenAPIModelName():   schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
-		v1.List{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_List(ref),
-		v1.ListMeta{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_ListMeta(ref),
-		v1.ListOptions{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_ListOptions(ref),
-		v1.ManagedFieldsEntry{}.OpenAPIModelName():         schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
-		v1.MicroTime{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_MicroTime(ref),
-		v1.ObjectMeta{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_ObjectMeta(ref),
-		v1.OwnerReference{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_OwnerReference(ref),
-		v1.PartialObjectMetadata{}.OpenAPIModelName():      schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
-		v1.PartialObjectMetadataList{}.OpenAPIModelName():  schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
-		v1.Patch{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_Patch(ref),
-		v1.PatchOptions{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_PatchOptions(ref),
-		v1.Preconditions{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_Preconditions(ref),
-		v1.RootPaths{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_RootPaths(ref),
-		v1.ServerAddressByClientCIDR{}.OpenAPIModelName():  schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
-		v1.ShardInfo{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_ShardInfo(ref),
-		v1.Status{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_Status(ref),
-		v1.StatusCause{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_StatusCause(ref),
-		v1.StatusDetails{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_StatusDetails(ref),
-		v1.Table{}.OpenAPIModelName():                      schema_pkg_apis_meta_v1_Table(ref),
-		v1.TableColumnDefinition{}.OpenAPIModelName():      schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
-		v1.TableOptions{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_TableOptions(ref),
-		v1.TableRow{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_TableRow(ref),
-		v1.TableRowCondition{}.OpenAPIModelName():          schema_pkg_apis_meta_v1_TableRowCondition(ref),
-		v1.Time{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_Time(ref),
-		v1.Timestamp{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_Timestamp(ref),
-		v1.TypeMeta{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_TypeMeta(ref),
-		v1.UpdateOptions{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_UpdateOptions(ref),
-		v1.WatchEvent{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_WatchEvent(ref),
-		runtime.RawExtension{}.OpenAPIModelName():          schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
-		runtime.TypeMeta{}.OpenAPIModelName():              schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
-		runtime.Unknown{}.OpenAPIModelName():               schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
-		version.Info{}.OpenAPIModelName():                  schema_k8sio_apimachinery_pkg_version_Info(ref),
+		v1alpha1.CoderTemplate{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplate(ref),
+		v1alpha1.CoderTemplateList{}.OpenAPIModelName():      schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateList(ref),
+		v1alpha1.CoderTemplateSpec{}.OpenAPIModelName():      schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref),
+		v1alpha1.CoderTemplateStatus{}.OpenAPIModelName():    schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref),
+		v1alpha1.CoderWorkspace{}.OpenAPIModelName():         schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspace(ref),
+		v1alpha1.CoderWorkspaceList{}.OpenAPIModelName():     schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceList(ref),
+		v1alpha1.CoderWorkspaceSpec{}.OpenAPIModelName():     schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref),
+		v1alpha1.CoderWorkspaceStatus{}.OpenAPIModelName():   schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref),
+		v1alpha1.SecretKeySelector{}.OpenAPIModelName():      schema_coder_k8s_api_aggregation_v1alpha1_SecretKeySelector(ref),
+		v1alpha1.TemplateSource{}.OpenAPIModelName():         schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref),
+		v1alpha1.TemplateVariable{}.OpenAPIModelName():       schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariable(ref),
+		v1alpha1.TemplateVariableSource{}.OpenAPIModelName(): schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariableSource(ref),
+		v1alpha1.WorkspaceAgent{}.OpenAPIModelName():         schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref),
+		v1alpha1.WorkspaceBuild{}.OpenAPIModelName():         schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref),
+		v1alpha1.WorkspaceParameter{}.OpenAPIModelName():     schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref),
+		v1.APIGroup{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_APIGroup(ref),
+		v1.APIGroupList{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_APIGroupList(ref),
+		v1.APIResource{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_APIResource(ref),
+		v1.APIResourceList{}.OpenAPIModelName():              schema_pkg_apis_meta_v1_APIResourceList(ref),
+		v1.APIVersions{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_APIVersions(ref),
+		v1.ApplyOptions{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_ApplyOptions(ref),
+		v1.Condition{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_Condition(ref),
+		v1.CreateOptions{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_CreateOptions(ref),
+		v1.DeleteOptions{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_DeleteOptions(ref),
+		v1.Duration{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_Duration(ref),
+		v1.FieldSelectorRequirement{}.OpenAPIModelName():     schema_pkg_apis_meta_v1_FieldSelectorRequirement(ref),
+		v1.FieldsV1{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_FieldsV1(ref),
+		v1.GetOptions{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_GetOptions(ref),
+		v1.GroupKind{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_GroupKind(ref),
+		v1.GroupResource{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_GroupResource(ref),
+		v1.GroupVersion{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_GroupVersion(ref),
+		v1.GroupVersionForDiscovery{}.OpenAPIModelName():     schema_pkg_apis_meta_v1_GroupVersionForDiscovery(ref),
+		v1.GroupVersionKind{}.OpenAPIModelName():             schema_pkg_apis_meta_v1_GroupVersionKind(ref),
+		v1.GroupVersionResource{}.OpenAPIModelName():         schema_pkg_apis_meta_v1_GroupVersionResource(ref),
+		v1.InternalEvent{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_InternalEvent(ref),
+		v1.LabelSelector{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_LabelSelector(ref),
+		v1.LabelSelectorRequirement{}.OpenAPIModelName():     schema_pkg_apis_meta_v1_LabelSelectorRequirement(ref),
+		v1.List{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_List(ref),
+		v1.ListMeta{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_ListMeta(ref),
+		v1.ListOptions{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_ListOptions(ref),
+		v1.ManagedFieldsEntry{}.OpenAPIModelName():           schema_pkg_apis_meta_v1_ManagedFieldsEntry(ref),
+		v1.MicroTime{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_MicroTime(ref),
+		v1.ObjectMeta{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_ObjectMeta(ref),
+		v1.OwnerReference{}.OpenAPIModelName():               schema_pkg_apis_meta_v1_OwnerReference(ref),
+		v1.PartialObjectMetadata{}.OpenAPIModelName():        schema_pkg_apis_meta_v1_PartialObjectMetadata(ref),
+		v1.PartialObjectMetadataList{}.OpenAPIModelName():    schema_pkg_apis_meta_v1_PartialObjectMetadataList(ref),
+		v1.Patch{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_Patch(ref),
+		v1.PatchOptions{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_PatchOptions(ref),
+		v1.Preconditions{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_Preconditions(ref),
+		v1.RootPaths{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_RootPaths(ref),
+		v1.ServerAddressByClientCIDR{}.OpenAPIModelName():    schema_pkg_apis_meta_v1_ServerAddressByClientCIDR(ref),
+		v1.ShardInfo{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_ShardInfo(ref),
+		v1.Status{}.OpenAPIModelName():                       schema_pkg_apis_meta_v1_Status(ref),
+		v1.StatusCause{}.OpenAPIModelName():                  schema_pkg_apis_meta_v1_StatusCause(ref),
+		v1.StatusDetails{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_StatusDetails(ref),
+		v1.Table{}.OpenAPIModelName():                        schema_pkg_apis_meta_v1_Table(ref),
+		v1.TableColumnDefinition{}.OpenAPIModelName():        schema_pkg_apis_meta_v1_TableColumnDefinition(ref),
+		v1.TableOptions{}.OpenAPIModelName():                 schema_pkg_apis_meta_v1_TableOptions(ref),
+		v1.TableRow{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_TableRow(ref),
+		v1.TableRowCondition{}.OpenAPIModelName():            schema_pkg_apis_meta_v1_TableRowCondition(ref),
+		v1.Time{}.OpenAPIModelName():                         schema_pkg_apis_meta_v1_Time(ref),
+		v1.Timestamp{}.OpenAPIModelName():                    schema_pkg_apis_meta_v1_Timestamp(ref),
+		v1.TypeMeta{}.OpenAPIModelName():                     schema_pkg_apis_meta_v1_TypeMeta(ref),
+		v1.UpdateOptions{}.OpenAPIModelName():                schema_pkg_apis_meta_v1_UpdateOptions(ref),
+		v1.WatchEvent{}.OpenAPIModelName():                   schema_pkg_apis_meta_v1_WatchEvent(ref),
+		runtime.RawExtension{}.OpenAPIModelName():            schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
+		runtime.TypeMeta{}.OpenAPIModelName():                schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
+		runtime.Unknown{}.OpenAPIModelName():                 schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
+		version.Info{}.OpenAPIModelName():                    schema_k8sio_apimachinery_pkg_version_Info(ref),
 	}
 }
 
@@ -196,7 +203,21 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 					},
 					"versionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionID is the UUID of an existing version that becomes active. It excludes files on creation.",
+							Description: "versionID is the UUID of an existing version that becomes active, to pin it or to roll back. It excludes files on creation.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"versionName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "versionName is the name of the version that is made of files. Unset, Coder invents one. A name can be used once.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"versionMessage": {
+						SchemaProps: spec.SchemaProps{
+							Description: "versionMessage describes the version that is made of files.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -242,9 +263,94 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 							},
 						},
 					},
+					"variables": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "variables are values for the Terraform variables of the template. A change makes a new version of the same files.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.TemplateVariable{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"provisionerTags": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-map-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "provisionerTags choose the provisioners that build the template and its workspaces. A change makes a new version of the same files.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"failedVersionsHistoryLimit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failedVersionsHistoryLimit is how many versions whose build failed are kept. Older ones are archived. Unset is 3.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"defaultTTLMillis": {
+						SchemaProps: spec.SchemaProps{
+							Description: "defaultTTLMillis is after how many milliseconds workspaces stop by themselves where their owner chose nothing else. 0 is never. Unset keeps what Coder has.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"activityBumpMillis": {
+						SchemaProps: spec.SchemaProps{
+							Description: "activityBumpMillis is by how many milliseconds the use of a workspace puts off its stop. Unset keeps what Coder has.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"allowUserCancelWorkspaceJobs": {
+						SchemaProps: spec.SchemaProps{
+							Description: "allowUserCancelWorkspaceJobs lets owners cancel builds of their workspaces. Unset keeps what Coder has.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"corsBehavior": {
+						SchemaProps: spec.SchemaProps{
+							Description: "corsBehavior is that of apps which are reached through Coder: simple or passthru. Unset keeps what Coder has.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"useClassicParameterFlow": {
+						SchemaProps: spec.SchemaProps{
+							Description: "useClassicParameterFlow shows parameters as Coder did before they were dynamic. Unset keeps what Coder has.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},
+		Dependencies: []string{
+			v1alpha1.TemplateVariable{}.OpenAPIModelName()},
 	}
 }
 
@@ -255,6 +361,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 				Description: "CoderTemplateStatus is the template as Coder last told it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the metadata.generation that Coder was told.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"id": {
 						SchemaProps: spec.SchemaProps{
 							Description: "id is the UUID of the template in Coder.",
@@ -304,6 +417,19 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 							Format:      "",
 						},
 					},
+					"latestVersionName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "latestVersionName is the name of the newest version.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"source": {
+						SchemaProps: spec.SchemaProps{
+							Description: "source describes the files of the template.",
+							Ref:         ref(v1alpha1.TemplateSource{}.OpenAPIModelName()),
+						},
+					},
 					"deprecated": {
 						SchemaProps: spec.SchemaProps{
 							Description: "deprecated says that no workspace can be made from the template any more.",
@@ -334,7 +460,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, and BuildSucceeded.",
+							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced, BuildSucceeded, and FilesAvailable where spec.files cannot be shown.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -349,7 +475,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 			},
 		},
 		Dependencies: []string{
-			v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+			v1alpha1.TemplateSource{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -475,14 +601,42 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 					},
 					"templateVersionID": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateVersionID pins a version of the template, as a UUID. Empty takes the active version at creation.",
+							Description: "templateVersionID pins a version of the template, as a UUID. Empty takes the active version at creation and keeps the present one later. A change builds the workspace anew.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
+					"templateVersionPreset": {
+						SchemaProps: spec.SchemaProps{
+							Description: "templateVersionPreset is the name of a preset of the template version. It gives values to parameters that parameters does not name, with the builds that this API starts.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"parameters": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "parameters are values for the parameters of the template version. What is not named here keeps the value that it has in Coder, and is not shown. A change builds the workspace anew.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceParameter{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"running": {
 						SchemaProps: spec.SchemaProps{
-							Description: "running says whether the workspace shall run. Unset, a new workspace is started and an existing one is left as it is. This version refuses false for a workspace that does not exist yet.",
+							Description: "running says whether the workspace shall run. Unset, a new workspace is started and an existing one is left as it is. Coder starts what it creates: a workspace that is created with false is stopped when it was built.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -501,9 +655,25 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 							Format:      "",
 						},
 					},
+					"automaticUpdates": {
+						SchemaProps: spec.SchemaProps{
+							Description: "automaticUpdates says whether a start takes the active version of the template: always or never. Unset keeps what Coder has.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"dormant": {
+						SchemaProps: spec.SchemaProps{
+							Description: "dormant says whether the workspace is put to sleep: it is stopped and cannot start before it is woken with false. Unset keeps what Coder has.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},
+		Dependencies: []string{
+			v1alpha1.WorkspaceParameter{}.OpenAPIModelName()},
 	}
 }
 
@@ -514,6 +684,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 				Description: "CoderWorkspaceStatus is the workspace as Coder last told it.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the metadata.generation that Coder was told. It is behind while a change waits for a build to end.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"id": {
 						SchemaProps: spec.SchemaProps{
 							Description: "id is the UUID of the workspace in Coder.",
@@ -570,6 +747,30 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							Format:      "",
 						},
 					},
+					"latestBuild": {
+						SchemaProps: spec.SchemaProps{
+							Description: "latestBuild is the newest build.",
+							Ref:         ref(v1alpha1.WorkspaceBuild{}.OpenAPIModelName()),
+						},
+					},
+					"agents": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "agents are those of the newest build, sorted by name.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceAgent{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 					"healthy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "healthy says whether every agent of a running workspace is well.",
@@ -606,7 +807,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, BuildSucceeded and AgentsConnected.",
+							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced, BuildSucceeded, AgentsConnected and Outdated, and DeletionFailed where a deletion did.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -621,7 +822,286 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+			v1alpha1.WorkspaceAgent{}.OpenAPIModelName(), v1alpha1.WorkspaceBuild{}.OpenAPIModelName(), v1.Condition{}.OpenAPIModelName(), v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_SecretKeySelector(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SecretKeySelector is a key of a Secret in the same namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the Secret.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key within the Secret.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "key"},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateSource describes the archive of which a template's version was made. Subresource files reads all of it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"fileID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fileID is the UUID of the archive in Coder.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"versionID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "versionID is the UUID of the version whose source it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"inline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "inline says that spec.files has all of it.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"fileCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fileCount is the number of files.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"sizeBytes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sizeBytes is the size of all files together.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariable(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateVariable is the value of a Terraform variable.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the variable.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "value is its value as text. It excludes valueFrom.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"valueFrom": {
+						SchemaProps: spec.SchemaProps{
+							Description: "valueFrom takes the value from elsewhere.",
+							Ref:         ref(v1alpha1.TemplateVariableSource{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.TemplateVariableSource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariableSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "TemplateVariableSource is where the value of a variable is kept.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"secretKeyRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "secretKeyRef is a key of a Secret in the namespace of the template. Who sets it must be allowed to read that Secret.",
+							Ref:         ref(v1alpha1.SecretKeySelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SecretKeySelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkspaceAgent runs inside a workspace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is unique within the workspace.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is connecting, connected, disconnected or timeout.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"lifecycleState": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lifecycleState is created, starting, ready, start_error and so on.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkspaceBuild is one start, stop or deletion of a workspace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"id": {
+						SchemaProps: spec.SchemaProps{
+							Description: "id is its UUID in Coder.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"number": {
+						SchemaProps: spec.SchemaProps{
+							Description: "number counts the builds of the workspace from 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"transition": {
+						SchemaProps: spec.SchemaProps{
+							Description: "transition is start, stop or delete.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is that of the workspace after this build, in Coder's own words.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason is why it was built, for example initiator, autostart or autostop.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"error": {
+						SchemaProps: spec.SchemaProps{
+							Description: "error is why it failed.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"templateVersionID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "templateVersionID is the UUID of the template version that it was built from.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"templateVersionName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "templateVersionName is the name of that version.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"createdAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "createdAt is when it was asked for.",
+							Ref:         ref(v1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkspaceParameter is the value of a parameter of a template.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name is the name of the parameter in the template.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "value is its value as text. Lists are written as JSON.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "value"},
+			},
+		},
 	}
 }
 
