@@ -2,14 +2,19 @@ package registry
 
 import (
 	"context"
+	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/dryrun"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"k8s.io/utils/clock"
 )
 
 // Checker asks Coder, without a write, whether it would accept one. The write
@@ -19,88 +24,25 @@ type Checker interface {
 	CheckUpdate(ctx context.Context, wanted, current runtime.Object) error
 }
 
-// REST offers the verbs of a Store, but for watch.
+// REST offers the verbs of a Store where the Gate lets them through.
 type REST struct {
-	store      *genericregistry.Store
+	*genericregistry.Store
+	gate       *Gate
 	checker    Checker
 	shortNames []string
+	// prefix gives the part of an object's name that tells its control plane.
+	prefix func(name string) string
+	clock  clock.PassiveClock
 }
 
 var (
-	_ rest.Scoper               = (*REST)(nil)
-	_ rest.Lister               = (*REST)(nil)
-	_ rest.Getter               = (*REST)(nil)
-	_ rest.CreaterUpdater       = (*REST)(nil)
-	_ rest.Patcher              = (*REST)(nil)
-	_ rest.GracefulDeleter      = (*REST)(nil)
-	_ rest.CollectionDeleter    = (*REST)(nil)
+	_ rest.StandardStorage      = (*REST)(nil)
 	_ rest.StorageWithReadiness = (*REST)(nil)
 	_ rest.ShortNamesProvider   = (*REST)(nil)
 	_ rest.CategoriesProvider   = (*REST)(nil)
 	_ rest.SingularNameProvider = (*REST)(nil)
 	_ rest.ResetFieldsStrategy  = (*REST)(nil)
 )
-
-// New implements rest.Storage.
-func (r *REST) New() runtime.Object { return r.store.New() }
-
-// Destroy implements rest.Storage.
-func (r *REST) Destroy() { r.store.Destroy() }
-
-// ReadinessCheck implements rest.StorageWithReadiness.
-func (r *REST) ReadinessCheck() error { return r.store.ReadinessCheck() }
-
-// NamespaceScoped implements rest.Scoper.
-func (r *REST) NamespaceScoped() bool { return r.store.NamespaceScoped() }
-
-// NewList implements rest.Lister.
-func (r *REST) NewList() runtime.Object { return r.store.NewList() }
-
-// List implements rest.Lister.
-func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
-	return r.store.List(ctx, options)
-}
-
-// ConvertToTable implements rest.TableConvertor.
-func (r *REST) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
-	return r.store.ConvertToTable(ctx, object, options)
-}
-
-// Get implements rest.Getter.
-func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return r.store.Get(ctx, name, options)
-}
-
-// Create makes an object.
-func (r *REST) Create(
-	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
-) (runtime.Object, error) {
-	return r.store.Create(ctx, obj, r.checkedCreate(validate, options.DryRun), options)
-}
-
-// Update implements rest.Updater.
-func (r *REST) Update(
-	ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
-	validateUpdate rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
-	return r.store.Update(ctx, name, info, r.checkedCreate(validateCreate, options.DryRun),
-		r.checkedUpdate(validateUpdate, options.DryRun), forceCreate, options)
-}
-
-// Delete implements rest.GracefulDeleter.
-func (r *REST) Delete(
-	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
-) (runtime.Object, bool, error) {
-	return r.store.Delete(ctx, name, validate, options)
-}
-
-// DeleteCollection implements rest.CollectionDeleter. In a namespace that is
-// being deleted it finds nothing: the storage has released its objects.
-func (r *REST) DeleteCollection(
-	ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions,
-) (runtime.Object, error) {
-	return r.store.DeleteCollection(ctx, validate, options, list)
-}
 
 // ShortNames implements rest.ShortNamesProvider.
 func (r *REST) ShortNames() []string { return r.shortNames }
@@ -109,24 +51,152 @@ func (r *REST) ShortNames() []string { return r.shortNames }
 // kubectl delete all --all would delete the workspaces of people.
 func (r *REST) Categories() []string { return []string{"coder"} }
 
-// GetSingularName implements rest.SingularNameProvider.
-func (r *REST) GetSingularName() string { return r.store.GetSingularName() }
+// ReadinessCheck implements rest.StorageWithReadiness. An API that is not ready
+// blocks every namespace of the cluster, so what is not known yet is told with
+// each answer instead.
+func (r *REST) ReadinessCheck() error { return nil }
 
-// GetResetFields implements rest.ResetFieldsStrategy.
-func (r *REST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return r.store.GetResetFields()
+// Get implements rest.Getter.
+func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	namespace := request.NamespaceValue(ctx)
+	if r.gate.nothing(ctx, namespace) {
+		return nil, r.notFound(name)
+	}
+	if err := r.gate.readOne(ctx, namespace, r.prefix(name)); err != nil {
+		return nil, err
+	}
+	obj, err := r.Store.Get(ctx, name, options)
+	return obj, r.believed(ctx, name, err)
 }
 
-// checkedCreate asks Coder after admission, in the order of a write.
-func (r *REST) checkedCreate(validate rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
-	if !dryrun.IsDryRun(dryRun) {
-		return validate
+// believed replaces an absence that cannot be known by an error that says so.
+func (r *REST) believed(ctx context.Context, name string, err error) error {
+	if !apierrors.IsNotFound(err) {
+		return err
 	}
+	if doubt := r.gate.absent(ctx, request.NamespaceValue(ctx), r.prefix(name)); doubt != nil {
+		return doubt
+	}
+	return err
+}
+
+// List implements rest.Lister.
+func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+	namespace := request.NamespaceValue(ctx)
+	if r.gate.nothing(ctx, namespace) {
+		return r.emptyList()
+	}
+	if err := r.gate.read(ctx, namespace); err != nil {
+		return nil, err
+	}
+	return r.Store.List(ctx, options)
+}
+
+// emptyList is the list of a namespace that has nothing. Its revision is one that
+// the log reaches in a moment.
+func (r *REST) emptyList() (runtime.Object, error) {
+	list := r.NewList()
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	accessor.SetResourceVersion(strconv.FormatInt(r.clock.Now().UnixMicro(), 10))
+	return list, meta.SetList(list, nil)
+}
+
+// Watch implements rest.Watcher. A namespace without a control plane can be
+// watched: it may get one.
+func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+	namespace := request.NamespaceValue(ctx)
+	if !r.gate.nothing(ctx, namespace) {
+		if err := r.gate.read(ctx, namespace); err != nil {
+			return nil, err
+		}
+	}
+	return r.Store.Watch(ctx, options)
+}
+
+// Create implements rest.Creater.
+func (r *REST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
+	return r.Store.Create(ctx, obj, r.checkedCreate(validate, options.DryRun), options)
+}
+
+// Update implements rest.Updater.
+func (r *REST) Update(
+	ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
+	validateUpdate rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	if err := r.gate.readOne(ctx, request.NamespaceValue(ctx), r.prefix(name)); err != nil {
+		return nil, false, err
+	}
+	obj, created, err := r.Store.Update(ctx, name, info, r.checkedCreate(validateCreate, options.DryRun),
+		r.checkedUpdate(validateUpdate, options.DryRun), forceCreate, options)
+	return obj, created, r.believed(ctx, name, err)
+}
+
+// Delete implements rest.GracefulDeleter. In a namespace that is being deleted
+// itself, nothing is destroyed: its objects are released.
+func (r *REST) Delete(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
+	namespace := request.NamespaceValue(ctx)
+	released, err := r.gate.Namespaces.ReleasedNow(ctx, namespace)
+	if err != nil {
+		return nil, false, err
+	}
+	if released || r.gate.nothing(ctx, namespace) {
+		return nil, false, r.notFound(name)
+	}
+	if err := r.gate.readOne(ctx, namespace, r.prefix(name)); err != nil {
+		return nil, false, err
+	}
+	obj, gone, err := r.Store.Delete(ctx, name, validate, options)
+	return obj, gone, r.believed(ctx, name, err)
+}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (r *REST) DeleteCollection(
+	ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions,
+) (runtime.Object, error) {
+	namespace := request.NamespaceValue(ctx)
+	if r.gate.nothing(ctx, namespace) {
+		return r.emptyList()
+	}
+	released, err := r.gate.Namespaces.ReleasedNow(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if released {
+		return r.emptyList()
+	}
+	if err := r.gate.read(ctx, namespace); err != nil {
+		return nil, err
+	}
+	return r.Store.DeleteCollection(ctx, validate, options, list)
+}
+
+func (r *REST) notFound(name string) error {
+	return apierrors.NewNotFound(r.DefaultQualifiedResource, name)
+}
+
+// checkedCreate lets nothing be created where Coder cannot be asked, and asks it
+// in a dry run too, after admission, in the order of a write.
+func (r *REST) checkedCreate(validate rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
+		if accessor, err := meta.Accessor(obj); err == nil {
+			if err := r.gate.create(ctx, request.NamespaceValue(ctx), r.prefix(accessor.GetName())); err != nil {
+				return err
+			}
+		}
 		if validate != nil {
 			if err := validate(ctx, obj); err != nil {
 				return err
 			}
+		}
+		if !dryrun.IsDryRun(dryRun) {
+			return nil
 		}
 		return r.checker.CheckCreate(ctx, obj)
 	}

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -9,12 +11,10 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/readthrough"
 )
 
 // deleteWorkers bounds how many deletions of a collection reach Coder at once.
@@ -28,23 +28,31 @@ type FullStrategy interface {
 }
 
 // Kind is one kind of the API.
-type Kind[T readthrough.Object] struct {
+type Kind struct {
 	Plural, Singular string
 	ShortNames       []string
-	New              func() T
-	NewList          func() runtime.Object
+	New, NewList     func() runtime.Object
 	Strategy         FullStrategy
 	Table            rest.TableConvertor
-	Backend          readthrough.Backend[T]
 	Checker          Checker
+	// Prefix gives the part of an object's name that tells its control plane.
+	Prefix func(name string) string
+	// Attributes are what selectors match. Nil is those of metadata alone.
+	Attributes storage.AttrFunc
+	// Indexers let the cache find objects by the fields IndexFields.
+	Indexers    *cache.Indexers
+	IndexFields []string
 }
 
-// NewREST makes the verbs of a kind.
-func NewREST[T readthrough.Object](
-	kind Kind[T], codecs serializer.CodecFactory, namespaces readthrough.Namespaces, c clock.PassiveClock,
-) (*REST, error) {
+// ResourcePrefix is what the keys of a kind begin with in its log.
+func ResourcePrefix(plural string) string {
+	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + plural
+}
+
+// NewREST makes the verbs of a kind. Decorate puts its storage under them.
+func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.StorageDecorator, gate *Gate, c clock.PassiveClock) (*REST, error) {
 	store := &genericregistry.Store{
-		NewFunc:                   func() runtime.Object { return kind.New() },
+		NewFunc:                   kind.New,
 		NewListFunc:               kind.NewList,
 		DefaultQualifiedResource:  aggregationv1alpha1.Resource(kind.Plural),
 		SingularQualifiedResource: aggregationv1alpha1.Resource(kind.Singular),
@@ -54,37 +62,35 @@ func NewREST[T readthrough.Object](
 		ResetFieldsStrategy:       kind.Strategy,
 		TableConvertor:            kind.Table,
 	}
-	getter := &restOptions[T]{kind: kind, codecs: codecs, namespaces: namespaces, clock: c}
-	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter}); err != nil {
+	if kind.Attributes != nil {
+		store.PredicateFunc = func(label labels.Selector, field fields.Selector) storage.SelectionPredicate {
+			return storage.SelectionPredicate{Label: label, Field: field, GetAttrs: kind.Attributes, IndexFields: kind.IndexFields}
+		}
+	}
+	getter := &restOptions{codecs: codecs, decorate: decorate}
+	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: kind.Attributes, Indexers: kind.Indexers}
+	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, err
 	}
-	return &REST{store: store, checker: kind.Checker, shortNames: kind.ShortNames}, nil
+	return &REST{Store: store, gate: gate, checker: kind.Checker, shortNames: kind.ShortNames, prefix: kind.Prefix, clock: c}, nil
 }
 
 // restOptions puts our storage under a Store.
-type restOptions[T readthrough.Object] struct {
-	kind       Kind[T]
-	codecs     serializer.CodecFactory
-	namespaces readthrough.Namespaces
-	clock      clock.PassiveClock
+type restOptions struct {
+	codecs   serializer.CodecFactory
+	decorate generic.StorageDecorator
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (o *restOptions[T]) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+func (o *restOptions) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	version := aggregationv1alpha1.GroupVersion
 	config := storagebackend.NewDefaultConfig("/"+resource.Group, o.codecs.LegacyCodec(version))
 	config.EncodeVersioner = runtime.NewMultiGroupVersioner(version, schema.GroupKind{Group: version.Group})
 	return generic.RESTOptions{
-		StorageConfig:  config.ForResource(resource),
-		ResourcePrefix: "/" + resource.Group + "/" + resource.Resource,
-		// The garbage collector does not see kinds without watch, so a finalizer
-		// for it would never be taken off.
-		EnableGarbageCollection: false,
+		StorageConfig:           config.ForResource(resource),
+		ResourcePrefix:          ResourcePrefix(resource.Resource),
+		EnableGarbageCollection: true,
 		DeleteCollectionWorkers: deleteWorkers,
-		Decorator: func(_ *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
-			_, _ func() runtime.Object, _ storage.AttrFunc, _ storage.IndexerFuncs, _ *cache.Indexers,
-		) (storage.Interface, factory.DestroyFunc, error) {
-			return readthrough.New(o.kind.Backend, o.namespaces, resource, prefix, o.kind.New, o.clock), func() {}, nil
-		},
+		Decorator:               o.decorate,
 	}, nil
 }
