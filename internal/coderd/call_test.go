@@ -75,7 +75,7 @@ func TestEachRequestIsObservedByItsClass(t *testing.T) {
 		{func(ctx context.Context) error { _, err := client.DownloadArchive(ctx, id); return err }, "GET", "/api/v2/files/{}", 404},
 		{func(ctx context.Context) error { _, err := client.WorkspaceByName(ctx, "users", "builds"); return err }, "GET", "/api/v2/users/{}/workspace/{}", 404},
 		{func(ctx context.Context) error { return client.SetTTL(ctx, id, nil) }, "PUT", "/api/v2/workspaces/{}/ttl", 404},
-		{func(ctx context.Context) error { return client.Build(ctx, id, coderd.TransitionStop) }, "POST", "/api/v2/workspaces/{}/builds", 404},
+		{func(ctx context.Context) error { return transit(ctx, client, id, coderd.TransitionStop) }, "POST", "/api/v2/workspaces/{}/builds", 404},
 		{func(ctx context.Context) error { _, err := client.Entitlements(ctx); return err }, "GET", "/api/v2/entitlements", 200},
 		{func(ctx context.Context) error { _, err := client.Licenses(ctx); return err }, "GET", "/api/v2/licenses", 200},
 		{func(ctx context.Context) error { return client.DeleteLicense(ctx, 12345) }, "DELETE", "/api/v2/licenses/{}", 404},

@@ -45,7 +45,7 @@ func (c *contract) newWorkspace(t *testing.T) {
 		t.Errorf("first build: %+v", b)
 	}
 	c.workspace = w
-	expect(t, c.admin.Build(ctx, w.ID, coderd.TransitionStop), refusal{http.StatusConflict, "A workspace build is already active.", nil})
+	expect(t, transit(ctx, c.admin, w.ID, coderd.TransitionStop), refusal{http.StatusConflict, "A workspace build is already active.", nil})
 	_, err = c.admin.CreateWorkspace(ctx, c.member, coderd.NewWorkspace{Name: name, TemplateID: c.template.ID})
 	expect(t, err, refusal{http.StatusConflict, fmt.Sprintf("Workspace %q already exists.", name), []string{"name"}})
 }
@@ -120,13 +120,13 @@ func (c *contract) schedule(t *testing.T) {
 
 func (c *contract) builds(t *testing.T) {
 	ctx := t.Context()
-	expect(t, c.admin.Build(ctx, uuid.New(), coderd.TransitionStop), refusal{http.StatusNotFound, notFound, nil})
-	expect(t, c.admin.Build(ctx, c.workspace.ID, "explode"), refusal{http.StatusBadRequest, invalid, []string{"transition"}})
-	ok(t, c.admin.Build(ctx, c.workspace.ID, coderd.TransitionStop))
+	expect(t, transit(ctx, c.admin, uuid.New(), coderd.TransitionStop), refusal{http.StatusNotFound, notFound, nil})
+	expect(t, transit(ctx, c.admin, c.workspace.ID, "explode"), refusal{http.StatusBadRequest, invalid, []string{"transition"}})
+	ok(t, transit(ctx, c.admin, c.workspace.ID, coderd.TransitionStop))
 	if w := c.becomes(t, "stopped"); w.LatestBuild.Number != 2 || w.LatestBuild.Transition != coderd.TransitionStop || len(w.Agents) != 0 {
 		t.Errorf("stopped: %+v", w)
 	}
-	ok(t, c.admin.Build(ctx, c.workspace.ID, coderd.TransitionStart))
+	ok(t, transit(ctx, c.admin, c.workspace.ID, coderd.TransitionStart))
 	c.becomes(t, "running")
 	newest := c.newVersion(t, &c.template.ID, c.fileID, "third")
 	ok(t, c.admin.SetActiveVersion(ctx, c.template.ID, newest.ID))
@@ -137,7 +137,7 @@ func (c *contract) builds(t *testing.T) {
 
 func (c *contract) deleteWorkspace(t *testing.T) {
 	ctx := t.Context()
-	ok(t, c.admin.Build(ctx, c.workspace.ID, coderd.TransitionDelete))
+	ok(t, transit(ctx, c.admin, c.workspace.ID, coderd.TransitionDelete))
 	var err error
 	eventually(t, "the workspace to be gone", func() bool {
 		_, err = c.admin.Workspace(ctx, c.workspace.ID)
@@ -155,7 +155,7 @@ func (c *contract) deleteWorkspace(t *testing.T) {
 			t.Error("a deleted workspace is listed")
 		}
 	}
-	expect(t, c.admin.Build(ctx, c.workspace.ID, coderd.TransitionStart),
+	expect(t, transit(ctx, c.admin, c.workspace.ID, coderd.TransitionStart),
 		refusal{http.StatusConflict, "Cannot start a deleted workspace!", nil})
 }
 

@@ -106,6 +106,16 @@ func IsInvalid(err error) bool {
 // IsRateLimited says that Coder asks for fewer requests. RetryAfter says when.
 func IsRateLimited(err error) bool { return hasStatus(err, http.StatusTooManyRequests) }
 
+// RetryAfter is how long Coder asks to wait before the request is made again. It
+// is 0 where Coder did not say.
+func RetryAfter(err error) time.Duration {
+	var e *Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return e.RetryAfter
+}
+
 // IsUnreachable says that nothing is known about the request: there was no
 // answer of Coder, or Coder could not do its work (5xx). A write may have
 // happened.

@@ -322,7 +322,7 @@ func TestNoErrorTellsASecret(t *testing.T) {
 		errs := []error{
 			client.CreateFirstUser(ctx, coderd.FirstUser{Username: "ada", Email: "a@b", Password: password}),
 			client.Logout(ctx),
-			client.Build(ctx, id, coderd.TransitionStop),
+			transit(ctx, client, id, coderd.TransitionStop),
 		}
 		_, err := client.Login(ctx, "ada@example.com", password)
 		errs = append(errs, err)

@@ -4,15 +4,21 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// TemplateEdit is a change of what people see of a template. Nil keeps it.
+// TemplateEdit is a change of what people see of a template, and of its policy.
+// Nil keeps it.
 type TemplateEdit struct {
 	DisplayName, Description, Icon *string
+	// The rest is as in TemplatePolicy.
+	DefaultTTL, ActivityBump                              *time.Duration
+	AllowUserCancelWorkspaceJobs, UseClassicParameterFlow *bool
+	CORSBehavior                                          *string
 }
 
 // UpdateTemplate changes what the edit names and nothing else.

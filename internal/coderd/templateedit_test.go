@@ -102,7 +102,7 @@ func TestUpdateTemplateResetsNothing(t *testing.T) {
 		{"display name", TemplateEdit{DisplayName: &value}, map[string]any{"display_name": value}},
 		{"description", TemplateEdit{Description: &value}, map[string]any{"description": value}},
 		{"icon", TemplateEdit{Icon: &value}, map[string]any{"icon": value}},
-		{"all", TemplateEdit{&value, &value, &value}, map[string]any{"display_name": value, "description": value, "icon": value}},
+		{"all", TemplateEdit{DisplayName: &value, Description: &value, Icon: &value}, map[string]any{"display_name": value, "description": value, "icon": value}},
 		{"to nothing", TemplateEdit{DisplayName: &empty}, map[string]any{"display_name": ""}},
 		{"none", TemplateEdit{}, nil},
 	} {

@@ -25,12 +25,35 @@ type Template struct {
 	DeprecationMessage string
 	CreatedAt          time.Time
 	UpdatedAt          time.Time
+	CreatedByName      string
+	TemplatePolicy
+}
+
+// TemplatePolicy is the part of a template's policy that every Coder has. The
+// rest needs a license, and this client keeps it as it is.
+type TemplatePolicy struct {
+	// DefaultTTL is after how long workspaces stop whose owner chose nothing else.
+	// 0 is never.
+	DefaultTTL time.Duration
+	// ActivityBump is by how much the use of a workspace puts off its stop.
+	ActivityBump time.Duration
+	// AllowUserCancelWorkspaceJobs lets owners cancel builds of their workspaces.
+	AllowUserCancelWorkspaceJobs bool
+	// CORSBehavior is that of apps which are reached through Coder: simple or
+	// passthru.
+	CORSBehavior string
+	// UseClassicParameterFlow shows parameters as Coder did before they were dynamic.
+	UseClassicParameterFlow bool
 }
 
 // NewTemplate is a template to make of a version that belongs to none yet.
 type NewTemplate struct {
 	Name, DisplayName, Description, Icon string
 	VersionID                            uuid.UUID
+	// The rest is as in TemplatePolicy. Nil leaves it to Coder.
+	DefaultTTL, ActivityBump                              *time.Duration
+	AllowUserCancelWorkspaceJobs, UseClassicParameterFlow *bool
+	CORSBehavior                                          *string
 }
 
 func newTemplate(t codersdk.Template) Template {

@@ -30,6 +30,17 @@ type TemplateVersion struct {
 	UpdatedAt time.Time
 	// CreatedBy is a username.
 	CreatedBy string
+	// JobID is the build of the version.
+	JobID uuid.UUID
+	// Archived says that nobody is offered the version any more.
+	Archived bool
+	// ProvisionerTags choose the provisioners that build the version and its
+	// workspaces. Coder adds scope and owner to those that were given.
+	ProvisionerTags map[string]string
+	// MatchedProvisioners is how many provisioners have these tags, and
+	// AvailableProvisioners is how many of them were seen lately. Coder says it
+	// only of a version whose build is not done; -1 is that it did not.
+	MatchedProvisioners, AvailableProvisioners int
 }
 
 // NewTemplateVersion is a version to make of uploaded files.
@@ -38,6 +49,12 @@ type NewTemplateVersion struct {
 	TemplateID *uuid.UUID
 	FileID     uuid.UUID
 	Message    string
+	// Name is unique within the template. Coder invents one where it is empty.
+	Name string
+	// Tags choose the provisioners that build the version and its workspaces.
+	Tags map[string]string
+	// Variables are values for the Terraform variables of the files.
+	Variables []Variable
 }
 
 func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
@@ -133,5 +150,22 @@ func (c *Client) SetVersionMessage(ctx context.Context, id uuid.UUID, message st
 	return c.call(ctx, fmt.Sprintf("setting the message of template version %s", id), func(ctx context.Context) error {
 		_, err := c.sdk.UpdateTemplateVersion(ctx, id, codersdk.PatchTemplateVersionRequest{Message: &message})
 		return err
+	})
+}
+
+// ArchiveVersion takes a version away from those that people are offered. One
+// that is archived already is refused (400). The active one, and one of which a
+// workspace is built, is a conflict.
+func (c *Client) ArchiveVersion(ctx context.Context, id uuid.UUID) error {
+	return c.call(ctx, fmt.Sprintf("archiving template version %s", id), func(ctx context.Context) error {
+		return c.sdk.SetArchiveTemplateVersion(ctx, id, true)
+	})
+}
+
+// CancelVersion asks the build of a version to end before it is done. One that
+// is done already is refused (400).
+func (c *Client) CancelVersion(ctx context.Context, id uuid.UUID) error {
+	return c.call(ctx, fmt.Sprintf("cancelling the build of template version %s", id), func(ctx context.Context) error {
+		return c.sdk.CancelTemplateVersion(ctx, id)
 	})
 }

@@ -20,15 +20,25 @@ const workspacesPerPage = 250
 type Workspace struct {
 	ID               uuid.UUID
 	Name             string
+	OwnerID          uuid.UUID
 	OwnerName        string
+	OrganizationID   uuid.UUID
 	OrganizationName string
 	TemplateName     string
 	TemplateID       uuid.UUID
+	// TemplateActiveVersionID is the version of the template that counts now.
+	TemplateActiveVersionID uuid.UUID
 	// Outdated says that the template has a newer active version.
 	Outdated bool
-	// Dormant says that Coder put it to sleep, because it was not used.
+	// AutomaticUpdates is always or never: whether a start takes the active version.
+	AutomaticUpdates string
+	// Dormant says that it was put to sleep, for example because it was not used.
+	// DormantAt is since when, and DeletingAt is when Coder deletes it therefore.
 	Dormant    bool
+	DormantAt  *time.Time
+	DeletingAt *time.Time
 	CreatedAt  time.Time
+	// UpdatedAt is when the workspace was made. Coder never changes it.
 	UpdatedAt  time.Time
 	LastUsedAt time.Time
 	// TTL after which it stops. Nil is never.
@@ -45,7 +55,15 @@ type Build struct {
 	ID                uuid.UUID
 	Number            int32
 	TemplateVersionID uuid.UUID
-	Transition        Transition
+	// TemplateVersionName is the name of that version.
+	TemplateVersionName string
+	// PresetID is the preset that it was built with. uuid.Nil is none.
+	PresetID   uuid.UUID
+	Transition Transition
+	// Reason is initiator, autostart, autostop, dormancy and so on.
+	Reason string
+	// InitiatorName is the user that asked for it.
+	InitiatorName string
 	// Status is that of the workspace after this build: pending, starting,
 	// running, stopping, stopped, failed, canceling, canceled, deleting, deleted.
 	Status string
@@ -74,6 +92,14 @@ type NewWorkspace struct {
 	TemplateVersionID uuid.UUID
 	TTL               *time.Duration
 	Autostart         *string
+	// AutomaticUpdates is always or never. Empty means never.
+	AutomaticUpdates string
+	// Parameters are values for what the template version asks. The default of the
+	// version counts for those that are not named.
+	Parameters []Parameter
+	// PresetID gives values to the parameters of a preset of the version, whatever
+	// Parameters says of them.
+	PresetID uuid.UUID
 }
 
 func newWorkspace(w codersdk.Workspace) Workspace {
@@ -209,6 +235,10 @@ func (c *Client) CreateWorkspace(ctx context.Context, owner string, w NewWorkspa
 		TemplateVersionID: w.TemplateVersionID,
 		AutostartSchedule: w.Autostart,
 		TTLMillis:         millis(w.TTL),
+
+		AutomaticUpdates:        codersdk.AutomaticUpdates(w.AutomaticUpdates),
+		RichParameterValues:     sdkParameters(w.Parameters),
+		TemplateVersionPresetID: w.PresetID,
 	}
 	if request.TemplateVersionID != uuid.Nil {
 		// Coder accepts one of the two.
@@ -223,17 +253,6 @@ func (c *Client) CreateWorkspace(ctx context.Context, owner string, w NewWorkspa
 	return out, err
 }
 
-// Build starts, stops or deletes a workspace. It returns when the build is
-// queued. A build that is active already is a conflict.
-func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, t Transition) error {
-	return c.call(ctx, fmt.Sprintf("building (%s) workspace %s", t, workspaceID), func(ctx context.Context) error {
-		_, err := c.sdk.CreateWorkspaceBuild(ctx, workspaceID, codersdk.CreateWorkspaceBuildRequest{
-			Transition: codersdk.WorkspaceTransition(t),
-		})
-		return err
-	})
-}
-
 // SetTTL sets after how long a workspace stops. Nil is never.
 func (c *Client) SetTTL(ctx context.Context, workspaceID uuid.UUID, ttl *time.Duration) error {
 	return c.call(ctx, fmt.Sprintf("setting the TTL of workspace %s", workspaceID), func(ctx context.Context) error {
@@ -245,6 +264,23 @@ func (c *Client) SetTTL(ctx context.Context, workspaceID uuid.UUID, ttl *time.Du
 func (c *Client) SetAutostart(ctx context.Context, workspaceID uuid.UUID, schedule *string) error {
 	return c.call(ctx, fmt.Sprintf("setting the autostart schedule of workspace %s", workspaceID), func(ctx context.Context) error {
 		return c.sdk.UpdateWorkspaceAutostart(ctx, workspaceID, codersdk.UpdateWorkspaceAutostartRequest{Schedule: schedule})
+	})
+}
+
+// SetAutomaticUpdates says whether a start takes the active version of the
+// template: always or never.
+func (c *Client) SetAutomaticUpdates(ctx context.Context, workspaceID uuid.UUID, updates string) error {
+	return c.call(ctx, fmt.Sprintf("setting the automatic updates of workspace %s", workspaceID), func(ctx context.Context) error {
+		return c.sdk.UpdateWorkspaceAutomaticUpdates(ctx, workspaceID, codersdk.UpdateWorkspaceAutomaticUpdatesRequest{
+			AutomaticUpdates: codersdk.AutomaticUpdates(updates),
+		})
+	})
+}
+
+// SetDormant puts a workspace to sleep or wakes it. It starts or stops nothing.
+func (c *Client) SetDormant(ctx context.Context, workspaceID uuid.UUID, dormant bool) error {
+	return c.call(ctx, fmt.Sprintf("setting the dormancy of workspace %s", workspaceID), func(ctx context.Context) error {
+		return c.sdk.UpdateWorkspaceDormancy(ctx, workspaceID, codersdk.UpdateWorkspaceDormancy{Dormant: dormant})
 	})
 }
 

@@ -122,7 +122,7 @@ func TestAWriteWhoseAnswerIsLostIsUnknown(t *testing.T) {
 	client := newClient(t, server, server.AddUser("ada", "owner"))
 	id := server.AddWorkspace("ada", server.AddTemplate("coder", "small", nil), "dev")
 	server.Fail(coderdtest.Fault{Method: http.MethodPost, DropConnection: true, Processed: true})
-	if err := client.Build(t.Context(), id, coderd.TransitionStop); !coderd.IsUnreachable(err) {
+	if err := transit(t.Context(), client, id, coderd.TransitionStop); !coderd.IsUnreachable(err) {
 		t.Errorf("%v, want unreachable", err)
 	}
 	if got := strings.Join(server.Transitions(id), " "); got != "start stop" {

@@ -1,0 +1,158 @@
+package coderd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// Parameter is the value of a parameter of a template version. Lists are JSON.
+type Parameter struct{ Name, Value string }
+
+// Variable is the value of a Terraform variable of a template. It may be secret.
+type Variable struct{ Name, Value string }
+
+// VersionParameter is something that a template version asks about each of its
+// workspaces.
+type VersionParameter struct {
+	Name, DisplayName, Description string
+	// Type is string, number, bool or list(string).
+	Type string
+	// Required says that there is no default, so that a first build must give a
+	// value.
+	Required bool
+	Default  string
+	// Options are the values among which the parameter is chosen. None allows any.
+	Options []ParameterOption
+	// Mutable says that the value of an existing workspace may change.
+	Mutable bool
+	// Ephemeral says that the value counts for one build and is not kept.
+	Ephemeral bool
+	// Regex must match a string, and RegexMessage is said where it does not. Min and
+	// Max bound a number. Monotonic, increasing or decreasing, holds against the
+	// value before.
+	Regex, RegexMessage string
+	Min, Max            *int32
+	Monotonic           string
+}
+
+// ParameterOption is one value that may be chosen.
+type ParameterOption struct{ Name, Value string }
+
+// VersionPreset is a set of values of a template version that has a name.
+type VersionPreset struct {
+	ID          uuid.UUID
+	Name        string
+	Description string
+	// Default says that people are offered it first.
+	Default    bool
+	Parameters []Parameter
+}
+
+// VersionVariable is a Terraform variable of a template version. The values of a
+// sensitive one are never kept.
+type VersionVariable struct {
+	Name, Description string
+	// Type is string, number or bool.
+	Type string
+	// Required says that there is no default.
+	Required  bool
+	Sensitive bool
+	// Value is what the version was built with, and Default is that of its files.
+	Value, Default string
+}
+
+// BuildParameters reads the values with which a workspace was built.
+func (c *Client) BuildParameters(ctx context.Context, build uuid.UUID) ([]Parameter, error) {
+	var out []Parameter
+	err := c.call(ctx, fmt.Sprintf("reading the parameters of workspace build %s", build), func(ctx context.Context) error {
+		values, err := c.sdk.WorkspaceBuildParameters(ctx, build)
+		for _, v := range values {
+			out = append(out, Parameter{Name: v.Name, Value: v.Value})
+		}
+		return err
+	})
+	return out, err
+}
+
+// VersionParameters reads what a template version asks about each workspace. A
+// version whose build is not done is refused (425).
+func (c *Client) VersionParameters(ctx context.Context, version uuid.UUID) ([]VersionParameter, error) {
+	var out []VersionParameter
+	err := c.call(ctx, fmt.Sprintf("reading the parameters of template version %s", version), func(ctx context.Context) error {
+		parameters, err := c.sdk.TemplateVersionRichParameters(ctx, version)
+		for _, p := range parameters {
+			out = append(out, newVersionParameter(p))
+		}
+		return err
+	})
+	return out, err
+}
+
+func newVersionParameter(p codersdk.TemplateVersionParameter) VersionParameter {
+	out := VersionParameter{
+		Name:         p.Name,
+		DisplayName:  p.DisplayName,
+		Description:  p.Description,
+		Type:         p.Type,
+		Required:     p.Required,
+		Default:      p.DefaultValue,
+		Mutable:      p.Mutable,
+		Ephemeral:    p.Ephemeral,
+		Regex:        p.ValidationRegex,
+		RegexMessage: p.ValidationError,
+		Min:          p.ValidationMin,
+		Max:          p.ValidationMax,
+		Monotonic:    string(p.ValidationMonotonic),
+	}
+	for _, o := range p.Options {
+		out.Options = append(out.Options, ParameterOption{Name: o.Name, Value: o.Value})
+	}
+	return out
+}
+
+// VersionPresets reads the presets of a template version.
+func (c *Client) VersionPresets(ctx context.Context, version uuid.UUID) ([]VersionPreset, error) {
+	var out []VersionPreset
+	err := c.call(ctx, fmt.Sprintf("reading the presets of template version %s", version), func(ctx context.Context) error {
+		presets, err := c.sdk.TemplateVersionPresets(ctx, version)
+		for _, p := range presets {
+			preset := VersionPreset{ID: p.ID, Name: p.Name, Description: p.Description, Default: p.Default}
+			for _, v := range p.Parameters {
+				preset.Parameters = append(preset.Parameters, Parameter{Name: v.Name, Value: v.Value})
+			}
+			out = append(out, preset)
+		}
+		return err
+	})
+	return out, err
+}
+
+// VersionVariables reads the Terraform variables of a template version. A version
+// whose build is not done is refused (400).
+func (c *Client) VersionVariables(ctx context.Context, version uuid.UUID) ([]VersionVariable, error) {
+	var out []VersionVariable
+	err := c.call(ctx, fmt.Sprintf("reading the variables of template version %s", version), func(ctx context.Context) error {
+		variables, err := c.sdk.TemplateVersionVariables(ctx, version)
+		for _, v := range variables {
+			variable := VersionVariable{Name: v.Name, Description: v.Description, Type: v.Type, Required: v.Required, Sensitive: v.Sensitive}
+			if !v.Sensitive {
+				variable.Value, variable.Default = v.Value, v.DefaultValue
+			}
+			out = append(out, variable)
+		}
+		return err
+	})
+	return out, err
+}
+
+func sdkParameters(parameters []Parameter) []codersdk.WorkspaceBuildParameter {
+	var out []codersdk.WorkspaceBuildParameter
+	for _, p := range parameters {
+		out = append(out, codersdk.WorkspaceBuildParameter{Name: p.Name, Value: p.Value})
+	}
+	return out
+}

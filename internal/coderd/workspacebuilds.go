@@ -1,0 +1,65 @@
+package coderd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// BuildRequest is a build of a workspace. Only the transition must be given.
+type BuildRequest struct {
+	Transition Transition
+	// TemplateVersionID is the version to build from. uuid.Nil stands for the one of
+	// the build before, or, where the workspace is started and updates itself, for
+	// the active one.
+	TemplateVersionID uuid.UUID
+	// Parameters replace the values that the workspace has. Those that are not named
+	// stay as they are.
+	Parameters []Parameter
+	// PresetID gives values to the parameters of the preset, whatever Parameters
+	// says of them.
+	PresetID uuid.UUID
+	// Orphan deletes a workspace without deleting what it is made of, where nothing
+	// can delete that any more. It is for TransitionDelete alone.
+	Orphan bool
+}
+
+// Build starts, stops or deletes a workspace. It returns when the build is
+// queued. A build that is active already is a conflict.
+func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request BuildRequest) (Build, error) {
+	var out Build
+	err := c.call(ctx, fmt.Sprintf("building (%s) workspace %s", request.Transition, workspaceID), func(ctx context.Context) error {
+		b, err := c.sdk.CreateWorkspaceBuild(ctx, workspaceID, codersdk.CreateWorkspaceBuildRequest{
+			Transition:              codersdk.WorkspaceTransition(request.Transition),
+			TemplateVersionID:       request.TemplateVersionID,
+			RichParameterValues:     sdkParameters(request.Parameters),
+			TemplateVersionPresetID: request.PresetID,
+			Orphan:                  request.Orphan,
+		})
+		out = newBuild(b)
+		return err
+	})
+	return out, err
+}
+
+// WorkspaceBuild reads one build.
+func (c *Client) WorkspaceBuild(ctx context.Context, build uuid.UUID) (Build, error) {
+	var out Build
+	err := c.call(ctx, fmt.Sprintf("reading workspace build %s", build), func(ctx context.Context) error {
+		b, err := c.sdk.WorkspaceBuild(ctx, build)
+		out = newBuild(b)
+		return err
+	})
+	return out, err
+}
+
+// CancelBuild asks a build to end before it is done. One that is done already is
+// refused (400).
+func (c *Client) CancelBuild(ctx context.Context, build uuid.UUID) error {
+	return c.call(ctx, fmt.Sprintf("cancelling workspace build %s", build), func(ctx context.Context) error {
+		return c.sdk.CancelWorkspaceBuild(ctx, build, codersdk.CancelWorkspaceBuildParams{})
+	})
+}

@@ -1,0 +1,67 @@
+package coderd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+const (
+	// MaxWorkspacePage is the largest limit of WorkspacePage.
+	MaxWorkspacePage = 1000
+	// MaxWorkspaceIDs is how many workspaces WorkspacesByID reads: more would not
+	// fit into an address that every proxy takes.
+	MaxWorkspaceIDs = 100
+)
+
+// WorkspacePage is a part of all workspaces, sorted as Coder does: those that run
+// first, then by owner and name. So a workspace may move to another page while
+// they are read.
+type WorkspacePage struct {
+	Workspaces []Workspace
+	// Count is how many there are on all pages together. A page may be short
+	// although it is not the last one, because Coder counts before it leaves out
+	// what the token must not see.
+	Count int
+}
+
+// WorkspacePage reads one page of all workspaces. Deleted ones are never in it.
+func (c *Client) WorkspacePage(ctx context.Context, offset, limit int) (WorkspacePage, error) {
+	limit = max(1, min(limit, MaxWorkspacePage))
+	return c.workspacePage(ctx, "listing the workspaces", codersdk.WorkspaceFilter{Offset: offset, Limit: limit})
+}
+
+// WorkspacesByID reads these workspaces, at most MaxWorkspaceIDs. Those that are
+// deleted, or that the token must not see, are left out.
+func (c *Client) WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]Workspace, error) {
+	op := fmt.Sprintf("reading %d workspaces", len(ids))
+	switch {
+	case len(ids) == 0:
+		return nil, nil
+	case len(ids) > MaxWorkspaceIDs:
+		err := fmt.Errorf("at most %d can be read at once", MaxWorkspaceIDs)
+		return nil, &Error{Op: op, Message: err.Error(), Err: err}
+	}
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		words[i] = id.String()
+	}
+	page, err := c.workspacePage(ctx, op, codersdk.WorkspaceFilter{FilterQuery: "id:" + strings.Join(words, ",")})
+	return page.Workspaces, err
+}
+
+// WorkspaceCount counts the workspaces that are not deleted, as WorkspacePage
+// does. Coder counts only where it lists, so this asks for one of them.
+func (c *Client) WorkspaceCount(ctx context.Context) (int, error) {
+	page, err := c.workspacePage(ctx, "counting the workspaces", codersdk.WorkspaceFilter{Limit: 1})
+	return page.Count, err
+}
+
+func (c *Client) workspacePage(ctx context.Context, op string, filter codersdk.WorkspaceFilter) (WorkspacePage, error) {
+	return WorkspacePage{}, errors.ErrUnsupported
+}
