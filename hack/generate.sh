@@ -17,7 +17,7 @@ generate() { # what command...
 gen="$TOOLS_DIR/controller-gen"
 mkdir -p "$CACHE/logs" docs/reference
 generate "deepcopy" "$gen" object paths=./api/...
-generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths=./api/v1alpha1/... output:crd:dir=config/crd/bases
+generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=config/crd/bases
 generate "CRDs, shortened" go run ./hack/crd config/crd/bases/*.yaml
 # One role for each component, so that a split installation gets least rights.
 generate "RBAC of the controllers" "$gen" rbac:roleName=coder-k8s-controller paths=./internal/controllers/... output:rbac:dir=config/rbac/controller

@@ -1,10 +1,14 @@
 package metadata
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // Record is what Kubernetes knows of an object and Coder has no place for.
@@ -29,12 +33,70 @@ type Record struct {
 	DeletionGracePeriodSeconds *int64
 
 	// Intent is what the kind still has to bring to Coder, or must remember for the
-	// object. It belongs to the kind.
+	// object. It belongs to the kind, and is a JSON object or nothing.
 	Intent json.RawMessage
 
 	// CreatedAt is when the record was made.
 	CreatedAt metav1.Time
-	// Version is that of the record itself, for Store.Put: who writes a record
+	// Version is that of the record itself, for Records.Put: who writes a record
 	// gives back the Version that was read. Empty makes a new one.
 	Version string
+}
+
+// Pending says that the object is still being created.
+func (r *Record) Pending() bool { return r.UID == "" }
+
+// IsEmpty says that there is nothing to keep. Nil is empty.
+func (r *Record) IsEmpty() bool {
+	return r == nil || len(r.Labels) == 0 && len(r.Annotations) == 0 && len(r.Finalizers) == 0 &&
+		len(r.OwnerReferences) == 0 && onlyDefault(r.ManagedFields) && r.Generation <= 1 &&
+		r.DeletionTimestamp == nil && r.DeletionGracePeriodSeconds == nil && noIntent(r.Intent)
+}
+
+func noIntent(intent json.RawMessage) bool {
+	switch string(bytes.TrimSpace(intent)) {
+	case "", "null", "{}":
+		return true
+	}
+	return false
+}
+
+// DeepCopy gives a record that can be changed.
+func (r *Record) DeepCopy() *Record {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Labels, out.Annotations = maps.Clone(r.Labels), maps.Clone(r.Annotations)
+	out.Finalizers = slices.Clone(r.Finalizers)
+	out.OwnerReferences = copyOwners(r.OwnerReferences)
+	out.ManagedFields = copyManagedFields(r.ManagedFields)
+	out.DeletionTimestamp = r.DeletionTimestamp.DeepCopy()
+	if r.DeletionGracePeriodSeconds != nil {
+		out.DeletionGracePeriodSeconds = ptr.To(*r.DeletionGracePeriodSeconds)
+	}
+	out.Intent = slices.Clone(r.Intent)
+	return &out
+}
+
+func copyOwners(owners []metav1.OwnerReference) []metav1.OwnerReference {
+	if len(owners) == 0 {
+		return nil
+	}
+	out := make([]metav1.OwnerReference, len(owners))
+	for i := range owners {
+		owners[i].DeepCopyInto(&out[i])
+	}
+	return out
+}
+
+func copyManagedFields(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	if len(entries) == 0 {
+		return nil
+	}
+	out := make([]metav1.ManagedFieldsEntry, len(entries))
+	for i := range entries {
+		entries[i].DeepCopyInto(&out[i])
+	}
+	return out
 }
