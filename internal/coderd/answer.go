@@ -1,6 +1,7 @@
 package coderd
 
 import (
+	"errors"
 	"mime"
 	"net/http"
 	"strconv"
@@ -45,16 +46,29 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if seen != nil {
-		kind := mediaType(res.Header)
-		*seen = answer{
-			status:     res.StatusCode,
-			json:       kind == "application/json",
-			html:       kind == "text/html",
-			retryAfter: retryAfter(res.Header),
-			location:   res.Header.Get("Location"),
-		}
+		seen.note(res)
+	}
+	if isRedirect(res) && req.Header.Get("Upgrade") != "" {
+		// Coder's client follows redirects where it changes the protocol, with the token.
+		_ = res.Body.Close()
+		return nil, errRedirected
 	}
 	return res, nil
+}
+
+var errRedirected = errors.New("redirects are not followed")
+
+func isRedirect(res *http.Response) bool { return res.StatusCode >= 300 && res.StatusCode < 400 }
+
+func (a *answer) note(res *http.Response) {
+	kind := mediaType(res.Header)
+	*a = answer{
+		status:     res.StatusCode,
+		json:       kind == "application/json",
+		html:       kind == "text/html",
+		retryAfter: retryAfter(res.Header),
+		location:   res.Header.Get("Location"),
+	}
 }
 
 func mediaType(h http.Header) string {

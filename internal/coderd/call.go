@@ -51,7 +51,7 @@ func endpointClass(path string) string {
 func isCollection(word string) bool {
 	switch word {
 	case "users", "keys", "organizations", "templates", "templateversions", "versions", "files",
-		"workspaces", "workspace", "licenses", "provisionerkeys", "workspaceproxies":
+		"workspaces", "workspace", "workspacebuilds", "licenses", "provisionerkeys", "workspaceproxies":
 		return true
 	}
 	return false
@@ -70,7 +70,8 @@ func isFixedMember(word string) bool {
 func isFixed(word string) bool {
 	switch word {
 	case "api", "v2", "buildinfo", "entitlements", "roles", "members", "builds", "ttl", "autostart",
-		"provisionerdaemons", "crypto-keys":
+		"autoupdates", "dormant", "parameters", "rich-parameters", "presets", "variables", "logs", "cancel", "archive",
+		"provisionerdaemons", "provisionerjobs", "crypto-keys":
 		return true
 	}
 	return false

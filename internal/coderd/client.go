@@ -54,6 +54,7 @@ type Client struct {
 	url            string
 	onUnauthorized func()
 	onUnreachable  func()
+	logSilence     time.Duration
 }
 
 // New checks the configuration and makes a client. It makes no request.
@@ -84,6 +85,7 @@ func New(cfg Config) (*Client, error) {
 		url:            base.String(),
 		onUnauthorized: cfg.OnUnauthorized,
 		onUnreachable:  cfg.OnUnreachable,
+		logSilence:     logSilence,
 	}, nil
 }
 

@@ -149,6 +149,9 @@ const (
 	// duplicateKey stands in the detail of an internal error (500) that is none:
 	// another one is there.
 	duplicateKey = "duplicate key value violates unique constraint"
+	// versionInUse begins the detail of an internal error (500) that is none: the
+	// version cannot be archived.
+	versionInUse = "Unable to archive specified version"
 )
 
 var (
@@ -205,6 +208,9 @@ func fillFromCoder(e *Error, answer *codersdk.Error) {
 		e.StatusCode, e.Message, e.Detail = http.StatusForbidden, "the token may not do this", ""
 	case e.StatusCode == http.StatusInternalServerError && strings.Contains(e.Detail, duplicateKey):
 		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "Coder has one like it already", ""
+	case e.StatusCode == http.StatusInternalServerError && strings.HasPrefix(e.Detail, versionInUse):
+		e.StatusCode, e.Detail = http.StatusConflict, ""
+		e.Message = "the version is the active one, a workspace is built from it, or its own build is not done"
 	case e.StatusCode == http.StatusUnauthorized && strings.HasPrefix(e.Message, internalError):
 		e.StatusCode = http.StatusInternalServerError
 	case e.StatusCode == http.StatusBadRequest && e.Message == unknownUser:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -87,19 +88,24 @@ func keepPolicy(t codersdk.Template) codersdk.UpdateTemplateMeta {
 
 // apply writes the edit into the request and says whether it changes anything.
 func (e TemplateEdit) apply(request *codersdk.UpdateTemplateMeta) bool {
-	changed := false
-	for _, field := range []struct {
-		wanted *string
-		sent   **string
-	}{
-		{e.DisplayName, &request.DisplayName},
-		{e.Description, &request.Description},
-		{e.Icon, &request.Icon},
-	} {
-		if field.wanted != nil && *field.wanted != **field.sent {
-			*field.sent = field.wanted
-			changed = true
-		}
+	changed := []bool{
+		edit(request.DisplayName, e.DisplayName),
+		edit(request.Description, e.Description),
+		edit(request.Icon, e.Icon),
+		edit(&request.DefaultTTLMillis, millis(e.DefaultTTL)),
+		edit(&request.ActivityBumpMillis, millis(e.ActivityBump)),
+		edit(&request.AllowUserCancelWorkspaceJobs, e.AllowUserCancelWorkspaceJobs),
+		edit(request.UseClassicParameterFlow, e.UseClassicParameterFlow),
+		edit(request.CORSBehavior, (*codersdk.CORSBehavior)(e.CORSBehavior)),
 	}
-	return changed
+	return slices.Contains(changed, true)
+}
+
+// edit writes what is wanted, unless that is nil, and says whether it is new.
+func edit[T comparable](sent, wanted *T) bool {
+	if wanted == nil || *wanted == *sent {
+		return false
+	}
+	*sent = *wanted
+	return true
 }

@@ -70,6 +70,14 @@ func newTemplate(t codersdk.Template) Template {
 		DeprecationMessage: t.DeprecationMessage,
 		CreatedAt:          t.CreatedAt,
 		UpdatedAt:          t.UpdatedAt,
+		CreatedByName:      t.CreatedByName,
+		TemplatePolicy: TemplatePolicy{
+			DefaultTTL:                   time.Duration(t.DefaultTTLMillis) * time.Millisecond,
+			ActivityBump:                 time.Duration(t.ActivityBumpMillis) * time.Millisecond,
+			AllowUserCancelWorkspaceJobs: t.AllowUserCancelWorkspaceJobs,
+			CORSBehavior:                 string(t.CORSBehavior),
+			UseClassicParameterFlow:      t.UseClassicParameterFlow,
+		},
 	}
 }
 
@@ -127,15 +135,21 @@ func (c *Client) Template(ctx context.Context, id uuid.UUID) (Template, error) {
 // CreateTemplate makes a template. Its version may still be building. A name
 // that exists in the organization is a conflict.
 func (c *Client) CreateTemplate(ctx context.Context, org uuid.UUID, t NewTemplate) (Template, error) {
+	request := codersdk.CreateTemplateRequest{
+		Name:                         t.Name,
+		DisplayName:                  t.DisplayName,
+		Description:                  t.Description,
+		Icon:                         t.Icon,
+		VersionID:                    t.VersionID,
+		DefaultTTLMillis:             millis(t.DefaultTTL),
+		ActivityBumpMillis:           millis(t.ActivityBump),
+		AllowUserCancelWorkspaceJobs: t.AllowUserCancelWorkspaceJobs,
+		UseClassicParameterFlow:      t.UseClassicParameterFlow,
+		CORSBehavior:                 (*codersdk.CORSBehavior)(t.CORSBehavior),
+	}
 	var out Template
 	err := c.call(ctx, fmt.Sprintf("creating template %q", t.Name), func(ctx context.Context) error {
-		created, err := c.sdk.CreateTemplate(ctx, org, codersdk.CreateTemplateRequest{
-			Name:        t.Name,
-			DisplayName: t.DisplayName,
-			Description: t.Description,
-			Icon:        t.Icon,
-			VersionID:   t.VersionID,
-		})
+		created, err := c.sdk.CreateTemplate(ctx, org, request)
 		out = newTemplate(created)
 		return err
 	})

@@ -63,35 +63,60 @@ func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 		// So says Coder of a version of no template.
 		template = nil
 	}
-	return TemplateVersion{
-		ID:         v.ID,
-		TemplateID: template,
-		Name:       v.Name,
-		Message:    v.Message,
-		FileID:     v.Job.FileID,
-		Status:     string(v.Job.Status),
-		Error:      v.Job.Error,
-		CreatedAt:  v.CreatedAt,
-		UpdatedAt:  v.UpdatedAt,
-		CreatedBy:  v.CreatedBy.Username,
+	out := TemplateVersion{
+		ID:              v.ID,
+		TemplateID:      template,
+		Name:            v.Name,
+		Message:         v.Message,
+		FileID:          v.Job.FileID,
+		Status:          string(v.Job.Status),
+		Error:           v.Job.Error,
+		CreatedAt:       v.CreatedAt,
+		UpdatedAt:       v.UpdatedAt,
+		CreatedBy:       v.CreatedBy.Username,
+		JobID:           v.Job.ID,
+		Archived:        v.Archived,
+		ProvisionerTags: v.Job.Tags,
+
+		MatchedProvisioners:   -1,
+		AvailableProvisioners: -1,
 	}
+	if m := v.MatchedProvisioners; m != nil {
+		out.MatchedProvisioners, out.AvailableProvisioners = m.Count, m.Available
+	}
+	return out
 }
+
+// versionsPerPage keeps one answer small: each version holds its readme.
+const versionsPerPage = 200
 
 // TemplateVersions lists the versions of a template, the oldest first. Archived
 // ones are left out.
 func (c *Client) TemplateVersions(ctx context.Context, template uuid.UUID) ([]TemplateVersion, error) {
 	var out []TemplateVersion
-	err := c.call(ctx, fmt.Sprintf("listing the versions of template %s", template), func(ctx context.Context) error {
-		versions, err := c.sdk.TemplateVersionsByTemplate(ctx, codersdk.TemplateVersionsByTemplateRequest{TemplateID: template})
-		for _, v := range versions {
-			out = append(out, newTemplateVersion(v))
+	request := codersdk.TemplateVersionsByTemplateRequest{TemplateID: template, Pagination: codersdk.Pagination{Limit: versionsPerPage}}
+	for {
+		read := 0
+		err := c.call(ctx, fmt.Sprintf("listing the versions of template %s", template), func(ctx context.Context) error {
+			versions, err := c.sdk.TemplateVersionsByTemplate(ctx, request)
+			for _, v := range versions {
+				out = append(out, newTemplateVersion(v))
+				request.AfterID = v.ID
+			}
+			read = len(versions)
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
-		return err
-	})
+		if read < versionsPerPage {
+			break
+		}
+	}
 	slices.SortStableFunc(out, func(a, b TemplateVersion) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID.String(), b.ID.String()))
 	})
-	return out, err
+	return out, nil
 }
 
 // TemplateVersion reads one version.
@@ -106,13 +131,18 @@ func (c *Client) TemplateVersion(ctx context.Context, id uuid.UUID) (TemplateVer
 }
 
 // CreateTemplateVersion queues the build of a version with Terraform. It does
-// not become the active one.
+// not become the active one. A name that the template has already is a conflict.
 func (c *Client) CreateTemplateVersion(ctx context.Context, org uuid.UUID, v NewTemplateVersion) (TemplateVersion, error) {
 	request := codersdk.CreateTemplateVersionRequest{
-		Message:       v.Message,
-		StorageMethod: codersdk.ProvisionerStorageMethodFile,
-		FileID:        v.FileID,
-		Provisioner:   codersdk.ProvisionerTypeTerraform,
+		Name:            v.Name,
+		Message:         v.Message,
+		StorageMethod:   codersdk.ProvisionerStorageMethodFile,
+		FileID:          v.FileID,
+		Provisioner:     codersdk.ProvisionerTypeTerraform,
+		ProvisionerTags: v.Tags,
+	}
+	for _, variable := range v.Variables {
+		request.UserVariableValues = append(request.UserVariableValues, codersdk.VariableValue{Name: variable.Name, Value: variable.Value})
 	}
 	if v.TemplateID != nil {
 		request.TemplateID = *v.TemplateID
@@ -123,8 +153,18 @@ func (c *Client) CreateTemplateVersion(ctx context.Context, org uuid.UUID, v New
 		out = newTemplateVersion(created)
 		return err
 	})
+	for _, variable := range v.Variables {
+		// Shorter values stand in every text by chance.
+		if len(variable.Value) >= shortestSecret {
+			err = withoutSecret(err, variable.Value)
+		}
+	}
 	return out, err
 }
+
+// shortestSecret is how long the value of a variable must be to be taken out of
+// an error.
+const shortestSecret = 4
 
 // SetActiveVersion makes a version the one of which workspaces are built. Coder
 // refuses one whose build has not succeeded.

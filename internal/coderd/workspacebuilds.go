@@ -3,6 +3,7 @@ package coderd
 import (
 	"context"
 	"fmt"
+	"net/http"
 
 	"github.com/google/uuid"
 
@@ -30,30 +31,27 @@ type BuildRequest struct {
 // Build starts, stops or deletes a workspace. It returns when the build is
 // queued. A build that is active already is a conflict.
 func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request BuildRequest) (Build, error) {
-	var out Build
+	body := codersdk.CreateWorkspaceBuildRequest{
+		Transition:              codersdk.WorkspaceTransition(request.Transition),
+		TemplateVersionID:       request.TemplateVersionID,
+		RichParameterValues:     sdkParameters(request.Parameters),
+		TemplateVersionPresetID: request.PresetID,
+		Orphan:                  request.Orphan,
+	}
+	var b buildJSON
 	err := c.call(ctx, fmt.Sprintf("building (%s) workspace %s", request.Transition, workspaceID), func(ctx context.Context) error {
-		b, err := c.sdk.CreateWorkspaceBuild(ctx, workspaceID, codersdk.CreateWorkspaceBuildRequest{
-			Transition:              codersdk.WorkspaceTransition(request.Transition),
-			TemplateVersionID:       request.TemplateVersionID,
-			RichParameterValues:     sdkParameters(request.Parameters),
-			TemplateVersionPresetID: request.PresetID,
-			Orphan:                  request.Orphan,
-		})
-		out = newBuild(b)
-		return err
+		return c.request(ctx, http.MethodPost, fmt.Sprintf("/api/v2/workspaces/%s/builds", workspaceID), body, http.StatusCreated, into(&b))
 	})
-	return out, err
+	return b.build(), err
 }
 
 // WorkspaceBuild reads one build.
 func (c *Client) WorkspaceBuild(ctx context.Context, build uuid.UUID) (Build, error) {
-	var out Build
+	var b buildJSON
 	err := c.call(ctx, fmt.Sprintf("reading workspace build %s", build), func(ctx context.Context) error {
-		b, err := c.sdk.WorkspaceBuild(ctx, build)
-		out = newBuild(b)
-		return err
+		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/workspacebuilds/%s", build), nil, http.StatusOK, into(&b))
 	})
-	return out, err
+	return b.build(), err
 }
 
 // CancelBuild asks a build to end before it is done. One that is done already is

@@ -2,13 +2,13 @@ package coderd
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
+	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
-
-	"github.com/coder/coder/v2/codersdk"
 )
 
 const (
@@ -33,7 +33,9 @@ type WorkspacePage struct {
 // WorkspacePage reads one page of all workspaces. Deleted ones are never in it.
 func (c *Client) WorkspacePage(ctx context.Context, offset, limit int) (WorkspacePage, error) {
 	limit = max(1, min(limit, MaxWorkspacePage))
-	return c.workspacePage(ctx, "listing the workspaces", codersdk.WorkspaceFilter{Offset: offset, Limit: limit})
+	return c.workspacePage(ctx, "listing the workspaces", map[string]string{
+		"q": "", "offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(limit),
+	})
 }
 
 // WorkspacesByID reads these workspaces, at most MaxWorkspaceIDs. Those that are
@@ -51,17 +53,31 @@ func (c *Client) WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]Workspa
 	for i, id := range ids {
 		words[i] = id.String()
 	}
-	page, err := c.workspacePage(ctx, op, codersdk.WorkspaceFilter{FilterQuery: "id:" + strings.Join(words, ",")})
+	page, err := c.workspacePage(ctx, op, map[string]string{"q": "id:" + strings.Join(words, ",")})
 	return page.Workspaces, err
 }
 
 // WorkspaceCount counts the workspaces that are not deleted, as WorkspacePage
-// does. Coder counts only where it lists, so this asks for one of them.
+// does. It asks for a page behind all others, which has the count alone: Coder
+// does not have to look for what belongs to the workspaces of a page.
 func (c *Client) WorkspaceCount(ctx context.Context) (int, error) {
-	page, err := c.workspacePage(ctx, "counting the workspaces", codersdk.WorkspaceFilter{Limit: 1})
+	page, err := c.workspacePage(ctx, "counting the workspaces", map[string]string{
+		"q": "", "offset": strconv.Itoa(math.MaxInt32), "limit": "1",
+	})
 	return page.Count, err
 }
 
-func (c *Client) workspacePage(ctx context.Context, op string, filter codersdk.WorkspaceFilter) (WorkspacePage, error) {
-	return WorkspacePage{}, errors.ErrUnsupported
+func (c *Client) workspacePage(ctx context.Context, op string, query map[string]string) (WorkspacePage, error) {
+	var page WorkspacePage
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		return c.request(ctx, http.MethodGet, "/api/v2/workspaces", nil, http.StatusOK, func(res *http.Response) error {
+			var err error
+			page, err = decodePage(res.Body)
+			return err
+		}, withQuery(query))
+	})
+	if err != nil {
+		return WorkspacePage{}, err
+	}
+	return page, nil
 }

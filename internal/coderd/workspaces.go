@@ -102,60 +102,6 @@ type NewWorkspace struct {
 	PresetID uuid.UUID
 }
 
-func newWorkspace(w codersdk.Workspace) Workspace {
-	out := Workspace{
-		ID:               w.ID,
-		Name:             w.Name,
-		OwnerName:        w.OwnerName,
-		OrganizationName: w.OrganizationName,
-		TemplateName:     w.TemplateName,
-		TemplateID:       w.TemplateID,
-		Outdated:         w.Outdated,
-		Dormant:          w.DormantAt != nil,
-		CreatedAt:        w.CreatedAt,
-		UpdatedAt:        w.UpdatedAt,
-		LastUsedAt:       w.LastUsedAt,
-		LatestBuild:      newBuild(w.LatestBuild),
-		Healthy:          w.Health.Healthy,
-	}
-	if w.TTLMillis != nil && *w.TTLMillis > 0 {
-		ttl := time.Duration(*w.TTLMillis) * time.Millisecond
-		out.TTL = &ttl
-	}
-	if w.AutostartSchedule != nil && *w.AutostartSchedule != "" {
-		schedule := *w.AutostartSchedule
-		out.Autostart = &schedule
-	}
-	for _, resource := range w.LatestBuild.Resources {
-		for _, agent := range resource.Agents {
-			out.Agents = append(out.Agents, Agent{
-				Name:           agent.Name,
-				Status:         string(agent.Status),
-				LifecycleState: string(agent.LifecycleState),
-			})
-		}
-	}
-	return out
-}
-
-func newBuild(b codersdk.WorkspaceBuild) Build {
-	out := Build{
-		ID:                b.ID,
-		Number:            b.BuildNumber,
-		TemplateVersionID: b.TemplateVersionID,
-		Transition:        Transition(b.Transition),
-		Status:            string(b.Status),
-		Error:             b.Job.Error,
-		CreatedAt:         b.CreatedAt,
-		UpdatedAt:         b.UpdatedAt,
-	}
-	if b.Deadline.Valid && !b.Deadline.Time.IsZero() {
-		deadline := b.Deadline.Time
-		out.Deadline = &deadline
-	}
-	return out
-}
-
 // Workspaces lists all workspaces that the token may see, in no order that
 // means anything. Deleted ones are never among them.
 //
@@ -166,21 +112,15 @@ func (c *Client) Workspaces(ctx context.Context) ([]Workspace, error) {
 	var out []Workspace
 	seen := map[uuid.UUID]bool{}
 	for offset := 0; ; offset += workspacesPerPage {
-		var page codersdk.WorkspacesResponse
-		err := c.call(ctx, "listing the workspaces", func(ctx context.Context) error {
-			var err error
-			page, err = c.sdk.Workspaces(ctx, codersdk.WorkspaceFilter{Offset: offset, Limit: workspacesPerPage})
-			return err
-		})
+		page, err := c.WorkspacePage(ctx, offset, workspacesPerPage)
 		if err != nil {
 			return nil, err
 		}
 		for _, w := range page.Workspaces {
-			if seen[w.ID] || w.LatestBuild.Status == codersdk.WorkspaceStatusDeleted {
-				continue
+			if !seen[w.ID] {
+				seen[w.ID] = true
+				out = append(out, w)
 			}
-			seen[w.ID] = true
-			out = append(out, newWorkspace(w))
 		}
 		// A page may be short, because Coder leaves out what the token must not
 		// see after it has counted. Only the count says where the end is.
@@ -196,30 +136,26 @@ func (c *Client) WorkspaceByName(ctx context.Context, owner, name string) (Works
 	if err := checkNames(op, owner, name); err != nil {
 		return Workspace{}, err
 	}
-	var out Workspace
+	var w workspaceJSON
 	err := confirmNotFound(func() error {
 		return c.call(ctx, op, func(ctx context.Context) error {
-			w, err := c.sdk.WorkspaceByOwnerAndName(ctx, owner, name, codersdk.WorkspaceOptions{})
-			out = newWorkspace(w)
-			return err
+			return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/workspace/%s", owner, name), nil, http.StatusOK, into(&w))
 		})
 	})
 	// Coder takes "me" and ids for a user too. Neither is the owner's name.
-	if err == nil && !strings.EqualFold(out.OwnerName, owner) {
+	if err == nil && !strings.EqualFold(w.OwnerName, owner) {
 		return Workspace{}, &Error{Op: op, StatusCode: http.StatusNotFound, Message: fmt.Sprintf("there is no user named %q", owner)}
 	}
-	return out, err
+	return w.workspace(), err
 }
 
 // Workspace reads one workspace. A deleted one is not found.
 func (c *Client) Workspace(ctx context.Context, id uuid.UUID) (Workspace, error) {
-	var out Workspace
+	var w workspaceJSON
 	err := c.call(ctx, fmt.Sprintf("reading workspace %s", id), func(ctx context.Context) error {
-		w, err := c.sdk.Workspace(ctx, id)
-		out = newWorkspace(w)
-		return err
+		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/workspaces/%s", id), nil, http.StatusOK, into(&w))
 	})
-	return out, err
+	return w.workspace(), err
 }
 
 // CreateWorkspace makes a workspace, which starts at once: Coder knows no other
@@ -244,13 +180,11 @@ func (c *Client) CreateWorkspace(ctx context.Context, owner string, w NewWorkspa
 		// Coder accepts one of the two.
 		request.TemplateID = uuid.Nil
 	}
-	var out Workspace
+	var created workspaceJSON
 	err := c.call(ctx, op, func(ctx context.Context) error {
-		created, err := c.sdk.CreateUserWorkspace(ctx, owner, request)
-		out = newWorkspace(created)
-		return err
+		return c.request(ctx, http.MethodPost, fmt.Sprintf("/api/v2/users/%s/workspaces", owner), request, http.StatusCreated, into(&created))
 	})
-	return out, err
+	return created.workspace(), err
 }
 
 // SetTTL sets after how long a workspace stops. Nil is never.

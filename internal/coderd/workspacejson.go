@@ -1,0 +1,181 @@
+package coderd
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// workspaceJSON is what is kept of a workspace in Coder's words. An answer holds
+// much more, scripts and icons of every app for example. Coder's own types would
+// read all of that into memory for nothing.
+type workspaceJSON struct {
+	ID                      uuid.UUID  `json:"id"`
+	Name                    string     `json:"name"`
+	OwnerID                 uuid.UUID  `json:"owner_id"`
+	OwnerName               string     `json:"owner_name"`
+	OrganizationID          uuid.UUID  `json:"organization_id"`
+	OrganizationName        string     `json:"organization_name"`
+	TemplateID              uuid.UUID  `json:"template_id"`
+	TemplateName            string     `json:"template_name"`
+	TemplateActiveVersionID uuid.UUID  `json:"template_active_version_id"`
+	Outdated                bool       `json:"outdated"`
+	AutomaticUpdates        string     `json:"automatic_updates"`
+	DormantAt               *time.Time `json:"dormant_at"`
+	DeletingAt              *time.Time `json:"deleting_at"`
+	CreatedAt               time.Time  `json:"created_at"`
+	UpdatedAt               time.Time  `json:"updated_at"`
+	LastUsedAt              time.Time  `json:"last_used_at"`
+	TTLMillis               *int64     `json:"ttl_ms"`
+	AutostartSchedule       *string    `json:"autostart_schedule"`
+	LatestBuild             buildJSON  `json:"latest_build"`
+	Health                  struct {
+		Healthy bool `json:"healthy"`
+	} `json:"health"`
+}
+
+// buildJSON is what is kept of a build.
+type buildJSON struct {
+	ID                  uuid.UUID         `json:"id"`
+	Number              int32             `json:"build_number"`
+	TemplateVersionID   uuid.UUID         `json:"template_version_id"`
+	TemplateVersionName string            `json:"template_version_name"`
+	PresetID            *uuid.UUID        `json:"template_version_preset_id"`
+	Transition          Transition        `json:"transition"`
+	Status              string            `json:"status"`
+	Reason              string            `json:"reason"`
+	InitiatorName       string            `json:"initiator_name"`
+	CreatedAt           time.Time         `json:"created_at"`
+	UpdatedAt           time.Time         `json:"updated_at"`
+	Deadline            codersdk.NullTime `json:"deadline"`
+	Job                 struct {
+		Error string `json:"error"`
+	} `json:"job"`
+	Resources []struct {
+		Agents []struct {
+			Name           string `json:"name"`
+			Status         string `json:"status"`
+			LifecycleState string `json:"lifecycle_state"`
+		} `json:"agents"`
+	} `json:"resources"`
+}
+
+func (w *workspaceJSON) workspace() Workspace {
+	out := Workspace{
+		ID:                      w.ID,
+		Name:                    w.Name,
+		OwnerID:                 w.OwnerID,
+		OwnerName:               w.OwnerName,
+		OrganizationID:          w.OrganizationID,
+		OrganizationName:        w.OrganizationName,
+		TemplateName:            w.TemplateName,
+		TemplateID:              w.TemplateID,
+		TemplateActiveVersionID: w.TemplateActiveVersionID,
+		Outdated:                w.Outdated,
+		AutomaticUpdates:        w.AutomaticUpdates,
+		Dormant:                 w.DormantAt != nil,
+		DormantAt:               w.DormantAt,
+		DeletingAt:              w.DeletingAt,
+		CreatedAt:               w.CreatedAt,
+		UpdatedAt:               w.UpdatedAt,
+		LastUsedAt:              w.LastUsedAt,
+		LatestBuild:             w.LatestBuild.build(),
+		Healthy:                 w.Health.Healthy,
+	}
+	if w.TTLMillis != nil && *w.TTLMillis > 0 {
+		ttl := time.Duration(*w.TTLMillis) * time.Millisecond
+		out.TTL = &ttl
+	}
+	if w.AutostartSchedule != nil && *w.AutostartSchedule != "" {
+		out.Autostart = w.AutostartSchedule
+	}
+	for _, resource := range w.LatestBuild.Resources {
+		for _, agent := range resource.Agents {
+			out.Agents = append(out.Agents, Agent{Name: agent.Name, Status: agent.Status, LifecycleState: agent.LifecycleState})
+		}
+	}
+	return out
+}
+
+func (b *buildJSON) build() Build {
+	out := Build{
+		ID:                  b.ID,
+		Number:              b.Number,
+		TemplateVersionID:   b.TemplateVersionID,
+		TemplateVersionName: b.TemplateVersionName,
+		Transition:          b.Transition,
+		Reason:              b.Reason,
+		InitiatorName:       b.InitiatorName,
+		Status:              b.Status,
+		Error:               b.Job.Error,
+		CreatedAt:           b.CreatedAt,
+		UpdatedAt:           b.UpdatedAt,
+	}
+	if b.PresetID != nil {
+		out.PresetID = *b.PresetID
+	}
+	if b.Deadline.Valid && !b.Deadline.Time.IsZero() {
+		deadline := b.Deadline.Time
+		out.Deadline = &deadline
+	}
+	return out
+}
+
+// decodePage reads one workspace after the other, so that no more than one of
+// them is in memory in Coder's words.
+func decodePage(r io.Reader) (WorkspacePage, error) {
+	var page WorkspacePage
+	decoder := json.NewDecoder(r)
+	if err := expectDelim(decoder, '{'); err != nil {
+		return page, err
+	}
+	for decoder.More() {
+		key, err := decoder.Token()
+		if err != nil {
+			return page, err
+		}
+		switch key {
+		case "workspaces":
+			page.Workspaces, err = decodeWorkspaces(decoder)
+		case "count":
+			err = decoder.Decode(&page.Count)
+		default:
+			var other json.RawMessage
+			err = decoder.Decode(&other)
+		}
+		if err != nil {
+			return page, err
+		}
+	}
+	return page, expectDelim(decoder, '}')
+}
+
+func decodeWorkspaces(decoder *json.Decoder) ([]Workspace, error) {
+	if err := expectDelim(decoder, '['); err != nil {
+		return nil, err
+	}
+	var out []Workspace
+	for decoder.More() {
+		var w workspaceJSON
+		if err := decoder.Decode(&w); err != nil {
+			return nil, err
+		}
+		if w.LatestBuild.Status != string(codersdk.WorkspaceStatusDeleted) {
+			out = append(out, w.workspace())
+		}
+	}
+	return out, expectDelim(decoder, ']')
+}
+
+func expectDelim(decoder *json.Decoder, want json.Delim) error {
+	token, err := decoder.Token()
+	if err == nil && token != want {
+		err = fmt.Errorf("got %v where %v was expected", token, want)
+	}
+	return err
+}
