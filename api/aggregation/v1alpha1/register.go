@@ -16,7 +16,8 @@ func Resource(name string) schema.GroupResource {
 
 // AddToScheme registers the types of this package with a scheme, for clients.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &CoderWorkspace{}, &CoderWorkspaceList{}, &CoderTemplate{}, &CoderTemplateList{})
+	s.AddKnownTypes(GroupVersion, &CoderWorkspace{}, &CoderWorkspaceList{}, &CoderTemplate{}, &CoderTemplateList{},
+		&CoderWorkspaceAction{}, &CoderWorkspaceLogOptions{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -9,15 +9,15 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/revision"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 // fromCoder makes the object of a workspace.
-func fromCoder(connection connections.Connection, w coderd.Workspace) (*aggregationv1alpha1.CoderWorkspace, error) {
+func fromCoder(connection connections.Connection, w coderd.Workspace) *aggregationv1alpha1.CoderWorkspace {
 	build := w.LatestBuild
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{
@@ -30,7 +30,7 @@ func fromCoder(connection connections.Connection, w coderd.Workspace) (*aggregat
 			Generation:        1,
 			Labels:            registry.Labels(connection.ControlPlane),
 			Finalizers:        []string{aggregationv1alpha1.FinalizerWorkspace},
-			ManagedFields:     registry.ManagedFields(),
+			ManagedFields:     metadata.ManagedFields(),
 		},
 		Spec:   specOf(w),
 		Status: statusOf(w),
@@ -39,11 +39,7 @@ func fromCoder(connection connections.Connection, w coderd.Workspace) (*aggregat
 		ws.DeletionTimestamp = ptr.To(registry.Seconds(build.CreatedAt))
 		ws.DeletionGracePeriodSeconds = ptr.To[int64](0)
 	}
-	newest := w.UpdatedAt
-	if build.UpdatedAt.After(newest) {
-		newest = build.UpdatedAt
-	}
-	return ws, revision.Set(ws, newest)
+	return ws
 }
 
 func specOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceSpec {
