@@ -123,6 +123,7 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 		Token:          token,
 		Timeout:        d.opts.Timeout,
 		UserAgent:      d.opts.UserAgent,
+		Observe:        d.opts.Observe,
 		OnUnauthorized: func() { d.refuse(e, controlPlane) },
 		OnUnreachable: func() {
 			if d.opts.OnUnreachable != nil {

@@ -46,6 +46,9 @@ type Options struct {
 	// do its work, each time. It must be quick and safe for concurrent use. It may be
 	// nil.
 	OnUnreachable func(controlPlane types.NamespacedName)
+	// Observe is told of each request to Coder. It must be quick and safe for
+	// concurrent use. It may be nil.
+	Observe func(coderd.Call)
 	// Clock is the time. Nil means the real one.
 	Clock clock.PassiveClock
 	// NewClient makes a client. Nil means coderd.New.
@@ -90,37 +93,78 @@ func (d *Dynamic) All(ctx context.Context) ([]Connection, error) {
 	return d.connect(ctx)
 }
 
+// Members implements Provider.
+func (d *Dynamic) Members(ctx context.Context) ([]Member, error) {
+	list, err := d.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.forgetAllBut(list)
+	var out []Member
+	for i := range list {
+		cp := &list[i]
+		if served(cp) {
+			out = append(out, d.member(ctx, cp))
+		}
+	}
+	return out, nil
+}
+
+// member opens the connection of a control plane that is served.
+func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) Member {
+	member := Member{ControlPlane: client.ObjectKeyFromObject(cp), UID: cp.UID}
+	if prefix := cp.Status.ObjectNamePrefix; prefix != nil {
+		member.NamePrefix, member.Named = *prefix, true
+	}
+	if cp.DeletionTimestamp != nil {
+		member.Deleting, member.Reason = true, "it is being deleted"
+		return member
+	}
+	opened, reason := d.open(ctx, cp)
+	if reason != "" {
+		member.Reason = reason
+		return member
+	}
+	member.Connection = &Connection{ControlPlane: member.ControlPlane, NamePrefix: member.NamePrefix, Client: opened}
+	return member
+}
+
 func (d *Dynamic) connect(ctx context.Context, scope ...client.ListOption) ([]Connection, error) {
-	var list coderv1alpha1.CoderControlPlaneList
-	if err := d.cached.List(ctx, &list, scope...); err != nil {
-		return nil, fmt.Errorf("listing the control planes: %w", err)
+	list, err := d.list(ctx, scope...)
+	if err != nil {
+		return nil, err
 	}
 	if len(scope) == 0 {
-		d.forgetAllBut(list.Items)
+		d.forgetAllBut(list)
 	}
-	slices.SortFunc(list.Items, func(a, b coderv1alpha1.CoderControlPlane) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
 	var out []Connection
 	var unavailable []string
-	for i := range list.Items {
-		cp := &list.Items[i]
+	for i := range list {
+		cp := &list[i]
 		if !Served(cp) {
 			continue
 		}
-		opened, reason := d.open(ctx, cp)
-		if reason != "" {
-			unavailable = append(unavailable, fmt.Sprintf("%s/%s: %s", cp.Namespace, cp.Name, reason))
+		member := d.member(ctx, cp)
+		if member.Connection == nil {
+			unavailable = append(unavailable, fmt.Sprintf("%s/%s: %s", cp.Namespace, cp.Name, member.Reason))
 			continue
 		}
-		out = append(out, Connection{
-			ControlPlane: client.ObjectKeyFromObject(cp),
-			NamePrefix:   *cp.Status.ObjectNamePrefix,
-			Client:       opened,
-		})
+		out = append(out, *member.Connection)
 	}
 	if len(unavailable) > 0 {
 		return out, &UnavailableError{ControlPlanes: unavailable, RetryAfter: d.opts.RetryAfter}
 	}
 	return out, nil
+}
+
+// list gives the control planes in the order of their names.
+func (d *Dynamic) list(ctx context.Context, scope ...client.ListOption) ([]coderv1alpha1.CoderControlPlane, error) {
+	var list coderv1alpha1.CoderControlPlaneList
+	if err := d.cached.List(ctx, &list, scope...); err != nil {
+		return nil, fmt.Errorf("listing the control planes: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b coderv1alpha1.CoderControlPlane) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return list.Items, nil
 }

@@ -8,8 +8,12 @@ import (
 
 // Served says whether the objects of a control plane are served at all.
 func Served(cp *coderv1alpha1.CoderControlPlane) bool {
-	return cp.DeletionTimestamp == nil &&
-		!cp.Spec.OperatorAccess.Disabled &&
+	return cp.DeletionTimestamp == nil && served(cp)
+}
+
+// served is Served also of one that is being deleted.
+func served(cp *coderv1alpha1.CoderControlPlane) bool {
+	return !cp.Spec.OperatorAccess.Disabled &&
 		!strings.Contains(cp.Name, ".")
 }
 

@@ -31,6 +31,10 @@ type Provider interface {
 	ForNamespace(ctx context.Context, namespace string) ([]Connection, error)
 	// All does the same for the whole cluster, sorted by namespace first.
 	All(ctx context.Context) ([]Connection, error)
+	// Members gives all control planes that are served, also those that cannot be
+	// called now or are being deleted, sorted by namespace and name. After an error
+	// nothing is known: it does not mean that there are none.
+	Members(ctx context.Context) ([]Member, error)
 }
 
 // UnavailableError says which control planes should be served and are not.

@@ -36,3 +36,8 @@ func (s *Static) ForNamespace(_ context.Context, namespace string) ([]Connection
 func (s *Static) All(context.Context) ([]Connection, error) {
 	return []Connection{s.connection}, nil
 }
+
+// Members implements Provider.
+func (s *Static) Members(context.Context) ([]Member, error) {
+	return []Member{{ControlPlane: s.connection.ControlPlane, Named: true, Connection: &s.connection}}, nil
+}

@@ -1,0 +1,24 @@
+package mirror
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// Coder is what the mirror asks of one. It changes nothing there.
+type Coder interface {
+	Me(ctx context.Context) (coderd.User, error)
+	Organizations(ctx context.Context) ([]coderd.Organization, error)
+	ActiveJobs(ctx context.Context, organization uuid.UUID) (coderd.ActiveJobs, error)
+	WorkspaceCount(ctx context.Context) (int, error)
+	WorkspacePage(ctx context.Context, offset, limit int) (coderd.WorkspacePage, error)
+	WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]coderd.Workspace, error)
+	Workspace(ctx context.Context, id uuid.UUID) (coderd.Workspace, error)
+	Templates(ctx context.Context) ([]coderd.Template, error)
+	Template(ctx context.Context, id uuid.UUID) (coderd.Template, error)
+}
+
+var _ Coder = (*coderd.Client)(nil)

@@ -1,0 +1,25 @@
+package connections
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Member is a control plane whose objects are served.
+type Member struct {
+	// ControlPlane is its name. A static one has only the namespace.
+	ControlPlane types.NamespacedName
+	// UID tells it from another one that had the name before. A static one has none.
+	UID types.UID
+	// NamePrefix stands in front of the names of its objects: empty, or
+	// "<control plane>.". It never changes once it is settled.
+	NamePrefix string
+	// Named says that NamePrefix is settled. Without it there is no connection either.
+	Named bool
+	// Connection is nil where there is none now.
+	Connection *Connection
+	// Reason says for people why there is none.
+	Reason string
+	// Deleting says that it is being deleted: its objects are released, and it has no
+	// connection any more.
+	Deleting bool
+}
