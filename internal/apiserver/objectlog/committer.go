@@ -1,0 +1,88 @@
+package objectlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// LocalCommitter decides writes on the replica that is the writer.
+type LocalCommitter struct {
+	log       *Log
+	sequencer *Sequencer
+	writer    Writer
+}
+
+var _ Committer = (*LocalCommitter)(nil)
+
+// NewLocalCommitter gives a committer that brings each write to the system of
+// record before it appends it. writer may be nil where the log is itself the
+// system of record.
+func NewLocalCommitter(log *Log, sequencer *Sequencer, writer Writer) *LocalCommitter {
+	return &LocalCommitter{log: log, sequencer: sequencer, writer: writer}
+}
+
+// Commit writes under the key's lock.
+func (c *LocalCommitter) Commit(ctx context.Context, commit Commit) (*Entry, error) {
+	unlock, err := c.log.Lock(ctx, commit.Key)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for another write of %s: %w", commit.Key, err)
+	}
+	defer unlock()
+	current := c.log.Get(commit.Key)
+	if revisionOf(current) != commit.Expect {
+		return nil, ErrChanged
+	}
+	result, err := c.write(ctx, current, commit)
+	if err != nil {
+		return nil, err
+	}
+	if unchanged(current, result) {
+		return current, nil
+	}
+	// The system of record has the write: who asked may be gone, the log follows.
+	entries, err := c.sequencer.Propose(context.WithoutCancel(ctx),
+		Proposal{Key: commit.Key, Expect: commit.Expect, Object: result})
+	if errors.Is(err, ErrChanged) && c.writer != nil {
+		// Only losing the role of the writer does this. Another round would write twice.
+		return nil, unavailable(fmt.Errorf("another replica has taken over while %s was being written", commit.Key))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return entries[0], nil
+}
+
+func (c *LocalCommitter) write(ctx context.Context, current *Entry, commit Commit) (Object, error) {
+	if c.writer == nil {
+		return commit.Object, nil
+	}
+	var object Object
+	if current != nil {
+		object = current.Object
+	}
+	return c.writer.Write(ctx, commit.Key, object, commit.Object)
+}
+
+func revisionOf(entry *Entry) uint64 {
+	if entry == nil {
+		return 0
+	}
+	return entry.Revision
+}
+
+// unchanged says whether a write had no effect, which must not move the head:
+// clients that write again on each change would never come to rest. It may write
+// to result.
+func unchanged(current *Entry, result Object) bool {
+	if current == nil || result == nil {
+		return current == nil && result == nil
+	}
+	if current.Object == result {
+		return true
+	}
+	stamp(result, current.Revision)
+	return equality.Semantic.DeepEqual(current.Object, result)
+}
