@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coder/coder/v2/codersdk"
 )
 
 // answer is what the transport saw of the last answer. Coder's client keeps
@@ -26,6 +28,7 @@ type answerKey struct{}
 type recorder struct {
 	next      http.RoundTripper
 	userAgent string
+	bypass    bool
 	observe   func(Call)
 }
 
@@ -33,6 +36,9 @@ type recorder struct {
 func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", t.userAgent)
+	if t.bypass {
+		req.Header.Set(codersdk.BypassRatelimitHeader, "true")
+	}
 	seen, _ := req.Context().Value(answerKey{}).(*answer)
 	if seen != nil {
 		*seen = answer{}

@@ -33,6 +33,9 @@ type Config struct {
 	// Transport sends the requests. Nil means one transport that all clients of
 	// the process share.
 	Transport http.RoundTripper
+	// BypassRateLimit asks Coder not to limit the requests. Coder v2.30 does not
+	// listen, and later ones refuse (428) it from anybody but an owner.
+	BypassRateLimit bool
 	// UserAgent is sent with each request. Empty means DefaultUserAgent.
 	UserAgent string
 	// OnUnauthorized is called each time that Coder refuses the token (401), so
@@ -76,7 +79,7 @@ func New(cfg Config) (*Client, error) {
 		agent = DefaultUserAgent
 	}
 	httpClient := &http.Client{
-		Transport:     &recorder{next: next, userAgent: agent, observe: cfg.Observe},
+		Transport:     &recorder{next: next, userAgent: agent, bypass: cfg.BypassRateLimit && cfg.Token != "", observe: cfg.Observe},
 		Timeout:       timeout,
 		CheckRedirect: refuseRedirect,
 	}

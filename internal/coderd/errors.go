@@ -116,6 +116,10 @@ func RetryAfter(err error) time.Duration {
 	return e.RetryAfter
 }
 
+// IsTooEarly says that the build of a template version has not ended, so that what
+// was asked about it is not known.
+func IsTooEarly(err error) bool { return hasStatus(err, http.StatusTooEarly) }
+
 // IsUnreachable says that nothing is known about the request: there was no
 // answer of Coder, or Coder could not do its work (5xx). A write may have
 // happened.
@@ -149,6 +153,11 @@ const (
 	// duplicateKey stands in the detail of an internal error (500) that is none:
 	// another one is there.
 	duplicateKey = "duplicate key value violates unique constraint"
+	// archivedVersion (500) is about the request: the version cannot be used.
+	archivedVersion = "Archived template versions cannot be used to make a workspace."
+	// notImported (403, 425) is said of what is known when the build of a version has
+	// ended.
+	notImported = "Template version job has not finished"
 	// versionInUse begins the detail of an internal error (500) that is none: the
 	// version cannot be archived.
 	versionInUse = "Unable to archive specified version"
@@ -211,6 +220,10 @@ func fillFromCoder(e *Error, answer *codersdk.Error) {
 	case e.StatusCode == http.StatusInternalServerError && strings.HasPrefix(e.Detail, versionInUse):
 		e.StatusCode, e.Detail = http.StatusConflict, ""
 		e.Message = "the version is the active one, a workspace is built from it, or its own build is not done"
+	case e.Message == archivedVersion:
+		e.StatusCode = http.StatusBadRequest
+	case e.Message == notImported:
+		e.StatusCode = http.StatusTooEarly
 	case e.StatusCode == http.StatusUnauthorized && strings.HasPrefix(e.Message, internalError):
 		e.StatusCode = http.StatusInternalServerError
 	case e.StatusCode == http.StatusBadRequest && e.Message == unknownUser:

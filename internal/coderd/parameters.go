@@ -79,7 +79,7 @@ func (c *Client) BuildParameters(ctx context.Context, build uuid.UUID) ([]Parame
 }
 
 // VersionParameters reads what a template version asks about each workspace. A
-// version whose build is not done is refused (425).
+// version whose build is not done is IsTooEarly.
 func (c *Client) VersionParameters(ctx context.Context, version uuid.UUID) ([]VersionParameter, error) {
 	var out []VersionParameter
 	err := c.call(ctx, fmt.Sprintf("reading the parameters of template version %s", version), func(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (c *Client) VersionPresets(ctx context.Context, version uuid.UUID) ([]Versi
 }
 
 // VersionVariables reads the Terraform variables of a template version. A version
-// whose build is not done is refused (400).
+// whose build is not done is IsTooEarly.
 func (c *Client) VersionVariables(ctx context.Context, version uuid.UUID) ([]VersionVariable, error) {
 	var out []VersionVariable
 	err := c.call(ctx, fmt.Sprintf("reading the variables of template version %s", version), func(ctx context.Context) error {

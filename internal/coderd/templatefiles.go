@@ -45,13 +45,51 @@ var packedAt = time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
 // per file, whose Field is files[<path>].
 func PackFiles(files map[string]string, base *Archive) ([]byte, error) {
 	entries, problems := cleanFiles(files)
-	if base != nil {
-		for name, content := range base.binary {
-			if _, replaced := entries[name]; !replaced {
-				entries[name] = content
-			}
+	keepBinary(entries, base)
+	return pack(entries, problems)
+}
+
+// PackArchive packs all files of an archive, text or not, as PackFiles does.
+func PackArchive(a *Archive) ([]byte, error) {
+	entries := make(map[string][]byte, len(a.text)+len(a.binary))
+	for name, content := range a.text {
+		entries[name] = []byte(content)
+	}
+	for name, content := range a.binary {
+		entries[name] = content
+	}
+	return pack(entries, foldersThatAreFiles(entries))
+}
+
+// keepBinary adds the files of an archive that are not text. One that cannot be
+// beside the files that are there, because it has the path of one of them or of a
+// folder of theirs, or lies in one of them, was replaced.
+func keepBinary(entries map[string][]byte, base *Archive) {
+	if base == nil {
+		return
+	}
+	taken := withFolders(entries)
+	kept := map[string][]byte{}
+	for name, content := range base.binary {
+		if !taken[name] && !taken[name+"/"] && !liesInFile(name, entries) {
+			kept[name] = content
 		}
 	}
+	for name, content := range kept {
+		entries[name] = content
+	}
+}
+
+func liesInFile(name string, entries map[string][]byte) bool {
+	for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
+		if _, isFile := entries[folder]; isFile {
+			return true
+		}
+	}
+	return false
+}
+
+func pack(entries map[string][]byte, problems []FieldError) ([]byte, error) {
 	if problem := checkTotals(entries); problem != nil {
 		problems = append(problems, *problem)
 	}
@@ -65,7 +103,7 @@ func PackFiles(files map[string]string, base *Archive) ([]byte, error) {
 	if len(packed) > MaxArchiveBytes {
 		return nil, unacceptable([]FieldError{{
 			Field:  "files",
-			Detail: fmt.Sprintf("the files have more than %s when packed", mebibytes(MaxArchiveBytes)),
+			Detail: fmt.Sprintf("the files have %d bytes when packed, and a template may have at most %s; the largest is %s", len(packed), mebibytes(MaxArchiveBytes), largest(entries)),
 		}})
 	}
 	return packed, nil
@@ -158,9 +196,21 @@ func checkTotals(entries map[string][]byte) *FieldError {
 	case len(entries) > MaxFiles:
 		return &FieldError{Field: "files", Detail: fmt.Sprintf("there are %d files, and a template may have at most %d", len(entries), MaxFiles)}
 	case total > MaxTotalBytes:
-		return &FieldError{Field: "files", Detail: fmt.Sprintf("the files have %d bytes together, and a template may have at most %s", total, mebibytes(MaxTotalBytes))}
+		return &FieldError{Field: "files", Detail: fmt.Sprintf("the files have %d bytes together, and a template may have at most %s; the largest is %s",
+			total, mebibytes(MaxTotalBytes), largest(entries))}
 	}
 	return nil
+}
+
+// largest names the largest file and its size.
+func largest(entries map[string][]byte) string {
+	name := ""
+	for _, candidate := range sortedKeys(entries) {
+		if name == "" || len(entries[candidate]) > len(entries[name]) {
+			name = candidate
+		}
+	}
+	return fmt.Sprintf("%q with %d bytes", name, len(entries[name]))
 }
 
 // withFolders adds the folders in which the files lie.
@@ -225,6 +275,21 @@ func (c *Client) UploadArchive(ctx context.Context, packed []byte) (uuid.UUID, e
 	return out, err
 }
 
+// DownloadFile reads an archive as Coder holds it, which is tar, or as zip.
+func (c *Client) DownloadFile(ctx context.Context, fileID uuid.UUID, asZip bool) ([]byte, error) {
+	format := ""
+	if asZip {
+		format = codersdk.FormatZip
+	}
+	var out []byte
+	err := c.call(ctx, fmt.Sprintf("downloading the template's files %s", fileID), func(ctx context.Context) error {
+		var err error
+		out, _, err = c.sdk.DownloadWithFormat(ctx, fileID, format)
+		return err
+	})
+	return out, err
+}
+
 // DownloadArchive reads the files of a template version.
 func (c *Client) DownloadArchive(ctx context.Context, fileID uuid.UUID) (*Archive, error) {
 	op := fmt.Sprintf("downloading the template's files %s", fileID)
@@ -237,9 +302,9 @@ func (c *Client) DownloadArchive(ctx context.Context, fileID uuid.UUID) (*Archiv
 		kind, _, _ := mime.ParseMediaType(contentType)
 		switch kind {
 		case codersdk.ContentTypeTar:
-			out, err = readTar(data)
+			out, err = readTar(data, false)
 		case codersdk.ContentTypeZip:
-			out, err = readZip(data)
+			out, err = readZip(data, false)
 		default:
 			return &Error{Op: op, Message: fmt.Sprintf("Coder at %s sent %q instead of an archive", c.url, kind)}
 		}

@@ -14,8 +14,8 @@ import (
 type BuildRequest struct {
 	Transition Transition
 	// TemplateVersionID is the version to build from. uuid.Nil stands for the one of
-	// the build before, or, where the workspace is started and updates itself, for
-	// the active one.
+	// the build before, whatever the workspace's automatic updates say: those count
+	// only where Coder starts it by its schedule.
 	TemplateVersionID uuid.UUID
 	// Parameters replace the values that the workspace has. Those that are not named
 	// stay as they are.
@@ -29,7 +29,8 @@ type BuildRequest struct {
 }
 
 // Build starts, stops or deletes a workspace. It returns when the build is
-// queued. A build that is active already is a conflict.
+// queued. A build that is active already is a conflict. A start wakes a workspace
+// that is dormant.
 func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request BuildRequest) (Build, error) {
 	body := codersdk.CreateWorkspaceBuildRequest{
 		Transition:              codersdk.WorkspaceTransition(request.Transition),

@@ -30,7 +30,8 @@ type Workspace struct {
 	TemplateActiveVersionID uuid.UUID
 	// Outdated says that the template has a newer active version.
 	Outdated bool
-	// AutomaticUpdates is always or never: whether a start takes the active version.
+	// AutomaticUpdates is always or never: whether a start by the schedule takes the
+	// active version.
 	AutomaticUpdates string
 	// Dormant says that it was put to sleep, for example because it was not used.
 	// DormantAt is since when, and DeletingAt is when Coder deletes it therefore.
@@ -201,8 +202,8 @@ func (c *Client) SetAutostart(ctx context.Context, workspaceID uuid.UUID, schedu
 	})
 }
 
-// SetAutomaticUpdates says whether a start takes the active version of the
-// template: always or never.
+// SetAutomaticUpdates says whether a start by the schedule takes the active
+// version of the template: always or never.
 func (c *Client) SetAutomaticUpdates(ctx context.Context, workspaceID uuid.UUID, updates string) error {
 	return c.call(ctx, fmt.Sprintf("setting the automatic updates of workspace %s", workspaceID), func(ctx context.Context) error {
 		return c.sdk.UpdateWorkspaceAutomaticUpdates(ctx, workspaceID, codersdk.UpdateWorkspaceAutomaticUpdatesRequest{
