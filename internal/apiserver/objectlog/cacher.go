@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // Decorator puts the library's cacher over a store on a log: it is for
@@ -19,16 +19,16 @@ import (
 func Decorator(config StoreConfig) generic.StorageDecorator {
 	return func(backend *storagebackend.ConfigForResource, prefix string,
 		keyFunc func(runtime.Object) (string, error), newObject, newList func() runtime.Object,
-		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+		attributes storage.AttrFunc, triggers storage.IndexerFuncs, indexers *toolscache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
-		if config.Prefix == "" {
-			config.Prefix = prefix
+		own := config
+		if own.Prefix == "" {
+			own.Prefix = prefix
 		}
-		if config.NewObject == nil {
-			config.NewObject = newObject
+		if own.NewObject == nil {
+			own.NewObject = newObject
 		}
-		return NewCacher(NewStore(config), cacher.Config{
-			Versioner:           storage.APIObjectVersioner{},
+		return NewCacher(NewStore(own), cacher.Config{
 			GroupResource:       backend.GroupResource,
 			EventsHistoryWindow: max(backend.EventsHistoryWindow, cacher.DefaultEventFreshDuration),
 			ResourcePrefix:      prefix,
@@ -43,22 +43,30 @@ func Decorator(config StoreConfig) generic.StorageDecorator {
 	}
 }
 
-// NewCacher puts a cacher over a store. The config's Storage is set here. destroy
-// ends it.
+// NewCacher puts a cacher over a store. Storage and Versioner of the config are
+// set here. destroy ends the cacher.
 func NewCacher(store *Store, config cacher.Config) (cached storage.Interface, destroy factory.DestroyFunc, err error) {
-	feed := newFeed(store)
-	config.Storage = feed
-	c, err := cacher.NewCacherFromConfig(config)
+	return newCacher(store, store, config)
+}
+
+// newCacher has the cacher read the store, while what the cacher does not answer
+// goes to below: the store, or what a test has put over it.
+func newCacher(store *Store, below storage.Interface, config cacher.Config) (storage.Interface, factory.DestroyFunc, error) {
+	source := newFeed(store)
+	config.Storage, config.Versioner = source, store.Versioner()
+	cache, err := cacher.NewCacherFromConfig(config)
 	if err != nil {
+		source.close()
 		return nil, nil, fmt.Errorf("starting the cache of %s: %w", config.GroupResource, err)
 	}
-	delegator := cacher.NewCacheDelegator(c, store)
-	destroy = sync.OnceFunc(func() {
+	delegator := cacher.NewCacheDelegator(cache, below)
+	destroy := sync.OnceFunc(func() {
 		delegator.Stop()
-		feed.close()
-		c.Stop()
+		// The cacher waits for its list, which may wait for the log.
+		source.close()
+		cache.Stop()
 	})
-	return &cachedStore{CacheDelegator: delegator, feed: feed}, destroy, nil
+	return &cachedStore{CacheDelegator: delegator, feed: source}, destroy, nil
 }
 
 // cachedStore is ready when the cache shows the present.
