@@ -1,0 +1,216 @@
+package replication
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+)
+
+// Replica is this process among those that show the same history.
+type Replica struct {
+	config Config
+	duties Duties
+
+	numbers    *revisions
+	mandate    *mandate
+	lock       *lock
+	election   *election
+	peers      *peers
+	dialer     *dialer
+	applier    *applier
+	hub        *hub
+	fresh      *freshness
+	sequencers map[string]*objectlog.Sequencer
+	server     *http.Server
+
+	// term is there while this replica is the writer.
+	term atomic.Pointer[term]
+	// leading is held for as long as what belongs to a term runs.
+	leading sync.Mutex
+	// resigning says that no new term may begin.
+	resigning atomic.Bool
+}
+
+// New makes a replica that does nothing yet but listen.
+func New(config Config) (*Replica, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	certificate, fingerprint, err := makeCertificate(config.Identity, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	suffix := make([]byte, 8)
+	if _, err := rand.Read(suffix); err != nil {
+		return nil, fmt.Errorf("making the identity of this process: %w", err)
+	}
+	if config.Listener == nil {
+		// Nothing is asked of the network here that could be cancelled.
+		config.Listener, err = (&net.ListenConfig{}).Listen(context.Background(), "tcp", config.BindAddress)
+		if err != nil {
+			return nil, fmt.Errorf("listening for other replicas on %s: %w", config.BindAddress, err)
+		}
+	}
+	if config.AdvertiseAddress == "" {
+		config.AdvertiseAddress = config.Listener.Addr().String()
+	}
+	r := &Replica{config: config, sequencers: map[string]*objectlog.Sequencer{}}
+	r.numbers = &revisions{clock: config.Clock}
+	r.mandate = &mandate{
+		numbers: r.numbers, reserve: config.timing.reserve,
+		validity: config.timing.lease * 7 / 8, heads: r.greatestHead,
+	}
+	r.applier = &applier{logs: config.Logs, board: config.Board, clock: config.Clock, metrics: config.Metrics}
+	r.hub = newHub(config.timing, r.mandate.allows, config.Metrics)
+	r.dialer = &dialer{certificate: certificate, timing: config.timing}
+	leases := config.Client.CoordinationV1().Leases(config.Namespace)
+	r.peers = &peers{
+		leases: leases, name: peerLeasePrefix + config.Identity, address: config.AdvertiseAddress,
+		fingerprint: fingerprint, timing: config.timing,
+	}
+	r.lock = &lock{
+		leases: leases, identity: config.Identity + "_" + hex.EncodeToString(suffix), address: config.AdvertiseAddress,
+		fingerprint: fingerprint, mandate: r.mandate, timing: config.timing,
+	}
+	r.fresh = &freshness{fetch: r.fetchHeads}
+	for resource, log := range config.Logs {
+		r.sequencers[resource] = objectlog.NewSequencer(log.Log, r.numbers, r.replicator(resource), config.Clock)
+	}
+	if r.election, err = newElection(r.lock, config.timing, r.lead, r.deposed); err != nil {
+		return nil, errors.Join(err, config.Listener.Close())
+	}
+	r.server = r.newServer(certificate)
+	return r, nil
+}
+
+// Lead tells what to do as the writer. It is called before Start.
+func (r *Replica) Lead(duties Duties) { r.duties = duties }
+
+// Sequencer decides the changes of one log. It refuses unless this replica is the
+// writer.
+func (r *Replica) Sequencer(resource string) *objectlog.Sequencer { return r.sequencers[resource] }
+
+// Revisions gives the numbers of changes.
+func (r *Replica) Revisions() objectlog.Revisions { return r.numbers }
+
+// Writing says whether this replica decides the changes.
+func (r *Replica) Writing() bool { return r.term.Load() != nil }
+
+// Ready says why this replica cannot answer yet. Once it can it always can: who
+// the writer is, and whether there is one, does not count.
+func (r *Replica) Ready() error {
+	for resource, config := range r.config.Logs {
+		if !config.Log.Initialized() {
+			return fmt.Errorf("the log of %s was not taken over from another replica yet", resource)
+		}
+	}
+	return nil
+}
+
+// Start takes part until the context ends, and hands over then.
+func (r *Replica) Start(ctx context.Context) error {
+	logger := log.FromContext(ctx).WithName("replication").WithValues("replica", r.config.Identity)
+	work, stop := context.WithCancel(log.IntoContext(context.WithoutCancel(ctx), logger))
+	defer stop()
+	defer r.dialer.close()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	failed := make(chan error, 1)
+	r.server.BaseContext = func(net.Listener) context.Context { return work }
+	r.server.ErrorLog = stdlog.New(refusalLog{logger}, "", 0)
+	running.Go(func() {
+		err := r.server.ServeTLS(r.config.Listener, "", "")
+		if !errors.Is(err, http.ErrServerClosed) {
+			failed <- fmt.Errorf("serving other replicas on %s: %w", r.config.Listener.Addr(), err)
+		}
+	})
+	defer r.server.Close()
+	running.Go(func() { r.peers.publish(work, r.Writing) })
+	running.Go(func() { r.followWriters(work) })
+	election, endElection := context.WithCancel(work)
+	defer endElection()
+	elected := make(chan struct{})
+	running.Go(func() {
+		defer close(elected)
+		r.election.run(election)
+	})
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	r.handOver(work, endElection, elected)
+	return err
+}
+
+// handOver ends the time as the writer, if it is that, and says good-bye.
+func (r *Replica) handOver(ctx context.Context, endElection func(), elected <-chan struct{}) {
+	r.resigning.Store(true)
+	wrote := false
+	if t := r.term.Load(); t != nil {
+		wrote = true
+		t.drain(r.config.timing.drain)
+		t.cancel()
+		r.awaitLead()
+	}
+	endElection()
+	<-elected
+	if wrote {
+		r.hintAll(ctx)
+	}
+	if err := r.peers.withdraw(ctx); err != nil {
+		log.FromContext(ctx).Error(err, "Saying good-bye to other replicas")
+	}
+}
+
+// greatestHead is that of the own logs.
+func (r *Replica) greatestHead() uint64 {
+	var head uint64
+	for _, config := range r.config.Logs {
+		head = max(head, config.Log.Head())
+	}
+	return head
+}
+
+// replicator gives what brings the changes of one log to the followers.
+func (r *Replica) replicator(resource string) objectlog.Replicate {
+	return func(ctx context.Context, changes []objectlog.Change) error {
+		term, open := r.hub.current()
+		if !open {
+			return unavailable("this replica is not the writer")
+		}
+		b, err := encodeBatch(resource, term, r.config.Logs[resource].Log.Head(), changes)
+		if err != nil {
+			return err
+		}
+		sent, err := r.hub.replicate(ctx, b)
+		if err != nil && sent {
+			r.election.stepDown()
+		}
+		return err
+	}
+}
+
+// refusalLog takes what the server says of connections that did not come about.
+type refusalLog struct{ logr.Logger }
+
+// Write logs one line.
+func (l refusalLog) Write(line []byte) (int, error) {
+	l.Info("Refusing a connection", "reason", strings.TrimSpace(string(line)))
+	return len(line), nil
+}
