@@ -14,10 +14,52 @@ type build struct {
 	id         uuid.UUID
 	number     int32
 	version    uuid.UUID
+	preset     uuid.UUID
+	parameters []codersdk.WorkspaceBuildParameter
 	transition codersdk.WorkspaceTransition
 	job        *job
+	initiator  *user
 	createdAt  time.Time
 	deadline   codersdk.NullTime
+}
+
+func (s *Server) routeBuilds(closed route) {
+	closed("POST /api/v2/workspaces/{workspace}/builds", s.postBuild)
+	closed("GET /api/v2/workspacebuilds/{build}", func(r *request) {
+		w, b := s.pathBuild(r)
+		r.write(http.StatusOK, s.buildSDK(w, b))
+	})
+	closed("GET /api/v2/workspacebuilds/{build}/parameters", func(r *request) {
+		_, b := s.pathBuild(r)
+		r.write(http.StatusOK, append([]codersdk.WorkspaceBuildParameter{}, b.parameters...))
+	})
+	closed("GET /api/v2/workspacebuilds/{build}/logs", func(r *request) {
+		_, b := s.pathBuild(r)
+		s.getLogs(r, b.job)
+	})
+	closed("PATCH /api/v2/workspacebuilds/{build}/cancel", func(r *request) {
+		w, b := s.pathBuild(r)
+		if !w.template.AllowUserCancelWorkspaceJobs && !r.user.has("owner") {
+			refuse(http.StatusForbidden, "User is not allowed to cancel workspace builds. Owner role is required.")
+		}
+		s.cancel(r, b.job)
+	})
+}
+
+// pathBuild is the build in the path, and its workspace, which may be deleted.
+func (s *Server) pathBuild(r *request) (*workspace, *build) {
+	id := r.id("build")
+	w := s.index.builds[id]
+	if w == nil || !w.visibleTo(r.user) {
+		notFound()
+	}
+	for _, b := range w.builds {
+		if b.id == id {
+			return w, b
+		}
+	}
+	notFound()
+	return nil, nil
 }
 
 // checkImported refuses a version of which nothing can be built.
@@ -32,6 +74,8 @@ func checkImported(v *version) {
 	}
 }
 
+// postBuild takes the version of the build before where none is given, whatever
+// the automatic updates of the workspace say.
 func (s *Server) postBuild(r *request) {
 	w := s.pathWorkspace(r)
 	var body codersdk.CreateWorkspaceBuildRequest
@@ -47,6 +91,9 @@ func (s *Server) postBuild(r *request) {
 		refuseDetailed(http.StatusConflict, fmt.Sprintf("Cannot %s a deleted workspace!", body.Transition),
 			"This workspace has been deleted and cannot be modified.")
 	}
+	if body.Orphan && body.Transition != codersdk.WorkspaceTransitionDelete {
+		refuse(http.StatusBadRequest, "Orphan is only permitted when deleting a workspace.")
+	}
 	versionID := body.TemplateVersionID
 	if versionID == uuid.Nil {
 		versionID = w.latest().version
@@ -55,28 +102,38 @@ func (s *Server) postBuild(r *request) {
 	if used == nil {
 		refuse(http.StatusBadRequest, "template version does not exist")
 	}
+	if used.template != w.template.ID {
+		refuse(http.StatusBadRequest, "template version doesn't match template")
+	}
 	checkImported(used)
 	if w.latest().job.status.Active() {
 		const message = "A workspace build is already active."
 		refuseDetailed(http.StatusConflict, message, message)
 	}
+	parameters, preset := s.resolve(w.template, used, w.latest(), body.TemplateVersionPresetID, body.RichParameterValues)
 	if body.Transition == codersdk.WorkspaceTransitionStart {
 		w.dormantAt = nil
 	}
-	added := s.startBuild(r, w, body.Transition, versionID)
+	added := s.startBuild(r, w, build{transition: body.Transition, version: versionID, parameters: parameters, preset: preset})
 	r.write(http.StatusCreated, s.buildSDK(w, added))
 }
 
-func (s *Server) startBuild(r *request, w *workspace, transition codersdk.WorkspaceTransition, versionID uuid.UUID) *build {
-	b := s.appendBuild(w, transition, versionID)
+func (s *Server) startBuild(r *request, w *workspace, wanted build) *build {
+	b := s.appendBuild(w, wanted)
+	b.initiator = r.user
+	used := s.versionByID(b.version)
 	b.job = s.enqueue(r, w.name, job{
-		fileID: s.versionByID(versionID).job.fileID,
-		orgID:  w.template.OrganizationID,
+		fileID:    used.job.fileID,
+		orgID:     w.template.OrganizationID,
+		tags:      used.job.tags,
+		workspace: w,
+		buildID:   b.id,
+		versionID: b.version,
 		succeeded: func() {
 			switch {
-			case transition == codersdk.WorkspaceTransitionDelete:
-				w.deleted = true
-			case transition == codersdk.WorkspaceTransitionStart && w.ttl != nil:
+			case b.transition == codersdk.WorkspaceTransitionDelete:
+				s.markDeleted(w)
+			case b.transition == codersdk.WorkspaceTransitionStart && w.ttl != nil:
 				b.deadline = codersdk.NewNullTime(s.now().Add(time.Duration(*w.ttl)*time.Millisecond), true)
 			}
 		},
@@ -84,9 +141,28 @@ func (s *Server) startBuild(r *request, w *workspace, transition codersdk.Worksp
 	return b
 }
 
-func (s *Server) appendBuild(w *workspace, transition codersdk.WorkspaceTransition, versionID uuid.UUID) *build {
-	b := &build{id: uuid.New(), number: int32(len(w.builds) + 1), version: versionID, transition: transition, createdAt: s.now()}
+// doneBuild is a build that has ended well, for state that a test begins with.
+func (s *Server) doneBuild(w *workspace, transition codersdk.WorkspaceTransition) {
+	wanted := build{transition: transition, version: w.template.ActiveVersionID}
+	if len(w.builds) > 0 {
+		wanted.version, wanted.parameters, wanted.preset = w.latest().version, w.latest().parameters, w.latest().preset
+	} else {
+		wanted.parameters = defaultsOf(s.versionByID(wanted.version))
+	}
+	b := s.appendBuild(w, wanted)
+	b.initiator = w.owner
+	b.job = s.done(s.versionByID(b.version).job.fileID, w.template.OrganizationID, w.owner.id)
+	if transition == codersdk.WorkspaceTransitionDelete {
+		s.markDeleted(w)
+	}
+}
+
+func (s *Server) appendBuild(w *workspace, wanted build) *build {
+	b := &wanted
+	b.id, b.number, b.createdAt = uuid.New(), int32(len(w.builds)+1), s.now()
 	w.builds = append(w.builds, b)
+	s.index.builds[b.id] = w
+	s.index.order = nil
 	return b
 }
 
@@ -109,6 +185,12 @@ func (s *Server) buildSDK(w *workspace, b *build) codersdk.WorkspaceBuild {
 		Deadline:           b.deadline,
 		Status:             codersdk.ConvertWorkspaceStatus(b.job.status, b.transition),
 	}
+	if b.initiator != nil {
+		out.InitiatorUsername = b.initiator.username
+	}
+	if b.preset != uuid.Nil {
+		out.TemplateVersionPresetID = &b.preset
+	}
 	if v := s.versionByID(b.version); v != nil {
 		out.TemplateVersionName = v.name
 	}
@@ -122,40 +204,6 @@ func (s *Server) buildSDK(w *workspace, b *build) codersdk.WorkspaceBuild {
 			})
 		}
 		out.Resources = append(out.Resources, resource)
-	}
-	return out
-}
-
-func (s *Server) workspaceSDK(w *workspace) codersdk.Workspace {
-	latest := s.buildSDK(w, w.latest())
-	out := codersdk.Workspace{
-		ID:                                   w.id,
-		CreatedAt:                            w.createdAt,
-		UpdatedAt:                            w.createdAt,
-		OwnerID:                              w.owner.id,
-		OwnerName:                            w.owner.username,
-		OrganizationID:                       w.template.OrganizationID,
-		OrganizationName:                     w.template.OrganizationName,
-		TemplateID:                           w.template.ID,
-		TemplateName:                         w.template.Name,
-		TemplateDisplayName:                  w.template.DisplayName,
-		TemplateIcon:                         w.template.Icon,
-		TemplateActiveVersionID:              w.template.ActiveVersionID,
-		LatestBuild:                          latest,
-		Outdated:                             latest.TemplateVersionID != w.template.ActiveVersionID,
-		Name:                                 w.name,
-		AutostartSchedule:                    w.autostart,
-		TTLMillis:                            w.ttl,
-		LastUsedAt:                           w.lastUsedAt,
-		DormantAt:                            w.dormantAt,
-		AutomaticUpdates:                     codersdk.AutomaticUpdatesNever,
-		Health:                               codersdk.WorkspaceHealth{Healthy: true, FailingAgents: []uuid.UUID{}},
-		TemplateAllowUserCancelWorkspaceJobs: w.template.AllowUserCancelWorkspaceJobs,
-	}
-	for _, a := range w.agents {
-		if a.Status == string(codersdk.WorkspaceAgentDisconnected) || a.Status == string(codersdk.WorkspaceAgentTimeout) {
-			out.Health.Healthy = false
-		}
 	}
 	return out
 }

@@ -89,6 +89,14 @@ func (s *Server) faultFor(r *http.Request) *activeFault {
 	return nil
 }
 
+// late holds a request back by the latency of the server.
+func (s *Server) late(r *http.Request) bool {
+	s.trafficMu.Lock()
+	latency := s.latency
+	s.trafficMu.Unlock()
+	return latency == 0 || s.wait(&activeFault{Fault: Fault{Delay: latency}}, r)
+}
+
 // wait holds a request back. It is false when there is nobody left to answer.
 func (s *Server) wait(f *activeFault, r *http.Request) bool {
 	var delay <-chan time.Time

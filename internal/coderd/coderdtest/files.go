@@ -57,6 +57,7 @@ func (s *Server) insertFile(owner uuid.UUID, data []byte) (f *file, isNew bool) 
 	}
 	f = &file{id: uuid.New(), hash: hash, owner: owner, data: data}
 	s.files = append(s.files, f)
+	s.index.files[f.id] = f
 	return f, true
 }
 
@@ -81,12 +82,7 @@ func (f *file) problem() string {
 }
 
 func (s *Server) fileByID(id uuid.UUID) *file {
-	for _, f := range s.files {
-		if f.id == id {
-			return f
-		}
-	}
-	return nil
+	return s.index.files[id]
 }
 
 func (s *Server) routeFiles(closed route) {

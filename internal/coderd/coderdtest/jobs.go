@@ -18,16 +18,27 @@ type BuildResult struct {
 
 // job is the work of a build: of a template version or of a workspace.
 type job struct {
-	id          uuid.UUID
-	fileID      uuid.UUID
-	orgID       uuid.UUID
-	initiator   uuid.UUID
-	status      codersdk.ProvisionerJobStatus
-	failure     string
+	id        uuid.UUID
+	fileID    uuid.UUID
+	orgID     uuid.UUID
+	initiator uuid.UUID
+	tags      map[string]string
+	// workspace and buildID are nil in the build of a template version.
+	workspace *workspace
+	buildID   uuid.UUID
+	versionID uuid.UUID
+	status    codersdk.ProvisionerJobStatus
+	failure   string
+	errorCode codersdk.JobErrorCode
+	logs      []codersdk.ProvisionerJobLog
+	// silent says that its log is not ended, as Coder forgets to where a build is
+	// cancelled before it began.
+	silent      bool
 	result      BuildResult
 	createdAt   time.Time
 	startedAt   *time.Time
 	completedAt *time.Time
+	canceledAt  *time.Time
 	succeeded   func()
 }
 
@@ -76,7 +87,7 @@ func (s *Server) enqueue(r *request, name string, j job) *job {
 	j.result = result
 	added := &j
 	s.queued = append(s.queued, added)
-	if !s.manual && !result.Hold {
+	if !s.manual && !result.Hold && s.matching(added) > 0 {
 		r.after = append(r.after, func() { s.advance(added); s.advance(added) })
 	}
 	return added
@@ -87,7 +98,7 @@ func (s *Server) done(fileID, orgID, initiator uuid.UUID) *job {
 	now := s.now()
 	return &job{
 		id: uuid.New(), fileID: fileID, orgID: orgID, initiator: initiator, status: codersdk.ProvisionerJobSucceeded,
-		createdAt: now, startedAt: &now, completedAt: &now,
+		tags: tagsOf(initiator, nil), createdAt: now, startedAt: &now, completedAt: &now,
 	}
 }
 
@@ -97,16 +108,23 @@ func (s *Server) advance(jobs ...*job) {
 		switch {
 		case j.status == codersdk.ProvisionerJobPending:
 			j.status, j.startedAt = codersdk.ProvisionerJobRunning, &now
+			s.write(j, "Setting up", "Starting the build.")
+		case j.status == codersdk.ProvisionerJobCanceling:
+			j.status, j.failure, j.completedAt = codersdk.ProvisionerJobCanceled, "canceled", &now
 		case j.status != codersdk.ProvisionerJobRunning:
 		case j.result.Error != "":
 			j.status, j.failure, j.completedAt = codersdk.ProvisionerJobFailed, j.result.Error, &now
+			s.write(j, "Planning infrastructure", "The build has failed.")
 		default:
 			j.status, j.completedAt = codersdk.ProvisionerJobSucceeded, &now
+			s.write(j, "Cleaning Up", "The build is done.")
 			if j.succeeded != nil {
 				j.succeeded()
 			}
 		}
 	}
+	s.index.order = nil
+	s.wakeReaders()
 	var active []*job
 	for _, j := range s.queued {
 		if j.status.Active() {
@@ -117,18 +135,30 @@ func (s *Server) advance(jobs ...*job) {
 }
 
 func (j *job) sdk() codersdk.ProvisionerJob {
-	return codersdk.ProvisionerJob{
+	out := codersdk.ProvisionerJob{
 		ID:             j.id,
 		CreatedAt:      j.createdAt,
 		StartedAt:      j.startedAt,
 		CompletedAt:    j.completedAt,
+		CanceledAt:     j.canceledAt,
 		Error:          j.failure,
 		Status:         j.status,
 		FileID:         j.fileID,
-		Tags:           map[string]string{"scope": "organization", "owner": ""},
+		Tags:           j.tags,
 		OrganizationID: j.orgID,
 		InitiatorID:    j.initiator,
+		Type:           codersdk.ProvisionerJobTypeTemplateVersionImport,
 	}
+	if j.status == codersdk.ProvisionerJobFailed {
+		out.ErrorCode = j.errorCode
+	}
+	if j.workspace != nil {
+		out.Type = codersdk.ProvisionerJobTypeWorkspaceBuild
+		out.Input.WorkspaceBuildID = &j.buildID
+	} else if j.versionID != uuid.Nil {
+		out.Input.TemplateVersionID = &j.versionID
+	}
+	return out
 }
 
 // updatedAt is when anything happened to the job.

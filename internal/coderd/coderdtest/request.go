@@ -17,8 +17,9 @@ type request struct {
 	w    http.ResponseWriter
 	user *user
 	key  *key
-	// after runs when the answer is written.
-	after []func()
+	// after runs when the answer is written, and unlocked when others may ask again.
+	after    []func()
+	unlocked func()
 }
 
 type handlerFunc func(r *request)
@@ -58,6 +59,9 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 		} else {
 			s.count(class)
 		}
+		if !s.late(r) {
+			return
+		}
 		fault := s.faultFor(r)
 		if fault != nil && !s.wait(fault, r) {
 			return
@@ -73,7 +77,11 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 		if fault != nil {
 			target = discard{header: http.Header{}}
 		}
-		s.serve(&request{Request: r, w: target}, handle, needsUser)
+		handled := &request{Request: r, w: target}
+		s.serve(handled, handle, needsUser)
+		if handled.unlocked != nil && fault == nil {
+			handled.unlocked()
+		}
 		if fault != nil {
 			fault.answer(w)
 		}

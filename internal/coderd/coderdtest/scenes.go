@@ -22,27 +22,59 @@ func (s *Server) AddWorkspace(owner string, template uuid.UUID, name string) uui
 	if u == nil || t == nil {
 		return uuid.Nil
 	}
-	now := s.now()
-	w := &workspace{id: uuid.New(), name: name, owner: u, template: t, createdAt: now, lastUsedAt: now}
-	b := s.appendBuild(w, codersdk.WorkspaceTransitionStart, t.ActiveVersionID)
-	b.job = s.done(s.versionByID(t.ActiveVersionID).job.fileID, t.OrganizationID, u.id)
-	s.workspaces = append(s.workspaces, w)
-	return w.id
+	return s.seedWorkspace(u, t, name).id
 }
 
 // BuildWorkspace is somebody starting, stopping or deleting a workspace in
 // Coder's own interface. The build is done at once.
 func (s *Server) BuildWorkspace(id uuid.UUID, transition string) {
-	s.change(id, func(w *workspace) {
-		b := s.appendBuild(w, codersdk.WorkspaceTransition(transition), w.latest().version)
-		b.job = s.done(w.builds[0].job.fileID, w.template.OrganizationID, w.owner.id)
-		w.deleted = w.deleted || b.transition == codersdk.WorkspaceTransitionDelete
-	})
+	s.change(id, func(w *workspace) { s.doneBuild(w, codersdk.WorkspaceTransition(transition)) })
 }
 
 // RenameWorkspace is somebody renaming a workspace.
 func (s *Server) RenameWorkspace(id uuid.UUID, name string) {
-	s.change(id, func(w *workspace) { w.name = name })
+	s.change(id, func(w *workspace) { s.moveWorkspace(w, w.owner, name) })
+}
+
+// TransferWorkspace gives a workspace to another user, which Coder does where it
+// hands out a prebuilt one.
+func (s *Server) TransferWorkspace(id uuid.UUID, owner string) {
+	s.change(id, func(w *workspace) {
+		if u := s.userNamed(owner); u != nil {
+			s.moveWorkspace(w, u, w.name)
+		}
+	})
+}
+
+// RemoveWorkspace takes a workspace out of the database, so that it is not found
+// any more. Coder itself only marks it as deleted.
+func (s *Server) RemoveWorkspace(id uuid.UUID) {
+	s.change(id, func(w *workspace) {
+		s.markDeleted(w)
+		delete(s.index.workspaces, id)
+	})
+}
+
+// SetTTL is somebody changing after how long a workspace stops. Nil is never.
+func (s *Server) SetTTL(id uuid.UUID, ttl *time.Duration) {
+	s.change(id, func(w *workspace) {
+		w.ttl = nil
+		if ttl != nil {
+			millis := ttl.Milliseconds()
+			w.ttl = &millis
+		}
+	})
+}
+
+// SetAutostart is somebody changing the schedule of a workspace. Nil is never.
+func (s *Server) SetAutostart(id uuid.UUID, schedule *string) {
+	s.change(id, func(w *workspace) { w.autostart = schedule })
+}
+
+// SetAutomaticUpdates is somebody changing whether a workspace updates itself:
+// always or never.
+func (s *Server) SetAutomaticUpdates(id uuid.UUID, updates string) {
+	s.change(id, func(w *workspace) { w.automaticUpdates = codersdk.AutomaticUpdates(updates) })
 }
 
 // SetAgents sets the agents that a workspace has while it runs.

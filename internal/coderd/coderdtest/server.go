@@ -32,15 +32,18 @@ type Server struct {
 	mu            sync.Mutex
 	lastTime      time.Time
 	counter       int
+	index         index
 	users         []*user
 	keys          []*key
 	organizations []codersdk.Organization
 	templates     []*template
 	versions      []*version
 	files         []*file
-	workspaces    []*workspace
 	results       map[string]BuildResult
 	queued        []*job
+	lastLog       int64
+	// logged is closed and replaced when a line is written or a job ends.
+	logged chan struct{}
 
 	licenses        []*license
 	lastLicense     int32
@@ -51,6 +54,7 @@ type Server struct {
 
 	// trafficMu protects the faults and counts, which do not wait for a request.
 	trafficMu sync.Mutex
+	latency   time.Duration
 	faults    []*activeFault
 	requests  map[string]int
 }
@@ -65,6 +69,8 @@ func New(t testing.TB, opts ...Option) *Server {
 		tokenLifetime:      100 * 365 * 24 * time.Hour,
 		deploymentID:       uuid.New(),
 		stopped:            make(chan struct{}),
+		logged:             make(chan struct{}),
+		index:              newIndex(),
 		results:            map[string]BuildResult{},
 		features:           map[codersdk.FeatureName]codersdk.Entitlement{},
 		requests:           map[string]int{},
@@ -108,6 +114,9 @@ func (s *Server) handler() http.Handler {
 	s.routeVersions(closed)
 	s.routeFiles(closed)
 	s.routeWorkspaces(closed)
+	s.routeWorkspaceSettings(closed)
+	s.routeBuilds(closed)
+	s.routeJobs(closed)
 	s.routeDaemons(closed)
 	s.routeLicensing(open, closed)
 	open("/", func(*request) { routeNotFound() })

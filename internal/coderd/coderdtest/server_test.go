@@ -98,7 +98,7 @@ func TestRequestsAreCountedByTheirClass(t *testing.T) {
 	id := server.AddWorkspace("ada", server.AddTemplate("coder", "small", nil), "dev")
 	_, _ = client.Workspace(t.Context(), id)
 	_, _ = client.Workspace(t.Context(), id)
-	_ = client.Build(t.Context(), id, coderd.TransitionStop)
+	_, _ = client.Build(t.Context(), id, coderd.BuildRequest{Transition: coderd.TransitionStop})
 	want := map[string]int{"GET /api/v2/workspaces/{workspace}": 2, "POST /api/v2/workspaces/{workspace}/builds": 1}
 	if diff := cmp.Diff(want, server.Requests()); diff != "" || server.Writes() != 1 {
 		t.Errorf("%d writes, requests (-want +got):\n%s", server.Writes(), diff)
@@ -166,7 +166,7 @@ func TestMembersSeeTheirOwn(t *testing.T) {
 			t.Errorf("%d workspaces, %v; want %d", len(all), err, want)
 		}
 	}
-	if err := member.Build(t.Context(), hers, coderd.TransitionStop); !coderd.IsNotFound(err) {
+	if _, err := member.Build(t.Context(), hers, coderd.BuildRequest{Transition: coderd.TransitionStop}); !coderd.IsNotFound(err) {
 		t.Errorf("%v, want not found", err)
 	}
 	if err := member.DeleteTemplate(t.Context(), template); !coderd.IsForbidden(err) {
@@ -178,7 +178,7 @@ func TestBuildsWaitForTheTest(t *testing.T) {
 	server := coderdtest.New(t, coderdtest.WithManualBuilds())
 	client := newClient(t, server, server.AddUser("ada", "owner"))
 	id := server.AddWorkspace("ada", server.AddTemplate("coder", "small", nil), "dev")
-	if err := client.Build(t.Context(), id, coderd.TransitionDelete); err != nil {
+	if _, err := client.Build(t.Context(), id, coderd.BuildRequest{Transition: coderd.TransitionDelete}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"pending", "deleting", "deleted"} {

@@ -97,14 +97,13 @@ func (s *Server) insertTemplate(org *codersdk.Organization, t codersdk.Template,
 	v.template = t.ID
 	added := &template{Template: t}
 	s.templates = append(s.templates, added)
+	s.index.templates[t.ID] = added
 	return added
 }
 
 func (s *Server) templateByID(id uuid.UUID) *template {
-	for _, t := range s.templates {
-		if t.ID == id && !t.deleted {
-			return t
-		}
+	if t := s.index.templates[id]; t != nil && !t.deleted {
+		return t
 	}
 	return nil
 }
@@ -200,8 +199,8 @@ func (s *Server) postTemplate(r *request) {
 func (s *Server) deleteTemplate(r *request) {
 	t := s.pathTemplate(r)
 	r.needsRole("owner", "template-admin")
-	for _, w := range s.workspaces {
-		if w.template == t && !w.deleted {
+	for _, w := range s.index.names {
+		if w.template == t {
 			refuse(http.StatusBadRequest, "All workspaces must be deleted before a template can be removed.")
 		}
 	}

@@ -70,6 +70,10 @@ func (s *Server) Sessions(username string) int {
 func (s *Server) identify(r *request) {
 	refuseToken := func(detail string) { refuseDetailed(http.StatusUnauthorized, signedOut, detail) }
 	value := r.Header.Get(codersdk.SessionTokenHeader)
+	if cookie, err := r.Cookie(codersdk.SessionTokenCookie); err == nil && value == "" {
+		// So do websockets.
+		value = cookie.Value
+	}
 	if value == "" {
 		refuseToken(fmt.Sprintf("Cookie %q or query parameter must be provided.", codersdk.SessionTokenCookie))
 	}

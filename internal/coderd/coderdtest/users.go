@@ -14,6 +14,7 @@ import (
 type user struct {
 	id        uuid.UUID
 	username  string
+	sortKey   string
 	email     string
 	name      string
 	password  string
@@ -70,18 +71,14 @@ func (s *Server) Usernames() []string {
 }
 
 func (s *Server) insertUser(u *user) *user {
-	u.id, u.createdAt = uuid.New(), s.now()
+	u.id, u.createdAt, u.sortKey = uuid.New(), s.now(), strings.ToLower(u.username)
 	s.users = append(s.users, u)
+	s.index.users[u.id], s.index.usernames[u.sortKey] = u, u
 	return u
 }
 
 func (s *Server) userNamed(name string) *user {
-	for _, u := range s.users {
-		if strings.EqualFold(u.username, name) {
-			return u
-		}
-	}
-	return nil
+	return s.index.usernames[strings.ToLower(name)]
 }
 
 func (s *Server) userWithEmail(email string) *user {
@@ -94,12 +91,7 @@ func (s *Server) userWithEmail(email string) *user {
 }
 
 func (s *Server) userByID(id uuid.UUID) *user {
-	for _, u := range s.users {
-		if u.id == id {
-			return u
-		}
-	}
-	return nil
+	return s.index.users[id]
 }
 
 // pathUser is the user in the path: me, an id or a name.

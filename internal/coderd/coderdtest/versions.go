@@ -3,6 +3,7 @@ package coderdtest
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,6 +17,8 @@ type version struct {
 	orgID     uuid.UUID
 	name      string
 	message   string
+	archived  bool
+	content   content
 	job       *job
 	createdBy *user
 	createdAt time.Time
@@ -45,8 +48,9 @@ func (s *Server) VersionCount() int {
 
 func (s *Server) seedVersion(orgID uuid.UUID, files map[string]string) *version {
 	f, _ := s.insertFile(uuid.Nil, packTar(files))
-	v := &version{orgID: orgID, job: s.done(f.id, orgID, uuid.Nil)}
-	return s.insertVersion(v)
+	v := s.insertVersion(&version{orgID: orgID, job: s.done(f.id, orgID, uuid.Nil), content: readContent(f.data)})
+	v.job.versionID = v.id
+	return v
 }
 
 func (s *Server) insertVersion(v *version) *version {
@@ -54,16 +58,12 @@ func (s *Server) insertVersion(v *version) *version {
 	v.id, v.name, v.createdAt = uuid.New(), fmt.Sprintf("tender_version%d", s.counter), s.now()
 	v.updatedAt = v.createdAt
 	s.versions = append(s.versions, v)
+	s.index.versions[v.id] = v
 	return v
 }
 
 func (s *Server) versionByID(id uuid.UUID) *version {
-	for _, v := range s.versions {
-		if v.id == id {
-			return v
-		}
-	}
-	return nil
+	return s.index.versions[id]
 }
 
 func (s *Server) pathVersion(r *request) *version {
@@ -84,6 +84,7 @@ func (v *version) sdk() codersdk.TemplateVersion {
 		UpdatedAt:      v.updatedAt,
 		Name:           v.name,
 		Message:        v.message,
+		Archived:       v.archived,
 		Job:            v.job.sdk(),
 	}
 	if v.createdBy != nil {
@@ -94,7 +95,14 @@ func (v *version) sdk() codersdk.TemplateVersion {
 
 func (s *Server) routeVersions(closed route) {
 	closed("POST /api/v2/organizations/{organization}/templateversions", s.postVersion)
-	closed("GET /api/v2/templateversions/{version}", func(r *request) { r.write(http.StatusOK, s.pathVersion(r).sdk()) })
+	closed("GET /api/v2/templateversions/{version}", func(r *request) { r.write(http.StatusOK, s.versionSDK(s.pathVersion(r))) })
+	closed("GET /api/v2/templateversions/{version}/rich-parameters", s.getParameters)
+	closed("GET /api/v2/templateversions/{version}/presets", s.getPresets)
+	closed("GET /api/v2/templateversions/{version}/variables", s.getVariables)
+	closed("GET /api/v2/templateversions/{version}/logs", func(r *request) { s.getLogs(r, s.pathVersion(r).job) })
+	closed("PATCH /api/v2/templateversions/{version}/cancel", func(r *request) { s.cancel(r, s.pathVersion(r).job) })
+	closed("POST /api/v2/templateversions/{version}/archive", s.archiveVersion(true))
+	closed("POST /api/v2/templateversions/{version}/unarchive", s.archiveVersion(false))
 	closed("PATCH /api/v2/templateversions/{version}", s.patchVersion)
 	closed("GET /api/v2/templates/{template}/versions", s.getVersions)
 	closed("PATCH /api/v2/templates/{template}/versions", s.patchActiveVersion)
@@ -111,7 +119,7 @@ func (s *Server) postVersion(r *request) {
 	v.check(body.FileID != uuid.Nil || body.ExampleID != "", "file_id", "required_without", body.FileID)
 	v.check(body.Provisioner == codersdk.ProvisionerTypeTerraform || body.Provisioner == codersdk.ProvisionerTypeEcho, "provisioner", "oneof", body.Provisioner)
 	v.refuse()
-	name := ""
+	name, file := "", s.fileByID(body.FileID)
 	if body.TemplateID != uuid.Nil {
 		t := s.templateByID(body.TemplateID)
 		if t == nil {
@@ -119,19 +127,31 @@ func (s *Server) postVersion(r *request) {
 		}
 		name = t.Name
 	}
-	if s.fileByID(body.FileID) == nil {
+	if file == nil {
 		refuse(http.StatusNotFound, "File not found.")
 	}
 	r.needsRole("owner", "template-admin")
-	added := s.insertVersion(&version{template: body.TemplateID, orgID: org.ID, message: body.Message, createdBy: r.user})
+	if body.Name != "" && body.TemplateID != uuid.Nil && s.versionNamed(body.TemplateID, body.Name) != nil {
+		taken(fmt.Sprintf("A template version with name %q already exists for this template.", body.Name))
+	}
+	added := s.insertVersion(&version{
+		template: body.TemplateID, orgID: org.ID, message: body.Message, createdBy: r.user, content: readContent(file.data),
+	})
 	if body.Name != "" {
 		added.name = body.Name
 	}
-	added.job = s.enqueue(r, name, job{fileID: body.FileID, orgID: org.ID})
-	if problem := s.fileByID(body.FileID).problem(); problem != "" {
+	missing := added.content.fill(body.UserVariableValues)
+	added.job = s.enqueue(r, name, job{fileID: body.FileID, orgID: org.ID, versionID: added.id, tags: tagsOf(r.user.id, body.ProvisionerTags)})
+	if len(missing) > 0 {
+		added.job.result.Error = "required template variables need values: " + strings.Join(missing, ", ")
+		added.job.errorCode = codersdk.RequiredTemplateVariables
+	}
+	if problem := file.problem(); problem != "" {
 		added.job.result.Error = problem
 	}
-	r.write(http.StatusCreated, added.sdk())
+	out := added.sdk()
+	out.MatchedProvisioners = s.matchedSDK(added.job)
+	r.write(http.StatusCreated, out)
 }
 
 func (s *Server) patchVersion(r *request) {
@@ -139,21 +159,31 @@ func (s *Server) patchVersion(r *request) {
 	r.needsRole("owner", "template-admin")
 	var body codersdk.PatchTemplateVersionRequest
 	r.read(&body)
-	if body.Name != "" {
+	if body.Name != "" && body.Name != v.name {
+		if v.template != uuid.Nil && s.versionNamed(v.template, body.Name) != nil {
+			refuse(http.StatusBadRequest, "template version name must be unique for a template",
+				codersdk.ValidationError{Field: "name", Detail: "Name is already used"})
+		}
 		v.name = body.Name
 	}
 	if body.Message != nil {
 		v.message = *body.Message
 	}
 	v.updatedAt = s.now()
-	r.write(http.StatusOK, v.sdk())
+	r.write(http.StatusOK, s.versionSDK(v))
 }
 
 func (s *Server) getVersions(r *request) {
 	t := s.pathTemplate(r)
+	query := r.URL.Query()
+	limit, skipping := r.positive("limit"), query.Get("after_id")
 	out := []codersdk.TemplateVersion{}
 	for _, v := range s.versions {
-		if v.template == t.ID {
+		switch {
+		case v.id.String() == skipping:
+			skipping = ""
+		case skipping != "" || v.template != t.ID || v.archived && query.Get("include_archived") != "true":
+		case limit == 0 || len(out) < limit:
 			out = append(out, v.sdk())
 		}
 	}
@@ -174,6 +204,8 @@ func (s *Server) patchActiveVersion(r *request) {
 	case v.job.status != codersdk.ProvisionerJobSucceeded:
 		refuseDetailed(http.StatusForbidden, "Only versions that have been built successfully can be promoted.",
 			fmt.Sprintf("Attempted to promote a version with a %s build", v.job.status))
+	case v.archived:
+		refuse(http.StatusBadRequest, "The provided template version is archived.")
 	}
 	t.ActiveVersionID, t.UpdatedAt = body.ID, s.now()
 	r.write(http.StatusOK, codersdk.Response{Message: "Updated the active template version!"})

@@ -17,6 +17,7 @@ import (
 type workspace struct {
 	id         uuid.UUID
 	name       string
+	sortKey    string
 	owner      *user
 	template   *template
 	createdAt  time.Time
@@ -24,29 +25,22 @@ type workspace struct {
 	dormantAt  *time.Time
 	ttl        *int64
 	autostart  *string
-	builds     []*build
-	agents     []Agent
-	deleted    bool
+
+	automaticUpdates codersdk.AutomaticUpdates
+
+	builds  []*build
+	agents  []Agent
+	deleted bool
 }
 
 func (w *workspace) latest() *build { return w.builds[len(w.builds)-1] }
 
 func (s *Server) workspaceByID(id uuid.UUID) *workspace {
-	for _, w := range s.workspaces {
-		if w.id == id {
-			return w
-		}
-	}
-	return nil
+	return s.index.workspaces[id]
 }
 
 func (s *Server) workspaceNamed(owner *user, name string) *workspace {
-	for _, w := range s.workspaces {
-		if w.owner == owner && strings.EqualFold(w.name, name) && !w.deleted {
-			return w
-		}
-	}
-	return nil
+	return s.index.names[workspaceName{owner, strings.ToLower(name)}]
 }
 
 // pathWorkspace is the workspace in the path, deleted or not.
@@ -79,41 +73,59 @@ func (s *Server) routeWorkspaces(closed route) {
 		r.write(http.StatusOK, s.workspaceSDK(w))
 	})
 	closed("POST /api/v2/users/{user}/workspaces", s.postWorkspace)
-	closed("POST /api/v2/workspaces/{workspace}/builds", s.postBuild)
-	closed("PUT /api/v2/workspaces/{workspace}/ttl", s.putTTL)
-	closed("PUT /api/v2/workspaces/{workspace}/autostart", s.putAutostart)
 }
 
-// getWorkspaces gives a page in Coder's order, in which what runs comes first,
-// so that pages move while workspaces start and stop.
+// getWorkspaces gives a page in Coder's order.
 func (s *Server) getWorkspaces(r *request) {
-	if q := r.URL.Query().Get("q"); q != "" {
-		refuse(http.StatusBadRequest, "Invalid workspace search query.",
-			codersdk.ValidationError{Field: "q", Detail: fmt.Sprintf("the server for tests does not know the query %q", q)})
-	}
-	var visible []*workspace
-	for _, w := range s.workspaces {
-		if !w.deleted && w.visibleTo(r.user) {
-			visible = append(visible, w)
-		}
-	}
-	slices.SortStableFunc(visible, func(a, b *workspace) int {
-		return cmp.Or(
-			cmp.Compare(b.rank(), a.rank()),
-			strings.Compare(strings.ToLower(a.owner.username), strings.ToLower(b.owner.username)),
-			strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name)),
-		)
-	})
 	limit, offset := r.positive("limit"), r.positive("offset")
+	visible := s.searched(r)
 	page := visible[min(offset, len(visible)):]
 	if limit > 0 {
 		page = page[:min(limit, len(page))]
 	}
-	out := codersdk.WorkspacesResponse{Workspaces: []codersdk.Workspace{}, Count: len(visible)}
+	out := codersdk.WorkspacesResponse{Workspaces: make([]codersdk.Workspace, 0, len(page)), Count: len(visible)}
 	for _, w := range page {
 		out.Workspaces = append(out.Workspaces, s.workspaceSDK(w))
 	}
 	r.write(http.StatusOK, out)
+}
+
+// searched are the workspaces that the query chooses. Of the words that Coder
+// knows there it understands id.
+func (s *Server) searched(r *request) []*workspace {
+	all := s.ordered()
+	if q := r.URL.Query().Get("q"); q != "" {
+		all = nil
+		for id := range r.ids(q) {
+			if w := s.workspaceByID(id); w != nil && !w.deleted {
+				all = append(all, w)
+			}
+		}
+		slices.SortFunc(all, compareWorkspaces)
+	}
+	if r.user.has("owner") || r.user.has("template-admin") {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(w *workspace) bool { return !w.visibleTo(r.user) })
+}
+
+func (r *request) ids(q string) map[uuid.UUID]bool {
+	wrong := func(detail string) {
+		refuse(http.StatusBadRequest, "Invalid workspace search query.", codersdk.ValidationError{Field: "id", Detail: detail})
+	}
+	list, ok := strings.CutPrefix(q, "id:")
+	if !ok || strings.Contains(list, " ") {
+		wrong(fmt.Sprintf("the server for tests does not know the query %q", q))
+	}
+	wanted := map[uuid.UUID]bool{}
+	for word := range strings.SplitSeq(list, ",") {
+		id, err := uuid.Parse(word)
+		if err != nil {
+			wrong(fmt.Sprintf("Query param %q has invalid values: %v", "id", err))
+		}
+		wanted[id] = true
+	}
+	return wanted
 }
 
 func (w *workspace) rank() int {
@@ -156,17 +168,22 @@ func (s *Server) postWorkspace(r *request) {
 	if problem != "" {
 		refuse(http.StatusBadRequest, "Invalid Workspace Time to Shutdown.", codersdk.ValidationError{Field: "ttl_ms", Detail: problem})
 	}
+	updates := cmp.Or(body.AutomaticUpdates, codersdk.AutomaticUpdatesNever)
+	if !validUpdates(updates) {
+		refuse(http.StatusBadRequest, "Invalid Workspace Automatic Updates setting.",
+			codersdk.ValidationError{Field: "automatic_updates", Detail: "Automatic updates must be always or never"})
+	}
 	if s.workspaceNamed(owner, body.Name) != nil {
 		taken(fmt.Sprintf("Workspace %q already exists.", body.Name))
 	}
 	checkImported(first)
-	now := s.now()
-	w := &workspace{id: uuid.New(), name: body.Name, owner: owner, template: t, createdAt: now, lastUsedAt: now, ttl: ttl}
+	parameters, preset := s.resolve(t, first, nil, body.TemplateVersionPresetID, body.RichParameterValues)
+	w := &workspace{name: body.Name, owner: owner, template: t, ttl: ttl, automaticUpdates: updates}
 	if body.AutostartSchedule != nil && *body.AutostartSchedule != "" {
 		w.autostart = body.AutostartSchedule
 	}
-	s.workspaces = append(s.workspaces, w)
-	s.startBuild(r, w, codersdk.WorkspaceTransitionStart, first.id)
+	s.insertWorkspace(w)
+	s.startBuild(r, w, build{transition: codersdk.WorkspaceTransitionStart, version: first.id, parameters: parameters, preset: preset})
 	r.write(http.StatusCreated, s.workspaceSDK(w))
 }
 
@@ -179,12 +196,14 @@ func (s *Server) templateOf(body codersdk.CreateWorkspaceRequest) (*template, *v
 			refuse(http.StatusBadRequest, fmt.Sprintf("Template version %q doesn't exist.", body.TemplateVersionID),
 				codersdk.ValidationError{Field: "template_version_id", Detail: "template not found"})
 		}
+		if v.archived {
+			refuse(http.StatusInternalServerError, "Archived template versions cannot be used to make a workspace.",
+				codersdk.ValidationError{Field: "template_version_id", Detail: "template version archived"})
+		}
 		templateID = v.template
 	}
-	for _, t := range s.templates {
-		if t.ID == templateID && t.deleted {
-			refuse(http.StatusNotFound, fmt.Sprintf("Template %q has been deleted!", t.Name))
-		}
+	if t := s.index.templates[templateID]; t != nil && t.deleted {
+		refuse(http.StatusNotFound, fmt.Sprintf("Template %q has been deleted!", t.Name))
 	}
 	t := s.templateByID(templateID)
 	if t == nil {
@@ -197,76 +216,36 @@ func (s *Server) templateOf(body codersdk.CreateWorkspaceRequest) (*template, *v
 	}
 	return t, s.versionByID(versionID)
 }
-
-func (s *Server) putTTL(r *request) {
-	w := s.pathWorkspace(r)
-	var body codersdk.UpdateWorkspaceTTLRequest
-	r.read(&body)
-	ttl, problem := wholeMinutes(body.TTLMillis, 0)
-	if !w.template.AllowUserAutostop {
-		problem = "Custom autostop TTL is not allowed for workspaces using this template."
+func (s *Server) workspaceSDK(w *workspace) codersdk.Workspace {
+	latest := s.buildSDK(w, w.latest())
+	out := codersdk.Workspace{
+		ID:                                   w.id,
+		CreatedAt:                            w.createdAt,
+		UpdatedAt:                            w.createdAt,
+		OwnerID:                              w.owner.id,
+		OwnerName:                            w.owner.username,
+		OrganizationID:                       w.template.OrganizationID,
+		OrganizationName:                     w.template.OrganizationName,
+		TemplateID:                           w.template.ID,
+		TemplateName:                         w.template.Name,
+		TemplateDisplayName:                  w.template.DisplayName,
+		TemplateIcon:                         w.template.Icon,
+		TemplateActiveVersionID:              w.template.ActiveVersionID,
+		LatestBuild:                          latest,
+		Outdated:                             latest.TemplateVersionID != w.template.ActiveVersionID,
+		Name:                                 w.name,
+		AutostartSchedule:                    w.autostart,
+		TTLMillis:                            w.ttl,
+		LastUsedAt:                           w.lastUsedAt,
+		DormantAt:                            w.dormantAt,
+		AutomaticUpdates:                     w.automaticUpdates,
+		Health:                               codersdk.WorkspaceHealth{Healthy: true, FailingAgents: []uuid.UUID{}},
+		TemplateAllowUserCancelWorkspaceJobs: w.template.AllowUserCancelWorkspaceJobs,
 	}
-	if problem != "" {
-		refuse(http.StatusBadRequest, "Error updating workspace time until shutdown.", codersdk.ValidationError{Field: "ttl_ms", Detail: problem})
-	}
-	w.ttl = ttl
-	if ttl == nil {
-		w.latest().deadline = codersdk.NullTime{}
-	}
-	r.w.WriteHeader(http.StatusNoContent)
-}
-
-func (s *Server) putAutostart(r *request) {
-	w := s.pathWorkspace(r)
-	var body codersdk.UpdateWorkspaceAutostartRequest
-	r.read(&body)
-	if problem := scheduleProblem(body.Schedule); problem != "" {
-		refuse(http.StatusBadRequest, "Invalid autostart schedule.", codersdk.ValidationError{Field: "schedule", Detail: problem})
-	}
-	if !w.template.AllowUserAutostart {
-		const detail = "Autostart is not allowed for workspaces using this template."
-		refuse(http.StatusBadRequest, detail, codersdk.ValidationError{Field: "schedule", Detail: detail})
-	}
-	w.autostart = nil
-	if body.Schedule != nil && *body.Schedule != "" {
-		w.autostart = body.Schedule
-	}
-	r.w.WriteHeader(http.StatusNoContent)
-}
-
-// wholeMinutes is the TTL as Coder keeps it.
-func wholeMinutes(millis *int64, fallback int64) (ttl *int64, problem string) {
-	if millis == nil || *millis == 0 {
-		if fallback == 0 {
-			return nil, ""
+	for _, a := range w.agents {
+		if a.Status == string(codersdk.WorkspaceAgentDisconnected) || a.Status == string(codersdk.WorkspaceAgentTimeout) {
+			out.Health.Healthy = false
 		}
-		return &fallback, ""
 	}
-	whole := (time.Duration(*millis) * time.Millisecond).Truncate(time.Minute)
-	switch {
-	case whole < time.Minute:
-		return nil, "time until shutdown must be at least one minute"
-	case whole > 30*24*time.Hour:
-		return nil, "time until shutdown must be less than 30 days"
-	}
-	kept := whole.Milliseconds()
-	return &kept, ""
-}
-
-// scheduleProblem is a small part of Coder's check of a weekly schedule.
-func scheduleProblem(schedule *string) string {
-	if schedule == nil || *schedule == "" {
-		return ""
-	}
-	fields := strings.Fields(*schedule)
-	if len(fields) > 0 && strings.HasPrefix(fields[0], "CRON_TZ=") {
-		fields = fields[1:]
-	}
-	switch {
-	case len(fields) != 5:
-		return "validate weekly schedule: expected schedule to consist of 5 fields with an optional CRON_TZ=<timezone> prefix"
-	case fields[2] != "*" || fields[3] != "*":
-		return "validate weekly schedule: expected month and dom to be *"
-	}
-	return ""
+	return out
 }

@@ -1,0 +1,103 @@
+package coderdtest
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// WriteLog adds lines to the log of a workspace build or of a template version.
+func (s *Server) WriteLog(id uuid.UUID, stage string, lines ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var j *job
+	if v := s.versionByID(id); v != nil {
+		j = v.job
+	} else if w := s.index.builds[id]; w != nil {
+		for _, b := range w.builds {
+			if b.id == id {
+				j = b.job
+			}
+		}
+	}
+	if j != nil {
+		s.write(j, stage, lines...)
+		s.wakeReaders()
+	}
+}
+
+func (s *Server) write(j *job, stage string, lines ...string) {
+	for _, line := range lines {
+		s.lastLog++
+		j.logs = append(j.logs, codersdk.ProvisionerJobLog{
+			ID: s.lastLog, CreatedAt: s.now(), Source: codersdk.LogSourceProvisioner, Level: codersdk.LogLevelInfo, Stage: stage, Output: line,
+		})
+	}
+}
+
+func (s *Server) wakeReaders() {
+	close(s.logged)
+	s.logged = make(chan struct{})
+}
+
+func (s *Server) getLogs(r *request, j *job) {
+	after := int64(0)
+	if value := r.URL.Query().Get("after"); value != "" {
+		var err error
+		if after, err = strconv.ParseInt(value, 10, 64); err != nil {
+			refuse(http.StatusBadRequest, "Query param \"after\" must be an integer.",
+				codersdk.ValidationError{Field: "after", Detail: "Must be an integer"})
+		}
+	}
+	if !r.URL.Query().Has("follow") {
+		r.write(http.StatusOK, linesAfter(j, after))
+		return
+	}
+	r.unlocked = func() { s.followLogs(r, j, after) }
+}
+
+func linesAfter(j *job, after int64) []codersdk.ProvisionerJobLog {
+	out := []codersdk.ProvisionerJobLog{}
+	for _, line := range j.logs {
+		if line.ID > after {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// followLogs tells each line as it is written, until the job ends.
+func (s *Server) followLogs(r *request, j *job, after int64) {
+	conn, err := websocket.Accept(r.w, r.Request, nil)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close(websocket.StatusNormalClosure, "done") }()
+	ctx := conn.CloseRead(r.Context())
+	for {
+		s.mu.Lock()
+		lines, ended, logged := linesAfter(j, after), j.completedAt != nil && !j.silent, s.logged
+		s.mu.Unlock()
+		for _, line := range lines {
+			if wsjson.Write(ctx, conn, line) != nil {
+				return
+			}
+			after = line.ID
+		}
+		if ended {
+			return
+		}
+		select {
+		case <-logged:
+		case <-ctx.Done():
+			return
+		case <-s.stopped:
+			return
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package coderdtest
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+type buildParameters = []codersdk.WorkspaceBuildParameter
+
+func find(parameters buildParameters, name string) *codersdk.WorkspaceBuildParameter {
+	i := slices.IndexFunc(parameters, func(p codersdk.WorkspaceBuildParameter) bool { return p.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &parameters[i]
+}
+
+// defaultsOf are the values of a workspace whose owner chose none.
+func defaultsOf(v *version) buildParameters {
+	var out buildParameters
+	for _, p := range v.content.parameters {
+		out = append(out, codersdk.WorkspaceBuildParameter{Name: p.Name, Value: p.DefaultValue})
+	}
+	return out
+}
+
+// resolve gives the values for a build, and the preset that they stand for. last
+// is nil in the first build of a workspace.
+func (s *Server) resolve(t *template, v *version, last *build, preset uuid.UUID, given buildParameters) (buildParameters, uuid.UUID) {
+	var before buildParameters
+	if last != nil {
+		before = last.parameters
+	}
+	wanted := slices.Clone(presetOf(v, preset))
+	for _, g := range given {
+		// The values of a preset count before those that are given.
+		if find(wanted, g.Name) == nil {
+			wanted = append(wanted, g)
+		}
+	}
+	var values buildParameters
+	if t.UseClassicParameterFlow {
+		values = resolveClassic(v, before, wanted)
+	} else {
+		values = resolveDynamic(v, before, wanted)
+	}
+	if preset == uuid.Nil {
+		preset = matchingPreset(v, values)
+	}
+	return values, preset
+}
+
+func presetOf(v *version, id uuid.UUID) buildParameters {
+	var out buildParameters
+	for _, p := range v.content.presets {
+		if p.ID == id {
+			for _, value := range p.Parameters {
+				out = append(out, codersdk.WorkspaceBuildParameter(value))
+			}
+		}
+	}
+	return out
+}
+
+// matchingPreset is the largest preset all of whose values are there.
+func matchingPreset(v *version, values buildParameters) uuid.UUID {
+	id, size := uuid.Nil, -1
+	for _, p := range v.content.presets {
+		differs := func(wanted codersdk.PresetParameter) bool {
+			value := find(values, wanted.Name)
+			return value == nil || value.Value != wanted.Value
+		}
+		if len(p.Parameters) > size && !slices.ContainsFunc(p.Parameters, differs) {
+			id, size = p.ID, len(p.Parameters)
+		}
+	}
+	return id
+}
+
+// resolveClassic refuses the first value that does not fit.
+func resolveClassic(v *version, before, wanted buildParameters) buildParameters {
+	resolver := codersdk.ParameterResolver{Rich: before}
+	var out buildParameters
+	for _, p := range v.content.parameters {
+		value, err := resolver.ValidateResolve(p, find(wanted, p.Name))
+		if err != nil {
+			refuseDetailed(http.StatusBadRequest, fmt.Sprintf("Unable to validate parameter %q", p.Name), err.Error())
+		}
+		out = append(out, codersdk.WorkspaceBuildParameter{Name: p.Name, Value: value})
+	}
+	return out
+}
+
+// resolveDynamic refuses all values together that do not fit.
+func resolveDynamic(v *version, before, wanted buildParameters) buildParameters {
+	var out buildParameters
+	var problems []codersdk.ValidationError
+	for _, p := range v.content.parameters {
+		previous := find(before, p.Name)
+		value := find(wanted, p.Name)
+		if value == nil && !p.Ephemeral {
+			value = previous
+		}
+		if value == nil && !p.Required {
+			value = &codersdk.WorkspaceBuildParameter{Name: p.Name, Value: p.DefaultValue}
+		}
+		if problem := problemOf(p, value, previous); problem != "" {
+			problems = append(problems, codersdk.ValidationError{Field: p.Name, Detail: problem})
+			continue
+		}
+		out = append(out, codersdk.WorkspaceBuildParameter{Name: p.Name, Value: value.Value})
+	}
+	if len(problems) > 0 {
+		refuse(http.StatusBadRequest, "Unable to validate parameters", problems...)
+	}
+	return out
+}
+
+func problemOf(p codersdk.TemplateVersionParameter, value, previous *codersdk.WorkspaceBuildParameter) string {
+	if value == nil {
+		return "Required parameter not provided; parameter value is null"
+	}
+	if !p.Mutable && previous != nil && value.Value != previous.Value {
+		return fmt.Sprintf("Immutable parameter changed; Parameter %q is not mutable, so it can't be updated after creating a workspace.", p.Name)
+	}
+	err := codersdk.ValidateWorkspaceBuildParameter(p, value, previous)
+	switch {
+	case err == nil:
+		return ""
+	case len(p.Options) > 0:
+		return fmt.Sprintf("Value must be a valid option; the value %q must be defined as one of options", value.Value)
+	}
+	return "Invalid parameter value according to 'validation' block; " + err.Error()
+}
+
+func (s *Server) getParameters(r *request) {
+	v := s.pathVersion(r)
+	if v.job.completedAt == nil {
+		refuse(http.StatusTooEarly, "Template version job has not finished")
+	}
+	r.write(http.StatusOK, append([]codersdk.TemplateVersionParameter{}, v.content.parameters...))
+}
+
+func (s *Server) getPresets(r *request) { r.write(http.StatusOK, s.pathVersion(r).content.presets) }
+
+func (s *Server) getVariables(r *request) {
+	v := s.pathVersion(r)
+	if v.job.completedAt == nil {
+		refuse(http.StatusForbidden, "Template version job has not finished")
+	}
+	out := append([]codersdk.TemplateVersionVariable{}, v.content.variables...)
+	for i := range out {
+		if out[i].Sensitive {
+			out[i].Value, out[i].DefaultValue = "*redacted*", "*redacted*"
+		}
+	}
+	r.write(http.StatusOK, out)
+}
+
+// VariableValues are the values with which a version was built, the sensitive ones
+// too, which nobody sees through the API.
+func (s *Server) VariableValues(version uuid.UUID) map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]string{}
+	if v := s.versionByID(version); v != nil {
+		for _, variable := range v.content.variables {
+			out[variable.Name] = variable.Value
+		}
+	}
+	return out
+}
+
+// fill gives values to the variables of a version, and says which have none.
+func (c *content) fill(values []codersdk.VariableValue) (missing []string) {
+	for i := range c.variables {
+		variable := &c.variables[i]
+		at := slices.IndexFunc(values, func(v codersdk.VariableValue) bool { return v.Name == variable.Name })
+		switch {
+		case at >= 0:
+			variable.Value = values[at].Value
+		case variable.Required:
+			missing = append(missing, variable.Name)
+		}
+	}
+	slices.SortFunc(missing, cmp.Compare[string])
+	return missing
+}

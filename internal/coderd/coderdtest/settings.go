@@ -1,0 +1,121 @@
+package coderdtest
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+func (s *Server) routeWorkspaceSettings(closed route) {
+	closed("PUT /api/v2/workspaces/{workspace}/ttl", s.putTTL)
+	closed("PUT /api/v2/workspaces/{workspace}/autostart", s.putAutostart)
+	closed("PUT /api/v2/workspaces/{workspace}/autoupdates", s.putAutomaticUpdates)
+	closed("PUT /api/v2/workspaces/{workspace}/dormant", s.putDormant)
+}
+
+func validUpdates(updates codersdk.AutomaticUpdates) bool {
+	return updates == codersdk.AutomaticUpdatesAlways || updates == codersdk.AutomaticUpdatesNever
+}
+
+func (s *Server) putAutomaticUpdates(r *request) {
+	w := s.pathWorkspace(r)
+	var body codersdk.UpdateWorkspaceAutomaticUpdatesRequest
+	r.read(&body)
+	if !validUpdates(body.AutomaticUpdates) {
+		refuse(http.StatusBadRequest, "Invalid request", codersdk.ValidationError{Field: "automatic_updates", Detail: "must be always or never"})
+	}
+	w.automaticUpdates = body.AutomaticUpdates
+	r.w.WriteHeader(http.StatusNoContent)
+}
+
+// putDormant neither stops nor starts the workspace.
+func (s *Server) putDormant(r *request) {
+	w := s.pathWorkspace(r)
+	var body codersdk.UpdateWorkspaceDormancy
+	r.read(&body)
+	if body.Dormant == (w.dormantAt != nil) {
+		r.w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	w.dormantAt = nil
+	if body.Dormant {
+		now := s.now()
+		w.dormantAt = &now
+	}
+	r.write(http.StatusOK, s.workspaceSDK(w))
+}
+
+func (s *Server) putTTL(r *request) {
+	w := s.pathWorkspace(r)
+	var body codersdk.UpdateWorkspaceTTLRequest
+	r.read(&body)
+	ttl, problem := wholeMinutes(body.TTLMillis, 0)
+	if !w.template.AllowUserAutostop {
+		problem = "Custom autostop TTL is not allowed for workspaces using this template."
+	}
+	if problem != "" {
+		refuse(http.StatusBadRequest, "Error updating workspace time until shutdown.", codersdk.ValidationError{Field: "ttl_ms", Detail: problem})
+	}
+	w.ttl = ttl
+	if ttl == nil {
+		w.latest().deadline = codersdk.NullTime{}
+	}
+	r.w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) putAutostart(r *request) {
+	w := s.pathWorkspace(r)
+	var body codersdk.UpdateWorkspaceAutostartRequest
+	r.read(&body)
+	if problem := scheduleProblem(body.Schedule); problem != "" {
+		refuse(http.StatusBadRequest, "Invalid autostart schedule.", codersdk.ValidationError{Field: "schedule", Detail: problem})
+	}
+	if !w.template.AllowUserAutostart {
+		const detail = "Autostart is not allowed for workspaces using this template."
+		refuse(http.StatusBadRequest, detail, codersdk.ValidationError{Field: "schedule", Detail: detail})
+	}
+	w.autostart = nil
+	if body.Schedule != nil && *body.Schedule != "" {
+		w.autostart = body.Schedule
+	}
+	r.w.WriteHeader(http.StatusNoContent)
+}
+
+// wholeMinutes is the TTL as Coder keeps it.
+func wholeMinutes(millis *int64, fallback int64) (ttl *int64, problem string) {
+	if millis == nil || *millis == 0 {
+		if fallback == 0 {
+			return nil, ""
+		}
+		return &fallback, ""
+	}
+	whole := (time.Duration(*millis) * time.Millisecond).Truncate(time.Minute)
+	switch {
+	case whole < time.Minute:
+		return nil, "time until shutdown must be at least one minute"
+	case whole > 30*24*time.Hour:
+		return nil, "time until shutdown must be less than 30 days"
+	}
+	kept := whole.Milliseconds()
+	return &kept, ""
+}
+
+// scheduleProblem is a small part of Coder's check of a weekly schedule.
+func scheduleProblem(schedule *string) string {
+	if schedule == nil || *schedule == "" {
+		return ""
+	}
+	fields := strings.Fields(*schedule)
+	if len(fields) > 0 && strings.HasPrefix(fields[0], "CRON_TZ=") {
+		fields = fields[1:]
+	}
+	switch {
+	case len(fields) != 5:
+		return "validate weekly schedule: expected schedule to consist of 5 fields with an optional CRON_TZ=<timezone> prefix"
+	case fields[2] != "*" || fields[3] != "*":
+		return "validate weekly schedule: expected month and dom to be *"
+	}
+	return ""
+}
