@@ -10,7 +10,7 @@ header=$(mktemp)
 trap 'rm -f "${header}"' EXIT
 : >"${header}"
 
-# The meta packages are read only: their model names come with apimachinery.
+# The packages of Kubernetes are read only: they have their model names.
 "${TOOLS_DIR}/openapi-gen" \
   --go-header-file "${header}" \
   --output-dir internal/apiserver/generated/openapi \
@@ -18,9 +18,11 @@ trap 'rm -f "${header}"' EXIT
   --output-file zz_generated.openapi.go \
   --output-model-name-file zz_generated.model_name.go \
   --report-filename /dev/null \
+  --readonly-pkg k8s.io/api/autoscaling/v1 \
   --readonly-pkg k8s.io/apimachinery/pkg/apis/meta/v1 \
   --readonly-pkg k8s.io/apimachinery/pkg/runtime \
   --readonly-pkg k8s.io/apimachinery/pkg/version \
+  k8s.io/api/autoscaling/v1 \
   k8s.io/apimachinery/pkg/apis/meta/v1 \
   k8s.io/apimachinery/pkg/runtime \
   k8s.io/apimachinery/pkg/version \

@@ -31,8 +31,18 @@ func (in CoderWorkspace) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderWorkspaceAction) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderWorkspaceAction"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CoderWorkspaceList) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.CoderWorkspaceList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderWorkspaceLogOptions) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderWorkspaceLogOptions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
