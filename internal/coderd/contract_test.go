@@ -73,6 +73,11 @@ type contract struct {
 	version   coderd.TemplateVersion
 	template  coderd.Template
 	workspace coderd.Workspace
+	// asking is a template of the version imported, which has parameters.
+	importedFile uuid.UUID
+	imported     coderd.TemplateVersion
+	preset       coderd.VersionPreset
+	asking       coderd.Template
 }
 
 func (c *contract) run(t *testing.T) {
@@ -98,6 +103,9 @@ func (c *contract) run(t *testing.T) {
 		{"schedule", c.schedule},
 		{"builds", c.builds},
 		{"end of the workspace", c.deleteWorkspace},
+		{"imports", c.imports},
+		{"parameters", c.parameters},
+		{"archives", c.archives},
 		{"end of the template", c.deleteTemplate},
 		{"no licenses", c.noLicenses},
 		{"logout", c.logout},

@@ -1,8 +1,10 @@
 package coderd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -124,6 +126,7 @@ func (c *Client) VersionPresets(ctx context.Context, version uuid.UUID) ([]Versi
 			for _, v := range p.Parameters {
 				preset.Parameters = append(preset.Parameters, Parameter{Name: v.Name, Value: v.Value})
 			}
+			slices.SortFunc(preset.Parameters, func(a, b Parameter) int { return cmp.Compare(a.Name, b.Name) })
 			out = append(out, preset)
 		}
 		return err
@@ -146,6 +149,8 @@ func (c *Client) VersionVariables(ctx context.Context, version uuid.UUID) ([]Ver
 		}
 		return err
 	})
+	// Coder has no order of its own for them.
+	slices.SortFunc(out, func(a, b VersionVariable) int { return cmp.Compare(a.Name, b.Name) })
 	return out, err
 }
 

@@ -28,6 +28,30 @@ func (s *Server) patchTemplate(r *request) {
 	r.write(http.StatusOK, t.Template)
 }
 
+// checkNewPolicy refuses the policy of a new template.
+func (s *Server) checkNewPolicy(body codersdk.CreateTemplateRequest) {
+	var problems []codersdk.ValidationError
+	if body.DefaultTTLMillis != nil && *body.DefaultTTLMillis < 0 {
+		problems = append(problems, codersdk.ValidationError{Field: "default_ttl_ms", Detail: "Must be a positive integer."})
+	}
+	if body.ActivityBumpMillis != nil && *body.ActivityBumpMillis < 0 {
+		problems = append(problems, codersdk.ValidationError{Field: "activity_bump_ms", Detail: "Must be a positive integer."})
+	}
+	problems = append(problems, corsProblem(body.CORSBehavior)...)
+	if len(problems) > 0 {
+		refuse(http.StatusBadRequest, "Invalid create template request.", problems...)
+	}
+}
+
+func corsProblem(behavior *codersdk.CORSBehavior) []codersdk.ValidationError {
+	if behavior == nil || *behavior == codersdk.CORSBehaviorSimple || *behavior == codersdk.CORSBehaviorPassthru {
+		return nil
+	}
+	return []codersdk.ValidationError{{
+		Field: "cors_behavior", Detail: fmt.Sprintf("Invalid CORS behavior %q. Must be one of [simple, passthru]", *behavior),
+	}}
+}
+
 func (s *Server) checkPolicy(t *template, body codersdk.UpdateTemplateMeta) {
 	var fields validation
 	fields.check(body.Name == "" || codersdk.NameValid(body.Name) == nil, "name", "template_name", body.Name)
@@ -51,6 +75,9 @@ func (s *Server) checkPolicy(t *template, body codersdk.UpdateTemplateMeta) {
 	atLeastOneMinute("failure_ttl_ms", body.FailureTTLMillis)
 	atLeastOneMinute("time_til_dormant_ms", body.TimeTilDormantMillis)
 	atLeastOneMinute("time_til_dormant_autodelete_ms", body.TimeTilDormantAutoDeleteMillis)
+	if body.CORSBehavior != nil && *body.CORSBehavior != "" {
+		problems = append(problems, corsProblem(body.CORSBehavior)...)
+	}
 	if len(problems) > 0 {
 		refuse(http.StatusBadRequest, "Invalid request to update template metadata!", problems...)
 	}

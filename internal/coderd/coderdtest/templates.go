@@ -171,6 +171,7 @@ func (s *Server) postTemplate(r *request) {
 	v.check(body.VersionID != uuid.Nil, "template_version_id", "required", body.VersionID)
 	v.refuse()
 	r.needsRole("owner", "template-admin")
+	s.checkNewPolicy(body)
 	if s.templateNamed(org.ID, body.Name) != nil {
 		taken(fmt.Sprintf("Template with name %q already exists.", body.Name))
 	}
@@ -178,6 +179,10 @@ func (s *Server) postTemplate(r *request) {
 	if first == nil {
 		refuse(http.StatusNotFound, fmt.Sprintf("Template version %q does not exist.", body.VersionID),
 			codersdk.ValidationError{Field: "template_version_id", Detail: "Template version does not exist"})
+	}
+	if first.archived {
+		refuse(http.StatusBadRequest, fmt.Sprintf("Template version %s is archived.", body.VersionID),
+			codersdk.ValidationError{Field: "template_version_id", Detail: "Template version is archived"})
 	}
 	if first.template != uuid.Nil {
 		refuse(http.StatusBadRequest, fmt.Sprintf("Template version %s is already part of a template", body.VersionID),
@@ -187,12 +192,11 @@ func (s *Server) postTemplate(r *request) {
 		Name: body.Name, DisplayName: body.DisplayName, Description: body.Description, Icon: body.Icon,
 		CreatedByID: r.user.id, CreatedByName: r.user.username,
 	}, first)
-	if body.DefaultTTLMillis != nil {
-		t.DefaultTTLMillis = *body.DefaultTTLMillis
-	}
-	if body.ActivityBumpMillis != nil {
-		t.ActivityBumpMillis = *body.ActivityBumpMillis
-	}
+	keep(&t.DefaultTTLMillis, body.DefaultTTLMillis)
+	keep(&t.ActivityBumpMillis, body.ActivityBumpMillis)
+	keep(&t.AllowUserCancelWorkspaceJobs, body.AllowUserCancelWorkspaceJobs)
+	keep(&t.UseClassicParameterFlow, body.UseClassicParameterFlow)
+	keep(&t.CORSBehavior, body.CORSBehavior)
 	r.write(http.StatusCreated, t.Template)
 }
 
