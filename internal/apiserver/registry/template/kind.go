@@ -5,20 +5,29 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
-	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	frame "github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+const (
+	// Plural is the name of the resource.
+	Plural = "codertemplates"
+	// kindName is that of records.
+	kindName = "CoderTemplate"
 )
 
 // Config is what templates are served with.
@@ -29,72 +38,98 @@ type Config struct {
 	Clock       clock.PassiveClock
 	// Hint tells the mirror that a template changes. It may be nil.
 	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
-	// ReadSecret reads one key of a Secret. Its errors are API statuses.
+	// ReadSecret reads one key of a Secret. Its errors are API statuses, NotFound
+	// also where the Secret lacks the key.
 	ReadSecret func(ctx context.Context, namespace, name, key string) (string, error)
 	// MayReadSecret is nil where the user may get the Secret. Its errors are API
-	// statuses. It may be nil itself, where nobody is asked.
+	// statuses, Forbidden where the user may not. It may be nil itself: then nobody
+	// is asked.
 	MayReadSecret func(ctx context.Context, who user.Info, namespace, secret string) error
 }
 
-// Kind is all that templates are.
+// Kind is all that templates are. It is safe for concurrent use.
 type Kind struct {
-	config Config
+	config    Config
+	book      *book
+	rotations *rotations
 }
+
+var (
+	_ objectlog.Writer = (*Kind)(nil)
+	_ frame.Checker    = (*Kind)(nil)
+)
 
 // New makes the kind.
-func New(config Config) *Kind { return &Kind{config: config} }
-
-// Object implements mirror.Kind.
-func (k *Kind) Object(
-	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record, previous objectlog.Object,
-) (objectlog.Object, error) {
-	return nil, nil
+func New(config Config) *Kind {
+	return &Kind{config: config, book: newBook(config.Clock), rotations: newRotations(config.Clock)}
 }
 
-// Settle implements mirror.Kind.
-func (k *Kind) Settle(
-	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record,
-) (again bool, err error) {
-	return false, nil
+// Registry describes templates to the registry.
+func (k *Kind) Registry() frame.Kind {
+	return frame.Kind{
+		Plural: Plural, Singular: "codertemplate", ShortNames: []string{"ctpl"},
+		New:        func() runtime.Object { return &aggregationv1alpha1.CoderTemplate{} },
+		NewList:    func() runtime.Object { return &aggregationv1alpha1.CoderTemplateList{} },
+		Strategy:   k.Strategy(),
+		Table:      k.Table(),
+		Checker:    k,
+		Prefix:     k.Prefix,
+		Attributes: Attributes,
+		Indexers:   &cache.Indexers{},
+	}
+}
+
+// Strategy is that of the Store.
+func (k *Kind) Strategy() frame.FullStrategy {
+	return strategy{Strategy: frame.NewStrategy(k.config.Typer), mayReadSecret: k.config.MayReadSecret}
+}
+
+// Table makes what kubectl get shows.
+func (k *Kind) Table() rest.TableConvertor { return table{frame.Ages{Clock: k.config.Clock}} }
+
+// Prefix gives the part of an object's name that tells its control plane.
+func (k *Kind) Prefix(name string) string {
+	parsed, err := objectname.ParseTemplate(name)
+	if err != nil {
+		return ""
+	}
+	return parsed.Prefix
 }
 
 // WithSync implements mirror.Kind.
 func (k *Kind) WithSync(previous objectlog.Object, reachable bool, since time.Time, message string) objectlog.Object {
+	old, ok := previous.(*aggregationv1alpha1.CoderTemplate)
+	if !ok || old == nil {
+		return nil
+	}
+	if changed := withSync(old, reachable, since, message); changed != nil {
+		return changed
+	}
 	return nil
 }
 
-// Write implements objectlog.Writer.
-func (k *Kind) Write(ctx context.Context, key string, current, wanted objectlog.Object) (objectlog.Object, error) {
-	return nil, nil
+func (k *Kind) hint(controlPlane types.NamespacedName, id uuid.UUID) {
+	if k.config.Hint != nil {
+		k.config.Hint(controlPlane, id)
+	}
 }
-
-// CheckCreate implements registry.Checker.
-func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error { return nil }
-
-// CheckUpdate implements registry.Checker.
-func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error { return nil }
-
-// Strategy is that of the Store.
-func (k *Kind) Strategy() registry.FullStrategy { return nil }
-
-// Table makes what kubectl get shows.
-func (k *Kind) Table() rest.TableConvertor { return nil }
-
-// Prefix gives the part of an object's name that tells its control plane.
-func (k *Kind) Prefix(name string) string { return "" }
 
 // Attributes are what selectors match.
-func (k *Kind) Attributes(obj runtime.Object) (labels.Set, fields.Set, error) { return nil, nil, nil }
-
-// FieldLabel says which fields a selector may name: for the scheme.
-func FieldLabel(label, value string) (string, string, error) { return label, value, nil }
-
-// Store is what the subresources stand on.
-type Store interface {
-	rest.Getter
-	Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
-		updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error)
+func Attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
+	tmpl, ok := obj.(*aggregationv1alpha1.CoderTemplate)
+	if !ok {
+		return nil, nil, errNotTemplate(obj)
+	}
+	selectable := fields.Set{}
+	for label, value := range fieldLabels() {
+		selectable[label] = value(tmpl)
+	}
+	return labels.Set(tmpl.Labels), selectable, nil
 }
 
-// Subresources are the storages below codertemplates, by name.
-func (k *Kind) Subresources(store Store) map[string]rest.Storage { return nil }
+// AddToScheme makes the scheme know which fields a selector may name.
+func AddToScheme(s *runtime.Scheme) error {
+	return s.AddFieldLabelConversionFunc(aggregationv1alpha1.GroupVersion.WithKind(kindName), FieldLabel)
+}
+
+var _ Store = (*registry.Store)(nil)

@@ -1,0 +1,146 @@
+package template
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// Object implements mirror.Kind.
+func (k *Kind) Object(
+	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record, previous objectlog.Object,
+) (objectlog.Object, error) {
+	old, _ := previous.(*aggregationv1alpha1.CoderTemplate)
+	s, err := k.load(ctx, connection, item, record, old)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil && s.unfinished() {
+		// A record does not tell of it, so the mirror has to be told.
+		k.hint(connection.ControlPlane, item.ID)
+	}
+	return k.fromCoder(s, old), nil
+}
+
+// unfinished says that something is to be done that no record tells of.
+func (s *snapshot) unfinished() bool {
+	if building(s.shown) || building(s.page.latest()) {
+		return true
+	}
+	for _, v := range s.page.versions {
+		if v.Message == messagePending {
+			return true
+		}
+	}
+	return false
+}
+
+// fromCoder makes the object of a template.
+func (k *Kind) fromCoder(s *snapshot, old *aggregationv1alpha1.CoderTemplate) *aggregationv1alpha1.CoderTemplate {
+	t := s.template
+	tmpl := &aggregationv1alpha1.CoderTemplate{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: objectname.Template{
+				Prefix: s.connection.NamePrefix, Organization: t.OrganizationName, Name: t.Name,
+			}.String(),
+			Namespace:         s.connection.ControlPlane.Namespace,
+			UID:               types.UID(t.ID.String()),
+			CreationTimestamp: registry.Seconds(t.CreatedAt),
+			Generation:        1,
+			Labels:            registry.Labels(s.connection.ControlPlane),
+			ManagedFields:     metadata.ManagedFields(),
+		},
+		Spec:   specOf(s),
+		Status: statusOf(s),
+	}
+	metadata.Overlay(tmpl, s.record)
+	setGeneration(tmpl, old)
+	tmpl.Status.ObservedGeneration = tmpl.Generation
+	if s.waits() && tmpl.Generation > 1 {
+		// What is asked for stands in the record alone.
+		tmpl.Status.ObservedGeneration = tmpl.Generation - 1
+	}
+	var before []metav1.Condition
+	if old != nil {
+		before = old.Status.Conditions
+	}
+	tmpl.Status.Conditions = conditionsOf(s, tmpl.Status.ObservedGeneration, before, k.config.Clock.Now())
+	return tmpl
+}
+
+// setGeneration counts a change of the spec that was made at Coder too.
+func setGeneration(tmpl, old *aggregationv1alpha1.CoderTemplate) {
+	switch {
+	case old == nil:
+	case equality.Semantic.DeepEqual(tmpl.Spec, old.Spec):
+		tmpl.Generation = max(tmpl.Generation, old.Generation)
+	default:
+		tmpl.Generation = max(tmpl.Generation, old.Generation+1)
+	}
+}
+
+func specOf(s *snapshot) aggregationv1alpha1.CoderTemplateSpec {
+	t := s.template
+	spec := aggregationv1alpha1.CoderTemplateSpec{
+		Organization:                 t.OrganizationName,
+		VersionID:                    t.ActiveVersionID.String(),
+		DisplayName:                  t.DisplayName,
+		Description:                  t.Description,
+		Icon:                         t.Icon,
+		Files:                        s.source.files,
+		DefaultTTLMillis:             ptr.To(t.DefaultTTL.Milliseconds()),
+		ActivityBumpMillis:           ptr.To(t.ActivityBump.Milliseconds()),
+		AllowUserCancelWorkspaceJobs: ptr.To(t.AllowUserCancelWorkspaceJobs),
+		CORSBehavior:                 t.CORSBehavior,
+		UseClassicParameterFlow:      ptr.To(t.UseClassicParameterFlow),
+	}
+	s.intent.showIn(&spec)
+	return spec
+}
+
+func statusOf(s *snapshot) aggregationv1alpha1.CoderTemplateStatus {
+	t, latest := s.template, s.page.latest()
+	status := aggregationv1alpha1.CoderTemplateStatus{
+		ID:                  t.ID.String(),
+		OrganizationName:    t.OrganizationName,
+		ActiveVersionID:     t.ActiveVersionID.String(),
+		ActiveVersionName:   s.page.active.Name,
+		LatestVersionID:     latest.ID.String(),
+		LatestVersionName:   latest.Name,
+		LatestVersionStatus: latest.Status,
+		LatestVersionError:  latest.Error,
+		Deprecated:          t.Deprecated,
+		DeprecationMessage:  t.DeprecationMessage,
+		UpdatedAt:           ptr.To(registry.Seconds(t.UpdatedAt)),
+		Source: &aggregationv1alpha1.TemplateSource{
+			FileID:    s.source.file.String(),
+			Inline:    s.source.inline,
+			FileCount: int32(s.source.fileCount), //nolint:gosec // An archive that was read has at most 20,000 entries.
+			SizeBytes: s.source.size,
+		},
+	}
+	if s.shown.Status != "" {
+		status.Source.VersionID = s.shown.ID.String()
+	}
+	return status
+}
+
+// millis gives the duration of a field.
+func millis(field *int64) *time.Duration {
+	if field == nil {
+		return nil
+	}
+	return ptr.To(time.Duration(*field) * time.Millisecond)
+}

@@ -1,0 +1,214 @@
+package template
+
+import (
+	"context"
+	"strings"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// creating is one creation.
+type creating struct {
+	kind   *Kind
+	plan   plan
+	wanted *aggregationv1alpha1.CoderTemplate
+	// record is the pending one, and retried says that an earlier try left it.
+	record  *metadata.Record
+	retried bool
+	intent  intent
+	source  *source
+	// variables are all values of the first version.
+	variables []coderd.Variable
+}
+
+// create makes a template. It does not wait for the build: the template exists at
+// once, with its first version, because Coder knows no template without one, and
+// its conditions tell of the build.
+func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
+	p, err := k.planCreate(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	c := &creating{kind: k, plan: p, wanted: wanted}
+	if err := c.readPending(); err != nil {
+		return nil, err
+	}
+	if p.existing != nil {
+		return c.adopt(ctx)
+	}
+	if err := c.prepare(ctx); err != nil {
+		return nil, c.giveUp(ctx, err)
+	}
+	if err := c.version(ctx); err != nil {
+		return nil, c.giveUp(ctx, err)
+	}
+	created, err := p.connection.Client.CreateTemplate(ctx, p.organization.ID, p.request)
+	if err != nil {
+		return nil, c.giveUp(ctx, fault(wanted.Name, err))
+	}
+	return c.finish(ctx, created)
+}
+
+// readPending finds what an earlier try has left.
+func (c *creating) readPending() (err error) {
+	controlPlane := c.plan.connection.ControlPlane
+	c.record = &metadata.Record{ControlPlane: controlPlane, Kind: kindName, Name: c.wanted.Name}
+	if known, ok := c.kind.config.Records.PendingFor(controlPlane, kindName, c.wanted.Name); ok {
+		c.record, c.retried = known.DeepCopy(), true
+	}
+	if c.intent, err = intentOf(c.record); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	return nil
+}
+
+// adopt ends a creation whose answer was lost: the template is there, with the
+// version that we made for it.
+func (c *creating) adopt(ctx context.Context) (*aggregationv1alpha1.CoderTemplate, error) {
+	r := c.intent.Release
+	if !c.retried || r == nil || r.VersionID == uuid.Nil || r.VersionID != c.plan.existing.ActiveVersionID {
+		return nil, apierrors.NewAlreadyExists(resource, c.wanted.Name)
+	}
+	c.intent.keepSpec(c.wanted.Spec)
+	return c.finish(ctx, *c.plan.existing)
+}
+
+// prepare brings the files to Coder and writes down what is going to be done.
+func (c *creating) prepare(ctx context.Context) error {
+	c.intent.keepSpec(c.wanted.Spec)
+	if len(c.wanted.Spec.Files) > 0 {
+		if err := c.release(ctx); err != nil {
+			return err
+		}
+	}
+	return c.save(ctx)
+}
+
+// release decides of what the first version is made.
+func (c *creating) release(ctx context.Context) (err error) {
+	spec := c.wanted.Spec
+	of := content{tags: givenTags(spec.ProvisionerTags)}
+	if of.variables, err = c.kind.resolve(ctx, c.wanted.Namespace, spec.Variables, nil); err != nil {
+		return fault(c.wanted.Name, err)
+	}
+	if of.file, c.source, err = upload(ctx, c.plan.connection, c.wanted, nil); err != nil {
+		return err
+	}
+	if c.intent.Salt == "" {
+		if c.intent.Salt, err = newSalt(); err != nil {
+			return apierrors.NewInternalError(err)
+		}
+	}
+	c.variables = of.variables
+	next := of.release(c.intent.Salt, spec.VersionMessage, uuid.Nil)
+	next.Name = spec.VersionName
+	if next.Name == "" {
+		next.Name = versionNameOf(next.Content)
+	}
+	if old := c.intent.Release; old == nil || old.Content != next.Content || old.Name != next.Name {
+		c.intent.Release = next
+	}
+	return nil
+}
+
+func (c *creating) save(ctx context.Context) error {
+	record := c.record.DeepCopy()
+	metadata.Keep(c.wanted, record)
+	if err := c.intent.into(record); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	saved, err := c.kind.config.Records.Put(ctx, record)
+	if err != nil {
+		return fault(c.wanted.Name, err)
+	}
+	c.record = saved
+	return nil
+}
+
+// version makes the first version, unless an earlier try has made it.
+func (c *creating) version(ctx context.Context) error {
+	r := c.intent.Release
+	if len(c.wanted.Spec.Files) == 0 {
+		return nil
+	}
+	if r.VersionID == uuid.Nil {
+		version, err := c.orphan(ctx)
+		if err != nil {
+			return versionFault(c.wanted.Name, err)
+		}
+		submitted := *r
+		// The template is made with it, so there is nothing left to promote.
+		submitted.VersionID, submitted.Settled = version.ID, true
+		c.intent.Release = &submitted
+		if err := c.save(ctx); err != nil {
+			return err
+		}
+	}
+	c.plan.request.VersionID = c.intent.Release.VersionID
+	return nil
+}
+
+// orphan gives the first version. Coder has no list of the versions that belong to
+// no template, so one whose creation was not answered is looked for among those
+// that are being built; of one that is built meanwhile nothing is known.
+func (c *creating) orphan(ctx context.Context) (coderd.TemplateVersion, error) {
+	client, r := c.plan.connection.Client, c.intent.Release
+	if c.retried {
+		jobs, err := client.ActiveJobs(ctx, c.plan.organization.ID)
+		if err != nil && passing(err) {
+			return coderd.TemplateVersion{}, err
+		}
+		for _, id := range jobs.TemplateVersions {
+			v, err := client.TemplateVersion(ctx, id)
+			if err == nil && v.TemplateID == nil && v.FileID == r.FileID && strings.EqualFold(v.Name, r.Name) {
+				return v, nil
+			}
+		}
+	}
+	return client.CreateTemplateVersion(ctx, c.plan.organization.ID, newVersion(nil, r, c.variables))
+}
+
+// finish binds the record to the template.
+func (c *creating) finish(ctx context.Context, t coderd.Template) (*aggregationv1alpha1.CoderTemplate, error) {
+	record := c.record.DeepCopy()
+	metadata.Keep(c.wanted, record)
+	if err := c.intent.into(record); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	bound, err := c.kind.config.Records.Bind(ctx, record, types.UID(t.ID.String()))
+	if err != nil {
+		return nil, fault(c.wanted.Name, err)
+	}
+	c.kind.book.forget(c.plan.connection.ControlPlane, t.ID)
+	out, err := c.kind.objectWith(ctx, c.plan.connection, t, bound, nil, c.source)
+	if err != nil {
+		return nil, fault(c.wanted.Name, err)
+	}
+	c.kind.hint(c.plan.connection.ControlPlane, t.ID)
+	return out, nil
+}
+
+// giveUp removes what was written down where Coder has refused the template. Where
+// it is not known whether Coder has done what was asked, the record stays.
+func (c *creating) giveUp(ctx context.Context, err error) error {
+	if c.record.Version == "" || c.record.UID != "" || !certain(err) {
+		return err
+	}
+	if failed := c.kind.config.Records.Delete(ctx, c.record); failed != nil {
+		log.FromContext(ctx).V(1).Info("Removing the record of a template that was refused is delayed",
+			"controlPlane", c.record.ControlPlane, "template", c.record.Name, "reason", failed.Error())
+	}
+	return err
+}
+
+// certain says that nothing was done.
+func certain(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}

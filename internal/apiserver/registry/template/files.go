@@ -1,0 +1,150 @@
+package template
+
+import (
+	"context"
+	"maps"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// plan gives the release of what is wanted, and all values that it is built with.
+func (u *updating) plan(ctx context.Context) (*release, []coderd.Variable, error) {
+	file, err := u.file(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := content{file: file, tags: tagsOf(u.wanted.Spec, u.was.Spec, u.page.active)}
+	values, err := u.connection.Client.VersionVariables(ctx, u.page.active.ID)
+	if err != nil && !coderd.IsInvalid(err) {
+		// It is invalid to ask for those of a version whose build is not done.
+		return nil, nil, fault(u.was.Name, err)
+	}
+	c.inherited = inheritedFrom(values, u.wanted.Spec, u.was.Spec)
+	if c.variables, err = u.kind.resolve(ctx, u.was.Namespace, u.wanted.Spec.Variables, c.inherited); err != nil {
+		return nil, nil, fault(u.was.Name, err)
+	}
+	if u.intent.Salt == "" {
+		if u.intent.Salt, err = newSalt(); err != nil {
+			return nil, nil, apierrors.NewInternalError(err)
+		}
+	}
+	return c.release(u.intent.Salt, u.wanted.Spec.VersionMessage, u.page.active.ID), c.variables, nil
+}
+
+// release makes the release of a content. It lacks the name.
+func (c content) release(salt, message string, over uuid.UUID) *release {
+	return &release{
+		FileID: c.file, Content: c.hash(salt), Message: message, Tags: c.tags, Inherited: c.inherited, Over: over,
+	}
+}
+
+// file gives the archive that is wanted. It is uploaded where Coder does not have
+// it for certain.
+func (u *updating) file(ctx context.Context) (uuid.UUID, error) {
+	if !sameSource(u.was, u.wanted) {
+		id, err := uuid.Parse(u.wanted.Status.Source.FileID)
+		if err != nil {
+			return uuid.Nil, apierrors.NewInternalError(err)
+		}
+		return id, nil
+	}
+	shown, err := u.shownFile(ctx)
+	if err != nil || maps.Equal(u.wanted.Spec.Files, u.was.Spec.Files) {
+		return shown, err
+	}
+	if file, ok, err := u.fileOfActive(ctx, shown); err != nil || ok {
+		return file, err
+	}
+	base, err := u.base(ctx, shown)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	file, packed, err := upload(ctx, u.connection, u.wanted, base)
+	u.source = packed
+	return file, err
+}
+
+// shownFile is the archive whose text spec.files shows.
+func (u *updating) shownFile(ctx context.Context) (uuid.UUID, error) {
+	if u.was.Status.Source != nil {
+		if id, err := uuid.Parse(u.was.Status.Source.FileID); err == nil {
+			return id, nil
+		}
+	}
+	shown, err := shownOf(ctx, u.connection.Client, u.page, u.intent.Release)
+	return shown.FileID, fault(u.was.Name, err)
+}
+
+// fileOfActive gives the archive of the active version where what is wanted is just
+// that: somebody takes back a change that is being built, or failed to.
+func (u *updating) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, bool, error) {
+	active := u.page.active.FileID
+	if active == shown {
+		return uuid.Nil, false, nil
+	}
+	s, err := readSource(ctx, u.connection, active, nil, false)
+	if err != nil {
+		return uuid.Nil, false, fault(u.was.Name, err)
+	}
+	if !s.inline || !maps.Equal(s.files, u.wanted.Spec.Files) {
+		return uuid.Nil, false, nil
+	}
+	u.source = &s
+	return active, true, nil
+}
+
+// base gives the archive whose files that are not text stay. There is none where
+// spec.files showed nothing of it: then it is replaced as a whole.
+func (u *updating) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, error) {
+	s, ok := shownIn(u.was, shown)
+	if ok && (s.inline || s.problem != "") {
+		return nil, nil
+	}
+	archive, err := u.connection.Client.DownloadArchive(ctx, shown)
+	if err != nil && passing(err) {
+		return nil, fault(u.was.Name, err)
+	}
+	return archive, nil
+}
+
+// upload gives Coder the files. Coder keeps equal archives once.
+func upload(
+	ctx context.Context, connection connections.Connection, tmpl *aggregationv1alpha1.CoderTemplate, base *coderd.Archive,
+) (uuid.UUID, *source, error) {
+	packed, err := coderd.PackFiles(tmpl.Spec.Files, base)
+	if err != nil {
+		return uuid.Nil, nil, apierrors.NewInvalid(kind, tmpl.Name, filesProblems(err))
+	}
+	archive, err := coderd.ReadArchive(packed)
+	if err != nil {
+		return uuid.Nil, nil, apierrors.NewInvalid(kind, tmpl.Name, filesProblems(err))
+	}
+	id, err := connection.Client.UploadArchive(ctx, packed)
+	if err != nil {
+		return uuid.Nil, nil, fault(tmpl.Name, err)
+	}
+	s := sourceOf(id, archive)
+	return id, &s, nil
+}
+
+// objectWith is Object with a source that need not be read.
+func (k *Kind) objectWith(
+	ctx context.Context, connection connections.Connection, t coderd.Template, record *metadata.Record,
+	old *aggregationv1alpha1.CoderTemplate, known *source,
+) (*aggregationv1alpha1.CoderTemplate, error) {
+	from := old
+	if known != nil {
+		from = showing(*known)
+	}
+	s, err := k.load(ctx, connection, t, record, from)
+	if err != nil {
+		return nil, err
+	}
+	return k.fromCoder(s, old), nil
+}

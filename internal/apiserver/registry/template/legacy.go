@@ -1,0 +1,88 @@
+package template
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// Messages by which an earlier version of this program told in Coder what is to be
+// done with a version. Those that it left are still brought to an end.
+const (
+	messagePrefix     = "coder-k8s: "
+	messagePending    = messagePrefix + "promote when built"
+	messagePromoted   = messagePrefix + "promoted"
+	messageFailed     = messagePrefix + "build failed"
+	messageSuperseded = messagePrefix + "superseded"
+)
+
+// marked says that the version shall be, or should have become, the active one.
+func marked(v coderd.TemplateVersion) bool {
+	return v.Message == messagePending || v.Message == messageFailed
+}
+
+// markedShown gives the version whose source is the template's, by the marks: the
+// newest marked one that is newer than the active one. Versions come with the
+// oldest first.
+func markedShown(p page) (coderd.TemplateVersion, bool) {
+	for i := len(p.versions) - 1; i >= 0; i-- {
+		v := p.versions[i]
+		if !v.CreatedAt.After(p.active.CreatedAt) {
+			break
+		}
+		if marked(v) {
+			return v, true
+		}
+	}
+	return coderd.TemplateVersion{}, false
+}
+
+// settleMarked does for the marked versions of a template what is to be done now.
+// Only the newest that waits may become active: those before it, and those older
+// than the active one, were overtaken. So were all where a release is asked for.
+func (k *Kind) settleMarked(ctx context.Context, connection connections.Connection, t coderd.Template, p page, overtaken bool) (changed bool, err error) {
+	client := connection.Client
+	for i := len(p.versions) - 1; i >= 0; i-- {
+		v := p.versions[i]
+		if v.Message != messagePending {
+			continue
+		}
+		message := nextMark(v, p.active, overtaken)
+		overtaken = true
+		if message == "" {
+			continue
+		}
+		if message == messagePromoted && v.ID != p.active.ID {
+			if err := client.SetActiveVersion(ctx, t.ID, v.ID); err != nil {
+				return changed, err
+			}
+		}
+		if err := client.SetVersionMessage(ctx, v.ID, message); err != nil {
+			return true, err
+		}
+		changed = true
+		log.FromContext(ctx).Info("Settling a template version", "controlPlane", connection.ControlPlane,
+			"template", t.Name, "version", v.Name, "result", message)
+	}
+	return changed, nil
+}
+
+// nextMark gives the message of a version that waits, after what is to be done
+// now. It is empty where the build has not ended.
+func nextMark(v, active coderd.TemplateVersion, overtaken bool) string {
+	switch {
+	case v.ID == active.ID:
+		return messagePromoted
+	case overtaken || !v.CreatedAt.After(active.CreatedAt):
+		return messageSuperseded
+	case v.Status == buildSucceeded:
+		return messagePromoted
+	case failed(v):
+		return messageFailed
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,219 @@
+package template
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// plan is what a creation will ask of Coder. Making it only reads.
+type plan struct {
+	connection   connections.Connection
+	organization coderd.Organization
+	// request lacks the version where it will be made of files.
+	request coderd.NewTemplate
+	// existing is the template that has the name already, or nil.
+	existing *coderd.Template
+}
+
+// CheckCreate implements registry.Checker.
+func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
+	tmpl, ok := obj.(*aggregationv1alpha1.CoderTemplate)
+	if !ok {
+		return errNotTemplate(obj)
+	}
+	p, err := k.planCreate(ctx, tmpl)
+	if err != nil {
+		return err
+	}
+	if p.existing != nil {
+		return apierrors.NewAlreadyExists(resource, tmpl.Name)
+	}
+	_, err = k.resolve(ctx, tmpl.Namespace, tmpl.Spec.Variables, nil)
+	return fault(tmpl.Name, err)
+}
+
+// CheckUpdate implements registry.Checker.
+func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
+	tmpl, ok := wanted.(*aggregationv1alpha1.CoderTemplate)
+	was, okay := current.(*aggregationv1alpha1.CoderTemplate)
+	if !ok || !okay {
+		return errNotTemplate(wanted)
+	}
+	rollsBack, rebuilds := tmpl.Spec.VersionID != was.Spec.VersionID, changesContent(tmpl, was)
+	if !rollsBack && !rebuilds {
+		return nil
+	}
+	connection, id, err := k.locate(ctx, was)
+	if err != nil {
+		return err
+	}
+	if rollsBack {
+		_, err = promotable(ctx, connection, id, tmpl)
+		return err
+	}
+	if tmpl.Spec.VersionName != "" {
+		versions, err := connection.Client.TemplateVersions(ctx, id)
+		if err != nil {
+			return fault(tmpl.Name, err)
+		}
+		if problem := nameTaken(versions, tmpl.Spec.VersionName); problem != nil {
+			return invalid(tmpl, problem)
+		}
+	}
+	_, err = k.resolve(ctx, tmpl.Namespace, tmpl.Spec.Variables, nil)
+	return fault(tmpl.Name, err)
+}
+
+// nameTaken says that a new version cannot have the name.
+func nameTaken(versions []coderd.TemplateVersion, name string) *field.Error {
+	taken := func(v coderd.TemplateVersion) bool { return strings.EqualFold(v.Name, name) }
+	if name == "" || !slices.ContainsFunc(versions, taken) {
+		return nil
+	}
+	return field.Invalid(versionNamePath, name, "is the name of an older version; name the new version otherwise, or leave the field out")
+}
+
+func (k *Kind) planCreate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (plan, error) {
+	name, err := objectname.ParseTemplate(tmpl.Name)
+	if err != nil {
+		return plan{}, invalid(tmpl, field.Invalid(namePath, tmpl.Name, err.Error()))
+	}
+	connection, err := k.find(ctx, tmpl.Namespace, name.Prefix)
+	if err != nil {
+		return plan{}, err
+	}
+	if connection == nil {
+		return plan{}, invalid(tmpl, registry.NoControlPlane(tmpl.Namespace, name.Prefix))
+	}
+	p := plan{connection: *connection, request: newTemplate(name.Name, tmpl.Spec)}
+	organization, problem, err := registry.Organization(ctx, *connection, tmpl.Spec.Organization, name.Organization)
+	if err != nil {
+		return plan{}, fault(tmpl.Name, err)
+	}
+	if problem != nil {
+		return plan{}, invalid(tmpl, problem)
+	}
+	p.organization = organization
+	// Seen now, it costs no version that nobody would use.
+	existing, err := connection.Client.TemplateByName(ctx, organization.ID, name.Name)
+	switch {
+	case err == nil:
+		p.existing = &existing
+		return p, nil
+	case !coderd.IsNotFound(err):
+		return plan{}, fault(tmpl.Name, err)
+	case tmpl.Spec.VersionID == "":
+		return p, nil
+	}
+	p.request.VersionID, err = unused(ctx, *connection, tmpl)
+	return p, err
+}
+
+func newTemplate(name string, spec aggregationv1alpha1.CoderTemplateSpec) coderd.NewTemplate {
+	request := coderd.NewTemplate{
+		Name: name, DisplayName: spec.DisplayName, Description: spec.Description, Icon: spec.Icon,
+		DefaultTTL: millis(spec.DefaultTTLMillis), ActivityBump: millis(spec.ActivityBumpMillis),
+		AllowUserCancelWorkspaceJobs: spec.AllowUserCancelWorkspaceJobs,
+		UseClassicParameterFlow:      spec.UseClassicParameterFlow,
+	}
+	if spec.CORSBehavior != "" {
+		request.CORSBehavior = ptr.To(spec.CORSBehavior)
+	}
+	return request
+}
+
+// find gives the connection of a namespace whose objects have the prefix. It is
+// nil where there is none.
+func (k *Kind) find(ctx context.Context, namespace, prefix string) (*connections.Connection, error) {
+	all, err := k.config.Connections.ForNamespace(ctx, namespace)
+	for i := range all {
+		if all[i].NamePrefix == prefix {
+			return &all[i], nil
+		}
+	}
+	// One that is not ready may be the one with this prefix.
+	return nil, coderfault.Subject{}.Status(err)
+}
+
+// locate finds the connection and the id in Coder of an object that was read.
+func (k *Kind) locate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (connections.Connection, uuid.UUID, error) {
+	id, err := uuid.Parse(string(tmpl.UID))
+	if err != nil {
+		return connections.Connection{}, uuid.Nil, apierrors.NewConflict(resource, tmpl.Name, fmt.Errorf("its metadata.uid %q is not an id in Coder", tmpl.UID))
+	}
+	connection, err := k.find(ctx, tmpl.Namespace, k.Prefix(tmpl.Name))
+	if err != nil {
+		return connections.Connection{}, uuid.Nil, err
+	}
+	if connection == nil || connection.ControlPlane != controlPlaneOf(tmpl) {
+		return connections.Connection{}, uuid.Nil, apierrors.NewConflict(resource, tmpl.Name,
+			fmt.Errorf("its control plane %s is not served any more", controlPlaneOf(tmpl)))
+	}
+	return *connection, id, nil
+}
+
+// controlPlaneOf gives the control plane of an object that was read.
+func controlPlaneOf(tmpl *aggregationv1alpha1.CoderTemplate) types.NamespacedName {
+	return types.NamespacedName{
+		Namespace: tmpl.Labels[aggregationv1alpha1.LabelControlPlaneNamespace],
+		Name:      tmpl.Labels[aggregationv1alpha1.LabelControlPlaneName],
+	}
+}
+
+// unused finds the version of a new template, which must belong to none.
+func unused(ctx context.Context, connection connections.Connection, tmpl *aggregationv1alpha1.CoderTemplate) (uuid.UUID, error) {
+	version, err := readVersion(ctx, connection, tmpl)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	if version.TemplateID != nil {
+		return uuid.Nil, invalid(tmpl, field.Invalid(versionPath, tmpl.Spec.VersionID, "belongs to another template"))
+	}
+	return version.ID, nil
+}
+
+// promotable finds the version that shall become active.
+func promotable(
+	ctx context.Context, connection connections.Connection, template uuid.UUID, tmpl *aggregationv1alpha1.CoderTemplate,
+) (coderd.TemplateVersion, error) {
+	version, err := readVersion(ctx, connection, tmpl)
+	switch {
+	case err != nil:
+		return version, err
+	case version.TemplateID == nil || *version.TemplateID != template:
+		return version, invalid(tmpl, field.Invalid(versionPath, tmpl.Spec.VersionID, "is not a version of this template"))
+	case version.Status != buildSucceeded:
+		return version, invalid(tmpl, field.Invalid(versionPath, tmpl.Spec.VersionID,
+			fmt.Sprintf("cannot become active, because its build is %s and not %s", version.Status, buildSucceeded)))
+	case version.Archived:
+		return version, invalid(tmpl, field.Invalid(versionPath, tmpl.Spec.VersionID, "cannot become active, because it is archived; unarchive it in Coder first"))
+	default:
+		return version, nil
+	}
+}
+
+func readVersion(ctx context.Context, connection connections.Connection, tmpl *aggregationv1alpha1.CoderTemplate) (coderd.TemplateVersion, error) {
+	// Validation has seen that it is a UUID.
+	id, _ := uuid.Parse(tmpl.Spec.VersionID)
+	version, err := connection.Client.TemplateVersion(ctx, id)
+	if coderd.IsNotFound(err) {
+		return version, invalid(tmpl, field.Invalid(versionPath, tmpl.Spec.VersionID, "there is no such version in Coder"))
+	}
+	return version, fault(tmpl.Name, err)
+}

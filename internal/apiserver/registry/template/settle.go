@@ -1,0 +1,286 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// defaultFailedVersions is how many versions whose build failed are kept where the
+// spec does not say it.
+const defaultFailedVersions = 3
+
+// Settle implements mirror.Kind. Each of its steps may be done twice, and what it
+// has done stands in Coder or in the record before the next.
+func (k *Kind) Settle(
+	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record,
+) (again bool, err error) {
+	in, err := intentOf(record)
+	if err != nil {
+		return false, err
+	}
+	if record != nil && record.DeletionTimestamp != nil && len(record.Finalizers) == 0 {
+		return k.settleDeletion(ctx, connection, item, record)
+	}
+	p, _, err := k.book.read(ctx, connection, item)
+	if err != nil {
+		return false, err
+	}
+	work := &settling{kind: k, connection: connection, template: item, page: p, record: record, intent: in}
+	for _, step := range []func(context.Context) error{work.rotate, work.submit, work.promote, work.marked, work.archive} {
+		err := step(ctx)
+		if apierrors.IsConflict(err) {
+			// A request has changed the record meanwhile. What it says now is read first.
+			k.book.forget(connection.ControlPlane, item.ID)
+			return true, nil
+		}
+		if err != nil {
+			return true, err
+		}
+		if work.changed {
+			k.book.forget(connection.ControlPlane, item.ID)
+			return true, nil
+		}
+	}
+	return work.busy(), nil
+}
+
+// settleDeletion deletes what only the record says is being deleted.
+func (k *Kind) settleDeletion(
+	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record,
+) (again bool, err error) {
+	err = connection.Client.DeleteTemplate(ctx, item.ID)
+	if err != nil && !coderd.IsNotFound(err) {
+		return true, err
+	}
+	k.book.forget(connection.ControlPlane, item.ID)
+	return true, k.config.Records.Delete(ctx, record)
+}
+
+// settling is one look at a template.
+type settling struct {
+	kind       *Kind
+	connection connections.Connection
+	template   coderd.Template
+	page       page
+	record     *metadata.Record
+	intent     intent
+	// changed says that something was done, and what was read is old.
+	changed bool
+}
+
+// busy says that something will change by itself.
+func (w *settling) busy() bool {
+	r := w.intent.Release
+	if r.open(w.page.active.ID) && r.VersionID == uuid.Nil && r.Refused == "" {
+		return true
+	}
+	return building(w.page.active) || slices.ContainsFunc(w.page.versions, building)
+}
+
+// save writes the intent.
+func (w *settling) save(ctx context.Context) error {
+	record := w.record.DeepCopy()
+	if err := w.intent.into(record); err != nil {
+		return err
+	}
+	saved, err := w.kind.config.Records.Put(ctx, record)
+	if err != nil {
+		return err
+	}
+	w.record, w.changed = saved, true
+	return nil
+}
+
+// submit gives Coder a version that it was not told of.
+func (w *settling) submit(ctx context.Context) error {
+	r := w.intent.Release
+	if !r.open(w.page.active.ID) || r.VersionID != uuid.Nil || r.Refused != "" {
+		return nil
+	}
+	next := *r
+	variables, err := w.kind.resolve(ctx, w.connection.ControlPlane.Namespace, w.intent.Variables, r.Inherited)
+	var wrong *field.Error
+	switch {
+	case errors.As(err, &wrong):
+		next.Refused = wrong.Error()
+	case err != nil:
+		return err
+	default:
+		version, err := submit(ctx, w.connection.Client, w.template, r, variables)
+		if err != nil && !refusal(err) {
+			return err
+		}
+		if err != nil {
+			next.Refused = err.Error()
+		}
+		next.VersionID = version.ID
+	}
+	w.intent.Release = &next
+	w.tell(ctx, "Giving Coder a template version", next)
+	return w.save(ctx)
+}
+
+func (w *settling) tell(ctx context.Context, what string, r release) {
+	log.FromContext(ctx).Info(what, "controlPlane", w.connection.ControlPlane, "template", w.template.Name,
+		"version", r.Name, "refused", r.Refused)
+}
+
+// promote makes a version active that was built, and remembers that nothing more
+// is to be done.
+func (w *settling) promote(ctx context.Context) error {
+	r := w.intent.Release
+	if r == nil || r.Settled {
+		return nil
+	}
+	if r.open(w.page.active.ID) {
+		if r.VersionID == uuid.Nil {
+			return nil
+		}
+		version, err := w.versionOf(ctx, r)
+		if err != nil && !coderd.IsNotFound(err) {
+			return err
+		}
+		if err == nil {
+			if version.Status != buildSucceeded {
+				return nil
+			}
+			if err := w.connection.Client.SetActiveVersion(ctx, w.template.ID, r.VersionID); err != nil {
+				return err
+			}
+			w.tell(ctx, "Settling a template version", *r)
+		}
+	}
+	next := *r
+	next.Settled = true
+	w.intent.Release = &next
+	return w.save(ctx)
+}
+
+func (w *settling) versionOf(ctx context.Context, r *release) (coderd.TemplateVersion, error) {
+	if v, ok := w.page.find(r.VersionID); ok {
+		return v, nil
+	}
+	return w.connection.Client.TemplateVersion(ctx, r.VersionID)
+}
+
+// marked brings on what an earlier version of this program left.
+func (w *settling) marked(ctx context.Context) (err error) {
+	w.changed, err = w.kind.settleMarked(ctx, w.connection, w.template, w.page, w.intent.Release != nil)
+	return err
+}
+
+// archive archives old versions whose build failed. A template that nobody gave
+// files through Kubernetes is left alone.
+func (w *settling) archive(ctx context.Context) error {
+	if w.intent.Release == nil && w.intent.FailedVersionsHistoryLimit == nil {
+		return nil
+	}
+	for _, v := range superfluous(w.page, w.intent) {
+		err := w.connection.Client.ArchiveVersion(ctx, v.ID)
+		if err != nil && !coderd.IsInvalid(err) && !coderd.IsConflict(err) {
+			return err
+		}
+		log.FromContext(ctx).V(1).Info("Archiving a template version", "controlPlane", w.connection.ControlPlane,
+			"template", w.template.Name, "version", v.Name)
+		// What Coder does not archive now, it is asked for again when the page is old.
+		w.changed = w.changed || err == nil
+	}
+	return nil
+}
+
+// superfluous gives the failed versions that are not kept: all but the newest of
+// them, and never the active one or the one that is asked for.
+func superfluous(p page, in intent) []coderd.TemplateVersion {
+	left := defaultFailedVersions
+	if in.FailedVersionsHistoryLimit != nil {
+		left = int(*in.FailedVersionsHistoryLimit)
+	}
+	var out []coderd.TemplateVersion
+	for i := len(p.versions) - 1; i >= 0; i-- {
+		v := p.versions[i]
+		switch {
+		case !failed(v) || v.Archived || v.ID == p.active.ID:
+		case left > 0:
+			left--
+		case in.Release.open(p.active.ID) && in.Release.VersionID == v.ID:
+		default:
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// rotationInterval is how often the Secrets of a template are looked at.
+const rotationInterval = time.Minute
+
+// rotations bounds how often that is done.
+type rotations struct {
+	clock clock.PassiveClock
+
+	mu   sync.Mutex
+	last map[pageKey]time.Time
+}
+
+func newRotations(c clock.PassiveClock) *rotations {
+	return &rotations{clock: c, last: map[pageKey]time.Time{}}
+}
+
+// due says whether the Secrets of a template are to be looked at now.
+func (r *rotations) due(controlPlane types.NamespacedName, template uuid.UUID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key, now := pageKey{controlPlane, template}, r.clock.Now()
+	if last, ok := r.last[key]; ok && now.Sub(last) < rotationInterval {
+		return false
+	}
+	for other, last := range r.last {
+		if now.Sub(last) > 2*rotationInterval {
+			delete(r.last, other)
+		}
+	}
+	r.last[key] = now
+	return true
+}
+
+// rotate asks for a new version of the same files where a Secret has changed. A
+// Secret that is gone changes nothing: the active version was built with what was
+// in it.
+func (w *settling) rotate(ctx context.Context) error {
+	r := w.intent.Release
+	if r == nil || !usesSecrets(w.intent.Variables) || r.VersionID != w.page.active.ID && !r.open(w.page.active.ID) {
+		return nil
+	}
+	if r.VersionID == uuid.Nil && r.Refused == "" || !w.kind.rotations.due(w.connection.ControlPlane, w.template.ID) {
+		return nil
+	}
+	variables, err := w.kind.resolve(ctx, w.connection.ControlPlane.Namespace, w.intent.Variables, r.Inherited)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Reading the variables of a template is delayed", "controlPlane", w.connection.ControlPlane,
+			"template", w.template.Name, "reason", err.Error())
+		return nil
+	}
+	hash := content{file: r.FileID, variables: variables, tags: r.Tags}.hash(w.intent.Salt)
+	if hash == r.Content && r.Refused == "" {
+		return nil
+	}
+	w.intent.replace(&release{
+		FileID: r.FileID, Content: hash, Name: versionNameOf(hash), Message: r.Message, Tags: r.Tags,
+		Inherited: r.Inherited, Over: w.page.active.ID,
+	}, w.page.active.ID)
+	w.tell(ctx, "Making a template version of a Secret that changed", *w.intent.Release)
+	return w.save(ctx)
+}

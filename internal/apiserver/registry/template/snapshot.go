@@ -1,0 +1,89 @@
+package template
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// snapshot is all that an object is made of.
+type snapshot struct {
+	connection connections.Connection
+	template   coderd.Template
+	page       page
+	intent     intent
+	record     *metadata.Record
+	// shown is the version whose source is the template's. Where Coder was not told of
+	// it yet, it has no id and no status.
+	shown  coderd.TemplateVersion
+	source source
+}
+
+// waits says that Coder was not told of the version that is asked for.
+func (s *snapshot) waits() bool {
+	r := s.intent.Release
+	return r.open(s.page.active.ID) && r.VersionID == uuid.Nil
+}
+
+// refused is why Coder does not take what was asked for.
+func (s *snapshot) refused() string {
+	if !s.intent.Release.open(s.page.active.ID) {
+		return ""
+	}
+	return s.intent.Release.Refused
+}
+
+// load reads what belongs to a template.
+func (k *Kind) load(
+	ctx context.Context, connection connections.Connection, t coderd.Template, record *metadata.Record,
+	previous *aggregationv1alpha1.CoderTemplate,
+) (*snapshot, error) {
+	in, err := intentOf(record)
+	if err != nil {
+		return nil, err
+	}
+	p, fresh, err := k.book.read(ctx, connection, t)
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{connection: connection, template: t, page: p, intent: in, record: record}
+	if s.shown, err = shownOf(ctx, connection.Client, p, in.Release); err != nil {
+		return nil, err
+	}
+	if s.shown.Status == buildPending && fresh {
+		// Only when it is asked for by itself, Coder says whether anybody can build it.
+		if v, err := connection.Client.TemplateVersion(ctx, s.shown.ID); err == nil {
+			s.shown = v
+		}
+	}
+	s.source, err = readSource(ctx, connection, s.shown.FileID, previous, fresh)
+	return s, err
+}
+
+// shownOf gives the version whose source is the template's: the one that is asked
+// for, or the active one.
+func shownOf(ctx context.Context, client *coderd.Client, p page, r *release) (coderd.TemplateVersion, error) {
+	if !r.open(p.active.ID) {
+		if v, ok := markedShown(p); ok && r == nil {
+			return v, nil
+		}
+		return p.active, nil
+	}
+	if r.VersionID == uuid.Nil {
+		return coderd.TemplateVersion{Name: r.Name, FileID: r.FileID, UpdatedAt: p.active.UpdatedAt}, nil
+	}
+	if v, ok := p.find(r.VersionID); ok {
+		return v, nil
+	}
+	// An archived version is not in the list.
+	v, err := client.TemplateVersion(ctx, r.VersionID)
+	if coderd.IsNotFound(err) {
+		return p.active, nil
+	}
+	return v, err
+}

@@ -1,0 +1,216 @@
+package template
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// Store is what the subresources stand on.
+type Store interface {
+	rest.Getter
+	Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
+		updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error)
+}
+
+// Subresources are the storages below codertemplates, by name.
+func (k *Kind) Subresources(store Store) map[string]rest.Storage {
+	return map[string]rest.Storage{"files": &filesREST{kind: k, store: store}}
+}
+
+// filesREST is codertemplates/files: the archive of which a template is made. GET
+// reads it as tar, or as zip with ?format=zip; ?version=<UUID> reads that of
+// another version. PUT puts an archive, tar or zip, in its place.
+type filesREST struct {
+	kind  *Kind
+	store Store
+}
+
+var _ rest.Connecter = (*filesREST)(nil)
+
+// New implements rest.Storage.
+func (r *filesREST) New() runtime.Object { return &aggregationv1alpha1.CoderTemplate{} }
+
+// Destroy implements rest.Storage.
+func (r *filesREST) Destroy() {}
+
+// ConnectMethods implements rest.Connecter. RBAC knows them as get and update.
+func (r *filesREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPut} }
+
+// NewConnectOptions implements rest.Connecter. The handler reads them itself.
+func (r *filesREST) NewConnectOptions() (options runtime.Object, subpath bool, path string) {
+	return nil, false, ""
+}
+
+// Connect implements rest.Connecter.
+func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
+	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	tmpl, ok := obj.(*aggregationv1alpha1.CoderTemplate)
+	if !ok {
+		return nil, apierrors.NewInternalError(errNotTemplate(obj))
+	}
+	connection, id, err := r.kind.locate(ctx, tmpl)
+	if err != nil {
+		return nil, err
+	}
+	files := &filesRequest{filesREST: r, tmpl: tmpl, connection: connection, id: id, responder: responder}
+	// The context of the request that comes to the handler is not that of the Store.
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		var err error
+		if req.Method == http.MethodGet {
+			err = files.get(ctx, w, req)
+		} else {
+			err = files.put(ctx, w, req)
+		}
+		if err != nil {
+			responder.Error(err)
+		}
+	}), nil
+}
+
+// filesRequest is one request.
+type filesRequest struct {
+	*filesREST
+	tmpl       *aggregationv1alpha1.CoderTemplate
+	connection connections.Connection
+	id         uuid.UUID
+	responder  rest.Responder
+}
+
+func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
+	file, err := r.fileOf(ctx, req.URL.Query().Get("version"))
+	if err != nil {
+		return err
+	}
+	contentType, asZip := "application/x-tar", false
+	switch format := req.URL.Query().Get("format"); format {
+	case "", "tar":
+	case "zip":
+		contentType, asZip = "application/zip", true
+	default:
+		return apierrors.NewBadRequest(fmt.Sprintf("format is %q, and can be tar or zip", format))
+	}
+	data, err := r.connection.Client.DownloadFile(ctx, file, asZip)
+	if coderd.IsNotFound(err) {
+		return apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/files"), r.tmpl.Name)
+	}
+	if err != nil {
+		return fault(r.tmpl.Name, err)
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.WriteHeader(http.StatusOK)
+	// Who asked has gone, or gets all of it.
+	_, _ = w.Write(data)
+	return nil
+}
+
+// fileOf gives the archive of a version, or that of which spec.files is.
+func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, error) {
+	if version == "" {
+		if source := r.tmpl.Status.Source; source != nil {
+			if id, err := uuid.Parse(source.FileID); err == nil {
+				return id, nil
+			}
+		}
+		version = r.tmpl.Status.ActiveVersionID
+	}
+	id, err := uuid.Parse(version)
+	if err != nil {
+		return uuid.Nil, apierrors.NewBadRequest(fmt.Sprintf("version is %q, and must be the UUID of a version", version))
+	}
+	v, err := r.connection.Client.TemplateVersion(ctx, id)
+	switch {
+	case coderd.IsNotFound(err), err == nil && (v.TemplateID == nil || *v.TemplateID != r.id):
+		return uuid.Nil, apierrors.NewBadRequest(fmt.Sprintf("version %s is not one of template %q", version, r.tmpl.Name))
+	case err != nil:
+		return uuid.Nil, fault(r.tmpl.Name, err)
+	}
+	return v.FileID, nil
+}
+
+// put gives Coder the archive, and then changes the template as any update does, so
+// that the writer makes the version. Admission sees it as CONNECT.
+func (r *filesRequest) put(ctx context.Context, _ http.ResponseWriter, req *http.Request) error {
+	data, err := io.ReadAll(io.LimitReader(req.Body, coderd.MaxArchiveBytes+1))
+	if err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("the archive was not received whole: %v", err))
+	}
+	if len(data) > coderd.MaxArchiveBytes {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the archive may have at most %d bytes", coderd.MaxArchiveBytes))
+	}
+	archive, err := coderd.ReadArchive(data)
+	if err != nil {
+		return apierrors.NewInvalid(kind, r.tmpl.Name, filesProblems(err))
+	}
+	packed, err := coderd.PackArchive(archive)
+	if err != nil {
+		return apierrors.NewInvalid(kind, r.tmpl.Name, filesProblems(err))
+	}
+	options := &metav1.UpdateOptions{FieldManager: req.URL.Query().Get("fieldManager"), DryRun: req.URL.Query()["dryRun"]}
+	if len(options.DryRun) > 0 {
+		return r.answer(r.tmpl)
+	}
+	file, err := r.connection.Client.UploadArchive(ctx, packed)
+	if err != nil {
+		return fault(r.tmpl.Name, err)
+	}
+	summary := archive.Summary()
+	ctx = withReplacement(ctx, &aggregationv1alpha1.TemplateSource{
+		FileID: file.String(), FileCount: int32(summary.Files), SizeBytes: summary.Bytes, //nolint:gosec // At most MaxFiles.
+		Inline: summary.Files == summary.TextFiles && summary.TextBytes <= maxInlineBytes,
+	})
+	updated, _, err := r.store.Update(ctx, r.tmpl.Name, sameObject{r.tmpl}, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, options)
+	if err != nil {
+		return err
+	}
+	return r.answer(updated)
+}
+
+func (r *filesRequest) answer(obj runtime.Object) error {
+	r.responder.Object(http.StatusOK, obj)
+	return nil
+}
+
+// sameObject is an update in which nothing changes but what the strategy adds.
+type sameObject struct {
+	seen *aggregationv1alpha1.CoderTemplate
+}
+
+// Preconditions implements rest.UpdatedObjectInfo.
+func (o sameObject) Preconditions() *metav1.Preconditions {
+	return &metav1.Preconditions{UID: &o.seen.UID}
+}
+
+// UpdatedObject implements rest.UpdatedObjectInfo.
+func (o sameObject) UpdatedObject(_ context.Context, old runtime.Object) (runtime.Object, error) {
+	return old.DeepCopyObject(), nil
+}
+
+// replacementKey finds the source that stands in the place of the present one. Only
+// this package can set it, so nobody writes a status.
+type replacementKey struct{}
+
+func withReplacement(ctx context.Context, source *aggregationv1alpha1.TemplateSource) context.Context {
+	return context.WithValue(ctx, replacementKey{}, source)
+}
+
+func replacementFrom(ctx context.Context) (*aggregationv1alpha1.TemplateSource, bool) {
+	source, ok := ctx.Value(replacementKey{}).(*aggregationv1alpha1.TemplateSource)
+	return source, ok
+}

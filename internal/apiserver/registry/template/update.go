@@ -1,0 +1,307 @@
+package template
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// updating is one change of a template.
+type updating struct {
+	kind        *Kind
+	connection  connections.Connection
+	template    coderd.Template
+	page        page
+	was, wanted *aggregationv1alpha1.CoderTemplate
+	record      *metadata.Record
+	intent      intent
+	// source is that of a file that was just uploaded.
+	source *source
+}
+
+// update changes a template. What Coder is likeliest to refuse, and what stands in
+// Coder alone, goes first, so that the same request again finishes what one that
+// was cut off has begun.
+func (k *Kind) update(ctx context.Context, was, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
+	connection, id, err := k.locate(ctx, was)
+	if err != nil {
+		return nil, err
+	}
+	u := &updating{kind: k, connection: connection, was: was, wanted: wanted, record: k.recordOf(was)}
+	if u.intent, err = intentOf(u.record); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	if !u.asksCoder() {
+		return u.keepIntent(ctx)
+	}
+	if err := u.read(ctx, id); err != nil {
+		return nil, fault(was.Name, err)
+	}
+	for _, step := range []func(context.Context) error{u.edit, u.activate, u.release} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return u.result(ctx, id)
+}
+
+// asksCoder says that more changes than what only a record keeps.
+func (u *updating) asksCoder() bool {
+	a, b := u.was.Spec.DeepCopy(), u.wanted.Spec.DeepCopy()
+	for _, spec := range []*aggregationv1alpha1.CoderTemplateSpec{a, b} {
+		spec.VersionMessage, spec.FailedVersionsHistoryLimit = "", nil
+	}
+	return !equality.Semantic.DeepEqual(a, b) || !sameSource(u.was, u.wanted)
+}
+
+// keepIntent changes what only a record keeps.
+func (u *updating) keepIntent(ctx context.Context) (*aggregationv1alpha1.CoderTemplate, error) {
+	u.intent.keepSpec(u.wanted.Spec)
+	if err := u.save(ctx); err != nil {
+		return nil, err
+	}
+	out := u.wanted.DeepCopy()
+	out.Status.ObservedGeneration = out.Generation
+	for i := range out.Status.Conditions {
+		out.Status.Conditions[i].ObservedGeneration = out.Generation
+	}
+	if id, err := uuid.Parse(string(u.was.UID)); err == nil {
+		u.kind.hint(u.record.ControlPlane, id)
+	}
+	return out, nil
+}
+
+// read asks Coder how the template is now.
+func (u *updating) read(ctx context.Context, id uuid.UUID) (err error) {
+	if u.template, err = u.connection.Client.Template(ctx, id); err != nil {
+		return err
+	}
+	u.kind.book.forget(u.connection.ControlPlane, id)
+	u.page, _, err = u.kind.book.read(ctx, u.connection, u.template)
+	return err
+}
+
+// save writes the record with the metadata and the intent that are wanted.
+func (u *updating) save(ctx context.Context) error {
+	record := u.record.DeepCopy()
+	metadata.Keep(u.wanted, record)
+	if err := u.intent.into(record); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	saved, err := u.kind.config.Records.Put(ctx, record)
+	if err != nil {
+		return fault(u.was.Name, err)
+	}
+	u.record = saved
+	return nil
+}
+
+// edit changes the policy.
+func (u *updating) edit(ctx context.Context) error {
+	change := editOf(u.was.Spec, u.wanted.Spec)
+	if change == (coderd.TemplateEdit{}) {
+		return nil
+	}
+	_, err := u.connection.Client.UpdateTemplate(ctx, u.template.ID, change)
+	return fault(u.was.Name, err)
+}
+
+// editOf gives the policy that changes. A field that is unset keeps what Coder has.
+func editOf(was, wanted aggregationv1alpha1.CoderTemplateSpec) coderd.TemplateEdit {
+	var edit coderd.TemplateEdit
+	text := func(was, wanted string) *string {
+		if was == wanted || wanted == "" {
+			return nil
+		}
+		return ptr.To(wanted)
+	}
+	edit.DisplayName = text(was.DisplayName, wanted.DisplayName)
+	edit.Description = text(was.Description, wanted.Description)
+	edit.Icon = text(was.Icon, wanted.Icon)
+	edit.CORSBehavior = text(was.CORSBehavior, wanted.CORSBehavior)
+	if !ptr.Equal(was.DefaultTTLMillis, wanted.DefaultTTLMillis) {
+		edit.DefaultTTL = millis(wanted.DefaultTTLMillis)
+	}
+	if !ptr.Equal(was.ActivityBumpMillis, wanted.ActivityBumpMillis) {
+		edit.ActivityBump = millis(wanted.ActivityBumpMillis)
+	}
+	if !ptr.Equal(was.AllowUserCancelWorkspaceJobs, wanted.AllowUserCancelWorkspaceJobs) {
+		edit.AllowUserCancelWorkspaceJobs = wanted.AllowUserCancelWorkspaceJobs
+	}
+	if !ptr.Equal(was.UseClassicParameterFlow, wanted.UseClassicParameterFlow) {
+		edit.UseClassicParameterFlow = wanted.UseClassicParameterFlow
+	}
+	return edit
+}
+
+// activate makes an existing version active. A version that was to become active,
+// or failed to, is no longer wanted then: another one is active.
+func (u *updating) activate(ctx context.Context) error {
+	if u.wanted.Spec.VersionID == u.was.Spec.VersionID {
+		return nil
+	}
+	version, err := promotable(ctx, u.connection, u.template.ID, u.wanted)
+	if err != nil {
+		return err
+	}
+	// One that is marked and newer would be taken for what is wanted.
+	for _, v := range u.page.versions {
+		if v.ID == version.ID || !marked(v) {
+			continue
+		}
+		if err := u.connection.Client.SetVersionMessage(ctx, v.ID, messageSuperseded); err != nil {
+			return fault(u.was.Name, err)
+		}
+	}
+	if err := u.connection.Client.SetActiveVersion(ctx, u.template.ID, version.ID); err != nil {
+		return fault(u.was.Name, err)
+	}
+	if r := u.intent.Release; r != nil {
+		settled := *r
+		settled.Settled = true
+		u.intent.replace(&settled, version.ID)
+	}
+	return nil
+}
+
+// changesContent says that a new version is asked for.
+func changesContent(wanted, was *aggregationv1alpha1.CoderTemplate) bool {
+	return !maps.Equal(wanted.Spec.Files, was.Spec.Files) ||
+		!equality.Semantic.DeepEqual(byName(wanted.Spec.Variables), byName(was.Spec.Variables)) ||
+		!equality.Semantic.DeepEqual(wanted.Spec.ProvisionerTags, was.Spec.ProvisionerTags) ||
+		!sameSource(was, wanted)
+}
+
+// byName orders variables: their order means nothing.
+func byName(variables []aggregationv1alpha1.TemplateVariable) map[string]aggregationv1alpha1.TemplateVariable {
+	out := map[string]aggregationv1alpha1.TemplateVariable{}
+	for _, v := range variables {
+		out[v.Name] = v
+	}
+	return out
+}
+
+// release asks for a version of what is wanted now, and keeps the rest of the spec.
+func (u *updating) release(ctx context.Context) error {
+	again := u.asksForAnotherTry()
+	if !changesContent(u.wanted, u.was) && !again {
+		u.intent.keepSpec(u.wanted.Spec)
+		return u.save(ctx)
+	}
+	next, variables, err := u.plan(ctx)
+	if err != nil {
+		return err
+	}
+	before, beforeIntent := u.record, u.intent
+	if !u.asked(next) || again {
+		if next.Name, err = u.name(next, variables); err != nil {
+			return err
+		}
+		u.intent.replace(next, u.page.active.ID)
+	}
+	u.intent.keepSpec(u.wanted.Spec)
+	// From here on it is certain that the version will be: who comes after us, if we
+	// die, makes it.
+	if err := u.save(ctx); err != nil {
+		return err
+	}
+	if r := u.intent.Release; r.VersionID != uuid.Nil || !r.open(u.page.active.ID) {
+		return nil
+	}
+	version, err := submit(ctx, u.connection.Client, u.template, u.intent.Release, variables)
+	if err != nil && refusal(err) {
+		return u.takeBack(ctx, before, beforeIntent, versionFault(u.was.Name, err))
+	}
+	if err != nil {
+		return fault(u.was.Name, err)
+	}
+	submitted := *u.intent.Release
+	submitted.VersionID = version.ID
+	u.intent.Release = &submitted
+	return u.save(ctx)
+}
+
+// asksForAnotherTry says that the same content is to be built again: its build
+// failed, and the user gave the version another name.
+func (u *updating) asksForAnotherTry() bool {
+	r := u.intent.Release
+	name := u.wanted.Spec.VersionName
+	if name == "" || name == u.was.Spec.VersionName || r == nil || r.Name == name || !r.open(u.page.active.ID) {
+		return false
+	}
+	if r.Refused != "" {
+		return true
+	}
+	i := slices.IndexFunc(u.page.versions, func(v coderd.TemplateVersion) bool { return v.ID == r.VersionID })
+	return i >= 0 && failed(u.page.versions[i])
+}
+
+// asked says that the same content was asked for already, and gives its release
+// the place that it had: nothing is built twice.
+func (u *updating) asked(next *release) bool {
+	r := u.intent.Release
+	if r.open(u.page.active.ID) && r.Content == next.Content && r.Refused == "" {
+		return true
+	}
+	if built := u.intent.built(next.Content, u.page.active.ID); built != nil {
+		u.intent.replace(built, u.page.active.ID)
+		return true
+	}
+	plain := len(u.wanted.Spec.Variables) == 0 && len(u.was.Spec.Variables) == 0
+	if next.FileID == u.page.active.FileID && plain && maps.Equal(next.Tags, givenTags(u.page.active.ProvisionerTags)) {
+		// Somebody else made the active version, of the same.
+		next.VersionID, next.Name, next.Settled = u.page.active.ID, u.page.active.Name, true
+		u.intent.replace(next, u.page.active.ID)
+		return true
+	}
+	return false
+}
+
+// name gives the name of a new version.
+func (u *updating) name(next *release, _ []coderd.Variable) (string, error) {
+	if u.wanted.Spec.VersionName == "" {
+		return versionNameOf(next.Content), nil
+	}
+	if problem := nameTaken(u.page.versions, u.wanted.Spec.VersionName); problem != nil {
+		return "", invalid(u.wanted, problem)
+	}
+	return u.wanted.Spec.VersionName, nil
+}
+
+// takeBack has the record as it was, because Coder does not take the version.
+func (u *updating) takeBack(ctx context.Context, before *metadata.Record, beforeIntent intent, refused error) error {
+	record := before.DeepCopy()
+	record.Version = u.record.Version
+	if err := beforeIntent.into(record); err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if _, err := u.kind.config.Records.Put(ctx, record); err != nil {
+		return fault(u.was.Name, err)
+	}
+	return refused
+}
+
+// result reads what has become of the template.
+func (u *updating) result(ctx context.Context, id uuid.UUID) (*aggregationv1alpha1.CoderTemplate, error) {
+	u.kind.book.forget(u.connection.ControlPlane, id)
+	t, err := u.connection.Client.Template(ctx, id)
+	if err != nil {
+		return nil, fault(u.was.Name, err)
+	}
+	out, err := u.kind.objectWith(ctx, u.connection, t, u.record, u.was, u.source)
+	if err != nil {
+		return nil, fault(u.was.Name, err)
+	}
+	u.kind.hint(u.connection.ControlPlane, id)
+	return out, nil
+}

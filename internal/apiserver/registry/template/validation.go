@@ -1,0 +1,215 @@
+package template
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+var (
+	specPath        = field.NewPath("spec")
+	namePath        = field.NewPath("metadata", "name")
+	versionPath     = specPath.Child("versionID")
+	versionNamePath = specPath.Child("versionName")
+	filesPath       = specPath.Child("files")
+	variablesPath   = specPath.Child("variables")
+)
+
+// What Coder accepts. It says so itself too, but only after a version was made.
+const (
+	maxTemplateName   = 32
+	maxDisplayName    = 64
+	maxNewDescription = 127
+	maxVersionName    = 64
+	maxVersionMessage = 1 << 20
+)
+
+var versionName = regexp.MustCompile(`^[a-zA-Z0-9]+(?:[_.-][a-zA-Z0-9]+)*$`)
+
+// validateNew checks what can be checked without Coder.
+func validateNew(tmpl *aggregationv1alpha1.CoderTemplate) field.ErrorList {
+	name, err := objectname.ParseTemplate(tmpl.Name)
+	if err != nil {
+		return field.ErrorList{field.Invalid(namePath, tmpl.Name, err.Error())}
+	}
+	var errs field.ErrorList
+	spec := tmpl.Spec
+	if len(name.Name) > maxTemplateName {
+		errs = append(errs, field.Invalid(namePath, tmpl.Name, fmt.Sprintf("the name of the template, %q, may have at most %d characters", name.Name, maxTemplateName)))
+	}
+	if !registry.SameOrganization(spec.Organization, name.Organization) {
+		errs = append(errs, field.Invalid(specPath.Child("organization"), spec.Organization,
+			fmt.Sprintf("must be %q, the organization in metadata.name, or empty", name.Organization)))
+	}
+	if len(spec.Description) > maxNewDescription {
+		errs = append(errs, field.TooLong(specPath.Child("description"), "", maxNewDescription))
+	}
+	errs = append(errs, validateFirstSource(spec)...)
+	return append(errs, validateSpec(spec)...)
+}
+
+// validateFirstSource checks that a new template has one source.
+func validateFirstSource(spec aggregationv1alpha1.CoderTemplateSpec) field.ErrorList {
+	if len(spec.Files) > 0 && spec.VersionID != "" {
+		return field.ErrorList{field.Invalid(versionPath, spec.VersionID, "must be empty where spec.files is set: a new version is made of the files")}
+	}
+	if len(spec.Files) > 0 {
+		return validateFiles(spec.Files)
+	}
+	if spec.VersionID == "" {
+		return field.ErrorList{field.Required(filesPath, "give the source of the template here, or an existing version in spec.versionID")}
+	}
+	errs := validateVersionID(spec.VersionID)
+	for path, set := range map[*field.Path]bool{
+		variablesPath: len(spec.Variables) > 0, specPath.Child("provisionerTags"): len(spec.ProvisionerTags) > 0,
+	} {
+		if set {
+			errs = append(errs, field.Forbidden(path, "is for a version that is made of spec.files, and spec.versionID names one that was made already"))
+		}
+	}
+	return errs
+}
+
+// validateSpec checks what holds for every spec.
+func validateSpec(spec aggregationv1alpha1.CoderTemplateSpec) field.ErrorList {
+	var errs field.ErrorList
+	for name, value := range map[string]*int64{"defaultTTLMillis": spec.DefaultTTLMillis, "activityBumpMillis": spec.ActivityBumpMillis} {
+		if value != nil && *value < 0 {
+			errs = append(errs, field.Invalid(specPath.Child(name), *value, "must be 0 or more"))
+		}
+	}
+	if limit := spec.FailedVersionsHistoryLimit; limit != nil && *limit < 0 {
+		errs = append(errs, field.Invalid(specPath.Child("failedVersionsHistoryLimit"), *limit, "must be 0 or more"))
+	}
+	if !slices.Contains([]string{"", "simple", "passthru"}, spec.CORSBehavior) {
+		errs = append(errs, field.NotSupported(specPath.Child("corsBehavior"), spec.CORSBehavior, []string{"simple", "passthru"}))
+	}
+	if d := spec.DisplayName; d != strings.TrimSpace(d) || utf8.RuneCountInString(d) > maxDisplayName {
+		errs = append(errs, field.Invalid(specPath.Child("displayName"), d, fmt.Sprintf("must have at most %d characters, and no blank at its ends", maxDisplayName)))
+	}
+	if name := spec.VersionName; name != "" && (len(name) > maxVersionName || !versionName.MatchString(name)) {
+		errs = append(errs, field.Invalid(versionNamePath, name,
+			fmt.Sprintf("must be up to %d letters and digits, with single dots, dashes or underscores between them", maxVersionName)))
+	}
+	if len(spec.VersionMessage) > maxVersionMessage {
+		errs = append(errs, field.TooLong(specPath.Child("versionMessage"), "", maxVersionMessage))
+	}
+	for key := range spec.ProvisionerTags {
+		if key == "" {
+			errs = append(errs, field.Invalid(specPath.Child("provisionerTags"), "", "a tag must have a name"))
+		}
+	}
+	return append(errs, validateVariables(spec.Variables)...)
+}
+
+func validateVariables(variables []aggregationv1alpha1.TemplateVariable) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, v := range variables {
+		path := variablesPath.Index(i)
+		switch {
+		case v.Name == "":
+			errs = append(errs, field.Required(path.Child("name"), "give the name of the variable"))
+		case seen[v.Name]:
+			errs = append(errs, field.Duplicate(path.Child("name"), v.Name))
+		}
+		seen[v.Name] = true
+		if v.ValueFrom == nil {
+			continue
+		}
+		ref := v.ValueFrom.SecretKeyRef
+		switch {
+		case v.Value != "":
+			errs = append(errs, field.Invalid(path.Child("value"), field.OmitValueType{}, "must be empty where valueFrom is set"))
+		case ref == nil:
+			errs = append(errs, field.Required(path.Child("valueFrom", "secretKeyRef"), "say where the value is kept"))
+		case ref.Key == "":
+			errs = append(errs, field.Required(path.Child("valueFrom", "secretKeyRef", "key"), "give the key in the Secret"))
+		default:
+			for _, problem := range apivalidation.NameIsDNSSubdomain(ref.Name, false) {
+				errs = append(errs, field.Invalid(path.Child("valueFrom", "secretKeyRef", "name"), ref.Name, problem))
+			}
+		}
+	}
+	return errs
+}
+
+// validateChange checks that only what can change does.
+func validateChange(tmpl, old *aggregationv1alpha1.CoderTemplate) field.ErrorList {
+	var errs field.ErrorList
+	if tmpl.Spec.Organization != old.Spec.Organization {
+		errs = append(errs, field.Invalid(specPath.Child("organization"), tmpl.Spec.Organization,
+			fmt.Sprintf("cannot change from %q", old.Spec.Organization)))
+	}
+	if tmpl.Spec.VersionID != old.Spec.VersionID {
+		errs = append(errs, validateVersionID(tmpl.Spec.VersionID)...)
+		if changesContent(tmpl, old) {
+			errs = append(errs, field.Invalid(versionPath, tmpl.Spec.VersionID,
+				"cannot change together with spec.files, spec.variables or spec.provisionerTags: a new version is made of these"))
+		}
+	}
+	if !maps.Equal(tmpl.Spec.Files, old.Spec.Files) {
+		errs = append(errs, validateFiles(tmpl.Spec.Files)...)
+	}
+	return append(errs, validateSpec(tmpl.Spec)...)
+}
+
+func validateVersionID(id string) field.ErrorList {
+	if _, err := uuid.Parse(id); err != nil {
+		return field.ErrorList{field.Invalid(versionPath, id, "must be the UUID of a version")}
+	}
+	return nil
+}
+
+// validateFiles packs the files, because that knows all limits but that of what an
+// object shows.
+func validateFiles(files map[string]string) field.ErrorList {
+	total, largest := 0, ""
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		total += len(files[name])
+		if largest == "" || len(files[name]) > len(files[largest]) {
+			largest = name
+		}
+	}
+	_, err := coderd.PackFiles(files, nil)
+	errs := filesProblems(err)
+	if len(errs) == 0 && total > maxInlineBytes {
+		errs = append(errs, field.Invalid(filesPath, field.OmitValueType{}, fmt.Sprintf(
+			"the files have %d bytes together, and at most %d fit in an object; the largest is %q with %d bytes; send a larger source as an archive to codertemplates/files",
+			total, maxInlineBytes, largest, len(files[largest]))))
+	}
+	return errs
+}
+
+// filesProblems gives the fields of an error of packing.
+func filesProblems(err error) field.ErrorList {
+	var fault *coderd.Error
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &fault) || len(fault.Fields) == 0:
+		return field.ErrorList{field.Invalid(filesPath, field.OmitValueType{}, err.Error())}
+	}
+	var errs field.ErrorList
+	for _, f := range fault.Fields {
+		path := filesPath
+		if name, ok := strings.CutPrefix(f.Field, "files["); ok {
+			path = filesPath.Key(strings.TrimSuffix(name, "]"))
+		}
+		errs = append(errs, field.Invalid(path, field.OmitValueType{}, f.Detail))
+	}
+	return errs
+}

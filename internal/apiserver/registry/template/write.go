@@ -1,0 +1,92 @@
+package template
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// Write implements objectlog.Writer.
+func (k *Kind) Write(ctx context.Context, _ string, current, wanted objectlog.Object) (objectlog.Object, error) {
+	was, _ := current.(*aggregationv1alpha1.CoderTemplate)
+	tmpl, _ := wanted.(*aggregationv1alpha1.CoderTemplate)
+	switch {
+	case was == nil && tmpl == nil:
+		return nil, apierrors.NewInternalError(fmt.Errorf("a write of %T to %T makes no sense", current, wanted))
+	case was == nil:
+		return object(k.create(ctx, tmpl))
+	case tmpl == nil:
+		return nil, k.remove(ctx, was)
+	case equality.Semantic.DeepEqual(was.Spec, tmpl.Spec) && sameSource(was, tmpl):
+		return object(k.updateMetadata(ctx, was, tmpl))
+	default:
+		return object(k.update(ctx, was, tmpl))
+	}
+}
+
+// object makes an interface that is nil where there is nothing.
+func object(tmpl *aggregationv1alpha1.CoderTemplate, err error) (objectlog.Object, error) {
+	if tmpl == nil || err != nil {
+		return nil, err
+	}
+	return tmpl, nil
+}
+
+// sameSource says that no archive was put in the place of the one that is shown.
+func sameSource(was, tmpl *aggregationv1alpha1.CoderTemplate) bool {
+	a, b := was.Status.Source, tmpl.Status.Source
+	return a == nil && b == nil || a != nil && b != nil && a.FileID == b.FileID
+}
+
+// recordOf gives a record of an object that may be changed. It is a new one where
+// there is none.
+func (k *Kind) recordOf(tmpl *aggregationv1alpha1.CoderTemplate) *metadata.Record {
+	controlPlane := controlPlaneOf(tmpl)
+	if known, ok := k.config.Records.Get(controlPlane, tmpl.UID); ok {
+		record := known.DeepCopy()
+		record.Name = tmpl.Name
+		return record
+	}
+	return &metadata.Record{ControlPlane: controlPlane, Kind: kindName, Name: tmpl.Name, UID: tmpl.UID}
+}
+
+// updateMetadata keeps what Coder has no place for. Coder is not asked, so it also
+// works while Coder does not answer.
+func (k *Kind) updateMetadata(ctx context.Context, was, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
+	record := k.recordOf(was)
+	metadata.Keep(wanted, record)
+	if _, err := k.config.Records.Put(ctx, record); err != nil {
+		return nil, fault(was.Name, err)
+	}
+	return wanted.DeepCopy(), nil
+}
+
+// remove deletes a template in Coder.
+func (k *Kind) remove(ctx context.Context, was *aggregationv1alpha1.CoderTemplate) error {
+	connection, id, err := k.locate(ctx, was)
+	if err != nil {
+		return err
+	}
+	err = connection.Client.DeleteTemplate(ctx, id)
+	switch {
+	case coderd.IsInvalid(err):
+		// Coder says 400 while there are workspaces of the template.
+		return apierrors.NewConflict(resource, was.Name, fmt.Errorf("delete its workspaces first: %w", err))
+	case err != nil && !coderd.IsNotFound(err):
+		return fault(was.Name, err)
+	}
+	k.book.forget(connection.ControlPlane, id)
+	if record, ok := k.config.Records.Get(connection.ControlPlane, was.UID); ok {
+		if err := k.config.Records.Delete(ctx, record); err != nil {
+			return fault(was.Name, err)
+		}
+	}
+	return nil
+}
