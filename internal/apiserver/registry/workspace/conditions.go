@@ -2,11 +2,16 @@ package workspace
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -17,25 +22,73 @@ type verdict struct {
 	reason, message string
 }
 
-// conditionsOf derives all conditions from the latest build and its agents.
-// Their time is that of the build: Coder tells no other, and one taken from our
-// own clock would differ between replicas.
-func conditionsOf(w coderd.Workspace) []metav1.Condition {
-	build, agents := buildVerdict(w.LatestBuild), agentsVerdict(w)
-	ready := readyVerdict(w.LatestBuild, build, agents)
-	at := registry.Seconds(w.LatestBuild.UpdatedAt)
-	condition := func(kind string, v verdict) metav1.Condition {
-		return metav1.Condition{
-			Type: kind, Status: v.status, Reason: v.reason, Message: v.message,
-			ObservedGeneration: 1, LastTransitionTime: at,
+// situation is all that the conditions follow from.
+type situation struct {
+	// object is complete but for the conditions.
+	object *aggregationv1alpha1.CoderWorkspace
+	build  coderd.Build
+	notes  notes
+	// recorded says that the deletion was asked for here, and goes on until the
+	// workspace is gone.
+	recorded bool
+}
+
+// situationOf gives that of an object. UpdatedAt is when its newest build changed,
+// where that is known.
+func situationOf(ws *aggregationv1alpha1.CoderWorkspace, record *metadata.Record, n notes, updatedAt time.Time) situation {
+	s := situation{object: ws, notes: n, recorded: record != nil && record.DeletionTimestamp != nil}
+	if b := ws.Status.LatestBuild; b != nil {
+		s.build = coderd.Build{
+			Number: b.Number, Transition: coderd.Transition(b.Transition), Status: b.Status, Error: b.Error, UpdatedAt: updatedAt,
 		}
 	}
-	return []metav1.Condition{
-		condition(aggregationv1alpha1.ConditionReady, ready),
-		condition(aggregationv1alpha1.ConditionReconciling, reconcilingVerdict(ready, build, agents)),
-		condition(aggregationv1alpha1.ConditionStalled, stalledVerdict(ready, build)),
-		condition(aggregationv1alpha1.ConditionBuildSucceeded, build),
-		condition(aggregationv1alpha1.ConditionAgentsConnected, agents),
+	return s
+}
+
+// conditions derives all conditions.
+func (k *Kind) conditions(s situation, previous *aggregationv1alpha1.CoderWorkspace) []metav1.Condition {
+	build, agents := buildVerdict(s.build), agentsVerdict(s.object.Status)
+	ready := s.ready(build, agents)
+	out := []metav1.Condition{
+		newCondition(aggregationv1alpha1.ConditionReady, ready),
+		newCondition(aggregationv1alpha1.ConditionReconciling, s.reconciling(ready, build, agents)),
+		newCondition(aggregationv1alpha1.ConditionStalled, s.stalled(ready, build)),
+		newCondition(aggregationv1alpha1.ConditionSynced, syncedVerdict(s.notes)),
+		newCondition(aggregationv1alpha1.ConditionBuildSucceeded, build),
+		newCondition(aggregationv1alpha1.ConditionAgentsConnected, agents),
+		newCondition(aggregationv1alpha1.ConditionOutdated, outdatedVerdict(s.object.Status)),
+	}
+	if v, failed := s.deletionFailed(); failed {
+		out = append(out, newCondition(aggregationv1alpha1.ConditionDeletionFailed, v))
+	}
+	for i := range out {
+		out[i].ObservedGeneration = s.object.Status.ObservedGeneration
+		out[i].LastTransitionTime = k.changedAt(out[i], s.build, previous)
+	}
+	return out
+}
+
+func newCondition(kind string, v verdict) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: v.message}
+}
+
+// changedAt is when a condition became what it is. Of what follows from a build,
+// Coder tells the time. The rest was seen now.
+func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous *aggregationv1alpha1.CoderWorkspace) metav1.Time {
+	at := registry.Seconds(build.UpdatedAt)
+	if previous == nil {
+		return at
+	}
+	before := meta.FindStatusCondition(previous.Status.Conditions, c.Type)
+	switch {
+	case before == nil && c.Type != aggregationv1alpha1.ConditionDeletionFailed:
+		return at
+	case before != nil && before.Status == c.Status:
+		return before.LastTransitionTime
+	case before != nil && at.After(before.LastTransitionTime.Time), before == nil:
+		return at
+	default:
+		return registry.Seconds(k.config.Clock.Now())
 	}
 }
 
@@ -56,15 +109,15 @@ func buildVerdict(b coderd.Build) verdict {
 	}
 }
 
-func agentsVerdict(w coderd.Workspace) verdict {
-	if w.LatestBuild.Status != statusRunning {
+func agentsVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
+	if status.LatestBuildStatus != statusRunning {
 		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonStopped, "the workspace does not run"}
 	}
-	if len(w.Agents) == 0 {
+	if len(status.Agents) == 0 {
 		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonNoAgents, "the workspace has no agents"}
 	}
 	var connecting, lost []string
-	for _, a := range w.Agents {
+	for _, a := range status.Agents {
 		switch a.Status {
 		case "connected":
 		case "connecting":
@@ -83,12 +136,38 @@ func agentsVerdict(w coderd.Workspace) verdict {
 	}
 }
 
-func readyVerdict(b coderd.Build, build, agents verdict) verdict {
+func outdatedVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
+	if status.Outdated {
+		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonOutdated, "the template has a newer active version"}
+	}
+	return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonUpToDate, "the workspace has the active version of its template"}
+}
+
+func syncedVerdict(n notes) verdict {
 	switch {
-	case isDeleting(b):
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonDeleting, "the workspace is being deleted"}
+	case n.refused() != "":
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeRefused, "Coder does not accept the spec: " + n.refused()}
+	case n.waits():
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonChangeWaits, "a change of the spec waits until Coder can build the workspace again"}
+	default:
+		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "Coder was told the spec"}
+	}
+}
+
+func (s situation) ready(build, agents verdict) verdict {
+	b := s.build
+	synced := syncedVerdict(s.notes)
+	switch {
+	case s.object.DeletionTimestamp != nil:
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonDeleting, s.deletion()}
+	case s.notes.refused() != "":
+		return verdict{metav1.ConditionFalse, synced.reason, synced.message}
+	case build.status == metav1.ConditionTrue && s.notes.waits():
+		return verdict{metav1.ConditionFalse, synced.reason, synced.message}
 	case build.status != metav1.ConditionTrue:
 		return verdict{metav1.ConditionFalse, build.reason, build.message}
+	case b.Status == statusStopped && ptr.Deref(s.object.Spec.Dormant, false):
+		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonDormant, "the workspace is stopped and dormant: it starts when dormant is false"}
 	case b.Status == statusStopped:
 		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonStopped, "the workspace is stopped, as its spec asks"}
 	case agents.status != metav1.ConditionTrue:
@@ -98,16 +177,53 @@ func readyVerdict(b coderd.Build, build, agents verdict) verdict {
 	}
 }
 
-func reconcilingVerdict(ready, build, agents verdict) verdict {
+// deletion says how far the deletion is.
+func (s situation) deletion() string {
+	foreign := slices.DeleteFunc(slices.Clone(s.object.Finalizers), func(f string) bool { return f == aggregationv1alpha1.FinalizerWorkspace })
+	v, failed := s.deletionFailed()
+	switch {
+	case isDeleting(s.build):
+		return "the workspace is being deleted"
+	case len(foreign) > 0:
+		return "the workspace is deleted in Coder when these finalizers are gone: " + strings.Join(foreign, ", ")
+	case failed:
+		return v.message
+	case isActive(s.build):
+		return fmt.Sprintf("the workspace is deleted when its %s build has ended", s.build.Transition)
+	default:
+		return "the workspace will be deleted in Coder"
+	}
+}
+
+// deletionFailed says why, where it is so.
+func (s situation) deletionFailed() (verdict, bool) {
+	b, message := s.build, ""
+	switch {
+	case !s.recorded:
+		return verdict{}, false
+	case b.Transition == coderd.TransitionDelete && hasFailed(b):
+		message = buildVerdict(b).message
+	case s.notes.Failed != nil:
+		message = s.notes.Failed.Message
+	default:
+		return verdict{}, false
+	}
+	return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonDeletionFailed, message + "; it is tried again"}, true
+}
+
+func (s situation) reconciling(ready, build, agents verdict) verdict {
 	if build.status == metav1.ConditionUnknown || ready.reason == aggregationv1alpha1.ReasonDeleting ||
-		agents.reason == aggregationv1alpha1.ReasonAgentsConnecting {
+		agents.reason == aggregationv1alpha1.ReasonAgentsConnecting || s.notes.waits() {
 		return verdict{metav1.ConditionTrue, ready.reason, ready.message}
 	}
 	return verdict{metav1.ConditionFalse, ready.reason, "nothing is under way"}
 }
 
-func stalledVerdict(ready, build verdict) verdict {
-	if build.status == metav1.ConditionFalse {
+func (s situation) stalled(ready, build verdict) verdict {
+	switch {
+	case s.notes.refused() != "":
+		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonChangeRefused, ready.message}
+	case build.status == metav1.ConditionFalse && !s.notes.waits():
 		return verdict{metav1.ConditionTrue, build.reason, build.message}
 	}
 	return verdict{metav1.ConditionFalse, ready.reason, "nothing waits for a person"}

@@ -1,24 +1,53 @@
 package workspace
 
 import (
+	"cmp"
+	"context"
+	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// fromCoder makes the object of a workspace.
-func fromCoder(connection connections.Connection, w coderd.Workspace) *aggregationv1alpha1.CoderWorkspace {
-	build := w.LatestBuild
+// usedEvery is how exact lastUsedAt is, so that mere use does not change the object
+// all the time.
+const usedEvery = 5 * time.Minute
+
+// Object implements mirror.Kind.
+func (k *Kind) Object(
+	ctx context.Context, connection connections.Connection, item coderd.Workspace, record *metadata.Record, previous objectlog.Object,
+) (objectlog.Object, error) {
+	before, _ := previous.(*aggregationv1alpha1.CoderWorkspace)
+	n, err := notesOf(record)
+	if err != nil {
+		// The rest of the object is as true as ever.
+		log.FromContext(ctx).Error(err, "Ignoring what is recorded of a workspace", "workspace", record.Name)
+	}
+	if refreshed, err := k.refresh(ctx, connection, item, n); err == nil {
+		n = refreshed
+	} else {
+		log.FromContext(ctx).V(1).Info("Showing parameters of an earlier build", "workspace", item.ID, "reason", err.Error())
+	}
+	return k.object(connection, item, record, n, before), nil
+}
+
+// object makes the object of a workspace.
+func (k *Kind) object(
+	connection connections.Connection, w coderd.Workspace, record *metadata.Record, n notes, previous *aggregationv1alpha1.CoderWorkspace,
+) *aggregationv1alpha1.CoderWorkspace {
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: objectname.Workspace{
@@ -27,34 +56,101 @@ func fromCoder(connection connections.Connection, w coderd.Workspace) *aggregati
 			Namespace:         connection.ControlPlane.Namespace,
 			UID:               types.UID(w.ID.String()),
 			CreationTimestamp: registry.Seconds(w.CreatedAt),
-			Generation:        1,
-			Labels:            registry.Labels(connection.ControlPlane),
-			Finalizers:        []string{aggregationv1alpha1.FinalizerWorkspace},
-			ManagedFields:     metadata.ManagedFields(),
 		},
-		Spec:   specOf(w),
-		Status: statusOf(w),
+		Spec: specOf(w, n),
 	}
-	if isDeleting(build) {
-		ws.DeletionTimestamp = ptr.To(registry.Seconds(build.CreatedAt))
+	if isDeleting(w.LatestBuild) {
+		ws.DeletionTimestamp = ptr.To(registry.Seconds(w.LatestBuild.CreatedAt))
 		ws.DeletionGracePeriodSeconds = ptr.To[int64](0)
 	}
+	overlay(ws, registry.Labels(connection.ControlPlane), record)
+	ws.Generation = generationOf(ws.Spec, record, previous)
+	ws.Status = statusOf(w)
+	ws.Status.ObservedGeneration = observedGeneration(ws.Generation, n)
+	ws.Status.Conditions = k.conditions(situationOf(ws, record, n, w.LatestBuild.UpdatedAt), previous)
 	return ws
 }
 
-func specOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceSpec {
+// overlay gives an object the metadata that the server puts on it, and that of its
+// record.
+func overlay(ws *aggregationv1alpha1.CoderWorkspace, labels map[string]string, record *metadata.Record) {
+	ws.Labels, ws.Annotations, ws.OwnerReferences = labels, nil, nil
+	ws.Finalizers = []string{aggregationv1alpha1.FinalizerWorkspace}
+	ws.ManagedFields = metadata.ManagedFields()
+	metadata.Overlay(ws, record)
+}
+
+// generationOf counts the changes of the spec. Those made in Coder count too.
+func generationOf(
+	spec aggregationv1alpha1.CoderWorkspaceSpec, record *metadata.Record, previous *aggregationv1alpha1.CoderWorkspace,
+) int64 {
+	recorded := int64(1)
+	if record != nil {
+		recorded = max(recorded, record.Generation)
+	}
+	switch {
+	case previous == nil || recorded > previous.Generation:
+		return recorded
+	case !equality.Semantic.DeepEqual(spec, previous.Spec):
+		return previous.Generation + 1
+	default:
+		return previous.Generation
+	}
+}
+
+// observedGeneration is the generation that Coder was told. What it refused it was
+// told.
+func observedGeneration(generation int64, n notes) int64 {
+	if !n.waits() || n.Change == nil {
+		return generation
+	}
+	return min(n.Change.Observed, generation)
+}
+
+// specOf is what Coder was told, and over it what waits or was refused.
+func specOf(w coderd.Workspace, n notes) aggregationv1alpha1.CoderWorkspaceSpec {
 	spec := aggregationv1alpha1.CoderWorkspaceSpec{
-		Organization:      w.OrganizationName,
-		TemplateName:      w.TemplateName,
-		TemplateVersionID: w.LatestBuild.TemplateVersionID.String(),
-		Running:           ptr.To(w.LatestBuild.Transition == coderd.TransitionStart),
-		AutostartSchedule: w.Autostart,
+		Organization:          w.OrganizationName,
+		TemplateName:          w.TemplateName,
+		TemplateVersionID:     w.LatestBuild.TemplateVersionID.String(),
+		TemplateVersionPreset: n.Preset,
+		Parameters:            parametersOf(n),
+		Running:               ptr.To(isStarted(w) || n.Restart > 0),
+		AutostartSchedule:     w.Autostart,
+		AutomaticUpdates:      cmp.Or(w.AutomaticUpdates, updatesNever),
+		Dormant:               ptr.To(w.Dormant),
 	}
 	if w.TTL != nil {
 		spec.TTLMillis = ptr.To(w.TTL.Milliseconds())
 	}
+	if c := n.Change; c != nil {
+		if c.Running != nil {
+			spec.Running = ptr.To(*c.Running)
+		}
+		if c.Dormant != nil {
+			spec.Dormant = ptr.To(*c.Dormant)
+		}
+		spec.TemplateVersionID = cmp.Or(c.Version, spec.TemplateVersionID)
+	}
 	return spec
 }
+
+// parametersOf shows the parameters that this API was given.
+func parametersOf(n notes) []aggregationv1alpha1.WorkspaceParameter {
+	var out []aggregationv1alpha1.WorkspaceParameter
+	for _, name := range n.Parameters {
+		v, ok := n.Change.valueOf(name)
+		if !ok && n.Values != nil {
+			v, ok = n.Values.Values[name]
+		}
+		if ok {
+			out = append(out, aggregationv1alpha1.WorkspaceParameter{Name: name, Value: v})
+		}
+	}
+	return out
+}
+
+func isStarted(w coderd.Workspace) bool { return w.LatestBuild.Transition == coderd.TransitionStart }
 
 func statusOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceStatus {
 	build := w.LatestBuild
@@ -67,8 +163,9 @@ func statusOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceStatus {
 		LatestBuildID:     build.ID.String(),
 		LatestBuildStatus: build.Status,
 		LatestBuildError:  build.Error,
+		LatestBuild:       buildOf(build),
+		Agents:            agentsOf(w.Agents),
 		Outdated:          w.Outdated,
-		Conditions:        conditionsOf(w),
 	}
 	if build.Status == statusRunning {
 		status.Healthy = ptr.To(w.Healthy)
@@ -77,9 +174,32 @@ func statusOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceStatus {
 		status.AutoShutdown = ptr.To(registry.Seconds(*build.Deadline))
 	}
 	if !w.LastUsedAt.IsZero() {
-		status.LastUsedAt = ptr.To(registry.Seconds(w.LastUsedAt.Truncate(time.Minute)))
+		status.LastUsedAt = ptr.To(registry.Seconds(w.LastUsedAt.Truncate(usedEvery)))
 	}
 	return status
+}
+
+func buildOf(b coderd.Build) *aggregationv1alpha1.WorkspaceBuild {
+	return &aggregationv1alpha1.WorkspaceBuild{
+		ID:                  b.ID.String(),
+		Number:              b.Number,
+		Transition:          string(b.Transition),
+		Status:              b.Status,
+		Reason:              b.Reason,
+		Error:               b.Error,
+		TemplateVersionID:   b.TemplateVersionID.String(),
+		TemplateVersionName: b.TemplateVersionName,
+		CreatedAt:           ptr.To(registry.Seconds(b.CreatedAt)),
+	}
+}
+
+func agentsOf(agents []coderd.Agent) []aggregationv1alpha1.WorkspaceAgent {
+	var out []aggregationv1alpha1.WorkspaceAgent
+	for _, a := range agents {
+		out = append(out, aggregationv1alpha1.WorkspaceAgent{Name: a.Name, Status: a.Status, LifecycleState: a.LifecycleState})
+	}
+	slices.SortStableFunc(out, func(a, b aggregationv1alpha1.WorkspaceAgent) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // The statuses of a workspace that decide something here.
@@ -96,9 +216,27 @@ const (
 	statusDeleted   = "deleted"
 )
 
+// The values of automaticUpdates.
+const (
+	updatesAlways = "always"
+	updatesNever  = "never"
+)
+
+// isActive says that the build is not done, so that Coder begins no other.
+func isActive(b coderd.Build) bool {
+	switch b.Status {
+	case statusPending, statusStarting, statusStopping, statusDeleting, statusCanceling:
+		return true
+	}
+	return false
+}
+
+// hasFailed says that the build came to no good end.
+func hasFailed(b coderd.Build) bool { return b.Status == statusFailed || b.Status == statusCanceled }
+
 // isDeleting says that the workspace will be gone, unless the deletion fails.
-func isDeleting(build coderd.Build) bool {
-	return build.Transition == coderd.TransitionDelete && build.Status != statusFailed && build.Status != statusCanceled
+func isDeleting(b coderd.Build) bool {
+	return b.Transition == coderd.TransitionDelete && !hasFailed(b)
 }
 
 // phaseOf is the status with a capital, but that a deletion is called so from

@@ -1,14 +1,10 @@
 package workspace
 
 import (
-	"context"
-	"time"
-
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -59,13 +55,15 @@ func (k *Kind) Registry() registry.Kind {
 		Checker:     k,
 		Prefix:      k.Prefix,
 		Attributes:  Attributes,
-		Indexers:    &cache.Indexers{},
-		IndexFields: nil,
+		Indexers:    indexers(),
+		IndexFields: indexed(),
 	}
 }
 
 // Strategy is that of the Store.
-func (k *Kind) Strategy() registry.FullStrategy { return strategy{registry.NewStrategy(k.config.Typer)} }
+func (k *Kind) Strategy() registry.FullStrategy {
+	return strategy{registry.NewStrategy(k.config.Typer)}
+}
 
 // Table makes what kubectl get shows.
 func (k *Kind) Table() rest.TableConvertor { return table{registry.Ages{Clock: k.config.Clock}} }
@@ -84,6 +82,3 @@ func (k *Kind) hint(controlPlane types.NamespacedName, id uuid.UUID) {
 		k.config.Hint(controlPlane, id)
 	}
 }
-
-var _ = context.Background
-var _ = time.Now

@@ -16,8 +16,11 @@ import (
 const minTTLMillis = 60_000
 
 var (
-	specPath = field.NewPath("spec")
-	namePath = field.NewPath("metadata", "name")
+	specPath       = field.NewPath("spec")
+	namePath       = field.NewPath("metadata", "name")
+	parametersPath = specPath.Child("parameters")
+	presetPath     = specPath.Child("templateVersionPreset")
+	versionPath    = specPath.Child("templateVersionID")
 )
 
 // validateNew checks what can be checked without Coder.
@@ -35,16 +38,7 @@ func validateNew(ws *aggregationv1alpha1.CoderWorkspace) field.ErrorList {
 	if spec.TemplateName == "" {
 		errs = append(errs, field.Required(specPath.Child("templateName"), "name the template to build the workspace from"))
 	}
-	if spec.TemplateVersionID != "" {
-		if _, err := uuid.Parse(spec.TemplateVersionID); err != nil {
-			errs = append(errs, field.Invalid(specPath.Child("templateVersionID"), spec.TemplateVersionID, "must be a UUID"))
-		}
-	}
-	if !ptr.Deref(spec.Running, true) {
-		errs = append(errs, field.Invalid(specPath.Child("running"), false,
-			"a workspace starts when it is created: leave this unset, and set it to false when the workspace runs"))
-	}
-	return append(errs, validateSchedule(spec)...)
+	return append(errs, validateSpec(spec, aggregationv1alpha1.CoderWorkspaceSpec{})...)
 }
 
 // validateChange checks that only what can change does.
@@ -53,20 +47,50 @@ func validateChange(ws, old *aggregationv1alpha1.CoderWorkspace) field.ErrorList
 	for _, f := range []struct{ name, wanted, current string }{
 		{"organization", ws.Spec.Organization, old.Spec.Organization},
 		{"templateName", ws.Spec.TemplateName, old.Spec.TemplateName},
-		{"templateVersionID", ws.Spec.TemplateVersionID, old.Spec.TemplateVersionID},
 	} {
 		if f.wanted != f.current {
 			errs = append(errs, field.Invalid(specPath.Child(f.name), f.wanted,
-				fmt.Sprintf("cannot change from %q; running, ttlMillis and autostartSchedule can", f.current)))
+				fmt.Sprintf("cannot change from %q; everything else of the spec can", f.current)))
 		}
 	}
-	return append(errs, validateSchedule(ws.Spec)...)
+	return append(errs, validateSpec(ws.Spec, old.Spec)...)
 }
 
-func validateSchedule(spec aggregationv1alpha1.CoderWorkspaceSpec) field.ErrorList {
-	if ttl := spec.TTLMillis; ttl != nil && *ttl < minTTLMillis {
-		return field.ErrorList{field.Invalid(specPath.Child("ttlMillis"), *ttl,
-			fmt.Sprintf("must be at least %d (one minute), or 0 for never", minTTLMillis))}
+// validateSpec checks the fields that can change.
+func validateSpec(spec, old aggregationv1alpha1.CoderWorkspaceSpec) field.ErrorList {
+	var errs field.ErrorList
+	if spec.TemplateVersionID != "" && spec.TemplateVersionID != old.TemplateVersionID {
+		if _, err := uuid.Parse(spec.TemplateVersionID); err != nil {
+			errs = append(errs, field.Invalid(versionPath, spec.TemplateVersionID, "must be a UUID, as status.activeVersionID of a CoderTemplate is"))
+		}
 	}
-	return nil
+	if ttl := spec.TTLMillis; ttl != nil && *ttl < minTTLMillis {
+		errs = append(errs, field.Invalid(specPath.Child("ttlMillis"), *ttl,
+			fmt.Sprintf("must be at least %d (one minute), or 0 for never", minTTLMillis)))
+	}
+	switch spec.AutomaticUpdates {
+	case "", updatesAlways, updatesNever:
+	default:
+		errs = append(errs, field.NotSupported(specPath.Child("automaticUpdates"), spec.AutomaticUpdates, []string{updatesAlways, updatesNever}))
+	}
+	if ptr.Deref(spec.Dormant, false) && ptr.Deref(spec.Running, false) {
+		errs = append(errs, field.Invalid(specPath.Child("running"), true,
+			"a dormant workspace is stopped: set dormant to false to let it run, or running to false"))
+	}
+	return append(errs, validateParameterNames(spec.Parameters)...)
+}
+
+func validateParameterNames(parameters []aggregationv1alpha1.WorkspaceParameter) field.ErrorList {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, p := range parameters {
+		switch path := parametersPath.Index(i).Child("name"); {
+		case p.Name == "":
+			errs = append(errs, field.Required(path, "name the parameter of the template"))
+		case seen[p.Name]:
+			errs = append(errs, field.Duplicate(path, p.Name))
+		}
+		seen[p.Name] = true
+	}
+	return errs
 }

@@ -1,0 +1,184 @@
+package workspace
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// checkParameters compares values with what a template version asks. Before are
+// the values of an existing workspace, nil for a new one.
+func checkParameters(defined []coderd.VersionParameter, given []value, before map[string]string) []*field.Error {
+	var errs []*field.Error
+	for _, v := range given {
+		path := parametersPath.Key(v.Name)
+		i := slices.IndexFunc(defined, func(p coderd.VersionParameter) bool { return p.Name == v.Name })
+		if i < 0 {
+			errs = append(errs, field.Invalid(path, v.Value, "the template version has no such parameter; it has "+listed(parameterNames(defined), "none")))
+			continue
+		}
+		p := defined[i]
+		was, exists := before[v.Name]
+		switch {
+		case p.Ephemeral:
+			errs = append(errs, field.Invalid(path, v.Value, "the parameter is ephemeral: its value counts for one build, so it is no part of a spec"))
+		case exists && was != v.Value && !p.Mutable:
+			errs = append(errs, field.Invalid(path, v.Value, fmt.Sprintf("cannot change from %q: the template says that the parameter is fixed at creation", was)))
+		default:
+			errs = append(errs, checkValue(path, p, v.Value, was, exists)...)
+		}
+	}
+	return errs
+}
+
+// checkRequired wants a value for each parameter of a new workspace that has no
+// default.
+func checkRequired(defined []coderd.VersionParameter, given map[string]string) []*field.Error {
+	var errs []*field.Error
+	for _, p := range defined {
+		if _, ok := given[p.Name]; p.Required && !ok {
+			errs = append(errs, field.Required(parametersPath.Key(p.Name), "the template has no default for this parameter: "+described(p)))
+		}
+	}
+	return errs
+}
+
+func described(p coderd.VersionParameter) string {
+	out := "give a " + p.Type
+	if len(p.Options) > 0 {
+		out += ", one of " + listed(optionValues(p), "none")
+	}
+	return out
+}
+
+// checkValue compares one value with what its parameter allows.
+func checkValue(path *field.Path, p coderd.VersionParameter, v, was string, exists bool) []*field.Error {
+	refuse := func(format string, args ...any) []*field.Error {
+		return []*field.Error{field.Invalid(path, v, fmt.Sprintf(format, args...))}
+	}
+	switch p.Type {
+	case "bool":
+		if v != "true" && v != "false" {
+			return refuse(`must be "true" or "false"`)
+		}
+	case "number":
+		return checkNumber(path, p, v, was, exists)
+	case "list(string)":
+		var items []string
+		if json.Unmarshal([]byte(v), &items) != nil {
+			return refuse(`must be a JSON list of strings, for example ["a","b"]`)
+		}
+		for _, item := range items {
+			if len(p.Options) > 0 && !slices.Contains(optionValues(p), item) && !slices.Contains(optionValues(p), v) {
+				return refuse("%q is no option of the parameter; its options are %s", item, listed(optionValues(p), "none"))
+			}
+		}
+		return nil
+	}
+	if len(p.Options) > 0 && !slices.Contains(optionValues(p), v) {
+		return refuse("must be one of %s", listed(optionValues(p), "none"))
+	}
+	if p.Regex == "" {
+		return nil
+	}
+	// What cannot be compiled here is Coder's to judge.
+	if pattern, err := regexp.Compile(p.Regex); err == nil && !pattern.MatchString(v) {
+		return refuse("must match %q%s", p.Regex, because(p.RegexMessage))
+	}
+	return nil
+}
+
+func checkNumber(path *field.Path, p coderd.VersionParameter, v, was string, exists bool) []*field.Error {
+	refuse := func(format string, args ...any) []*field.Error {
+		return []*field.Error{field.Invalid(path, v, fmt.Sprintf(format, args...))}
+	}
+	number, err := strconv.ParseFloat(v, 64)
+	earlier, earlierErr := strconv.ParseFloat(was, 64)
+	monotonic := exists && earlierErr == nil
+	switch {
+	case err != nil:
+		return refuse("must be a number")
+	case len(p.Options) > 0 && !slices.Contains(optionValues(p), v):
+		return refuse("must be one of %s", listed(optionValues(p), "none"))
+	case p.Min != nil && number < float64(*p.Min):
+		return refuse("must be at least %d%s", *p.Min, because(p.RegexMessage))
+	case p.Max != nil && number > float64(*p.Max):
+		return refuse("must be at most %d%s", *p.Max, because(p.RegexMessage))
+	case monotonic && p.Monotonic == "increasing" && number < earlier:
+		return refuse("must not be less than it is, %s", was)
+	case monotonic && p.Monotonic == "decreasing" && number > earlier:
+		return refuse("must not be more than it is, %s", was)
+	}
+	return nil
+}
+
+func because(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + message
+}
+
+func optionValues(p coderd.VersionParameter) []string {
+	var out []string
+	for _, o := range p.Options {
+		out = append(out, o.Value)
+	}
+	return out
+}
+
+func parameterNames(defined []coderd.VersionParameter) []string {
+	var out []string
+	for _, p := range defined {
+		out = append(out, p.Name)
+	}
+	return out
+}
+
+func listed(names []string, none string) string {
+	if len(names) == 0 {
+		return none
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// findPreset finds a preset by its name.
+func findPreset(presets []coderd.VersionPreset, name string) (coderd.VersionPreset, *field.Error) {
+	var names []string
+	for _, p := range presets {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return coderd.VersionPreset{}, field.Invalid(presetPath, name, "the template version has no such preset; it has "+listed(names, "none"))
+}
+
+// withPreset joins a preset and the values of a spec, which win. Coder lets the
+// preset win, so where both name a parameter the preset is not named to it but
+// written out.
+func withPreset(preset coderd.VersionPreset, spec map[string]bool, given []value) (presetID uuid.UUID, values []value) {
+	overruled := slices.ContainsFunc(preset.Parameters, func(p coderd.Parameter) bool { return spec[p.Name] })
+	values = slices.Clone(given)
+	for _, p := range preset.Parameters {
+		if !spec[p.Name] {
+			values = append(values, value{p.Name, p.Value})
+		}
+	}
+	if overruled {
+		return uuid.Nil, values
+	}
+	return preset.ID, values
+}

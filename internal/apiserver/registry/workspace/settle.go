@@ -1,0 +1,130 @@
+package workspace
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// Settle implements mirror.Kind.
+func (k *Kind) Settle(
+	ctx context.Context, connection connections.Connection, item coderd.Workspace, record *metadata.Record,
+) (again bool, err error) {
+	if record == nil {
+		return false, nil
+	}
+	was, err := notesOf(record)
+	if err != nil {
+		return false, err
+	}
+	s := subject{connection: connection, name: record.Name, workspace: item}
+	n, err := k.refresh(ctx, connection, item, was)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case due(record):
+		n, again, err = k.settleDeletion(ctx, s, n)
+	case n.Change != nil || n.Restart > 0:
+		n, again, err = k.settleBuild(ctx, s, n)
+	}
+	if equality.Semantic.DeepEqual(n, was) {
+		return again, err
+	}
+	if _, putErr := k.saveNotes(ctx, record, n); apierrors.IsConflict(putErr) {
+		return true, err
+	} else if putErr != nil {
+		return true, putErr
+	}
+	return true, err
+}
+
+// settleBuild brings what waits to Coder, where no build is under way. What Coder
+// refuses is noted, and not tried again.
+func (k *Kind) settleBuild(ctx context.Context, s subject, n notes) (notes, bool, error) {
+	client, w := s.connection.Client, s.workspace
+	if c := n.Change; c != nil && c.Refused == "" && c.Dormant != nil && *c.Dormant != w.Dormant {
+		if err := client.SetDormant(ctx, w.ID, *c.Dormant); err != nil {
+			return n, false, fault(s.name, err)
+		}
+	}
+	if isActive(w.LatestBuild) {
+		return n, n.waits(), nil
+	}
+	n, stop := n.restarted(w)
+	if stop {
+		_, err := client.Build(ctx, w.ID, coderd.BuildRequest{Transition: coderd.TransitionStop})
+		if err == nil || coderd.IsConflict(err) {
+			return n, true, nil
+		}
+		n.Restart, n.Change = 0, ptr.To(change{Running: ptr.To(true)}.merge(n.Change))
+		return n.refuse(fault(s.name, err))
+	}
+	if n.Change == nil {
+		return n, false, nil
+	}
+	return k.settleChange(ctx, s, n)
+}
+
+func (k *Kind) settleChange(ctx context.Context, s subject, n notes) (notes, bool, error) {
+	to, err := k.target(ctx, s, n, *n.Change)
+	switch {
+	case err != nil && n.Change.Refused != "":
+		return n, false, nil
+	case err != nil:
+		return n.refuse(err)
+	case !to.needed:
+		n.Change = nil
+		return n, true, nil
+	case n.Change.Refused != "":
+		return n, false, nil
+	}
+	build, err := s.connection.Client.Build(ctx, s.workspace.ID, to.request)
+	if coderd.IsConflict(err) {
+		return n, true, nil
+	}
+	if err != nil {
+		return n.refuse(fault(s.name, err))
+	}
+	log.FromContext(ctx).Info("Building a workspace as its spec has waited for", "workspace", s.name, "transition", to.request.Transition)
+	n.built(build, to)
+	return n, true, nil
+}
+
+// restarted is how far a restart is: done, or at its stop, or at its start, which
+// is a change like others.
+func (n notes) restarted(w coderd.Workspace) (_ notes, stop bool) {
+	b := w.LatestBuild
+	switch {
+	case n.Restart == 0:
+		return n, false
+	case b.Number > n.Restart && (isStarted(w) || hasFailed(b)) || b.Transition == coderd.TransitionDelete:
+		// It was started, or could not be stopped, which its conditions say.
+		n.Restart = 0
+		return n, false
+	case isStarted(w):
+		return n, true
+	default:
+		n.Restart, n.Change = 0, ptr.To(change{Running: ptr.To(true)}.merge(n.Change))
+		return n, false
+	}
+}
+
+// refuse notes that Coder does not accept the change. Where that may pass by
+// itself, it is an error.
+func (n notes) refuse(err error) (notes, bool, error) {
+	if !isRefusal(err) {
+		return n, false, err
+	}
+	c := *n.Change
+	c.Refused = err.Error()
+	n.Change = &c
+	return n, true, nil
+}

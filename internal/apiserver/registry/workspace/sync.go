@@ -1,0 +1,45 @@
+package workspace
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+)
+
+// isUnreachable says that a condition Synced says that Coder cannot be asked.
+func isUnreachable(c *metav1.Condition) bool {
+	return c.Reason == aggregationv1alpha1.ReasonCoderUnreachable
+}
+
+// WithSync implements mirror.Kind.
+func (k *Kind) WithSync(previous objectlog.Object, reachable bool, since time.Time, message string) objectlog.Object {
+	ws, ok := previous.(*aggregationv1alpha1.CoderWorkspace)
+	if !ok || ws == nil {
+		return nil
+	}
+	c := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionSynced)
+	if reachable == (c == nil || !isUnreachable(c)) {
+		return nil
+	}
+	v := verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonCoderUnreachable, "Coder cannot be asked, this is what it last told: " + orUnknown(message)}
+	if reachable {
+		record, _ := k.config.Records.Get(controlPlaneOf(ws), ws.UID)
+		// What cannot be read is told where the object is made.
+		n, _ := notesOf(record)
+		v = syncedVerdict(n)
+	}
+	now := newCondition(aggregationv1alpha1.ConditionSynced, v)
+	now.ObservedGeneration = ws.Status.ObservedGeneration
+	now.LastTransitionTime = registry.Seconds(since)
+	if c != nil && c.Status == now.Status {
+		now.LastTransitionTime = c.LastTransitionTime
+	}
+	out := ws.DeepCopy()
+	meta.SetStatusCondition(&out.Status.Conditions, now)
+	return out
+}

@@ -1,0 +1,180 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// target is the build that brings a change about.
+type target struct {
+	request coderd.BuildRequest
+	// needed is false where Coder has it all already.
+	needed bool
+	// values are those of the named parameters afterwards.
+	values map[string]string
+}
+
+// subject is a workspace that something is to be done with.
+type subject struct {
+	connection connections.Connection
+	// name is that of the object, for errors.
+	name      string
+	workspace coderd.Workspace
+}
+
+// target finds out what build a change takes, and checks it. It only reads. Errors
+// are API statuses.
+func (k *Kind) target(ctx context.Context, s subject, n notes, c change) (target, error) {
+	b := s.workspace.LatestBuild
+	t := target{request: coderd.BuildRequest{Transition: coderd.TransitionStop}}
+	if running := isStarted(s.workspace); c.Running == nil && running || c.Running != nil && *c.Running {
+		t.request.Transition = coderd.TransitionStart
+	}
+	t.needed = t.request.Transition != b.Transition || c.Force && hasFailed(b)
+	if n.Values != nil {
+		t.values = n.Values.Values
+	}
+	version := b.TemplateVersionID
+	if c.Version != "" && c.Version != version.String() {
+		var err error
+		if version, err = s.version(ctx, c.Version); err != nil {
+			return target{}, err
+		}
+		t.request.TemplateVersionID, t.needed = version, true
+	} else if c.Version == "" && t.starts(b) && s.workspace.AutomaticUpdates == updatesAlways {
+		// Coder itself does so only for its own starts.
+		version = s.workspace.TemplateActiveVersionID
+		t.request.TemplateVersionID = version
+	}
+	moved := version != b.TemplateVersionID
+	if len(c.Parameters) == 0 && c.Preset == nil && (!moved || len(n.Parameters) == 0 && n.Preset == "") {
+		return t, nil
+	}
+	return t, k.fill(ctx, s, n, c, version, &t)
+}
+
+// starts says that a workspace that is stopped is started.
+func (t target) starts(latest coderd.Build) bool {
+	return t.request.Transition == coderd.TransitionStart && latest.Transition != coderd.TransitionStart
+}
+
+// fill adds the parameters to a target.
+func (k *Kind) fill(ctx context.Context, s subject, n notes, c change, version uuid.UUID, t *target) error {
+	now, err := k.valuesOf(ctx, s.connection, s.workspace)
+	if err != nil {
+		return fault(s.name, err)
+	}
+	asked, err := s.asked(ctx, n, c, version)
+	if err != nil {
+		return err
+	}
+	if err := invalid(s.name, checkParameters(asked.defined, asked.given(now), now)...); err != nil {
+		return err
+	}
+	all := make(map[string]string, len(now))
+	for name, v := range now {
+		all[name] = v
+	}
+	differs := false
+	for _, v := range asked.values {
+		if was, ok := now[v.Name]; !ok || was != v.Value {
+			differs = true
+		}
+		all[v.Name] = v.Value
+	}
+	if differs {
+		t.needed, t.request.PresetID = true, asked.presetID
+		for _, v := range asked.values {
+			t.request.Parameters = append(t.request.Parameters, coderd.Parameter{Name: v.Name, Value: v.Value})
+		}
+	}
+	t.values = n.named(all)
+	return nil
+}
+
+// asking is what is asked of the parameters of a version.
+type asking struct {
+	defined []coderd.VersionParameter
+	// named are those of the spec, and changed their new values.
+	named   []string
+	changed []value
+	// values and presetID are what Coder is told.
+	values   []value
+	presetID uuid.UUID
+}
+
+// given are all values of the spec: those that change, and those that stay.
+func (a asking) given(now map[string]string) []value {
+	out := a.changed
+	for _, name := range a.named {
+		if _, ok := valueIn(a.changed, name); ok {
+			continue
+		}
+		if v, ok := now[name]; ok {
+			out = append(out[:len(out):len(out)], value{name, v})
+		}
+	}
+	return out
+}
+
+func valueIn(values []value, name string) (string, bool) {
+	c := change{Parameters: values}
+	return c.valueOf(name)
+}
+
+func (s subject) asked(ctx context.Context, n notes, c change, version uuid.UUID) (asking, error) {
+	client := s.connection.Client
+	a := asking{named: n.Parameters, changed: c.Parameters, values: c.Parameters}
+	var err error
+	if a.defined, err = client.VersionParameters(ctx, version); err != nil {
+		return a, fault(s.name, err)
+	}
+	if n.Preset == "" {
+		return a, nil
+	}
+	presets, err := client.VersionPresets(ctx, version)
+	if err != nil {
+		return a, fault(s.name, err)
+	}
+	preset, problem := findPreset(presets, n.Preset)
+	if problem != nil {
+		return a, invalid(s.name, problem)
+	}
+	named := map[string]bool{}
+	for _, name := range n.Parameters {
+		named[name] = true
+	}
+	a.presetID, a.values = withPreset(preset, named, c.Parameters)
+	return a, nil
+}
+
+// version checks a version that the workspace is to be built from.
+func (s subject) version(ctx context.Context, id string) (uuid.UUID, error) {
+	return findVersion(ctx, s.connection.Client, s.name, id, s.workspace.TemplateID, s.workspace.TemplateName)
+}
+
+func findVersion(ctx context.Context, client *coderd.Client, name, id string, template uuid.UUID, templateName string) (uuid.UUID, error) {
+	refuse := func(format string, args ...any) error {
+		return invalid(name, field.Invalid(versionPath, id, fmt.Sprintf(format, args...)))
+	}
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return uuid.Nil, refuse("must be a UUID")
+	}
+	version, err := client.TemplateVersion(ctx, parsed)
+	switch {
+	case coderd.IsNotFound(err) || err == nil && (version.TemplateID == nil || *version.TemplateID != template):
+		return uuid.Nil, refuse("template %q has no such version", templateName)
+	case err != nil:
+		return uuid.Nil, fault(name, err)
+	case version.Status == statusFailed || version.Status == statusCanceled:
+		return uuid.Nil, refuse("nothing can be built of this version: its own build %s", version.Status)
+	}
+	return parsed, nil
+}

@@ -1,0 +1,207 @@
+package workspace
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// prepared is an update that was checked.
+type prepared struct {
+	subject
+	id uuid.UUID
+	// notes have the spec that is wanted, and change is what waited already with the
+	// new change over it.
+	notes  notes
+	change change
+	target target
+}
+
+// prepare reads what an update needs, and checks it. It only reads. Errors are API
+// statuses.
+func (k *Kind) prepare(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, d difference) (prepared, error) {
+	var p prepared
+	var err error
+	if p.connection, p.id, err = k.locate(ctx, current); err != nil {
+		return p, err
+	}
+	p.name = current.Name
+	if p.workspace, err = p.connection.Client.Workspace(ctx, p.id); err != nil {
+		return p, fault(current.Name, err)
+	}
+	if p.notes, err = notesOf(k.recordOf(current)); err != nil {
+		return p, unrecorded(current.Name, err)
+	}
+	p.notes.setSpec(wanted.Spec)
+	if d.change.empty() {
+		return p, nil
+	}
+	p.change = d.change.merge(p.notes.Change)
+	if p.notes.Change == nil || !p.notes.waits() {
+		p.change.Observed = current.Status.ObservedGeneration
+	}
+	to := p.subject
+	to.workspace.AutomaticUpdates = wanted.Spec.AutomaticUpdates
+	p.target, err = k.target(ctx, to, p.notes, p.change)
+	return p, err
+}
+
+// update brings a change to Coder, and records then what Coder has no place for.
+func (k *Kind) update(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
+	action, wanted := takeAction(wanted)
+	d := differenceOf(current.Spec, wanted.Spec)
+	action.into(&d)
+	if d.none() && action != actionRestart {
+		return k.keep(ctx, current, wanted)
+	}
+	p, err := k.prepare(ctx, current, wanted, d)
+	if err != nil {
+		return nil, err
+	}
+	k.hint(p.connection.ControlPlane, p.id)
+	if err := p.tell(ctx, wanted.Spec, d); err != nil {
+		return nil, fault(current.Name, err)
+	}
+	switch {
+	case action == actionRestart:
+		if err = k.restart(ctx, current, wanted, &p); err != nil {
+			return nil, err
+		}
+	case !d.change.empty():
+		if err = p.bring(ctx); err != nil {
+			return nil, fault(current.Name, err)
+		}
+	}
+	record, err := k.save(ctx, current, wanted, p.notes)
+	if err != nil {
+		return nil, err
+	}
+	if p.workspace, err = p.connection.Client.Workspace(ctx, p.id); err != nil {
+		return nil, fault(current.Name, err)
+	}
+	if due(record) {
+		return k.destroy(ctx, p.subject, record, p.notes, current)
+	}
+	return k.object(p.connection, p.workspace, record, p.notes, current), nil
+}
+
+// tell sets what Coder takes without a build. What it has already is not told
+// again.
+func (p *prepared) tell(ctx context.Context, spec aggregationv1alpha1.CoderWorkspaceSpec, d difference) error {
+	client, w := p.connection.Client, &p.workspace
+	if ttl := durationOf(spec.TTLMillis); d.ttl && !ptr.Equal(w.TTL, ttl) {
+		if err := client.SetTTL(ctx, p.id, ttl); err != nil {
+			return err
+		}
+	}
+	if d.autostart && !ptr.Equal(w.Autostart, spec.AutostartSchedule) {
+		if err := client.SetAutostart(ctx, p.id, spec.AutostartSchedule); err != nil {
+			return err
+		}
+	}
+	if d.updates && w.AutomaticUpdates != spec.AutomaticUpdates {
+		if err := client.SetAutomaticUpdates(ctx, p.id, spec.AutomaticUpdates); err != nil {
+			return err
+		}
+	}
+	if d.dormant && w.Dormant != *spec.Dormant {
+		return client.SetDormant(ctx, p.id, *spec.Dormant)
+	}
+	return nil
+}
+
+// bring builds what the change takes, or notes it where a build is under way.
+func (p *prepared) bring(ctx context.Context) error {
+	n := &p.notes
+	if n.Restart > 0 && p.change.Running != nil && !*p.change.Running {
+		n.Restart = 0
+	}
+	switch {
+	case !p.target.needed && n.Restart == 0:
+		n.Change = nil
+		return nil
+	case isActive(p.workspace.LatestBuild) || n.Restart > 0:
+		n.Change = &p.change
+		return nil
+	}
+	build, err := p.connection.Client.Build(ctx, p.id, p.target.request)
+	if coderd.IsConflict(err) {
+		n.Change = &p.change
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	n.built(build, p.target)
+	return nil
+}
+
+// built notes a build that brings the change about.
+func (n *notes) built(build coderd.Build, t target) {
+	n.Change = nil
+	if len(n.Parameters) > 0 && t.values != nil {
+		n.Values = &buildValues{Build: build.ID, Values: t.values}
+	}
+}
+
+// restart stops the workspace now, and notes that it is to be started then. It is
+// noted first: a workspace that was stopped without it would stay so.
+func (k *Kind) restart(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, p *prepared) error {
+	p.notes.Restart = p.workspace.LatestBuild.Number
+	if !p.change.empty() {
+		p.notes.Change = &p.change
+	}
+	if _, err := k.save(ctx, current, wanted, p.notes); err != nil {
+		return err
+	}
+	n, _, err := k.settleBuild(ctx, p.subject, p.notes)
+	if err != nil {
+		return fault(current.Name, err)
+	}
+	p.notes = n
+	return nil
+}
+
+// keep records a change of which Coder need not hear. It makes no call to Coder
+// but for a deletion that is due.
+func (k *Kind) keep(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
+	n, err := notesOf(k.recordOf(current))
+	if err != nil {
+		return nil, unrecorded(current.Name, err)
+	}
+	n.setSpec(wanted.Spec)
+	record, err := k.save(ctx, current, wanted, n)
+	if err != nil {
+		return nil, err
+	}
+	if due(record) {
+		if out := k.tryDestroy(ctx, current, record, n); out != nil {
+			return out, nil
+		}
+	}
+	return k.relabelled(current, wanted, record, n), nil
+}
+
+// relabelled is an object of which Coder need not hear: it is as it was, with
+// another record.
+func (k *Kind) relabelled(
+	current, wanted *aggregationv1alpha1.CoderWorkspace, record *metadata.Record, n notes,
+) *aggregationv1alpha1.CoderWorkspace {
+	out := current.DeepCopy()
+	overlay(out, registry.Labels(controlPlaneOf(current)), record)
+	out.Spec, out.Generation = *wanted.Spec.DeepCopy(), wanted.Generation
+	out.Status.ObservedGeneration = observedGeneration(out.Generation, n)
+	out.Status.Conditions = k.conditions(situationOf(out, record, n, time.Time{}), current)
+	if c := meta.FindStatusCondition(current.Status.Conditions, aggregationv1alpha1.ConditionSynced); c != nil && isUnreachable(c) {
+		meta.SetStatusCondition(&out.Status.Conditions, *c)
+	}
+	return out
+}

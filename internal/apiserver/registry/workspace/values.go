@@ -1,0 +1,100 @@
+package workspace
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// mostCached bounds how many builds a valueCache remembers. It only bridges the
+// time until the record has the values.
+const mostCached = 1024
+
+// valueCache remembers what Coder told of the parameters of builds. These never
+// change.
+type valueCache struct {
+	mu    sync.Mutex
+	known map[uuid.UUID]map[string]string
+}
+
+func newValueCache() *valueCache { return &valueCache{known: map[uuid.UUID]map[string]string{}} }
+
+func (c *valueCache) get(build uuid.UUID) (map[string]string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	values, ok := c.known[build]
+	return values, ok
+}
+
+func (c *valueCache) put(build uuid.UUID, values map[string]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) >= mostCached {
+		clear(c.known)
+	}
+	c.known[build] = values
+}
+
+// valuesOf gives the values with which a workspace was built last, of all its
+// parameters.
+func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, w coderd.Workspace) (map[string]string, error) {
+	build := w.LatestBuild.ID
+	if values, ok := k.values.get(build); ok {
+		return values, nil
+	}
+	parameters, err := connection.Client.BuildParameters(ctx, build)
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]string, len(parameters))
+	for _, p := range parameters {
+		values[p.Name] = p.Value
+	}
+	k.values.put(build, values)
+	return values, nil
+}
+
+// named gives the values of the parameters that this API was given. One that Coder
+// has no value of any more keeps the last one.
+func (n notes) named(all map[string]string) map[string]string {
+	out := make(map[string]string, len(n.Parameters))
+	for _, name := range n.Parameters {
+		if v, ok := all[name]; ok {
+			out[name] = v
+			continue
+		}
+		if n.Values == nil {
+			continue
+		}
+		if v, ok := n.Values.Values[name]; ok {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// stale says that Coder must be asked for the values of the named parameters.
+func (n notes) stale(w coderd.Workspace) bool {
+	return len(n.Parameters) > 0 && (n.Values == nil || n.Values.Build != w.LatestBuild.ID)
+}
+
+// refresh gives the notes with the values of the newest build.
+func (k *Kind) refresh(ctx context.Context, connection connections.Connection, w coderd.Workspace, n notes) (notes, error) {
+	if len(n.Parameters) == 0 {
+		n.Values = nil
+		return n, nil
+	}
+	if !n.stale(w) {
+		return n, nil
+	}
+	all, err := k.valuesOf(ctx, connection, w)
+	if err != nil {
+		return n, err
+	}
+	n.Values = &buildValues{Build: w.LatestBuild.ID, Values: n.named(all)}
+	return n, nil
+}
