@@ -32,7 +32,7 @@ func (t *Toolkit) Finish(ctx context.Context, p *Pass, set func() *coderv1alpha1
 	after := p.Outcome.RequeueAfter
 	err := t.writeStatus(ctx, p, set)
 	switch {
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), errors.Is(err, errBehind):
 		after, err = steps.Sooner(after, ConflictInterval), nil
 	case apierrors.IsNotFound(err):
 		err = nil
@@ -45,7 +45,8 @@ func (t *Toolkit) Finish(ctx context.Context, p *Pass, set func() *coderv1alpha1
 
 // writeStatus writes the status if it is not what it was, and then tells of what
 // changed. The write fails where the object was written since it was read, so a
-// cache that is behind neither undoes a newer status nor tells twice.
+// cache that is behind neither undoes a newer status nor tells twice. Where there is
+// nothing to write it fails, too, if the cache is known to be behind.
 func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1alpha1.WorkloadStatus) error {
 	base, ok := p.Object.DeepCopyObject().(client.Object)
 	if !ok {
@@ -55,12 +56,17 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	ready := conditions.Find(next.Conditions, coderv1alpha1.ConditionReady)
 	t.count(p, ready)
 	if equality.Semantic.DeepEqual(base, p.Object) {
+		if t.versions.behind(p) {
+			return errBehind
+		}
+		t.versions.note(p)
 		return nil
 	}
 	told := *next.DeepCopy()
 	if err := t.Client.Status().Patch(ctx, p.Object, LockedPatch(base)); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
+	t.versions.note(p)
 	if ready != nil {
 		log.FromContext(ctx).Info("Wrote the status", "ready", ready.Status, "reason", ready.Reason)
 	}
@@ -88,6 +94,7 @@ func (t *Toolkit) count(p *Pass, ready *metav1.Condition) {
 // more.
 func (t *Toolkit) Gone(kind Kind, key client.ObjectKey) {
 	t.Metrics.Forget(kind.Name, key.Namespace, key.Name)
+	t.versions.forget(kind.Name, key)
 }
 
 // Settled makes a wait of errors that time alone mends and nobody needs to read.

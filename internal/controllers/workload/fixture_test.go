@@ -173,7 +173,7 @@ func (f *fixture) reconcile() (*plane, ctrl.Result) {
 
 func (f *fixture) try() (*plane, ctrl.Result, error) {
 	cp := &coderv1alpha1.CoderControlPlane{}
-	if err := f.cluster.Get(f.t.Context(), types.NamespacedName{Namespace: "coder", Name: "coder"}, cp); err != nil {
+	if err := f.kit.Client.Get(f.t.Context(), types.NamespacedName{Namespace: "coder", Name: "coder"}, cp); err != nil {
 		return nil, ctrl.Result{}, err
 	}
 	s := &plane{cp: cp}

@@ -86,6 +86,7 @@ type Toolkit struct {
 
 	contents contents
 	starts   starts
+	versions versions
 }
 
 // New makes the Toolkit of a manager's controllers.

@@ -68,7 +68,9 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 	if err := a.write(ctx, content); err != nil {
 		return false, err
 	}
-	a.memory.remember(key, record{uid: content.GetUID(), desired: wanted, owned: ownedFields(content, a.FieldOwner)})
+	a.memory.remember(key, record{
+		uid: content.GetUID(), desired: wanted, owned: ownedFields(content, a.FieldOwner), version: content.GetResourceVersion(),
+	})
 	changed := live == nil || live.GetResourceVersion() != content.GetResourceVersion()
 	return changed, overwrite(desired, content)
 }
@@ -92,8 +94,9 @@ func (a *Applier) read(ctx context.Context, key objectKey, claim Claim) (client.
 		return nil, fmt.Errorf("bug: %s is not an object", key.kind)
 	}
 	err = a.Client.Get(ctx, key.name, obj)
-	// A cache may not know the object yet, or not know of a change of owner.
-	if apierrors.IsNotFound(err) || (err == nil && !claim.Holds(obj)) {
+	// A cache may not know the object yet, or not know of a change of owner, or of what
+	// was applied last: then it shows pods of the revision before as those of this one.
+	if apierrors.IsNotFound(err) || (err == nil && (!claim.Holds(obj) || a.memory.behind(key, obj))) {
 		err = a.Live.Get(ctx, key.name, obj)
 	}
 	switch {

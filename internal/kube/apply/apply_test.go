@@ -244,6 +244,44 @@ func TestOwnershipInACacheIsNotBelievedEither(t *testing.T) {
 	}
 }
 
+// A cache that is behind shows the object from before the last apply, and with it a
+// status that is about what was there before.
+func TestAnObjectFromBeforeTheLastApplyIsNotBelieved(t *testing.T) {
+	f := newFixture(t)
+	f.mustApply(t, ownerClaim(), deployment("a:1"))
+	before := deployment("")
+	f.get(t, before)
+	f.mustApply(t, ownerClaim(), deployment("a:2"))
+	reads := 0
+	f.Live = interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	f.Client = interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+			before.DeepCopyInto(obj.(*appsv1.Deployment))
+			return nil
+		},
+	})
+	again := deployment("a:2")
+	if f.mustApply(t, ownerClaim(), again) {
+		t.Error("what was applied already changed something")
+	}
+	if again.ResourceVersion == before.ResourceVersion || again.Spec.Template.Spec.Containers[0].Image != "a:2" {
+		t.Errorf("the Deployment is told to be as it was before: version %s, image %s",
+			again.ResourceVersion, again.Spec.Template.Spec.Containers[0].Image)
+	}
+
+	// At rest the cache is enough.
+	f.Client, reads = f.cluster, 0
+	f.mustApply(t, ownerClaim(), deployment("a:2"))
+	if reads > 0 || f.applies.Load() != 2 {
+		t.Errorf("%d reads past the cache and %d applies, want none and 2", reads, f.applies.Load())
+	}
+}
+
 func TestMarkedObjects(t *testing.T) {
 	role := func(uid string) *rbacv1.Role {
 		r := &rbacv1.Role{

@@ -13,6 +13,8 @@
 //     Between that read and the apply that creates an object, somebody else may
 //     create it: where theirs has a controller the API server refuses a second
 //     one.
+//   - What is told of an object is not older than the last apply: where a cache shows
+//     the one before, the API server is asked.
 //   - Nothing is written when nothing would change. The Applier remembers what it
 //     applied last and which fields it owned after that. While the desired object
 //     is the same and it still owns the same fields, nobody changed them: to

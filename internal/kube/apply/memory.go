@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -24,6 +25,8 @@ type record struct {
 	uid     types.UID
 	desired digest
 	owned   digest
+	// version is the one after that, and no part of what is compared.
+	version string
 }
 
 // memory holds the last record of each object. It is lost with the process:
@@ -38,7 +41,21 @@ func (m *memory) matches(key objectKey, r record) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, ok := m.records[key]
+	r.version = old.version
 	return ok && old == r
+}
+
+// behind says that an object is older than what was applied last. What cannot be
+// compared is not older.
+func (m *memory) behind(key objectKey, seen client.Object) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old, ok := m.records[key]
+	if !ok || old.uid != seen.GetUID() {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), old.version)
+	return err == nil && order < 0
 }
 
 func (m *memory) remember(key objectKey, r record) {

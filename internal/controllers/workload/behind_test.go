@@ -1,0 +1,65 @@
+package workload
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// cacheShows has the cache give these objects as they are here, until the function
+// that it gives is called. Writes, and what is read live, are not of it.
+func (f *fixture) cacheShows(old ...client.Object) (catchUp func()) {
+	behind := interceptor.NewClient(f.cluster, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := c.Get(ctx, key, obj, opts...); err != nil {
+				return err
+			}
+			for _, shown := range old {
+				if reflect.TypeOf(shown) == reflect.TypeOf(obj) && client.ObjectKeyFromObject(shown) == key {
+					reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(shown.DeepCopyObject()).Elem())
+				}
+			}
+			return nil
+		},
+	})
+	f.kit.Client, f.kit.Applier.Client = behind, behind
+	return func() { f.kit.Client, f.kit.Applier.Client = f.cluster, f.cluster }
+}
+
+// TestAStatusThatOnlyTheCacheHasIsNotTheEnd is a rollout that ended before the cache
+// knew that it began: the pass that sees its end reads the status from before, which
+// says the same as the one that it computes. No watch tells of a status that is
+// written later, so that pass must look again.
+func TestAStatusThatOnlyTheCacheHasIsNotTheEnd(t *testing.T) {
+	f := newFixture(t, newControlPlane())
+	f.settle()
+	f.podsReady(1)
+	f.settle()
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	before := f.controlPlane()
+
+	f.podsReady(0)
+	f.reconcile()
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+	f.podsReady(1)
+	catchUp := f.cacheShows(before)
+	for range 2 {
+		if _, result := f.reconcile(); result.RequeueAfter <= 0 || result.RequeueAfter > ConflictInterval {
+			t.Fatalf("the pass looks again after %v, want %v: the cache is behind the status that was written last",
+				result.RequeueAfter, ConflictInterval)
+		}
+	}
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonProgressing)
+
+	catchUp()
+	if _, result := f.reconcile(); result.RequeueAfter != RestInterval {
+		t.Errorf("a pass that sees everything looks again after %v, want %v", result.RequeueAfter, RestInterval)
+	}
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+}
