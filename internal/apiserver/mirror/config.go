@@ -98,9 +98,8 @@ type Timing struct {
 	StaleAfter, QuarantineAfter, RefusedAfter time.Duration
 	// ConfirmAfter is when many deletions at once are looked at again. 0 means 60s.
 	ConfirmAfter time.Duration
-	// PendingFor is how long a record waits for the object that it was made for. 0
-	// means 10min.
-	PendingFor time.Duration
+	// Sweep is how often records without an object are looked for. 0 means 5min.
+	Sweep time.Duration
 	// Rate is the most requests a second to one Coder. 0 means 6.
 	Rate float64
 	// Page is how many workspaces the first sync reads at once. 0 means 1000.
@@ -114,7 +113,7 @@ func (t *Timing) complete() {
 		&t.Count: time.Minute, &t.Batch: 6 * time.Second, &t.Round: time.Minute,
 		&t.Organizations: 5 * time.Minute, &t.Probe: 5 * time.Second, &t.StaleAfter: 30 * time.Second,
 		&t.QuarantineAfter: 5 * time.Minute, &t.RefusedAfter: 5 * time.Second,
-		&t.ConfirmAfter: time.Minute, &t.PendingFor: 10 * time.Minute,
+		&t.ConfirmAfter: time.Minute, &t.Sweep: 5 * time.Minute,
 	} {
 		if *field == 0 {
 			*field = fallback

@@ -1,9 +1,123 @@
 package mirror
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+)
 
 // Metrics is what the mirror tells Prometheus. Nil tells nothing.
-type Metrics struct{}
+type Metrics struct {
+	lag     *prometheus.GaugeVec
+	syncs   *prometheus.CounterVec
+	objects *prometheus.GaugeVec
+	held    *prometheus.GaugeVec
+	state   *prometheus.GaugeVec
+	commits *prometheus.CounterVec
+}
 
 // NewMetrics makes the metrics and registers them.
-func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) { return &Metrics{}, nil }
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coder_k8s_mirror_lag_seconds",
+			Help: "Time since Coder last said what it is building: what happened there since then is not served yet.",
+		}, []string{"namespace", "name"}),
+		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coder_k8s_mirror_syncs_total",
+			Help: "Full reads of a control plane, by result: first, recovery, takeover (which reads only what changes) or failed.",
+		}, []string{"namespace", "name", "result"}),
+		objects: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coder_k8s_mirror_objects",
+			Help: "Objects of a control plane that are served.",
+		}, []string{"namespace", "name", "kind"}),
+		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coder_k8s_mirror_held_deletions",
+			Help: "Deletions that the circuit breaker holds back until they are confirmed. It is open where this is not 0.",
+		}, []string{"namespace", "name", "kind"}),
+		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "coder_k8s_mirror_state",
+			Help: "1 for the state of a control plane (Syncing, Ready, Stale, Quarantined), 0 for the others.",
+		}, []string{"namespace", "name", "state"}),
+		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coder_k8s_mirror_changes_total",
+			Help: "Changes of objects that the mirror brought into the log.",
+		}, []string{"kind"}),
+	}
+	return m, errors.Join(
+		register(registerer, &m.lag), register(registerer, &m.syncs), register(registerer, &m.objects),
+		register(registerer, &m.held), register(registerer, &m.state), register(registerer, &m.commits),
+	)
+}
+
+// register uses what the registry has, where it has the same already.
+func register[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
+	err := registerer.Register(*collector)
+	var known prometheus.AlreadyRegisteredError
+	if errors.As(err, &known) {
+		if existing, same := known.ExistingCollector.(C); same {
+			*collector = existing
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("registering a metric of the mirror: %w", err)
+	}
+	return nil
+}
+
+// committed counts changes.
+func (m *Metrics) committed(kind string, changes int) {
+	if m != nil {
+		m.commits.WithLabelValues(kind).Add(float64(changes))
+	}
+}
+
+// synced counts a full read.
+func (m *Metrics) synced(controlPlane types.NamespacedName, result string) {
+	if m != nil {
+		m.syncs.WithLabelValues(controlPlane.Namespace, controlPlane.Name, result).Inc()
+	}
+}
+
+// told tells how far behind a control plane is, and in which state.
+func (m *Metrics) told(controlPlane types.NamespacedName, state partition.State, lag time.Duration) {
+	if m == nil {
+		return
+	}
+	m.lag.WithLabelValues(controlPlane.Namespace, controlPlane.Name).Set(lag.Seconds())
+	for _, each := range []partition.State{partition.Syncing, partition.Ready, partition.Stale, partition.Quarantined} {
+		value := 0.0
+		if each == state {
+			value = 1
+		}
+		m.state.WithLabelValues(controlPlane.Namespace, controlPlane.Name, string(each)).Set(value)
+	}
+}
+
+// counted tells how many objects of a kind a control plane has, and how many of
+// their deletions are held back.
+func (m *Metrics) counted(controlPlane types.NamespacedName, kind string, objects, held int) {
+	if m != nil {
+		m.objects.WithLabelValues(controlPlane.Namespace, controlPlane.Name, kind).Set(float64(objects))
+		m.held.WithLabelValues(controlPlane.Namespace, controlPlane.Name, kind).Set(float64(held))
+	}
+}
+
+// forget drops what is told of a control plane, for its release or when another
+// replica becomes the writer.
+func (m *Metrics) forget(controlPlane types.NamespacedName) {
+	if m == nil {
+		return
+	}
+	labels := prometheus.Labels{"namespace": controlPlane.Namespace, "name": controlPlane.Name}
+	for _, vec := range []*prometheus.GaugeVec{m.lag, m.objects, m.held, m.state} {
+		vec.DeletePartialMatch(labels)
+	}
+	m.syncs.DeletePartialMatch(labels)
+}

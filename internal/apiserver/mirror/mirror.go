@@ -2,14 +2,21 @@ package mirror
 
 import (
 	"context"
+	"sync"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
 // Mirror keeps the logs equal to every served Coder.
 type Mirror struct {
 	config Config
+
+	mu sync.Mutex
+	// era is nil while this replica is not the writer.
+	era *era
 }
 
 // New makes a mirror. It does nothing before Run.
@@ -17,25 +24,72 @@ func New(config Config) (*Mirror, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	return &Mirror{config: config}, nil
+	m := &Mirror{config: config}
+	config.Records.OnChange(m.recordChanged)
+	return m, nil
 }
 
 // Run mirrors until the context ends. It can be run again afterwards, whenever
 // this replica is the writer.
 func (m *Mirror) Run(ctx context.Context) {
-	<-ctx.Done()
+	e := newEra(&m.config)
+	e.start = e.goStart
+	m.set(e)
+	defer m.set(nil)
+	defer e.end()
+	ticker := m.config.Clock.NewTicker(m.config.Timing.Members)
+	defer ticker.Stop()
+	for {
+		e.tick(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+}
+
+func (m *Mirror) set(e *era) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.era = e
+}
+
+// plane is the mirror of a control plane, or nil.
+func (m *Mirror) plane(controlPlane types.NamespacedName) *plane {
+	m.mu.Lock()
+	e := m.era
+	m.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	return e.plane(controlPlane)
 }
 
 // HintWorkspace has a workspace read at once, because somebody has just written it.
 // Where this replica is not the writer it does nothing.
-func (m *Mirror) HintWorkspace(controlPlane types.NamespacedName, id uuid.UUID) {}
+func (m *Mirror) HintWorkspace(controlPlane types.NamespacedName, id uuid.UUID) {
+	if p := m.plane(controlPlane); p != nil {
+		p.workspaces.mark(id, 0)
+	}
+}
 
 // HintTemplate does the same for a template.
-func (m *Mirror) HintTemplate(controlPlane types.NamespacedName, id uuid.UUID) {}
+func (m *Mirror) HintTemplate(controlPlane types.NamespacedName, id uuid.UUID) {
+	if p := m.plane(controlPlane); p != nil {
+		p.templates.mark(id, 0)
+	}
+}
 
-// Release takes all objects of a namespace from the logs, without a call to Coder.
-// It is for the writer, in a namespace for which Released is true: elsewhere they
-// come back. It returns when they are gone.
-func (m *Mirror) Release(ctx context.Context, namespace string) error {
-	return nil
+// recordChanged has an object read again whose record somebody else changed.
+func (m *Mirror) recordChanged(record *metadata.Record) {
+	id, err := uuid.Parse(string(record.UID))
+	if err != nil {
+		return
+	}
+	if record.Kind == kindTemplate {
+		m.HintTemplate(record.ControlPlane, id)
+		return
+	}
+	m.HintWorkspace(record.ControlPlane, id)
 }

@@ -1,0 +1,152 @@
+package mirror
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+)
+
+// recount is when a number that does not fit is counted again before everything is
+// read: a workspace may just have come or gone.
+const recount = 5 * time.Second
+
+// census compares the number of workspaces with Coder's. It finds those that came or
+// went without anybody's notice.
+type census struct {
+	plane *plane
+	task  *task
+	next  time.Time
+	swept time.Time
+	// wrong says that the last number did not fit.
+	wrong bool
+
+	mu sync.Mutex
+	// hidden is how many Coder counts and does not show.
+	hidden int
+	early  bool
+}
+
+func newCensus(p *plane) *census {
+	c := &census{plane: p, next: p.after(p.config.Timing.Count)}
+	c.task = newTask("census", c.step)
+	return c
+}
+
+// learn takes note of how many workspaces Coder counts and does not show.
+func (c *census) learn(hidden int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hidden = hidden
+}
+
+// soon has the workspaces counted at once.
+func (c *census) soon() {
+	c.mu.Lock()
+	c.early = true
+	c.mu.Unlock()
+	c.task.wake()
+}
+
+// due says whether it is time, and forgets that it was wanted early.
+func (c *census) due(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	early := c.early
+	c.early = false
+	return early || !now.Before(c.next)
+}
+
+func (c *census) step(ctx context.Context) time.Time {
+	p := c.plane
+	connection, live := p.live()
+	if !live {
+		return p.after(idle)
+	}
+	if !c.due(p.config.Clock.Now()) {
+		return c.next
+	}
+	c.next = p.after(p.config.Timing.Count)
+	coder := p.config.Open(connection)
+	fits, err := c.compare(ctx, coder)
+	switch {
+	case err != nil:
+		p.note(ctx, "counting the workspaces", err)
+		c.next = p.after(p.config.Timing.Probe)
+	case fits:
+		c.wrong = false
+		c.sweep(ctx)
+	case !c.wrong:
+		c.wrong = true
+		c.next = p.after(recount)
+	default:
+		c.wrong = false
+		log.FromContext(ctx).Info("Reading all workspaces, because their number is not Coder's")
+		p.note(ctx, "reading all workspaces", p.sync.readWorkspaces(ctx, connection, coder))
+	}
+	return c.next
+}
+
+// compare says whether the number of workspaces is Coder's.
+func (c *census) compare(ctx context.Context, coder Coder) (bool, error) {
+	f := c.plane.workspaces
+	count, err := c.count(ctx, coder)
+	if err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return count == f.index.count(c.plane.name)-f.breaker.held()+c.hidden, nil
+}
+
+func (c *census) count(ctx context.Context, coder Coder) (count int, err error) {
+	err = c.plane.ask(ctx, callCount, func(ctx context.Context) error {
+		var err error
+		count, err = coder.WorkspaceCount(ctx)
+		return err
+	}, nil)
+	return count, err
+}
+
+// sweep removes records whose object has long been gone.
+func (c *census) sweep(ctx context.Context) {
+	p := c.plane
+	now := p.config.Clock.Now()
+	if now.Sub(c.swept) < p.config.Timing.Sweep {
+		return
+	}
+	c.swept = now
+	removed, err := p.janitor.Sweep(ctx, p.name, now, p.exists)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Removing metadata without an object")
+	}
+	if len(removed) > 0 {
+		log.FromContext(ctx).Info("Removed metadata without an object", "records", len(removed))
+	}
+}
+
+// exists says that the object of a record is there, or is being made.
+func (p *plane) exists(record *metadata.Record) bool {
+	if record.Kind == kindWorkspace {
+		return p.workspaces.exists(record)
+	}
+	return p.templates.exists(record)
+}
+
+func (f *feed[Item]) exists(record *metadata.Record) bool {
+	if !record.Pending() {
+		entry, _ := f.index.find(f.plane.name, record.UID)
+		return entry != nil
+	}
+	key := f.prefix + f.plane.name.Namespace + "/" + record.Name
+	unlock, ok := f.Log.TryLock(key)
+	if !ok {
+		return true
+	}
+	unlock()
+	entry := f.Log.Get(key)
+	return entry != nil && entry.Object.GetCreationTimestamp().Unix() >= record.CreatedAt.Unix()
+}

@@ -1,0 +1,189 @@
+package mirror
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// era is the time in which this replica is the writer.
+type era struct {
+	config     *Config
+	workspaces *stock[coderd.Workspace]
+	templates  *stock[coderd.Template]
+	janitor    *metadata.Janitor
+	// inherited is what the writer before knew.
+	inherited map[types.NamespacedName]partition.Partition
+	// start lets a control plane run.
+	start func(ctx context.Context, p *plane)
+
+	mu     sync.Mutex
+	planes map[types.NamespacedName]*member
+	// orphaned are those that went while their name is served again.
+	orphaned map[types.NamespacedName]bool
+	// publishing keeps the board from going back in time.
+	publishing sync.Mutex
+	// looked says that the control planes are known.
+	looked bool
+}
+
+// member is a control plane that is mirrored.
+type member struct {
+	*plane
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+func newEra(config *Config) *era {
+	e := &era{
+		config:     config,
+		workspaces: newWorkspaces(config.Workspaces), templates: newTemplates(config.Templates),
+		janitor:   metadata.NewJanitor(config.Records),
+		inherited: map[types.NamespacedName]partition.Partition{},
+		planes:    map[types.NamespacedName]*member{}, orphaned: map[types.NamespacedName]bool{},
+	}
+	known, _ := config.Board.All()
+	for _, p := range known {
+		e.inherited[p.ControlPlane] = p
+	}
+	return e
+}
+
+// plane is the mirror of a control plane, or nil.
+func (e *era) plane(controlPlane types.NamespacedName) *plane {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m := e.planes[controlPlane]; m != nil {
+		return m.plane
+	}
+	return nil
+}
+
+// all are the control planes in the order of their names.
+func (e *era) all() []*member {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]*member, 0, len(e.planes))
+	for _, m := range e.planes {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b *member) int { return strings.Compare(a.name.String(), b.name.String()) })
+	return all
+}
+
+// tick looks at which control planes are there, and lets the time work.
+func (e *era) tick(ctx context.Context) {
+	members, err := e.config.Connections.Members(ctx)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Looking for the control planes")
+		// What was true a second ago still holds; only the time goes on.
+		for _, m := range e.all() {
+			m.lapse()
+		}
+		e.publish()
+		return
+	}
+	served := map[types.NamespacedName]connections.Member{}
+	for _, member := range members {
+		if !member.Deleting && !e.config.Released(member.ControlPlane.Namespace) {
+			served[member.ControlPlane] = member
+		}
+	}
+	e.retire(served)
+	released := e.releaseAllBut(ctx, served)
+	for name, member := range served {
+		if released[name] {
+			continue
+		}
+		e.ensure(ctx, member)
+	}
+	e.looked = true
+	for _, m := range e.all() {
+		m.tell()
+	}
+	e.publish()
+}
+
+// retire stops the control planes that are not served any more.
+func (e *era) retire(served map[types.NamespacedName]connections.Member) {
+	for _, m := range e.all() {
+		if now, ok := served[m.name]; ok && now.UID == m.uid {
+			continue
+		}
+		m.stop()
+		m.done.Wait()
+		e.mu.Lock()
+		delete(e.planes, m.name)
+		e.mu.Unlock()
+		// Another one that gets the name inherits nothing.
+		delete(e.inherited, m.name)
+		e.config.Metrics.forget(m.name)
+		e.janitor.Forget(m.name)
+		e.mu.Lock()
+		e.orphaned[m.name] = true
+		e.mu.Unlock()
+	}
+}
+
+// ensure mirrors a control plane.
+func (e *era) ensure(ctx context.Context, found connections.Member) {
+	if p := e.plane(found.ControlPlane); p != nil {
+		p.update(found)
+		return
+	}
+	var known *partition.Partition
+	if inherited, ok := e.inherited[found.ControlPlane]; ok {
+		known = &inherited
+	}
+	m := &member{plane: newPlane(e, found, known)}
+	ctx, m.stop = context.WithCancel(log.IntoContext(ctx, log.FromContext(ctx).WithValues("controlPlane", found.ControlPlane)))
+	e.mu.Lock()
+	e.planes[found.ControlPlane] = m
+	e.mu.Unlock()
+	m.update(found)
+	e.start(ctx, m.plane)
+}
+
+// goStart gives each task of a control plane a goroutine.
+func (e *era) goStart(ctx context.Context, p *plane) {
+	e.mu.Lock()
+	m := e.planes[p.name]
+	e.mu.Unlock()
+	for _, t := range p.tasks {
+		m.done.Go(func() { t.run(ctx, e.config.Clock) })
+	}
+}
+
+// publish brings the board up to date.
+func (e *era) publish() {
+	e.publishing.Lock()
+	defer e.publishing.Unlock()
+	if !e.looked {
+		return
+	}
+	var all []partition.Partition
+	for _, m := range e.all() {
+		all = append(all, m.partition())
+	}
+	e.config.Board.Replace(all)
+}
+
+// end stops everything. Another replica is the writer now.
+func (e *era) end() {
+	for _, m := range e.all() {
+		m.stop()
+	}
+	for _, m := range e.all() {
+		m.done.Wait()
+		e.config.Metrics.forget(m.name)
+	}
+}

@@ -1,0 +1,211 @@
+package mirror
+
+import (
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+)
+
+// fault is what went wrong with a call.
+type fault int
+
+const (
+	// unreachable: Coder gave no answer, or could not do its work.
+	unreachable fault = iota
+	// limited: Coder asks for fewer requests.
+	limited
+	// refused: Coder does not accept the token, or what is asked with it.
+	refused
+)
+
+// The calls whose success is needed, each for itself: one may fail while the
+// others work.
+const (
+	callConnect       = "connect"
+	callOrganizations = "organizations"
+	callJobs          = "jobs"
+	callCount         = "count"
+	callPages         = "pages"
+	callWorkspaces    = "workspaces"
+	callTemplates     = "templates"
+	callUser          = "user"
+)
+
+// failure is a call that has failed ever since.
+type failure struct {
+	fault   fault
+	since   time.Time
+	message string
+}
+
+// health decides the state of a control plane from what its calls come to. It
+// knows no clock and is not safe for concurrent use.
+type health struct {
+	timing *Timing
+
+	state   partition.State
+	seen    bool
+	since   time.Time
+	message string
+	// began is when it was first looked at.
+	began time.Time
+	// outage is when the trouble began for which it is not Ready, told is what was
+	// said of it.
+	outage time.Time
+	told   string
+
+	failing map[string]failure
+}
+
+// newHealth is that of a control plane that was never read.
+func newHealth(timing *Timing, now time.Time) *health {
+	return &health{timing: timing, state: partition.Syncing, since: now, began: now, failing: map[string]failure{}}
+}
+
+// resume goes on with what another writer knew.
+func (h *health) resume(known partition.Partition) {
+	h.state, h.seen, h.since, h.message = known.State, known.Seen, known.Since.Time, known.Message
+	if h.state == partition.Syncing {
+		h.began = known.Since.Time
+	}
+	if h.state == partition.Stale || h.state == partition.Quarantined {
+		h.outage, h.told = known.Since.Time, known.Message
+	}
+}
+
+// succeeded takes note of an answer.
+func (h *health) succeeded(call string) { delete(h.failing, call) }
+
+// failed takes note of a call that was begun at a time and came to nothing.
+func (h *health) failed(call string, what fault, began time.Time, message string) {
+	known, ok := h.failing[call]
+	if !ok || known.fault != what {
+		known = failure{fault: what, since: began}
+	}
+	known.message = message
+	h.failing[call] = known
+}
+
+// synced takes note that the log equals Coder.
+func (h *health) synced(now time.Time) {
+	clear(h.failing)
+	h.seen = true
+	h.outage, h.told = time.Time{}, ""
+	h.turn(partition.Ready, now, "")
+}
+
+// quarantine takes note that Coder shows less than it should.
+func (h *health) quarantine(now time.Time, message string) {
+	h.blame(now, message)
+	h.turn(partition.Quarantined, now, h.told)
+}
+
+// update lets the time work. It says whether something changed.
+func (h *health) update(now time.Time) bool {
+	before, message := h.state, h.message
+	if !h.seen {
+		h.updateUnseen(now)
+	} else {
+		h.updateSeen(now)
+	}
+	return h.state != before || h.message != message
+}
+
+func (h *health) updateUnseen(now time.Time) {
+	worst, _ := h.worst(now)
+	switch {
+	case h.state == partition.Quarantined:
+	case worst != nil && worst.fault == refused, now.Sub(h.began) >= h.timing.QuarantineAfter:
+		h.turn(partition.Quarantined, now, h.explain(worst))
+	default:
+		h.message = h.explain(worst)
+	}
+}
+
+// explain says why a control plane that was never read is not Ready.
+func (h *health) explain(worst *failure) string {
+	if worst != nil {
+		return worst.message
+	}
+	for _, call := range h.calls() {
+		if f, ok := h.failing[call]; ok {
+			return f.message
+		}
+	}
+	return "its objects are being read for the first time"
+}
+
+func (h *health) updateSeen(now time.Time) {
+	worst, age := h.worst(now)
+	switch {
+	case h.state == partition.Ready && worst != nil:
+		h.blame(worst.since, worst.message)
+		h.turn(h.verdict(worst, age), now, h.told)
+	case h.state == partition.Stale && (worst != nil && worst.fault == refused || now.Sub(h.outage) >= h.timing.QuarantineAfter):
+		h.turn(partition.Quarantined, now, h.told)
+	}
+}
+
+func (h *health) verdict(worst *failure, age time.Duration) partition.State {
+	if worst.fault == refused || age >= h.timing.QuarantineAfter {
+		return partition.Quarantined
+	}
+	return partition.Stale
+}
+
+// worst is the failure that has lasted too long and counts most, and how long it
+// has. It is nil where none has.
+func (h *health) worst(now time.Time) (*failure, time.Duration) {
+	var worst *failure
+	for _, call := range h.calls() {
+		f, ok := h.failing[call]
+		if !ok || now.Sub(f.since) < h.patience(f.fault) {
+			continue
+		}
+		if worst == nil || f.fault > worst.fault {
+			worst = &f
+		}
+	}
+	if worst == nil {
+		return nil, 0
+	}
+	return worst, now.Sub(worst.since)
+}
+
+// calls are those that count. Once everything was read, only those that are made
+// again and again do.
+func (h *health) calls() []string {
+	repeated := []string{callConnect, callJobs, callWorkspaces, callTemplates, callCount, callOrganizations}
+	if h.seen {
+		return repeated
+	}
+	return append(repeated, callPages, callUser)
+}
+
+// patience is how long a fault may last. Coder is there while it asks for fewer
+// requests, so that may last longer.
+func (h *health) patience(what fault) time.Duration {
+	switch what {
+	case refused:
+		return h.timing.RefusedAfter
+	case limited:
+		return 4 * h.timing.StaleAfter
+	default:
+		return h.timing.StaleAfter
+	}
+}
+
+// blame begins an outage. What was said first stays, because it is written into
+// every object.
+func (h *health) blame(since time.Time, message string) {
+	if h.outage.IsZero() {
+		h.outage, h.told = since, message
+	}
+}
+
+func (h *health) turn(state partition.State, now time.Time, message string) {
+	h.message = message
+	if h.state != state {
+		h.state, h.since = state, now
+	}
+}

@@ -1,0 +1,134 @@
+package mirror
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+func (s *sim) equal(c *fakeCoder) {
+	s.t.Helper()
+	if diff := cmp.Diff(c.want(), objects(s.workspaces, c.name.Namespace)); diff != "" {
+		s.t.Errorf("the log of workspaces is not Coder (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(c.wantTemplates(), objects(s.templates, c.name.Namespace)); diff != "" {
+		s.t.Errorf("the log of templates is not Coder (-want +got):\n%s", diff)
+	}
+}
+
+// TestFirstSync reads everything, and what is read costs hardly more time than
+// Coder's own pages.
+func TestFirstSync(t *testing.T) {
+	for _, n := range []int{0, 1, 999, 10_000} {
+		s := newSim(t, 1)
+		c := s.add("team", "prod")
+		c.rowLatency = time.Millisecond
+		c.fill(n)
+		c.putTemplate("docker", "1")
+		took := s.until(5*time.Minute, "Ready", s.ready(c))
+		s.equal(c)
+		t.Logf("%d workspaces: %v, %d requests %v", n, took, c.requests(), c.calls)
+		if ideal := time.Duration(n) * time.Millisecond; n >= 1000 && took > ideal*13/10 {
+			t.Errorf("%d workspaces took %v, Coder's own pages %v", n, took, ideal)
+		}
+	}
+}
+
+// TestRequestsAtRest counts them.
+func TestRequestsAtRest(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(10_000)
+	for range 50 {
+		c.putTemplate("t"+c.id().String()[24:], "1")
+	}
+	s.until(time.Minute, "Ready", s.ready(c))
+	s.run(20 * time.Minute)
+	before, head := c.requests(), s.workspaces.Head()
+	s.run(30 * time.Minute)
+	perMinute := float64(c.requests()-before) / 30
+	t.Logf("%.1f requests a minute: %v", perMinute, c.calls)
+	if perMinute > 60 {
+		t.Errorf("%.1f requests a minute at rest", perMinute)
+	}
+	if s.workspaces.Head() != head {
+		t.Errorf("%d events although nothing changed", s.workspaces.Head()-head)
+	}
+}
+
+// TestBuildReachesTheLog measures how long that takes.
+func TestBuildReachesTheLog(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(300)
+	s.until(time.Minute, "Ready", s.ready(c))
+	var all []time.Duration
+	for i := range 60 {
+		s.run(time.Duration(s.random.IntN(9000)) * time.Millisecond)
+		id := c.ids()[i]
+		transition := coderd.TransitionStop
+		c.build(id, transition)
+		began := s.clock.Now()
+		s.until(10*time.Second, "the build in the log", func() bool {
+			e, _ := s.era.workspaces.index.find(c.name, uidOf(id))
+			return versionIn(e.Object) == "3"
+		})
+		all = append(all, s.clock.Now().Sub(began))
+		c.finish(id)
+	}
+	slowest := time.Duration(0)
+	for _, d := range all {
+		slowest = max(slowest, d)
+	}
+	t.Logf("slowest %v", slowest)
+	if slowest > 2*time.Second+100*time.Millisecond {
+		t.Errorf("the slowest took %v", slowest)
+	}
+	s.run(5 * time.Second)
+	s.equal(c)
+}
+
+// TestOutageOfTenMinutes deletes nothing, and says once in each object that Coder
+// does not answer.
+func TestOutageOfTenMinutes(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(300)
+	c.putTemplate("docker", "1")
+	s.until(time.Minute, "Ready", s.ready(c))
+	head, floor := s.workspaces.Head(), s.workspaces.Len()
+	c.fault = func(string) error { return &coderd.Error{Op: "asking", Message: "Coder cannot be reached"} }
+	s.run(28 * time.Second)
+	if got := s.state(c).State; got != partition.Ready {
+		t.Errorf("after 28s it is %s", got)
+	}
+	s.run(10 * time.Second)
+	if got := s.state(c).State; got != partition.Stale {
+		t.Errorf("after 38s it is %s", got)
+	}
+	s.run(5 * time.Minute)
+	if got := s.state(c); got.State != partition.Quarantined || !got.Seen {
+		t.Errorf("after 5m38s it is %+v", got)
+	}
+	s.run(5 * time.Minute)
+	events, _ := s.workspaces.Since(head, 1<<20)
+	if len(events) != 300 || s.workspaces.Len() != floor {
+		t.Errorf("%d events, %d objects", len(events), s.workspaces.Len())
+	}
+	c.fault = nil
+	s.until(time.Minute, "Ready again", s.ready(c))
+	s.equal(c)
+	events, _ = s.workspaces.Since(head, 1<<20)
+	if len(events) != 600 {
+		t.Errorf("%d events in all", len(events))
+	}
+	for _, e := range events {
+		if e.Object == nil {
+			t.Errorf("%s was deleted", e.Key)
+		}
+	}
+}

@@ -1,0 +1,234 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+const (
+	// witnesses are how many other objects are asked for when some cannot be seen.
+	witnesses = 20
+	// samples are how many of those that cannot be seen are asked for one by one
+	// before it is clear that the token still sees the others.
+	samples = 3
+)
+
+// errBlind says that Coder shows less than it has: its answer proves nothing.
+var errBlind = errors.New("Coder no longer shows objects that it has, as if the operator's token had lost its rights; " +
+	"they are kept as they were last seen; give the operator's user the role of an owner again")
+
+// blindError is errBlind about some objects.
+func blindError(kind string, n int) error {
+	return fmt.Errorf("%d objects of kind %s cannot be seen: %w", n, kind, errBlind)
+}
+
+// missing deals with known objects that Coder's list does not have, of which some
+// were returned. Those that Coder says are gone leave the log.
+func (f *feed[Item]) missing(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID, returned int) error {
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
+		entry, _ := f.index.find(f.plane.name, uidOf(id))
+		if entry == nil {
+			f.queue.forget(id)
+			f.breaker.acquit(id)
+		}
+		return entry == nil
+	})
+	seeing := returned > 0
+	var gone []deletion
+	for i, id := range ids {
+		if !seeing && i >= samples && !slices.ContainsFunc(gone, deletion.certain) {
+			if err := f.witness(ctx, coder, ids); err != nil {
+				f.markAll(ids)
+				return err
+			}
+			seeing = true
+		}
+		d, err := f.ask(ctx, connection, coder, id)
+		if err != nil {
+			f.markAll(ids)
+			return err
+		}
+		if d != nil {
+			gone = append(gone, *d)
+		}
+	}
+	if !seeing && !allCertain(gone) {
+		if err := f.witness(ctx, coder, ids); err != nil {
+			f.markAll(ids)
+			return err
+		}
+	}
+	return f.remove(ctx, gone)
+}
+
+// deletion is an object that Coder says is not there.
+type deletion struct {
+	id uuid.UUID
+	// began is the log's head before Coder was asked.
+	began uint64
+	// proven says that the answer cannot come from missing rights.
+	proven bool
+}
+
+func (d deletion) certain() bool { return d.proven }
+
+func allCertain(all []deletion) bool {
+	return !slices.ContainsFunc(all, func(d deletion) bool { return !d.proven })
+}
+
+// ask reads one object that the list does not have. It is nil where it is there.
+func (f *feed[Item]) ask(ctx context.Context, connection connections.Connection, coder Coder, id uuid.UUID) (*deletion, error) {
+	began := f.Log.Head()
+	var item Item
+	err := f.plane.ask(ctx, f.source.call, func(ctx context.Context) error {
+		var err error
+		item, err = f.source.one(ctx, coder, id)
+		return err
+	}, coderd.IsNotFound)
+	switch {
+	case err == nil:
+		return nil, f.apply(ctx, connection, []Item{item}, began, true)
+	case coderd.IsNotFound(err):
+		return &deletion{id: id, began: began, proven: f.source.gone(err)}, nil
+	default:
+		return nil, err
+	}
+}
+
+// witness makes sure that the token sees what is there: another object that the log
+// has. Where there is none, it counts for templates that the operator's user may see
+// everything; of a workspace that was deleted Coder would say more than "not found".
+func (f *feed[Item]) witness(ctx context.Context, coder Coder, absent []uuid.UUID) error {
+	lost := make(map[uuid.UUID]bool, len(absent))
+	for _, id := range absent {
+		lost[id] = true
+	}
+	var others []uuid.UUID
+	for _, entry := range f.index.of(f.plane.name) {
+		if id := idOf(entry.Object); !lost[id] && len(others) < witnesses {
+			others = append(others, id)
+		}
+	}
+	if len(others) > 0 {
+		return f.seeAny(ctx, coder, others, len(absent))
+	}
+	if !f.source.ownerSeesAll {
+		return blindError(f.kind, len(absent))
+	}
+	var user coderd.User
+	err := f.plane.ask(ctx, callUser, func(ctx context.Context) error {
+		var err error
+		user, err = coder.Me(ctx)
+		return err
+	}, nil)
+	if err == nil && !slices.Contains(user.Roles, roleOwner) {
+		return blindError(f.kind, len(absent))
+	}
+	return err
+}
+
+// roleOwner may see everything.
+const roleOwner = "owner"
+
+func (f *feed[Item]) seeAny(ctx context.Context, coder Coder, others []uuid.UUID, absent int) error {
+	var items []Item
+	err := f.plane.ask(ctx, f.source.call, func(ctx context.Context) error {
+		var err error
+		items, err = f.source.read(ctx, coder, others)
+		return err
+	}, nil)
+	if err == nil && len(items) == 0 {
+		return blindError(f.kind, absent)
+	}
+	return err
+}
+
+// remove takes objects out of the log, if they are not too many at once.
+func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {
+	now := f.plane.config.Clock.Now()
+	var surprising []uuid.UUID
+	allowed := map[uuid.UUID]bool{}
+	for _, d := range gone {
+		entry, _ := f.index.find(f.plane.name, uidOf(d.id))
+		if entry != nil && entry.Object.GetDeletionTimestamp() == nil {
+			surprising = append(surprising, d.id)
+			continue
+		}
+		allowed[d.id] = true
+	}
+	let, held, again := f.breaker.admit(now, surprising, f.index.count(f.plane.name))
+	for _, id := range let {
+		allowed[id] = true
+	}
+	if len(held) > 0 {
+		log.FromContext(ctx).Info("Holding deletions back until they are confirmed", "kind", f.kind, "objects", len(held), "confirmedAt", again)
+	}
+	for _, id := range held {
+		f.queue.setBusy(id, false, now)
+		f.queue.mark(id, again)
+	}
+	for _, d := range gone {
+		if !allowed[d.id] {
+			continue
+		}
+		if err := f.removeOne(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
+	entry, since := f.index.find(f.plane.name, uidOf(d.id))
+	if entry == nil {
+		return nil
+	}
+	unlock, ok := f.Log.TryLock(entry.Key)
+	if !ok || since > d.began {
+		if ok {
+			unlock()
+		}
+		f.mark(d.id, soon)
+		return nil
+	}
+	defer unlock()
+	_, err := f.Sequencer.Propose(ctx, objectlog.Proposal{Key: entry.Key, Expect: entry.Revision})
+	changed, err := changedKeys(err)
+	if err != nil || len(changed) > 0 {
+		f.mark(d.id, soon)
+		return err
+	}
+	f.plane.config.Metrics.committed(f.kind, 1)
+	f.queue.forget(d.id)
+	f.breaker.acquit(d.id)
+	return f.dropRecord(ctx, d.id)
+}
+
+// dropRecord removes the record of an object that is gone. A failure is left to the
+// janitor.
+func (f *feed[Item]) dropRecord(ctx context.Context, id uuid.UUID) error {
+	records := f.plane.config.Records
+	record, ok := records.Get(f.plane.name, uidOf(id))
+	if !ok {
+		return nil
+	}
+	if err := records.Delete(ctx, record); err != nil {
+		log.FromContext(ctx).Error(err, "Removing the metadata of an object that is gone", "kind", f.kind, "name", record.Name)
+	}
+	return nil
+}
+
+func (f *feed[Item]) markAll(ids []uuid.UUID) {
+	for _, id := range ids {
+		f.mark(id, f.plane.config.Timing.Busy)
+	}
+}

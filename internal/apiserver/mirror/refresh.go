@@ -1,0 +1,146 @@
+package mirror
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// refreshGap is the least time between two reads of what is due, so that what
+// becomes due together is read together.
+const refreshGap = 200 * time.Millisecond
+
+// newRefreshTask reads what is due.
+func newRefreshTask[Item any](p *plane, f *feed[Item]) *task {
+	t := newTask("refresh "+f.kind, nil)
+	var earliest time.Time
+	t.step = func(ctx context.Context) time.Time {
+		now := p.config.Clock.Now()
+		connection, live := p.live()
+		switch {
+		case !live:
+			return p.after(idle)
+		case now.Before(earliest):
+			return earliest
+		}
+		if ids := f.queue.take(now, f.source.batch); len(ids) > 0 {
+			p.note(ctx, "reading what has changed", f.refresh(ctx, connection, ids))
+			now = p.config.Clock.Now()
+			earliest = now.Add(refreshGap)
+		}
+		return maxTime(earliest, f.queue.next(now.Add(idle)))
+	}
+	f.queue.stir = t.wake
+	return t
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// refresh reads objects that are due.
+func (f *feed[Item]) refresh(ctx context.Context, connection connections.Connection, ids []uuid.UUID) error {
+	return f.readSome(ctx, connection, ids, true)
+}
+
+// readSome reads objects and brings them into the log. With hot they are settled too.
+func (f *feed[Item]) readSome(ctx context.Context, connection connections.Connection, ids []uuid.UUID, hot bool) error {
+	coder := f.plane.config.Open(connection)
+	began := f.Log.Head()
+	var items []Item
+	err := f.plane.ask(ctx, f.source.call, func(ctx context.Context) error {
+		var err error
+		items, err = f.source.read(ctx, coder, ids)
+		return err
+	}, nil)
+	if err != nil {
+		f.markAll(ids)
+		return err
+	}
+	absent := absentFrom(ids, items, f.source.id)
+	if err := f.apply(ctx, connection, items, began, hot); err != nil {
+		f.markAll(ids)
+		return err
+	}
+	return f.missing(ctx, connection, coder, absent, len(items))
+}
+
+// absentFrom are the ids that no item has.
+func absentFrom[Item any](ids []uuid.UUID, items []Item, idOf func(Item) uuid.UUID) []uuid.UUID {
+	there := make(map[uuid.UUID]bool, len(items))
+	for _, item := range items {
+		there[idOf(item)] = true
+	}
+	var absent []uuid.UUID
+	for _, id := range ids {
+		if !there[id] {
+			absent = append(absent, id)
+		}
+	}
+	return absent
+}
+
+// newSettleTask brings on what is to be done.
+func newSettleTask[Item any](p *plane, f *feed[Item]) *task {
+	t := newTask("settle "+f.kind, nil)
+	t.step = func(ctx context.Context) time.Time {
+		f.settle.step(ctx)
+		return p.after(idle)
+	}
+	f.settle.wake = t.wake
+	return t
+}
+
+// newTemplatesTask reads all templates now and then.
+func newTemplatesTask(p *plane) *task {
+	var next time.Time
+	t := newTask("templates", nil)
+	t.step = func(ctx context.Context) time.Time {
+		connection, live := p.live()
+		switch {
+		case !live:
+			return p.after(idle)
+		case p.config.Clock.Now().Before(next):
+			return next
+		}
+		next = p.after(p.config.Timing.Templates)
+		if err := p.readTemplates(ctx, connection, false); err != nil {
+			p.note(ctx, "reading the templates", err)
+			next = p.after(p.config.Timing.Probe)
+		}
+		return next
+	}
+	return t
+}
+
+// readTemplates brings all templates into the log. With hot they are settled too.
+func (p *plane) readTemplates(ctx context.Context, connection connections.Connection, hot bool) error {
+	f := p.templates
+	coder := p.config.Open(connection)
+	began := f.Log.Head()
+	var known []uuid.UUID
+	for _, entry := range f.index.of(p.name) {
+		known = append(known, idOf(entry.Object))
+	}
+	var items []coderd.Template
+	err := p.ask(ctx, callTemplates, func(ctx context.Context) error {
+		var err error
+		items, err = coder.Templates(ctx)
+		return err
+	}, nil)
+	if err != nil {
+		return err
+	}
+	absent := absentFrom(known, items, f.source.id)
+	if err := f.apply(ctx, connection, items, began, hot); err != nil {
+		return err
+	}
+	return f.missing(ctx, connection, coder, absent, len(items))
+}

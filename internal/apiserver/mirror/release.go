@@ -1,0 +1,130 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// releaseAllBut takes the objects out of the logs whose control plane is not served.
+// It gives the control planes that still have some.
+func (e *era) releaseAllBut(ctx context.Context, served map[types.NamespacedName]connections.Member) map[types.NamespacedName]bool {
+	left := map[types.NamespacedName]bool{}
+	for _, name := range e.orphans(served) {
+		workspaces, err1 := releasePlane(ctx, e.workspaces, name)
+		templates, err2 := releasePlane(ctx, e.templates, name)
+		for _, err := range []error{err1, err2} {
+			if err != nil {
+				log.FromContext(ctx).Error(err, "Releasing the objects of a control plane", "controlPlane", name)
+			}
+		}
+		if !workspaces || !templates {
+			left[name] = true
+			continue
+		}
+		e.mu.Lock()
+		delete(e.orphaned, name)
+		e.mu.Unlock()
+		log.FromContext(ctx).Info("Released the objects of a control plane", "controlPlane", name)
+	}
+	return left
+}
+
+// orphans are the control planes that have objects and nobody who mirrors them.
+func (e *era) orphans(served map[types.NamespacedName]connections.Member) []types.NamespacedName {
+	seen := map[types.NamespacedName]bool{}
+	var all []types.NamespacedName
+	for _, name := range append(e.workspaces.index.controlPlanes(), e.templates.index.controlPlanes()...) {
+		_, wanted := served[name]
+		e.mu.Lock()
+		orphan := !wanted || e.orphaned[name]
+		e.mu.Unlock()
+		if orphan && !seen[name] {
+			seen[name] = true
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// releasePlane takes the objects of a control plane out of a log, but for those that
+// are being written. It says whether none is left.
+func releasePlane[Item any](ctx context.Context, s *stock[Item], name types.NamespacedName) (done bool, err error) {
+	entries := s.index.of(name)
+	for len(entries) > 0 && err == nil {
+		n := min(commitsAtOnce, len(entries))
+		err = s.release(entries[:n], func(proposals ...objectlog.Proposal) error {
+			_, err := s.Sequencer.Propose(ctx, proposals...)
+			return err
+		})
+		entries = entries[n:]
+	}
+	return err == nil && s.index.count(name) == 0, err
+}
+
+// release takes entries out of the log whose locks are free.
+func (s *stock[Item]) release(entries []*objectlog.Entry, propose func(...objectlog.Proposal) error) error {
+	var proposals []objectlog.Proposal
+	for _, entry := range entries {
+		unlock, ok := s.Log.TryLock(entry.Key)
+		if !ok {
+			continue
+		}
+		defer unlock()
+		proposals = append(proposals, objectlog.Proposal{Key: entry.Key, Expect: entry.Revision})
+	}
+	_, err := changedKeys(propose(proposals...))
+	return err
+}
+
+// Release takes all objects of a namespace from the logs, without a call to Coder.
+// It is for the writer, in a namespace for which Released is true: elsewhere they
+// come back. It returns when they are gone.
+func (m *Mirror) Release(ctx context.Context, namespace string) error {
+	if err := releaseNamespace(ctx, m.config.Workspaces, keyPrefix("coderworkspaces")+namespace+"/"); err != nil {
+		return fmt.Errorf("releasing the workspaces of namespace %q: %w", namespace, err)
+	}
+	if err := releaseNamespace(ctx, m.config.Templates, keyPrefix("codertemplates")+namespace+"/"); err != nil {
+		return fmt.Errorf("releasing the templates of namespace %q: %w", namespace, err)
+	}
+	return nil
+}
+
+func releaseNamespace[Item any](ctx context.Context, r Resource[Item], prefix string) error {
+	for ctx.Err() == nil {
+		var entries []*objectlog.Entry
+		r.Log.Scan(prefix, func(entry *objectlog.Entry) bool {
+			entries = append(entries, entry)
+			return len(entries) < commitsAtOnce
+		})
+		if len(entries) == 0 {
+			return nil
+		}
+		if err := releaseEntries(ctx, r, entries); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// releaseEntries waits for the lock of each, and takes all out of the log together.
+func releaseEntries[Item any](ctx context.Context, r Resource[Item], entries []*objectlog.Entry) error {
+	var proposals []objectlog.Proposal
+	for _, entry := range entries {
+		// Keys are locked in their order here, and nobody else waits for more than one.
+		unlock, err := r.Log.Lock(ctx, entry.Key)
+		if err != nil {
+			return fmt.Errorf("waiting for a write of %s: %w", entry.Key, err)
+		}
+		defer unlock()
+		proposals = append(proposals, objectlog.Proposal{Key: entry.Key, Expect: entry.Revision})
+	}
+	_, err := r.Sequencer.Propose(ctx, proposals...)
+	_, err = changedKeys(err)
+	return err
+}

@@ -1,0 +1,105 @@
+package mirror
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// settleWithin is how old an item may be when it is settled. Older ones are read
+// again first.
+const settleWithin = 10 * time.Second
+
+// settler has the kind bring on what is to be done, one object after the other,
+// so that reading does not wait for it.
+type settler[Item any] struct {
+	feed *feed[Item]
+
+	mu    sync.Mutex
+	items map[uuid.UUID]settling[Item]
+	order []uuid.UUID
+	// wake has what waits settled.
+	wake func()
+}
+
+type settling[Item any] struct {
+	item Item
+	// revision is that of the log's entry when the item was read.
+	revision uint64
+	read     time.Time
+}
+
+func newSettler[Item any](f *feed[Item]) *settler[Item] {
+	return &settler[Item]{feed: f, items: map[uuid.UUID]settling[Item]{}}
+}
+
+// push has an item settled. The key's lock is held.
+func (t *settler[Item]) push(s *seen[Item], now time.Time) {
+	_, revision := t.feed.index.find(t.feed.plane.name, uidOf(s.id))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, ok := t.items[s.id]; !ok {
+		t.order = append(t.order, s.id)
+	}
+	t.items[s.id] = settling[Item]{item: s.item, revision: revision, read: now}
+	t.wake()
+}
+
+func (t *settler[Item]) pop() (id uuid.UUID, next settling[Item], ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.order) == 0 {
+		return uuid.Nil, settling[Item]{}, false
+	}
+	id, t.order = t.order[0], t.order[1:]
+	next = t.items[id]
+	delete(t.items, id)
+	return id, next, true
+}
+
+// step settles what waits.
+func (t *settler[Item]) step(ctx context.Context) {
+	for ctx.Err() == nil {
+		id, next, ok := t.pop()
+		if !ok {
+			return
+		}
+		t.settle(ctx, id, next)
+	}
+}
+
+func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[Item]) {
+	f := t.feed
+	config := f.plane.config
+	connection, live := f.plane.live()
+	entry, revision := f.index.find(f.plane.name, uidOf(id))
+	if !live || entry == nil {
+		return
+	}
+	unlock, ok := f.Log.TryLock(entry.Key)
+	if !ok {
+		f.mark(id, soon)
+		return
+	}
+	defer unlock()
+	if revision != next.revision || config.Clock.Since(next.read) > settleWithin {
+		f.mark(id, soon)
+		return
+	}
+	record, _ := config.Records.Get(f.plane.name, uidOf(id))
+	again, err := f.Kind.Settle(ctx, connection, next.item, record)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		log.FromContext(ctx).Error(err, "Settling an object", "kind", f.kind, "name", entry.Object.GetName())
+		f.queue.retry(id, config.Clock.Now())
+	default:
+		f.queue.worked(id)
+		if again {
+			f.queue.setBusy(id, true, config.Clock.Now())
+		}
+	}
+}

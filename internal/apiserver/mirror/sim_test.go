@@ -1,0 +1,624 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// simClock is a clock on which who sleeps makes the time pass.
+type simClock struct{ *clocktesting.FakeClock }
+
+func (c simClock) NewTimer(d time.Duration) clock.Timer {
+	c.Step(d)
+	fired := make(chan time.Time, 1)
+	fired <- c.Now()
+	return firedTimer(fired)
+}
+
+type firedTimer chan time.Time
+
+func (t firedTimer) C() <-chan time.Time      { return t }
+func (t firedTimer) Stop() bool               { return true }
+func (t firedTimer) Reset(time.Duration) bool { return true }
+
+// counter gives dense revisions.
+type counter struct{ mu sync.Mutex }
+
+func (*counter) Next(head uint64) uint64 { return head + 1 }
+
+// sim is a mirror whose tasks are done one after the other, in the order in which
+// they are due.
+type sim struct {
+	t       testing.TB
+	ctx     context.Context
+	clock   simClock
+	random  *rand.Rand
+	records *metadatatest.Records
+	board   *partition.Board
+	members *fakeMembers
+	coders  map[types.NamespacedName]*fakeCoder
+	mirror  *Mirror
+	era     *era
+	ticked  time.Time
+	running []*plane
+
+	workspaces, templates *objectlog.Log
+	released              map[string]bool
+	// before each step something may happen.
+	before func()
+}
+
+func newSim(t testing.TB, seed uint64) *sim {
+	t.Helper()
+	s := &sim{
+		t: t, ctx: t.Context(), random: rand.New(rand.NewPCG(seed, 1)),
+		clock:   simClock{clocktesting.NewFakeClock(time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC))},
+		board:   &partition.Board{},
+		members: &fakeMembers{}, coders: map[types.NamespacedName]*fakeCoder{},
+		workspaces: objectlog.New(objectlog.Config{History: 1 << 20}), templates: objectlog.New(objectlog.Config{History: 1 << 20}),
+		released: map[string]bool{},
+	}
+	s.records = metadatatest.NewWithClock(t, s.clock)
+	s.lead()
+	return s
+}
+
+// lead makes another writer of the same logs.
+func (s *sim) lead() {
+	s.t.Helper()
+	revisions := &counter{}
+	m, err := New(Config{
+		Connections: s.members, Records: s.records, Board: s.board,
+		Workspaces: Resource[coderd.Workspace]{Log: s.workspaces, Sequencer: objectlog.NewSequencer(s.workspaces, revisions, nil, s.clock), Kind: &workspaceKind{sim: s}},
+		Templates:  Resource[coderd.Template]{Log: s.templates, Sequencer: objectlog.NewSequencer(s.templates, revisions, nil, s.clock), Kind: templateKind{}},
+		Released:   func(namespace string) bool { return s.released[namespace] },
+		Clock:      s.clock,
+		Jitter:     func() float64 { return 0.5 },
+		Open:       func(c connections.Connection) Coder { return s.coders[c.ControlPlane] },
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.mirror, s.running, s.ticked = m, nil, time.Time{}
+	s.era = newEra(&m.config)
+	s.era.start = func(_ context.Context, p *plane) { s.running = append(s.running, p) }
+	m.set(s.era)
+}
+
+// add makes a control plane with a Coder of its own.
+func (s *sim) add(namespace, name string) *fakeCoder {
+	c := newFakeCoder(s, types.NamespacedName{Namespace: namespace, Name: name})
+	s.coders[c.name] = c
+	s.members.put(c.name, "uid-"+types.UID(name), true)
+	return c
+}
+
+// run lets the time pass.
+func (s *sim) run(d time.Duration) {
+	end := s.clock.Now().Add(d)
+	for {
+		due, step := s.next()
+		if due.After(end) {
+			if now := s.clock.Now(); now.Before(end) {
+				s.clock.Step(end.Sub(now))
+			}
+			return
+		}
+		if now := s.clock.Now(); due.After(now) {
+			s.clock.Step(due.Sub(now))
+		}
+		if s.before != nil {
+			s.before()
+		}
+		step()
+	}
+}
+
+// next is what is due first.
+func (s *sim) next() (time.Time, func()) {
+	due := s.ticked.Add(time.Second)
+	step := func() {
+		s.ticked = s.clock.Now()
+		s.era.tick(s.ctx)
+		s.running = slices.DeleteFunc(s.running, func(p *plane) bool { return s.era.plane(p.name) != p })
+	}
+	for _, p := range s.running {
+		for _, t := range p.tasks {
+			if at := t.dueAt(); at.Before(due) {
+				due, step = at, func() { t.once(s.ctx) }
+			}
+		}
+	}
+	return due, step
+}
+
+// until runs until something is so.
+func (s *sim) until(limit time.Duration, what string, done func() bool) time.Duration {
+	s.t.Helper()
+	began := s.clock.Now()
+	for end := began.Add(limit); !done(); {
+		if s.clock.Now().After(end) {
+			s.t.Fatalf("after %v still not: %s", limit, what)
+		}
+		s.run(100 * time.Millisecond)
+	}
+	return s.clock.Now().Sub(began)
+}
+
+func (s *sim) state(c *fakeCoder) partition.Partition {
+	all, _ := s.board.All()
+	for _, p := range all {
+		if p.ControlPlane == c.name {
+			return p
+		}
+	}
+	return partition.Partition{}
+}
+
+func (s *sim) ready(c *fakeCoder) func() bool {
+	return func() bool { return s.state(c).State == partition.Ready }
+}
+
+// objects are those of a log, by name within a namespace, with what tells their
+// versions.
+func objects(log *objectlog.Log, namespace string) map[string]string {
+	all := map[string]string{}
+	log.Scan("", func(e *objectlog.Entry) bool {
+		if e.Object.GetNamespace() == namespace {
+			all[e.Object.GetName()] = string(e.Object.GetUID()) + " " + versionIn(e.Object)
+		}
+		return true
+	})
+	return all
+}
+
+func versionIn(o objectlog.Object) string {
+	switch o := o.(type) {
+	case *aggregationv1alpha1.CoderWorkspace:
+		return o.Status.LatestBuildID
+	case *aggregationv1alpha1.CoderTemplate:
+		return o.Spec.DisplayName
+	}
+	return ""
+}
+
+// fakeMembers are the control planes of the cluster.
+type fakeMembers struct {
+	connections.Provider
+	mu  sync.Mutex
+	all []connections.Member
+	err error
+}
+
+func (f *fakeMembers) Members(context.Context) ([]connections.Member, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.all), f.err
+}
+
+func (f *fakeMembers) put(name types.NamespacedName, uid types.UID, connected bool, changes ...func(*connections.Member)) {
+	f.remove(name)
+	m := connections.Member{ControlPlane: name, UID: uid, Named: true, Reason: "the operator has no token for it yet"}
+	if connected {
+		m.Connection, m.Reason = &connections.Connection{ControlPlane: name, Client: new(coderd.Client)}, ""
+	}
+	for _, change := range changes {
+		change(&m)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, m)
+}
+
+func (f *fakeMembers) remove(name types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = slices.DeleteFunc(f.all, func(m connections.Member) bool { return m.ControlPlane == name })
+}
+
+// fakeCoder is a Coder in memory.
+type fakeCoder struct {
+	sim   *sim
+	name  types.NamespacedName
+	mu    sync.Mutex
+	items map[uuid.UUID]*fakeWorkspace
+	gone  map[uuid.UUID]bool
+	// templates are by id, the value is a version.
+	templates     map[uuid.UUID]coderd.Template
+	organizations []coderd.Organization
+	next          uint64
+	roles         []string
+	// latency of a call, and of each row of a page.
+	latency, rowLatency time.Duration
+	// fault is asked before each call, during after the answer was taken.
+	fault  func(call string) error
+	during func(call string)
+	blind  bool
+	// calls counts requests.
+	calls map[string]int
+}
+
+type fakeWorkspace struct {
+	coderd.Workspace
+	// building until the job is done.
+	building bool
+}
+
+func newFakeCoder(s *sim, name types.NamespacedName) *fakeCoder {
+	return &fakeCoder{
+		sim: s, name: name, items: map[uuid.UUID]*fakeWorkspace{}, gone: map[uuid.UUID]bool{},
+		templates: map[uuid.UUID]coderd.Template{}, calls: map[string]int{}, roles: []string{"owner"},
+		organizations: []coderd.Organization{{ID: uuid.UUID{15: 1}, Name: "coder"}},
+		latency:       20 * time.Millisecond,
+	}
+}
+
+func (c *fakeCoder) id() uuid.UUID {
+	c.next++
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[8:], c.next)
+	copy(id[:4], c.name.Name)
+	return id
+}
+
+func (c *fakeCoder) create(owner, name string) uuid.UUID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := &fakeWorkspace{building: true}
+	w.ID, w.OwnerName, w.Name, w.OrganizationName = c.id(), owner, name, c.organizations[0].Name
+	w.OrganizationID, w.CreatedAt = c.organizations[0].ID, c.sim.clock.Now()
+	w.LatestBuild = coderd.Build{Number: 1, Status: "starting", Transition: coderd.TransitionStart}
+	c.items[w.ID] = w
+	return w.ID
+}
+
+// fill makes many workspaces that run.
+func (c *fakeCoder) fill(n int) {
+	for i := range n {
+		c.finish(c.create("user"+fmt.Sprint(i%50), fmt.Sprintf("ws%d", i)))
+	}
+}
+
+// build begins a build; finish ends it.
+func (c *fakeCoder) build(id uuid.UUID, t coderd.Transition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.items[id]
+	if w == nil || w.building {
+		return
+	}
+	w.building = true
+	w.LatestBuild.Number++
+	w.LatestBuild.Transition = t
+	w.LatestBuild.Status = map[coderd.Transition]string{
+		coderd.TransitionStart: "starting", coderd.TransitionStop: "stopping", coderd.TransitionDelete: "deleting",
+	}[t]
+}
+
+func (c *fakeCoder) finish(id uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.items[id]
+	if w == nil || !w.building {
+		return
+	}
+	w.building = false
+	w.LatestBuild.Number++
+	switch w.LatestBuild.Transition {
+	case coderd.TransitionDelete:
+		delete(c.items, id)
+		c.gone[id] = true
+	case coderd.TransitionStop:
+		w.LatestBuild.Status = "stopped"
+	default:
+		w.LatestBuild.Status = "running"
+	}
+}
+
+// drop removes a workspace without a build, as somebody with the database does.
+func (c *fakeCoder) drop(id uuid.UUID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.items, id)
+	c.gone[id] = true
+}
+
+// touch changes a workspace silently.
+func (c *fakeCoder) touch(id uuid.UUID, change func(*coderd.Workspace)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.items[id]; w != nil {
+		change(&w.Workspace)
+		w.LatestBuild.Number++
+	}
+}
+
+func (c *fakeCoder) rename(id uuid.UUID, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.items[id]
+	for _, other := range c.items {
+		if w == nil || other.Name == name && other.OwnerName == w.OwnerName {
+			return false
+		}
+	}
+	w.Name = name
+	w.LatestBuild.Number++
+	return true
+}
+
+func (c *fakeCoder) ids() []uuid.UUID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []uuid.UUID
+	for id := range c.items {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	return ids
+}
+
+// want is what the log should have.
+func (c *fakeCoder) want() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]string{}
+	for _, w := range c.items {
+		all[objectName(w.Workspace)] = w.ID.String() + " " + fmt.Sprint(w.LatestBuild.Number)
+	}
+	return all
+}
+
+func (c *fakeCoder) wantTemplates() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]string{}
+	for _, t := range c.templates {
+		all[t.OrganizationName+"."+t.Name] = t.ID.String() + " " + t.DisplayName
+	}
+	return all
+}
+
+func (c *fakeCoder) putTemplate(name, displayName string) uuid.UUID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := coderd.Template{ID: c.id(), Name: name, DisplayName: displayName, OrganizationName: "coder"}
+	c.templates[t.ID] = t
+	return t.ID
+}
+
+// call is one request. The answer is taken in the middle of it.
+func (c *fakeCoder) call(name string, requests int, answer func()) error {
+	c.sim.clock.Step(c.latency / 2)
+	c.mu.Lock()
+	c.calls[name] += requests
+	fault := c.fault
+	c.mu.Unlock()
+	if fault != nil {
+		if err := fault(name); err != nil {
+			return err
+		}
+	}
+	c.mu.Lock()
+	answer()
+	c.mu.Unlock()
+	if c.during != nil {
+		c.during(name)
+	}
+	c.sim.clock.Step(c.latency / 2)
+	return nil
+}
+
+func (c *fakeCoder) requests() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	total := 0
+	for _, n := range c.calls {
+		total += n
+	}
+	return total
+}
+
+func (c *fakeCoder) Me(context.Context) (u coderd.User, err error) {
+	err = c.call("me", 1, func() { u.Roles = c.roles })
+	return u, err
+}
+
+func (c *fakeCoder) Organizations(context.Context) (all []coderd.Organization, err error) {
+	err = c.call("organizations", 1, func() { all = slices.Clone(c.organizations) })
+	return all, err
+}
+
+func (c *fakeCoder) ActiveJobs(_ context.Context, organization uuid.UUID) (jobs coderd.ActiveJobs, err error) {
+	err = c.call("jobs", 1, func() {
+		for id, w := range c.items {
+			if w.building && w.OrganizationID == organization {
+				jobs.Workspaces = append(jobs.Workspaces, id)
+			}
+		}
+	})
+	return jobs, err
+}
+
+func (c *fakeCoder) visible() []coderd.Workspace {
+	if c.blind {
+		return nil
+	}
+	var all []coderd.Workspace
+	for _, w := range c.items {
+		all = append(all, w.Workspace)
+	}
+	slices.SortFunc(all, func(a, b coderd.Workspace) int {
+		return cmp.Or(cmp.Compare(b.LatestBuild.Status, a.LatestBuild.Status), cmp.Compare(a.OwnerName, b.OwnerName), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func (c *fakeCoder) WorkspaceCount(context.Context) (n int, err error) {
+	err = c.call("count", 1, func() { n = len(c.visible()) })
+	return n, err
+}
+
+func (c *fakeCoder) WorkspacePage(_ context.Context, offset, limit int) (page coderd.WorkspacePage, err error) {
+	err = c.call("page", 1, func() {
+		all := c.visible()
+		page.Count = len(all)
+		page.Workspaces = all[min(offset, len(all)):min(offset+limit, len(all))]
+	})
+	c.sim.clock.Step(time.Duration(len(page.Workspaces)) * c.rowLatency)
+	return page, err
+}
+
+func (c *fakeCoder) WorkspacesByID(_ context.Context, ids []uuid.UUID) (all []coderd.Workspace, err error) {
+	if len(ids) > coderd.MaxWorkspaceIDs {
+		c.sim.t.Errorf("%d ids in one request", len(ids))
+	}
+	err = c.call("ids", 1, func() {
+		for _, id := range ids {
+			if w := c.items[id]; w != nil && !c.blind {
+				all = append(all, w.Workspace)
+			}
+		}
+	})
+	return all, err
+}
+
+func (c *fakeCoder) Workspace(_ context.Context, id uuid.UUID) (out coderd.Workspace, err error) {
+	var answer error
+	err = c.call("one", 1, func() {
+		switch w := c.items[id]; {
+		case c.blind:
+			answer = &coderd.Error{Op: "reading", StatusCode: 404, Message: "not found"}
+		case w != nil:
+			out = w.Workspace
+		case c.gone[id]:
+			answer = &coderd.Error{Op: "reading", StatusCode: 410, Message: "gone"}
+		default:
+			answer = &coderd.Error{Op: "reading", StatusCode: 404, Message: "not found"}
+		}
+	})
+	return out, cmp.Or(err, answer)
+}
+
+func (c *fakeCoder) Templates(context.Context) (all []coderd.Template, err error) {
+	err = c.call("templates", 2, func() {
+		for _, t := range c.templates {
+			if !c.blind {
+				all = append(all, t)
+			}
+		}
+	})
+	return all, err
+}
+
+func (c *fakeCoder) Template(_ context.Context, id uuid.UUID) (out coderd.Template, err error) {
+	var answer error
+	err = c.call("template", 1, func() {
+		t, ok := c.templates[id]
+		if out = t; !ok || c.blind {
+			answer = &coderd.Error{Op: "reading", StatusCode: 404, Message: "not found"}
+		}
+	})
+	return out, cmp.Or(err, answer)
+}
+
+func objectName(w coderd.Workspace) string {
+	return strings.ToLower(w.OrganizationName + "." + w.OwnerName + "." + w.Name)
+}
+
+// workspaceKind makes objects that show which version of the workspace they are.
+type workspaceKind struct {
+	sim     *sim
+	mu      sync.Mutex
+	settled map[uuid.UUID]int
+	// settle is asked what to do.
+	settle func(coderd.Workspace, *metadata.Record) (bool, error)
+}
+
+func (*workspaceKind) Object(_ context.Context, c connections.Connection, w coderd.Workspace, r *metadata.Record, previous objectlog.Object) (objectlog.Object, error) {
+	o := &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{
+		Name: objectName(w), Namespace: c.ControlPlane.Namespace, UID: types.UID(w.ID.String()),
+		CreationTimestamp: metav1.Time{Time: w.CreatedAt.Truncate(time.Second)}, Generation: 1,
+		Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: c.ControlPlane.Name},
+	}}
+	o.Status.LatestBuildStatus, o.Status.LatestBuildID = w.LatestBuild.Status, fmt.Sprint(w.LatestBuild.Number)
+	o.Spec.TemplateName = string(w.LatestBuild.Transition)
+	if old, ok := previous.(*aggregationv1alpha1.CoderWorkspace); ok {
+		o.Generation = old.Generation
+		if old.Spec.TemplateName != o.Spec.TemplateName {
+			o.Generation++
+		}
+	}
+	if w.LatestBuild.Transition == coderd.TransitionDelete {
+		o.DeletionTimestamp = &metav1.Time{Time: w.CreatedAt}
+	}
+	o.Status.Conditions = []metav1.Condition{{Type: aggregationv1alpha1.ConditionSynced, Status: metav1.ConditionTrue}}
+	metadata.Overlay(o, r)
+	return o, nil
+}
+
+func (k *workspaceKind) Settle(_ context.Context, _ connections.Connection, w coderd.Workspace, r *metadata.Record) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.settled == nil {
+		k.settled = map[uuid.UUID]int{}
+	}
+	k.settled[w.ID]++
+	if k.settle != nil {
+		return k.settle(w, r)
+	}
+	return false, nil
+}
+
+func (*workspaceKind) WithSync(o objectlog.Object, reachable bool, since time.Time, message string) objectlog.Object {
+	w := o.(*aggregationv1alpha1.CoderWorkspace).DeepCopy()
+	want := metav1.Condition{Type: aggregationv1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Message: message, LastTransitionTime: metav1.Time{Time: since}}
+	if reachable {
+		want = metav1.Condition{Type: aggregationv1alpha1.ConditionSynced, Status: metav1.ConditionTrue}
+	}
+	if w.Status.Conditions[0] == want {
+		return nil
+	}
+	w.Status.Conditions[0] = want
+	return w
+}
+
+type templateKind struct{}
+
+func (templateKind) Object(_ context.Context, c connections.Connection, t coderd.Template, r *metadata.Record, _ objectlog.Object) (objectlog.Object, error) {
+	o := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{
+		Name: t.OrganizationName + "." + t.Name, Namespace: c.ControlPlane.Namespace, UID: types.UID(t.ID.String()), Generation: 1,
+		Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: c.ControlPlane.Name},
+	}}
+	o.Spec.DisplayName = t.DisplayName
+	metadata.Overlay(o, r)
+	return o, nil
+}
+
+func (templateKind) Settle(context.Context, connections.Connection, coderd.Template, *metadata.Record) (bool, error) {
+	return false, nil
+}
+
+func (templateKind) WithSync(objectlog.Object, bool, time.Time, string) objectlog.Object { return nil }

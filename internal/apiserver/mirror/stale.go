@@ -1,0 +1,79 @@
+package mirror
+
+import (
+	"context"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+)
+
+// newStaleTask writes into every object of a control plane that Coder does not
+// answer, once for each outage. That it answers again is written when the object is
+// read again.
+func newStaleTask(p *plane) *task {
+	t := newTask("stale", nil)
+	var told time.Time
+	t.step = func(ctx context.Context) time.Time {
+		since, _, ok := p.outage()
+		if !ok {
+			told = time.Time{}
+			return p.after(idle)
+		}
+		if told.Equal(since) {
+			return p.after(idle)
+		}
+		workspaces, err1 := p.workspaces.desync(ctx)
+		templates, err2 := p.templates.desync(ctx)
+		p.note(ctx, "telling that Coder does not answer", err1)
+		p.note(ctx, "telling that Coder does not answer", err2)
+		if err1 != nil || err2 != nil || !workspaces || !templates {
+			return p.after(soon)
+		}
+		told = since
+		return p.after(idle)
+	}
+	return t
+}
+
+// desync writes into the objects that Coder does not answer. It says whether it is
+// done.
+func (f *feed[Item]) desync(ctx context.Context) (done bool, err error) {
+	entries := f.index.of(f.plane.name)
+	done = true
+	for len(entries) > 0 {
+		n := min(commitsAtOnce, len(entries))
+		all, err := f.desyncSome(ctx, entries[:n])
+		if err != nil || ctx.Err() != nil {
+			return false, err
+		}
+		done = done && all
+		entries = entries[n:]
+	}
+	return done, nil
+}
+
+func (f *feed[Item]) desyncSome(ctx context.Context, entries []*objectlog.Entry) (all bool, err error) {
+	since, message, ok := f.plane.outage()
+	if !ok {
+		return true, nil
+	}
+	all = true
+	var proposals []objectlog.Proposal
+	for _, entry := range entries {
+		object := f.Kind.WithSync(entry.Object, false, since, message)
+		if object == nil {
+			continue
+		}
+		unlock, ok := f.Log.TryLock(entry.Key)
+		if !ok {
+			all = false
+			continue
+		}
+		defer unlock()
+		proposals = append(proposals, objectlog.Proposal{Key: entry.Key, Expect: entry.Revision, Object: object})
+	}
+	_, err = f.Sequencer.Propose(ctx, proposals...)
+	changed, err := changedKeys(err)
+	f.plane.config.Metrics.committed(f.kind, len(proposals)-len(changed))
+	return all && len(changed) == 0, err
+}

@@ -1,0 +1,149 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// The kinds as records and metrics name them.
+const (
+	kindWorkspace = "CoderWorkspace"
+	kindTemplate  = "CoderTemplate"
+)
+
+// stock is what all control planes share of one kind.
+type stock[Item any] struct {
+	Resource[Item]
+	// kind is the name of the kind, prefix the beginning of its keys.
+	kind, prefix string
+	index        *index
+	source       source[Item]
+}
+
+// source reads the items of one kind from Coder.
+type source[Item any] struct {
+	// call is what health knows its reads by.
+	call string
+	// batch is how many are read at once.
+	batch int
+	id    func(Item) uuid.UUID
+	// read gives those of the ids that are there; others may come with them.
+	read func(ctx context.Context, coder Coder, ids []uuid.UUID) ([]Item, error)
+	one  func(ctx context.Context, coder Coder, id uuid.UUID) (Item, error)
+	// busy says that the item changes by itself soon.
+	busy func(Item) bool
+	// busyObject says the same of an object in the log.
+	busyObject func(objectlog.Object) bool
+	// gone says that an error proves a deletion by itself: that the token would see
+	// the item if it were there.
+	gone func(error) bool
+	// ownerSeesAll says that "not found" proves a deletion where the token is an
+	// owner's.
+	ownerSeesAll bool
+}
+
+func newWorkspaces(r Resource[coderd.Workspace]) *stock[coderd.Workspace] {
+	return &stock[coderd.Workspace]{
+		Resource: r,
+		kind:     kindWorkspace,
+		prefix:   keyPrefix("coderworkspaces"),
+		index:    newIndex(r.Log),
+		source: source[coderd.Workspace]{
+			call: callWorkspaces, batch: coderd.MaxWorkspaceIDs,
+			id: func(w coderd.Workspace) uuid.UUID { return w.ID },
+			read: func(ctx context.Context, c Coder, ids []uuid.UUID) ([]coderd.Workspace, error) {
+				return c.WorkspacesByID(ctx, ids)
+			},
+			one: func(ctx context.Context, c Coder, id uuid.UUID) (coderd.Workspace, error) {
+				return c.Workspace(ctx, id)
+			},
+			busy:       busyWorkspace,
+			busyObject: busyWorkspaceObject,
+			// Coder says of a deleted workspace that it is gone. What the token must not
+			// see is not found.
+			gone: isGone,
+		},
+	}
+}
+
+func newTemplates(r Resource[coderd.Template]) *stock[coderd.Template] {
+	return &stock[coderd.Template]{
+		Resource: r,
+		kind:     kindTemplate,
+		prefix:   keyPrefix("codertemplates"),
+		index:    newIndex(r.Log),
+		source: source[coderd.Template]{
+			call: callTemplates, batch: 1 << 20,
+			id:         func(t coderd.Template) uuid.UUID { return t.ID },
+			read:       readTemplates,
+			one:        func(ctx context.Context, c Coder, id uuid.UUID) (coderd.Template, error) { return c.Template(ctx, id) },
+			busy:       func(coderd.Template) bool { return false },
+			busyObject: func(objectlog.Object) bool { return false },
+			gone:       isGone, ownerSeesAll: true,
+		},
+	}
+}
+
+func keyPrefix(resource string) string {
+	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + resource + "/"
+}
+
+// key is where an object is in the log.
+func (s *stock[Item]) key(object objectlog.Object) string {
+	return s.prefix + object.GetNamespace() + "/" + object.GetName()
+}
+
+// uidOf is the uid of an item's object.
+func uidOf(id uuid.UUID) types.UID { return types.UID(id.String()) }
+
+// idOf is the id in Coder of an object.
+func idOf(object objectlog.Object) uuid.UUID {
+	id, err := uuid.Parse(string(object.GetUID()))
+	if err != nil {
+		return uuid.Nil
+	}
+	return id
+}
+
+// readTemplates asks for one by its id, for more by Coder's list, which has no
+// pages. One that is not found is looked for in the list too.
+func readTemplates(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.Template, error) {
+	if len(ids) == 1 {
+		template, err := coder.Template(ctx, ids[0])
+		if !coderd.IsNotFound(err) {
+			return []coderd.Template{template}, err
+		}
+	}
+	return coder.Templates(ctx)
+}
+
+// unsettled are the statuses of a workspace that change by themselves.
+var unsettled = [...]string{"pending", "starting", "stopping", "canceling", "deleting"}
+
+func busyWorkspace(w coderd.Workspace) bool {
+	if slices.Contains(unsettled[:], w.LatestBuild.Status) {
+		return true
+	}
+	return w.LatestBuild.Status == "running" && slices.ContainsFunc(w.Agents, func(a coderd.Agent) bool {
+		return a.Status == "connecting" || a.Status == "connected" && (a.LifecycleState == "created" || a.LifecycleState == "starting")
+	})
+}
+
+func busyWorkspaceObject(object objectlog.Object) bool {
+	workspace, ok := object.(*aggregationv1alpha1.CoderWorkspace)
+	return ok && slices.Contains(unsettled[:], workspace.Status.LatestBuildStatus)
+}
+
+// isGone says that Coder knows the thing and has deleted it.
+func isGone(err error) bool {
+	var e *coderd.Error
+	return errors.As(err, &e) && e.StatusCode == 410
+}

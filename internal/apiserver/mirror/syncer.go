@@ -1,0 +1,259 @@
+package mirror
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// longestRetry bounds how long a full read that failed waits for the next one.
+const longestRetry = time.Minute
+
+// syncer makes a control plane Ready: at first, after trouble, and when another
+// replica was the writer before.
+type syncer struct {
+	plane *plane
+	task  *task
+
+	// wanted says that the log must be brought up to date although the state may be
+	// Ready. running says that this is happening.
+	wanted, running atomic.Bool
+	// takeover says that the log is nearly right.
+	takeover bool
+	next     time.Time
+	failures int
+}
+
+// newSyncer makes the syncer of a control plane of which another writer knew
+// something, or nothing.
+func newSyncer(p *plane, known *partition.Partition) *syncer {
+	s := &syncer{plane: p}
+	s.wanted.Store(true)
+	if known != nil {
+		s.takeover = known.Seen && known.State == partition.Ready
+	} else {
+		s.takeover = p.workspaces.index.count(p.name)+p.templates.index.count(p.name) > 0
+	}
+	s.task = newTask("sync", s.step)
+	return s
+}
+
+// need has everything read again.
+func (s *syncer) need() { s.wanted.Store(true) }
+
+func (s *syncer) needed() bool { return s.wanted.Load() }
+
+func (s *syncer) step(ctx context.Context) time.Time {
+	p := s.plane
+	connection, ok := p.connected()
+	switch {
+	case !ok, p.state() == partition.Ready && !s.needed():
+		return p.after(idle)
+	case p.config.Clock.Now().Before(s.next):
+		return s.next
+	}
+	s.running.Store(true)
+	defer s.running.Store(false)
+	reached, err := s.run(ctx, connection)
+	if err == nil {
+		s.failures = 0
+		return p.after(idle)
+	}
+	delay := p.config.Timing.Probe
+	if reached {
+		delay = min(longestRetry, delay<<s.failures)
+		s.failures = min(s.failures+1, 4)
+		p.config.Metrics.synced(p.name, "failed")
+	}
+	p.note(ctx, "bringing the log up to date", err)
+	s.next = p.after(delay)
+	return s.next
+}
+
+// run brings the log up to date. It says whether Coder could be reached at all.
+func (s *syncer) run(ctx context.Context, connection connections.Connection) (reached bool, err error) {
+	p := s.plane
+	coder := p.config.Open(connection)
+	if _, err := p.census.count(ctx, coder); err != nil {
+		return false, err
+	}
+	if err := p.jobs.pollAll(ctx, coder); err != nil {
+		return true, err
+	}
+	result := "recovery"
+	switch {
+	case s.takeover && p.state() != partition.Stale && p.state() != partition.Quarantined:
+		result = "takeover"
+		s.resume()
+	default:
+		if p.partition().State == partition.Syncing {
+			result = "first"
+		}
+		if err := s.readAll(ctx, connection, coder); err != nil {
+			return true, err
+		}
+	}
+	s.takeover = false
+	s.wanted.Store(false)
+	p.config.Metrics.synced(p.name, result)
+	p.synced()
+	return true, nil
+}
+
+// resume goes on with the log that is there: only what was changing is read.
+func (s *syncer) resume() {
+	p := s.plane
+	markBusy(p.workspaces)
+	markBusy(p.templates)
+	p.rounds.hurry()
+	p.census.soon()
+}
+
+func markBusy[Item any](f *feed[Item]) {
+	for _, entry := range f.index.of(f.plane.name) {
+		id := idOf(entry.Object)
+		record, _ := f.plane.config.Records.Get(f.plane.name, entry.Object.GetUID())
+		if asks(record) || f.source.busyObject(entry.Object) {
+			f.mark(id, 0)
+		}
+	}
+}
+
+// readAll brings everything into the log.
+func (s *syncer) readAll(ctx context.Context, connection connections.Connection, coder Coder) error {
+	p := s.plane
+	if err := s.readWorkspaces(ctx, connection, coder); err != nil {
+		return err
+	}
+	return p.readTemplates(ctx, connection, true)
+}
+
+func (s *syncer) readWorkspaces(ctx context.Context, connection connections.Connection, coder Coder) error {
+	p := s.plane
+	f := p.workspaces
+	known := f.index.of(p.name)
+	found, count, err := s.enumerate(ctx, connection, coder)
+	if err != nil {
+		return err
+	}
+	p.census.learn(count - len(found))
+	var absent []uuid.UUID
+	for _, entry := range known {
+		if id := idOf(entry.Object); !found[id] {
+			absent = append(absent, id)
+		}
+	}
+	// The first ones show whether the token still sees what is there. The others can
+	// wait.
+	for _, id := range absent[min(len(absent), f.source.batch):] {
+		f.mark(id, 0)
+	}
+	absent = absent[:min(len(absent), f.source.batch)]
+	if len(absent) == 0 {
+		return nil
+	}
+	return f.refresh(ctx, connection, absent)
+}
+
+// page is one page of workspaces.
+type page struct {
+	items []coderd.Workspace
+	// began is the log's head before it was read.
+	began uint64
+}
+
+// enumerate reads all workspaces page by page. While one is brought into the log the
+// next is on its way. It gives the ids that it found and Coder's count.
+func (s *syncer) enumerate(ctx context.Context, connection connections.Connection, coder Coder) (found map[uuid.UUID]bool, count int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	pages := make(chan page, 1)
+	var readError error
+	go func() {
+		defer close(pages)
+		found, count, readError = s.pages(ctx, coder, pages)
+	}()
+	for page := range pages {
+		if err == nil {
+			err = s.plane.workspaces.apply(ctx, connection, page.items, page.began, false)
+		}
+		if err != nil {
+			cancel()
+		}
+	}
+	if err == nil {
+		err = readError
+	}
+	return found, count, err
+}
+
+const (
+	// overlap is by how much pages overlap: a workspace that starts or stops meanwhile
+	// moves others over the edge of a page.
+	overlap = 10
+	// passes bounds how often the pages are read for workspaces that were missed.
+	passes = 3
+)
+
+// pages reads pages until there are as many workspaces as Coder counts.
+func (s *syncer) pages(ctx context.Context, coder Coder, out chan<- page) (found map[uuid.UUID]bool, count int, err error) {
+	found = map[uuid.UUID]bool{}
+	size := s.plane.config.Timing.Page
+	for pass := range passes {
+		for offset := 0; ; offset += max(1, size-min(overlap, size/10)) {
+			began := s.plane.workspaces.Log.Head()
+			read, err := s.page(ctx, coder, offset, size)
+			if err != nil {
+				return nil, 0, err
+			}
+			count = read.Count
+			select {
+			case out <- page{items: newOnes(found, read.Workspaces), began: began}:
+			case <-ctx.Done():
+				return nil, 0, ctx.Err()
+			}
+			if offset+size >= count || pass > 0 && len(found) >= count {
+				break
+			}
+		}
+		if len(found) >= count {
+			break
+		}
+	}
+	return found, count, nil
+}
+
+// newOnes are those that were not found before.
+func newOnes(found map[uuid.UUID]bool, all []coderd.Workspace) []coderd.Workspace {
+	out := make([]coderd.Workspace, 0, len(all))
+	for i := range all {
+		if id := all[i].ID; !found[id] {
+			found[id] = true
+			out = append(out, all[i])
+		}
+	}
+	return out
+}
+
+// pageAttempts is how often a page is tried before the whole read starts over.
+const pageAttempts = 3
+
+func (s *syncer) page(ctx context.Context, coder Coder, offset, limit int) (read coderd.WorkspacePage, err error) {
+	for range pageAttempts {
+		err = s.plane.ask(ctx, callPages, func(ctx context.Context) error {
+			var err error
+			read, err = coder.WorkspacePage(ctx, offset, limit)
+			return err
+		}, nil)
+		if err == nil || !coderd.IsRateLimited(err) && !coderd.IsUnreachable(err) {
+			break
+		}
+	}
+	return read, err
+}
