@@ -113,15 +113,22 @@ func (l *buildLog) DeepCopyObject() runtime.Object { return l }
 
 // InputStream implements rest.ResourceStreamer.
 func (l *buildLog) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
-	return &lineReader{ctx: ctx, lines: l.lines}, l.flush, "text/plain; charset=utf-8", nil
+	reader := &lineReader{
+		next:  func() (coderd.LogLine, error) { return l.lines.Next(ctx) },
+		close: l.lines.Close,
+		gone:  func() bool { return ctx.Err() != nil },
+	}
+	return reader, l.flush, "text/plain; charset=utf-8", nil
 }
 
 // lineReader writes the lines of a log as text, one by one as they come.
 type lineReader struct {
-	ctx   context.Context
-	lines *coderd.LogStream
-	rest  []byte
-	err   error
+	next  func() (coderd.LogLine, error)
+	close func() error
+	// gone says that nobody reads any more.
+	gone func() bool
+	rest []byte
+	err  error
 }
 
 // Read implements io.Reader.
@@ -130,11 +137,11 @@ func (r *lineReader) Read(p []byte) (int, error) {
 		if r.err != nil {
 			return 0, r.err
 		}
-		line, err := r.lines.Next(r.ctx)
+		line, err := r.next()
 		switch {
 		case err == nil:
 			r.rest = formatLine(line)
-		case errors.Is(err, io.EOF), r.ctx.Err() != nil:
+		case errors.Is(err, io.EOF), r.gone():
 			r.err = io.EOF
 		default:
 			// The answer has begun, so this is the only place to tell it.
@@ -147,7 +154,7 @@ func (r *lineReader) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (r *lineReader) Close() error { return r.lines.Close() }
+func (r *lineReader) Close() error { return r.close() }
 
 // formatLine is the time, the stage and the output, which may have more lines.
 func formatLine(line coderd.LogLine) []byte {

@@ -1,0 +1,431 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+)
+
+// mostPasses is more than anything here needs until nothing changes any more.
+const mostPasses = 30
+
+// templateFiles has parameters of each sort, and presets.
+const templateFiles = `
+data "coder_parameter" "size" {
+  name = "size"
+  type = "number"
+  default = "1"
+  mutable = true
+  validation {
+    min = 1
+    max = 8
+    monotonic = "increasing"
+  }
+}
+data "coder_parameter" "region" {
+  name = "region"
+  type = "string"
+  default = "eu"
+  option {
+    name = "Europe"
+    value = "eu"
+  }
+  option {
+    name = "America"
+    value = "us"
+  }
+}
+data "coder_parameter" "note" {
+  name = "note"
+  type = "string"
+  default = "none"
+  mutable = true
+  validation {
+    regex = "^[a-z]+$"
+    error = "small letters"
+  }
+}
+data "coder_parameter" "once" {
+  name = "once"
+  type = "bool"
+  default = "false"
+  mutable = true
+  ephemeral = true
+}
+data "coder_workspace_preset" "big" {
+  name = "big"
+  parameters = {
+    "size" = "4"
+    "note" = "large"
+  }
+}
+`
+
+// provider is one control plane.
+type provider struct {
+	connection connections.Connection
+	err        error
+}
+
+func (p *provider) ForNamespace(_ context.Context, namespace string) ([]connections.Connection, error) {
+	if p.err != nil || namespace != p.connection.ControlPlane.Namespace {
+		return nil, p.err
+	}
+	return []connections.Connection{p.connection}, nil
+}
+
+func (p *provider) All(ctx context.Context) ([]connections.Connection, error) {
+	return p.ForNamespace(ctx, p.connection.ControlPlane.Namespace)
+}
+
+func (p *provider) Members(context.Context) ([]connections.Member, error) { return nil, p.err }
+
+// records puts a fault around each write of the records.
+type records struct {
+	*metadatatest.Records
+	fault *crashtest.Fault
+}
+
+func (r records) Put(ctx context.Context, record *metadata.Record) (out *metadata.Record, err error) {
+	err = r.fault.Around(func() error { out, err = r.Records.Put(ctx, record); return err })
+	return out, err
+}
+
+func (r records) Bind(ctx context.Context, pending *metadata.Record, uid types.UID) (out *metadata.Record, err error) {
+	err = r.fault.Around(func() error { out, err = r.Records.Bind(ctx, pending, uid); return err })
+	return out, err
+}
+
+func (r records) Delete(ctx context.Context, record *metadata.Record) error {
+	return r.fault.Around(func() error { return r.Records.Delete(ctx, record) })
+}
+
+// world is a Coder, its records, and a log with one writer, which a test is.
+type world struct {
+	t        *testing.T
+	coder    *coderdtest.Server
+	clock    *clocktesting.FakePassiveClock
+	records  records
+	fault    *crashtest.Fault
+	provider *provider
+	kind     *Kind
+	template uuid.UUID
+	log      map[types.UID]*aggregationv1alpha1.CoderWorkspace
+	revision int
+}
+
+func newWorld(t *testing.T, options ...coderdtest.Option) *world {
+	t.Helper()
+	w := &world{
+		t: t, fault: &crashtest.Fault{}, log: map[types.UID]*aggregationv1alpha1.CoderWorkspace{},
+		clock: clocktesting.NewFakePassiveClock(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)),
+	}
+	w.coder = coderdtest.New(t, append(options, coderdtest.WithClock(w.clock))...)
+	token := w.coder.AddUser("operator", "owner")
+	w.coder.AddUser("ada", "member")
+	w.template = w.coder.AddTemplate("coder", "starter", map[string]string{"main.tf": templateFiles})
+	w.records = records{metadatatest.NewWithClock(t, w.clock), w.fault}
+	client, err := coderd.New(coderd.Config{URL: w.coder.URL, Token: token, Transport: w.fault})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.provider = &provider{connection: connections.Connection{
+		ControlPlane: types.NamespacedName{Namespace: "team", Name: "cp"}, Client: client,
+	}}
+	w.restart()
+	return w
+}
+
+// restart is a new process: it knows nothing but what is stored.
+func (w *world) restart() {
+	w.kind = New(Config{Connections: w.provider, Records: w.records, Clock: w.clock})
+}
+
+func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+
+// commit puts an object into the log.
+func (w *world) commit(obj objectlog.Object) *aggregationv1alpha1.CoderWorkspace {
+	w.t.Helper()
+	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
+	w.check(ws)
+	if was := w.log[ws.UID]; was != nil && equality.Semantic.DeepEqual(withoutRevision(was), withoutRevision(ws)) {
+		return was
+	}
+	stored := ws.DeepCopy()
+	w.revision++
+	stored.ResourceVersion = fmt.Sprint(w.revision)
+	w.log[ws.UID] = stored
+	return stored
+}
+
+func withoutRevision(ws *aggregationv1alpha1.CoderWorkspace) *aggregationv1alpha1.CoderWorkspace {
+	out := ws.DeepCopy()
+	out.ResourceVersion = ""
+	return out
+}
+
+// check looks for what is true of every object.
+func (w *world) check(ws *aggregationv1alpha1.CoderWorkspace) {
+	w.t.Helper()
+	if !slices.Contains(ws.Finalizers, aggregationv1alpha1.FinalizerWorkspace) || ws.Labels[aggregationv1alpha1.LabelControlPlaneName] != "cp" ||
+		ws.UID == "" || ws.Namespace != "team" || len(ws.ManagedFields) == 0 || ws.Annotations[actionAnnotation] != "" {
+		w.t.Errorf("metadata: %+v", ws.ObjectMeta)
+	}
+	if ws.Status.ObservedGeneration > ws.Generation || ws.Generation < 1 {
+		w.t.Errorf("generation %d, observed %d", ws.Generation, ws.Status.ObservedGeneration)
+	}
+	for _, c := range ws.Status.Conditions {
+		if c.Message == "" || c.Reason == "" || c.LastTransitionTime.IsZero() || c.LastTransitionTime.Nanosecond() != 0 ||
+			c.ObservedGeneration != ws.Status.ObservedGeneration && !isUnreachable(&c) {
+			w.t.Errorf("condition %+v", c)
+		}
+	}
+}
+
+// mirror reads all workspaces as the mirror does, until nothing changes any more.
+func (w *world) mirror() {
+	w.t.Helper()
+	for range mostPasses {
+		again, err := w.look()
+		if err != nil {
+			w.t.Fatalf("mirroring: %v", err)
+		}
+		if !again {
+			return
+		}
+	}
+	w.t.Fatal("the mirror does not come to rest")
+}
+
+// look reads all workspaces once.
+func (w *world) look() (again bool, err error) {
+	ctx, connection := context.Background(), w.provider.connection
+	all, err := connection.Client.Workspaces(ctx)
+	if err != nil {
+		return false, err
+	}
+	seen := map[types.UID]bool{}
+	for _, item := range all {
+		uid := types.UID(item.ID.String())
+		seen[uid] = true
+		record, err := w.recordFor(ctx, item)
+		if err != nil {
+			return false, err
+		}
+		var previous objectlog.Object
+		if was := w.log[uid]; was != nil {
+			previous = was
+		}
+		obj, err := w.kind.Object(ctx, connection, item, record, previous)
+		if err != nil {
+			return false, err
+		}
+		before := w.revision
+		w.commit(obj)
+		more, err := w.kind.Settle(ctx, connection, item, record)
+		if err != nil {
+			return false, err
+		}
+		// A build under way is looked at by the test, which ends it.
+		again = again || w.revision != before || more && !isActive(item.LatestBuild)
+	}
+	for uid := range w.log {
+		if !seen[uid] {
+			delete(w.log, uid)
+		}
+	}
+	return again, nil
+}
+
+// recordFor finds the record of a workspace, also one that was made before it.
+func (w *world) recordFor(ctx context.Context, item coderd.Workspace) (*metadata.Record, error) {
+	cp, uid := w.provider.connection.ControlPlane, types.UID(item.ID.String())
+	if record, ok := w.records.Get(cp, uid); ok {
+		return record, nil
+	}
+	pending, ok := w.records.PendingFor(cp, kindName, strings.ToLower(item.OrganizationName+"."+item.OwnerName+"."+item.Name))
+	if !ok || item.CreatedAt.Before(pending.CreatedAt.Time) {
+		return nil, nil
+	}
+	return w.records.Bind(ctx, pending.DeepCopy(), uid)
+}
+
+// object gives the object of that name in the log.
+func (w *world) object(name string) *aggregationv1alpha1.CoderWorkspace {
+	for _, ws := range w.log {
+		if ws.Name == name {
+			return ws
+		}
+	}
+	return nil
+}
+
+// create does what the library's Store does with a new object.
+func (w *world) create(ws *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
+	w.t.Helper()
+	ctx, ws := context.Background(), ws.DeepCopy()
+	if w.object(ws.Name) != nil {
+		return nil, apierrors.NewAlreadyExists(resource, ws.Name)
+	}
+	ws.UID = types.UID(uuid.NewString())
+	strategy{}.PrepareForCreate(ctx, ws)
+	if errs := (strategy{}).Validate(ctx, ws); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(kind, ws.Name, errs)
+	}
+	if err := w.kind.CheckCreate(ctx, ws); err != nil {
+		return nil, err
+	}
+	made, err := w.kind.Write(ctx, "key", nil, ws)
+	if err != nil {
+		return nil, err
+	}
+	return w.commit(made), nil
+}
+
+// update does what the library's Store does with a change.
+func (w *world) update(ctx context.Context, name string, change func(*aggregationv1alpha1.CoderWorkspace)) (*aggregationv1alpha1.CoderWorkspace, error) {
+	w.t.Helper()
+	current := w.object(name)
+	if current == nil {
+		return nil, apierrors.NewNotFound(resource, name)
+	}
+	wanted, before := current.DeepCopy(), current.DeepCopy()
+	change(wanted)
+	strategy{}.PrepareForUpdate(ctx, wanted, current)
+	if errs := (strategy{}).ValidateUpdate(ctx, wanted, current); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(kind, name, errs)
+	}
+	if equality.Semantic.DeepEqual(wanted, current) {
+		return current, nil
+	}
+	asked := wanted.DeepCopy()
+	made, err := w.kind.Write(ctx, "key", current, wanted)
+	if !equality.Semantic.DeepEqual(before, current) || !equality.Semantic.DeepEqual(asked, wanted) {
+		w.t.Error("a write changed what it was given")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.commit(made), nil
+}
+
+// delete does what the library's Store does with a deletion.
+func (w *world) delete(name string) error {
+	w.t.Helper()
+	_, err := w.update(context.Background(), name, func(ws *aggregationv1alpha1.CoderWorkspace) {
+		if ws.DeletionTimestamp == nil {
+			now := metav1.NewTime(w.clock.Now())
+			ws.DeletionTimestamp, ws.DeletionGracePeriodSeconds = &now, new(int64)
+		}
+	})
+	return err
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// mustUpdate is an update that nobody refuses.
+func (w *world) mustUpdate(name string, change func(*aggregationv1alpha1.CoderWorkspace)) *aggregationv1alpha1.CoderWorkspace {
+	w.t.Helper()
+	ws, err := w.update(context.Background(), name, change)
+	w.must(err)
+	return ws
+}
+
+// newWorkspace is what a client sends.
+func newWorkspace(name string, changes ...func(*aggregationv1alpha1.CoderWorkspace)) *aggregationv1alpha1.CoderWorkspace {
+	ws := &aggregationv1alpha1.CoderWorkspace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"},
+		Spec:       aggregationv1alpha1.CoderWorkspaceSpec{TemplateName: "starter"},
+	}
+	for _, change := range changes {
+		change(ws)
+	}
+	return ws
+}
+
+func labelled(key, v string) func(*aggregationv1alpha1.CoderWorkspace) {
+	return func(ws *aggregationv1alpha1.CoderWorkspace) {
+		if ws.Labels == nil {
+			ws.Labels = map[string]string{}
+		}
+		ws.Labels[key] = v
+	}
+}
+
+func running(v bool) func(*aggregationv1alpha1.CoderWorkspace) {
+	return func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.Running = &v }
+}
+
+func parameter(name, v string) func(*aggregationv1alpha1.CoderWorkspace) {
+	return func(ws *aggregationv1alpha1.CoderWorkspace) {
+		i := slices.IndexFunc(ws.Spec.Parameters, func(p aggregationv1alpha1.WorkspaceParameter) bool { return p.Name == name })
+		if i >= 0 {
+			ws.Spec.Parameters[i].Value = v
+			return
+		}
+		ws.Spec.Parameters = append(ws.Spec.Parameters, aggregationv1alpha1.WorkspaceParameter{Name: name, Value: v})
+	}
+}
+
+// conditionOf is "True Reason" of a condition, empty where it is not there.
+func conditionOf(ws *aggregationv1alpha1.CoderWorkspace, kind string) string {
+	c := meta.FindStatusCondition(ws.Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason
+}
+
+// wantInvalid wants 422 with a cause at the field.
+func wantInvalid(t *testing.T, err error, at, hint string) {
+	t.Helper()
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) {
+		t.Fatalf("%v, want 422", err)
+	}
+	for _, cause := range status.ErrStatus.Details.Causes {
+		if cause.Field == at && strings.Contains(cause.Message, hint) {
+			return
+		}
+	}
+	t.Errorf("%v does not name %s with %q", err, at, hint)
+}
+
+// transitions are the builds of a workspace.
+func (w *world) transitions(ws *aggregationv1alpha1.CoderWorkspace) string {
+	return strings.Join(w.coder.Transitions(uuid.MustParse(string(ws.UID))), " ")
+}
+
+// item reads a workspace from Coder.
+func (w *world) item(ws *aggregationv1alpha1.CoderWorkspace) coderd.Workspace {
+	w.t.Helper()
+	item, err := w.provider.connection.Client.Workspace(context.Background(), uuid.MustParse(string(ws.UID)))
+	w.must(err)
+	return item
+}
