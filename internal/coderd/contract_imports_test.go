@@ -39,8 +39,9 @@ data "coder_parameter" "size" {
   default      = "2"
   mutable      = true
   validation {
-    min = 1
-    max = 10
+    min   = 1
+    max   = 10
+    error = "from 1 to 10"
   }
 }
 data "coder_parameter" "region" {
@@ -60,7 +61,7 @@ data "coder_parameter" "note" {
   type    = "string"
   mutable = true
   validation {
-    regex = "^[a-z]+$"
+    regex = "^[a-z]*$"
     error = "small letters only"
   }
 }
@@ -94,7 +95,7 @@ func (c *contract) imports(t *testing.T) {
 	if strings.Contains(failed.Error, "provider") {
 		t.Skipf("this Coder cannot get the provider coder/coder, so nothing of the rest can be held: %s", failed.Error)
 	}
-	if failed.Status != "failed" || failed.Error != "required template variables need values: token" {
+	if failed.Status != "failed" || failed.Error != "update job: required template variables need values: token" {
 		t.Errorf("a version without a required variable is %s: %s", failed.Status, failed.Error)
 	}
 	v := c.importVersion(t, coderd.NewTemplateVersion{
@@ -113,10 +114,10 @@ func (c *contract) imports(t *testing.T) {
 	}
 	parameters := must[[]coderd.VersionParameter](t)(c.admin.VersionParameters(ctx, v.ID))
 	if diff := cmp.Diff([]coderd.VersionParameter{
-		{Name: "note", Type: "string", Required: true, Mutable: true, Regex: "^[a-z]+$", RegexMessage: "small letters only"},
+		{Name: "note", Type: "string", Required: true, Mutable: true, Regex: "^[a-z]*$", RegexMessage: "small letters only"},
 		{Name: "once", Type: "string", Default: "no", Mutable: true, Ephemeral: true},
 		{Name: "region", Type: "string", Default: "eu", Options: []coderd.ParameterOption{{Name: "Europe", Value: "eu"}, {Name: "America", Value: "us"}}},
-		{Name: "size", DisplayName: "Size", Type: "number", Default: "2", Mutable: true, Min: small(1), Max: small(10)},
+		{Name: "size", DisplayName: "Size", Type: "number", Default: "2", Mutable: true, Min: small(1), Max: small(10), RegexMessage: "from 1 to 10"},
 	}, parameters); diff != "" {
 		t.Errorf("parameters (-want +got):\n%s", diff)
 	}

@@ -106,9 +106,9 @@ func (c *contract) settings(t *testing.T) {
 
 	yes := true
 	_ = must[coderd.Template](t)(c.admin.UpdateTemplate(ctx, c.asking.ID, coderd.TemplateEdit{UseClassicParameterFlow: &yes}))
-	for name, value := range map[string]string{"size": "99", "region": "us", "note": "LOUD"} {
-		_, err := c.admin.Build(ctx, id, coderd.BuildRequest{Transition: coderd.TransitionStart, Parameters: []coderd.Parameter{{Name: name, Value: value}}})
-		expect(t, err, refusal{http.StatusBadRequest, `Unable to validate parameter "` + name + `"`, nil})
+	for _, wrong := range []coderd.Parameter{{Name: "size", Value: "99"}, {Name: "region", Value: "us"}, {Name: "note", Value: "LOUD"}} {
+		_, err := c.admin.Build(ctx, id, coderd.BuildRequest{Transition: coderd.TransitionStart, Parameters: []coderd.Parameter{wrong}})
+		expect(t, err, refusal{http.StatusBadRequest, `Unable to validate parameter "` + wrong.Name + `"`, nil})
 	}
 	stopped := must[coderd.Build](t)(c.admin.Build(ctx, id, coderd.BuildRequest{Transition: coderd.TransitionStop}))
 	c.logs(t, stopped.ID)

@@ -33,9 +33,9 @@ type VersionParameter struct {
 	Mutable bool
 	// Ephemeral says that the value counts for one build and is not kept.
 	Ephemeral bool
-	// Regex must match a string, and RegexMessage is said where it does not. Min and
-	// Max bound a number. Monotonic, increasing or decreasing, holds against the
-	// value before.
+	// Regex must match a string. Min and Max bound a number. Monotonic, increasing or
+	// decreasing, holds against the value before. RegexMessage is said where a value
+	// does not fit any of them.
 	Regex, RegexMessage string
 	Min, Max            *int32
 	Monotonic           string

@@ -88,6 +88,10 @@ func resolveClassic(v *version, before, wanted buildParameters) buildParameters 
 	resolver := codersdk.ParameterResolver{Rich: before}
 	var out buildParameters
 	for _, p := range v.content.parameters {
+		if p.ValidationError == "" && p.ValidationRegex == "" && p.ValidationMonotonic == "" {
+			// So does Coder: the bounds alone are held by Terraform, and fail the build.
+			p.ValidationMin, p.ValidationMax = nil, nil
+		}
 		value, err := resolver.ValidateResolve(p, find(wanted, p.Name))
 		if err != nil {
 			refuseDetailed(http.StatusBadRequest, fmt.Sprintf("Unable to validate parameter %q", p.Name), err.Error())

@@ -143,7 +143,7 @@ func (s *Server) postVersion(r *request) {
 	missing := added.content.fill(body.UserVariableValues)
 	added.job = s.enqueue(r, name, job{fileID: body.FileID, orgID: org.ID, versionID: added.id, tags: tagsOf(r.user.id, body.ProvisionerTags)})
 	if len(missing) > 0 {
-		added.job.result.Error = "required template variables need values: " + strings.Join(missing, ", ")
+		added.job.result.Error = "update job: required template variables need values: " + strings.Join(missing, ", ")
 		added.job.errorCode = codersdk.RequiredTemplateVariables
 	}
 	if problem := file.problem(); problem != "" {
