@@ -48,7 +48,7 @@ func (r *Records) Replica() *Records {
 
 func join(t testing.TB, c *cluster) *Records {
 	t.Helper()
-	r := &Records{Store: metadata.NewStore(metadata.Config{Cluster: c}), t: t, cluster: c, given: map[*metadata.Record]string{}}
+	r := &Records{Store: metadata.NewStore(metadata.Config{Cluster: c, ControlPlaneUID: controlPlaneUID}), t: t, cluster: c, given: map[*metadata.Record]string{}}
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { ended <- r.Run(ctx) }()
@@ -61,6 +61,14 @@ func join(t testing.TB, c *cluster) *Records {
 		r.check()
 	})
 	return r
+}
+
+// Cluster is where the records are. Writing to it is what others do by hand.
+func (r *Records) Cluster() metadata.Cluster { return r.cluster }
+
+// controlPlaneUID knows every control plane that has a name.
+func controlPlaneUID(controlPlane types.NamespacedName) (types.UID, bool) {
+	return "11111111-0000-0000-0000-000000000000", controlPlane.Name != ""
 }
 
 // FailWrite has the n-th write to the cluster from now fail: 1 is the next. It
@@ -190,6 +198,18 @@ func (r *Records) List(controlPlane types.NamespacedName) []*metadata.Record {
 func (r *Records) PendingFor(controlPlane types.NamespacedName, kind, name string) (*metadata.Record, bool) {
 	record, ok := r.Store.PendingFor(controlPlane, kind, name)
 	return r.give(record), ok
+}
+
+// Put implements metadata.Records.
+func (r *Records) Put(ctx context.Context, record *metadata.Record) (*metadata.Record, error) {
+	out, err := r.Store.Put(ctx, record)
+	return r.give(out), err
+}
+
+// Bind implements metadata.Records.
+func (r *Records) Bind(ctx context.Context, pending *metadata.Record, uid types.UID) (*metadata.Record, error) {
+	out, err := r.Store.Bind(ctx, pending, uid)
+	return r.give(out), err
 }
 
 // OnChange implements metadata.Records.

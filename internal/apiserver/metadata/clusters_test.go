@@ -1,0 +1,201 @@
+package metadata_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+)
+
+// place is one kind of cluster that records are kept in, and what a person can do
+// there by hand.
+type place struct {
+	t       *testing.T
+	records metadata.Records
+	cluster metadata.Cluster
+	// team and other are namespaces.
+	team, other string
+	// checks says that the cluster refuses what the definition does not allow.
+	checks bool
+	// replica gives the records of another replica.
+	replica func() metadata.Records
+}
+
+func (p *place) controlPlane() types.NamespacedName {
+	return types.NamespacedName{Namespace: p.team, Name: "dev"}
+}
+
+// resource reads the resource of a record.
+func (p *place) resource(record *metadata.Record) *metadata.Resource {
+	p.t.Helper()
+	key, err := metadata.ResourceKey(record)
+	must(p.t, err)
+	resource, err := p.cluster.Get(p.t.Context(), key)
+	must(p.t, err)
+	return resource
+}
+
+// edit changes the record of an object by hand.
+func (p *place) edit(record *metadata.Record, change func(*metadata.Record)) {
+	p.t.Helper()
+	resource := p.resource(record)
+	edited, err := resource.Decode()
+	must(p.t, err)
+	change(edited)
+	encoded, err := metadata.Encode(edited)
+	must(p.t, err)
+	resource.Spec = encoded.Spec
+	must(p.t, p.cluster.Update(p.t.Context(), resource))
+}
+
+// spoil writes into the resource of a record what cannot be read.
+func (p *place) spoil(record *metadata.Record) {
+	p.t.Helper()
+	resource := p.resource(record)
+	resource.Spec = json.RawMessage(`{"kind":"CoderWorkspace","name":["no name"]}`)
+	must(p.t, p.cluster.Update(p.t.Context(), resource))
+}
+
+// remove removes a resource by hand.
+func (p *place) remove(record *metadata.Record) {
+	p.t.Helper()
+	resource := p.resource(record)
+	resource.ResourceVersion = ""
+	must(p.t, p.cluster.Delete(p.t.Context(), resource))
+}
+
+var controlPlaneUID = types.UID("11111111-0000-0000-0000-000000000000")
+
+func uidOf(controlPlane types.NamespacedName) (types.UID, bool) {
+	return controlPlaneUID, controlPlane.Name == "dev"
+}
+
+// inMemory is what metadatatest gives.
+func inMemory(t *testing.T) *place {
+	records := metadatatest.New(t)
+	return &place{
+		t: t, records: records, cluster: records.Cluster(), team: "team", other: "other",
+		replica: func() metadata.Records { return records.Replica() },
+	}
+}
+
+// overClient keeps records through a client that stands in for an API server.
+func overClient(t *testing.T) *place {
+	scheme, mapper := metadata.Kinds()
+	var made atomic.Int64
+	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			obj.SetUID(types.UID(fmt.Sprintf("resource-%d", made.Add(1))))
+			obj.SetCreationTimestamp(metav1.Now().Rfc3339Copy())
+			return c.Create(ctx, obj, opts...)
+		},
+	}).Build()
+	return overCluster(t, metadata.ClusterOf(c), "team", "other")
+}
+
+func overCluster(t *testing.T, cluster metadata.Cluster, team, other string) *place {
+	replica := func() metadata.Records {
+		store := metadata.NewStore(metadata.Config{Cluster: cluster, ControlPlaneUID: uidOf})
+		run(t, store)
+		return store
+	}
+	return &place{t: t, records: replica(), cluster: cluster, team: team, other: other, replica: replica}
+}
+
+// run runs a store until the test ends, and waits until it is ready.
+func run(t *testing.T, store *metadata.Store) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- store.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "reading the records", store.Ready)
+}
+
+// overAPIServer gives places on a real kube-apiserver, each with namespaces of its
+// own.
+func overAPIServer(t *testing.T) func(t *testing.T) *place {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
+	}
+	server := &envtest.Environment{
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "config", "crd", "bases", "internal.coder.com_coderobjectmetadata.yaml")},
+		ErrorIfCRDPathMissing: true,
+	}
+	config, err := server.Start()
+	must(t, err)
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	core, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
+	must(t, err)
+	n := 0
+	return func(t *testing.T) *place {
+		n++
+		team, other := fmt.Sprintf("team-%d", n), fmt.Sprintf("other-%d", n)
+		for _, name := range []string{team, other} {
+			must(t, core.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		}
+		// Watching some namespaces and watching all take turns.
+		var namespaces []string
+		if n%2 == 0 {
+			namespaces = []string{team, other}
+		}
+		cluster, err := metadata.NewCluster(config, namespaces)
+		must(t, err)
+		p := overCluster(t, cluster, team, other)
+		p.checks = true
+		return p
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually polls until the check gives no error.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		case <-ticker.C:
+		}
+	}
+}
