@@ -76,7 +76,7 @@ type Timing struct {
 	// Members is how often the control planes are looked at. 0 means 1s.
 	Members time.Duration
 	// Jobs is how often Coder is asked what it is building, whatever the number of
-	// organizations. 0 means 1.75s.
+	// organizations. 0 means 1.6s.
 	Jobs time.Duration
 	// Busy is how often what is changing is read, Drowsy how often what has been
 	// changing for longer than Patience. 0 means 2s, 30s and 5min.
@@ -108,7 +108,7 @@ type Timing struct {
 
 func (t *Timing) complete() {
 	for field, fallback := range map[*time.Duration]time.Duration{
-		&t.Members: time.Second, &t.Jobs: 1750 * time.Millisecond, &t.Busy: 2 * time.Second,
+		&t.Members: time.Second, &t.Jobs: 1600 * time.Millisecond, &t.Busy: 2 * time.Second,
 		&t.Drowsy: 30 * time.Second, &t.Patience: 5 * time.Minute, &t.Templates: 30 * time.Second,
 		&t.Count: time.Minute, &t.Batch: 6 * time.Second, &t.Round: time.Minute,
 		&t.Organizations: 5 * time.Minute, &t.Probe: 5 * time.Second, &t.StaleAfter: 30 * time.Second,

@@ -1,0 +1,391 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// chaos changes a Coder and its surroundings at random, and watches the logs.
+type chaos struct {
+	*sim
+	coder *fakeCoder
+	// read is up to where the logs were watched.
+	read [2]uint64
+	// newest is the version of an object that was last seen.
+	newest map[types.UID]int
+	// calm says that nothing goes wrong any more.
+	calm  bool
+	locks []func()
+	names int
+	// deletions and deletable count what was seen.
+	deletions int
+}
+
+func (c *chaos) name() string {
+	c.names++
+	return fmt.Sprintf("n%d", c.random.IntN(40))
+}
+
+func (c *chaos) pick() uuid.UUID {
+	ids := c.coder.ids()
+	if len(ids) == 0 {
+		return uuid.Nil
+	}
+	return ids[c.random.IntN(len(ids))]
+}
+
+// happen does something.
+func (c *chaos) happen() {
+	coder, id := c.coder, c.pick()
+	switch c.random.IntN(20) {
+	case 0, 1, 2:
+		if name := c.name(); !coder.taken("ada", name) {
+			coder.create("ada", name)
+		}
+	case 3, 4:
+		coder.build(id, coderd.TransitionStop)
+	case 5:
+		coder.build(id, coderd.TransitionStart)
+	case 6:
+		coder.build(id, coderd.TransitionDelete)
+	case 7, 8, 9, 10:
+		coder.finish(id)
+	case 11:
+		coder.rename(id, c.name())
+	case 12:
+		coder.drop(id)
+	case 13:
+		coder.touch(id, func(*coderd.Workspace) {})
+	case 14:
+		coder.changeTemplates(c.random.IntN(3), c.name())
+	default:
+		c.write(id)
+	}
+}
+
+// write is what a client does: under the lock of the key, first in Coder, then in the
+// log.
+func (c *chaos) write(id uuid.UUID) {
+	index := c.era.workspaces.index
+	entry, _ := index.find(c.coder.name, uidOf(id))
+	if entry == nil {
+		return
+	}
+	unlock, ok := c.workspaces.TryLock(entry.Key)
+	if !ok {
+		return
+	}
+	c.coder.touch(id, func(*coderd.Workspace) {})
+	c.coder.mu.Lock()
+	w := c.coder.items[id]
+	c.coder.mu.Unlock()
+	if w == nil || objectName(w.Workspace) != entry.Object.GetName() {
+		unlock()
+		return
+	}
+	finish := func() {
+		defer unlock()
+		c.coder.mu.Lock()
+		w, ok := c.coder.items[id]
+		var seen coderd.Workspace
+		if ok {
+			seen = w.Workspace
+		}
+		c.coder.mu.Unlock()
+		if !ok || objectName(seen) != entry.Object.GetName() {
+			return
+		}
+		object, err := (&workspaceKind{}).Object(c.ctx, connections.Connection{ControlPlane: c.coder.name}, seen, nil, entry.Object)
+		if err != nil {
+			c.t.Error(err)
+		}
+		current, _ := index.find(c.coder.name, uidOf(id))
+		if current == nil || current.Key != entry.Key {
+			return
+		}
+		if _, err := c.era.workspaces.Sequencer.Propose(c.ctx, objectlog.Proposal{Key: entry.Key, Expect: current.Revision, Object: object}); err != nil {
+			c.t.Errorf("a client's write: %v", err)
+		}
+	}
+	if c.random.IntN(2) == 0 {
+		finish()
+		return
+	}
+	c.locks = append(c.locks, finish)
+}
+
+// unlock lets some of the clients go on.
+func (c *chaos) unlock(all bool) {
+	for len(c.locks) > 0 && (all || c.random.IntN(3) == 0) {
+		c.locks[0]()
+		c.locks = c.locks[1:]
+	}
+}
+
+func (f *fakeCoder) taken(owner, name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.items {
+		if w.OwnerName == owner && w.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *fakeCoder) changeTemplates(what int, name string) {
+	f.mu.Lock()
+	var any uuid.UUID
+	taken := false
+	for id, t := range f.templates {
+		any = id
+		taken = taken || t.Name == name
+	}
+	t := f.templates[any]
+	switch {
+	case any == uuid.Nil || what == 0:
+		f.mu.Unlock()
+		if !taken {
+			f.putTemplate(name, "1")
+		}
+		return
+	case what == 1:
+		delete(f.templates, any)
+	default:
+		version, _ := strconv.Atoi(t.DisplayName)
+		t.DisplayName = strconv.Itoa(version + 1)
+		if !taken {
+			t.Name = name
+		}
+		f.templates[any] = t
+	}
+	f.mu.Unlock()
+}
+
+// trouble makes something go wrong, or right again.
+func (c *chaos) trouble() {
+	coder := c.coder
+	coder.mu.Lock()
+	coder.fault, coder.blind, coder.roles = nil, false, []string{"owner"}
+	down := &coderd.Error{Op: "asking", Message: "Coder cannot be reached"}
+	kind := c.random.IntN(9)
+	switch kind {
+	case 0:
+		coder.fault = func(string) error { return down }
+	case 1:
+		coder.fault = func(string) error {
+			return &coderd.Error{Op: "asking", StatusCode: 429, Message: "slow down", RetryAfter: 3 * time.Second}
+		}
+	case 2:
+		coder.fault = func(string) error { return &coderd.Error{Op: "asking", StatusCode: 403, Message: "you may not"} }
+	case 3:
+		coder.blind, coder.roles = true, nil
+	case 4:
+		coder.fault = func(string) error {
+			if c.random.IntN(2) == 0 {
+				return down
+			}
+			return nil
+		}
+	}
+	coder.mu.Unlock()
+	switch kind {
+	case 5:
+		c.members.put(coder.name, "uid-prod", false)
+	case 6:
+		c.members.put(coder.name, "uid-prod", true)
+	case 7:
+		c.members.err = errors.New("the cache has a bad moment")
+	case 8:
+		c.lead()
+	default:
+		c.members.err = nil
+		c.members.put(coder.name, "uid-prod", true)
+	}
+}
+
+// watch checks each event.
+func (c *chaos) watch() {
+	for i, log := range []*objectlog.Log{c.workspaces, c.templates} {
+		events, ok := log.Since(c.read[i], 1<<20)
+		if !ok {
+			c.t.Fatal("the history is lost")
+		}
+		for _, e := range events {
+			c.read[i] = e.Revision
+			if e.Object == nil {
+				c.deletions++
+				c.prove(e)
+				continue
+			}
+			version, _ := strconv.Atoi(versionIn(e.Object))
+			if uid := e.Object.GetUID(); version < c.newest[uid] {
+				c.t.Errorf("%s goes back from version %d to %d", e.Key, c.newest[uid], version)
+			} else {
+				c.newest[uid] = version
+			}
+		}
+	}
+}
+
+// prove makes sure that Coder does not have what was deleted, under that name.
+func (c *chaos) prove(e objectlog.Event) {
+	name, uid := e.Previous.Object.GetName(), e.Previous.Object.GetUID()
+	c.coder.mu.Lock()
+	defer c.coder.mu.Unlock()
+	for _, w := range c.coder.items {
+		if uidOf(w.ID) == uid && objectName(w.Workspace) == name {
+			c.t.Errorf("%s was deleted, but is there", e.Key)
+		}
+	}
+	for _, t := range c.coder.templates {
+		if uidOf(t.ID) == uid && t.OrganizationName+"."+t.Name == name {
+			c.t.Errorf("%s was deleted, but is there", e.Key)
+		}
+	}
+}
+
+// TestConverges lets anything happen, and then waits until the logs are equal to
+// Coder.
+func TestConverges(t *testing.T) {
+	seeds := uint64(40)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			s := newSim(t, seed)
+			c := &chaos{sim: s, coder: s.add("team", "prod"), newest: map[types.UID]int{}}
+			s.before = c.watch
+			for range 30 {
+				c.happen()
+			}
+			c.coder.during = func(string) {
+				if !c.calm && c.random.IntN(4) == 0 {
+					c.happen()
+				}
+			}
+			for range 120 {
+				if c.random.IntN(4) == 0 {
+					c.trouble()
+				}
+				for range c.random.IntN(5) {
+					c.happen()
+				}
+				c.unlock(false)
+				s.run(time.Duration(c.random.IntN(20_000)) * time.Millisecond)
+			}
+			c.settle()
+			c.watch()
+			s.equal(c.coder)
+			if got := s.state(c.coder).State; got != partition.Ready {
+				t.Errorf("it is %+v", s.state(c.coder))
+			}
+			t.Logf("%d events, %d deletions, %v", s.workspaces.Head(), c.deletions, c.coder.calls)
+		})
+	}
+}
+
+// settle lets nothing happen any more.
+func (c *chaos) settle() {
+	c.calm = true
+	c.unlock(true)
+	c.coder.mu.Lock()
+	c.coder.fault, c.coder.blind, c.coder.roles = nil, false, []string{"owner"}
+	c.coder.mu.Unlock()
+	c.members.err = nil
+	c.members.put(c.coder.name, "uid-prod", true)
+	for _, id := range c.coder.ids() {
+		c.coder.finish(id)
+	}
+	c.run(15 * time.Minute)
+}
+
+// TestRecordsSurvive has records follow their objects.
+func TestRecordsSurvive(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	pending, err := s.records.Put(s.ctx, &metadata.Record{ControlPlane: c.name, Kind: kindWorkspace, Name: "coder.ada.dev", Labels: map[string]string{"a": "b"}})
+	if err != nil || !pending.Pending() {
+		t.Fatal(err)
+	}
+	s.clock.Step(time.Second)
+	id := c.create("ada", "dev")
+	c.finish(id)
+	for range 3 {
+		c.finish(c.create("ada", "x"+fmt.Sprint(c.next)))
+	}
+	s.until(time.Minute, "Ready", s.ready(c))
+	label := func() string {
+		e, _ := s.era.workspaces.index.find(c.name, uidOf(id))
+		if e == nil {
+			return ""
+		}
+		return e.Object.GetLabels()["a"]
+	}
+	if label() != "b" {
+		t.Error("the record of an interrupted creation was not adopted")
+	}
+	s.records.Edit(c.name, uidOf(id), func(r *metadata.Record) { r.Labels["a"] = "c" })
+	s.run(2 * time.Second)
+	if label() != "c" {
+		t.Errorf("an edit of the record is not seen: %q", label())
+	}
+	c.build(id, coderd.TransitionStop)
+	s.run(5 * time.Second)
+	if r, ok := s.records.Get(c.name, uidOf(id)); !ok || r.Generation != 2 {
+		t.Errorf("the generation is not kept: %+v", r)
+	}
+	c.finish(id)
+	c.rename(id, "prod")
+	s.run(2 * time.Minute)
+	if label() != "c" {
+		t.Error("the record does not follow a rename")
+	}
+	c.build(id, coderd.TransitionDelete)
+	s.run(5 * time.Second)
+	c.finish(id)
+	s.run(5 * time.Second)
+	if _, ok := s.records.Get(c.name, uidOf(id)); ok {
+		t.Error("the record stays behind")
+	}
+	s.equal(c)
+}
+
+// TestSettle has a kind asked as long as it wants.
+func TestSettle(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(5)
+	id := c.ids()[0]
+	kind := s.mirror.config.Workspaces.Kind.(*workspaceKind)
+	kind.settle = func(_ coderd.Workspace, r *metadata.Record) (bool, error) {
+		switch n := len(r.Intent); {
+		case n > 0 && kind.settled[id] == 1:
+			return false, errors.New("a bad moment")
+		default:
+			return kind.settled[id] < 4, nil
+		}
+	}
+	if _, err := s.records.Put(s.ctx, &metadata.Record{ControlPlane: c.name, Kind: kindWorkspace, Name: "x", UID: uidOf(id), Intent: []byte(`{"stop":true}`)}); err != nil {
+		t.Fatal(err)
+	}
+	s.until(time.Minute, "Ready", s.ready(c))
+	s.run(20 * time.Second)
+	if diff := cmp.Diff(map[uuid.UUID]int{id: 4}, kind.settled); diff != "" {
+		t.Errorf("settled (-want +got):\n%s", diff)
+	}
+}
