@@ -44,16 +44,19 @@ type LogStream struct {
 	lines    []LogLine
 	complete bool
 	// live gives lines as they are written, until closer ends it.
-	live   <-chan codersdk.ProvisionerJobLog
+	live   <-chan sdkLogLine
 	closer io.Closer
 	// idle counts the connections in a row that gave no line.
 	idle int
 }
 
+// sdkLogLine is a line as Coder tells it.
+type sdkLogLine = codersdk.ProvisionerJobLog
+
 // logSource is where a log is, and how to learn whether its build has ended.
 type logSource struct {
 	path   string
-	follow func(ctx context.Context, after int64) (<-chan codersdk.ProvisionerJobLog, io.Closer, error)
+	follow func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error)
 	active func(ctx context.Context) (bool, error)
 }
 
@@ -73,7 +76,7 @@ const (
 func (c *Client) BuildLogs(ctx context.Context, build uuid.UUID, after int64, follow bool) (*LogStream, error) {
 	return c.openLogs(ctx, fmt.Sprintf("reading the log of workspace build %s", build), after, follow, logSource{
 		path: fmt.Sprintf("/api/v2/workspacebuilds/%s/logs", build),
-		follow: func(ctx context.Context, after int64) (<-chan codersdk.ProvisionerJobLog, io.Closer, error) {
+		follow: func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
 			return c.sdk.WorkspaceBuildLogsAfter(ctx, build, after)
 		},
 		active: func(ctx context.Context) (bool, error) {
@@ -87,7 +90,7 @@ func (c *Client) BuildLogs(ctx context.Context, build uuid.UUID, after int64, fo
 func (c *Client) VersionLogs(ctx context.Context, version uuid.UUID, after int64, follow bool) (*LogStream, error) {
 	return c.openLogs(ctx, fmt.Sprintf("reading the log of template version %s", version), after, follow, logSource{
 		path: fmt.Sprintf("/api/v2/templateversions/%s/logs", version),
-		follow: func(ctx context.Context, after int64) (<-chan codersdk.ProvisionerJobLog, io.Closer, error) {
+		follow: func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
 			return c.sdk.TemplateVersionLogsAfter(ctx, version, after)
 		},
 		active: func(ctx context.Context) (bool, error) {
@@ -168,7 +171,7 @@ func (s *LogStream) catchUp(ctx context.Context) error {
 		if s.after > 0 {
 			query["after"] = strconv.FormatInt(s.after, 10)
 		}
-		var lines []codersdk.ProvisionerJobLog
+		var lines []sdkLogLine
 		if err := s.client.request(ctx, http.MethodGet, s.source.path, nil, http.StatusOK, into(&lines), withQuery(query)); err != nil {
 			return err
 		}
@@ -206,6 +209,6 @@ func (s *LogStream) Close() error {
 	return closer.Close()
 }
 
-func newLogLine(l codersdk.ProvisionerJobLog) LogLine {
+func newLogLine(l sdkLogLine) LogLine {
 	return LogLine{ID: l.ID, CreatedAt: l.CreatedAt, Stage: l.Stage, Level: string(l.Level), Source: string(l.Source), Output: l.Output}
 }

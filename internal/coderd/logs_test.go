@@ -1,0 +1,169 @@
+package coderd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// logScene is a workspace whose build waits.
+type logScene struct {
+	server *coderdtest.Server
+	client *Client
+	build  uuid.UUID
+}
+
+func newLogScene(t *testing.T) logScene {
+	t.Helper()
+	server := coderdtest.New(t, coderdtest.WithManualBuilds())
+	client, err := New(Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := server.AddWorkspace("ada", server.AddTemplate("coder", "small", nil), "dev")
+	b, err := client.Build(t.Context(), id, BuildRequest{Transition: TransitionStop})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logScene{server, client, b.ID}
+}
+
+func (s logScene) open(t *testing.T, follow bool) *LogStream {
+	t.Helper()
+	stream, err := s.client.BuildLogs(t.Context(), s.build, 0, follow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stream.Close() })
+	return stream
+}
+
+func expectLine(t *testing.T, stream *LogStream, want string) {
+	t.Helper()
+	line, err := stream.Next(t.Context())
+	if err != nil || line.Output != want {
+		t.Fatalf("got %q and %v, want line %q", line.Output, err, want)
+	}
+}
+
+func expectEnd(t *testing.T, stream *LogStream) {
+	t.Helper()
+	for range 2 {
+		if line, err := stream.Next(t.Context()); !errors.Is(err, io.EOF) {
+			t.Fatalf("got %q and %v, want the end", line.Output, err)
+		}
+	}
+}
+
+func TestALogThatIsNotFollowedTellsWhatIsThere(t *testing.T) {
+	s := newLogScene(t)
+	s.server.WriteLog(s.build, "Planning infrastructure", "one", "two")
+	stream := s.open(t, false)
+	s.server.WriteLog(s.build, "Planning infrastructure", "three")
+	expectLine(t, stream, "one")
+	expectLine(t, stream, "two")
+	expectEnd(t, stream)
+}
+
+func TestALogIsFollowedToTheEndOfItsBuild(t *testing.T) {
+	s := newLogScene(t)
+	s.server.WriteLog(s.build, "Planning infrastructure", "one")
+	stream := s.open(t, true)
+	expectLine(t, stream, "one")
+	s.server.WriteLog(s.build, "Planning infrastructure", "two")
+	expectLine(t, stream, "two")
+	s.server.AdvanceBuilds()
+	expectLine(t, stream, "Starting the build.")
+	s.server.WriteLog(s.build, "Applying", "three", "four")
+	expectLine(t, stream, "three")
+	s.server.AdvanceBuilds()
+	expectLine(t, stream, "four")
+	expectLine(t, stream, "The build is done.")
+	expectEnd(t, stream)
+}
+
+func TestAFollowerGoesOnWhereAConnectionEnded(t *testing.T) {
+	s := newLogScene(t)
+	stream := s.open(t, true)
+	s.server.WriteLog(s.build, "Planning infrastructure", "one")
+	expectLine(t, stream, "one")
+	// As a proxy does, or Coder when it restarts.
+	_ = stream.closer.Close()
+	s.server.WriteLog(s.build, "Planning infrastructure", "two")
+	expectLine(t, stream, "two")
+	s.server.FinishBuilds()
+	expectLine(t, stream, "Starting the build.")
+	expectLine(t, stream, "The build is done.")
+	expectEnd(t, stream)
+}
+
+func TestAFollowerGivesUpWhereConnectionsEndAgainAndAgain(t *testing.T) {
+	s := newLogScene(t)
+	stream := s.open(t, true)
+	stream.source.follow = func(context.Context, int64) (<-chan sdkLogLine, io.Closer, error) {
+		lines := make(chan sdkLogLine)
+		close(lines)
+		return lines, io.NopCloser(nil), nil
+	}
+	var e *Error
+	if _, err := stream.Next(t.Context()); !errors.As(err, &e) || !IsUnreachable(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFollowerAsksWhereCoderForgetsToEndALog(t *testing.T) {
+	s := newLogScene(t)
+	s.client.logSilence = time.Millisecond
+	stream := s.open(t, true)
+	if err := s.client.CancelBuild(t.Context(), s.build); err != nil {
+		t.Fatal(err)
+	}
+	expectEnd(t, stream)
+}
+
+func TestAFollowerEndsWithItsContext(t *testing.T) {
+	s := newLogScene(t)
+	stream := s.open(t, true)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := stream.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFollowerDoesNotTakeTheTokenElsewhere(t *testing.T) {
+	s := newLogScene(t)
+	stream := s.open(t, true)
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("somebody else was asked: %s", r.URL)
+	}))
+	defer elsewhere.Close()
+	proxy := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer proxy.Close()
+	client, err := New(Config{URL: proxy.URL, Token: "aaaaaaaaaa-bbbbbbbbbbbbbbbbbbbbbb"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream.client = client
+	stream.source.follow = func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
+		return client.sdk.WorkspaceBuildLogsAfter(ctx, s.build, after)
+	}
+	_, err = stream.Next(t.Context())
+	want := proxy.URL + " redirects to " + elsewhere.URL + ", and the token is not sent there; use that address, or do not set CODER_REDIRECT_TO_ACCESS_URL"
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v", err)
+	}
+	if diff := cmp.Diff(want, e.Message); diff != "" {
+		t.Errorf("message (-want +got):\n%s", diff)
+	}
+}
