@@ -49,7 +49,7 @@ func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderTemp
 	if err := c.version(ctx); err != nil {
 		return nil, c.giveUp(ctx, err)
 	}
-	created, err := p.connection.Client.CreateTemplate(ctx, p.organization.ID, p.request)
+	created, err := p.connection.Client.CreateTemplate(ctx, p.organization.ID, c.plan.request)
 	if err != nil {
 		return nil, c.giveUp(ctx, fault(wanted.Name, err))
 	}

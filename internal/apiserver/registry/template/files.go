@@ -21,8 +21,8 @@ func (u *updating) plan(ctx context.Context) (*release, []coderd.Variable, error
 	}
 	c := content{file: file, tags: tagsOf(u.wanted.Spec, u.was.Spec, u.page.active)}
 	values, err := u.connection.Client.VersionVariables(ctx, u.page.active.ID)
-	if err != nil && !coderd.IsInvalid(err) {
-		// It is invalid to ask for those of a version whose build is not done.
+	if err != nil && passing(err) {
+		// Any other error is that the build of the active version is not done.
 		return nil, nil, fault(u.was.Name, err)
 	}
 	c.inherited = inheritedFrom(values, u.wanted.Spec, u.was.Spec)

@@ -198,13 +198,13 @@ func (u *updating) release(ctx context.Context) error {
 		u.intent.keepSpec(u.wanted.Spec)
 		return u.save(ctx)
 	}
+	before, beforeIntent := u.record, u.intent
 	next, variables, err := u.plan(ctx)
 	if err != nil {
 		return err
 	}
-	before, beforeIntent := u.record, u.intent
 	if !u.asked(next) || again {
-		if next.Name, err = u.name(next, variables); err != nil {
+		if next.Name, err = u.name(next); err != nil {
 			return err
 		}
 		u.intent.replace(next, u.page.active.ID)
@@ -268,7 +268,7 @@ func (u *updating) asked(next *release) bool {
 }
 
 // name gives the name of a new version.
-func (u *updating) name(next *release, _ []coderd.Variable) (string, error) {
+func (u *updating) name(next *release) (string, error) {
 	if u.wanted.Spec.VersionName == "" {
 		return versionNameOf(next.Content), nil
 	}

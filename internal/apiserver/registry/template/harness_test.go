@@ -1,0 +1,379 @@
+package template
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
+)
+
+const (
+	namespace = "team"
+	mainTF    = "main.tf"
+)
+
+var controlPlane = types.NamespacedName{Namespace: namespace, Name: "prod"}
+
+// fixture is a Coder, the records, and a Kind with the least that a Store and a
+// mirror do around it.
+type fixture struct {
+	t       *testing.T
+	ctx     context.Context
+	coder   *coderdtest.Server
+	records *metadatatest.Records
+	// fault kills the Kind, and nobody else.
+	fault   *crashtest.Fault
+	clock   *clocktesting.FakeClock
+	watcher *coderd.Client
+	kind    *Kind
+	// log is what the log would hold, by name.
+	log map[string]*aggregationv1alpha1.CoderTemplate
+	// secrets are by "name/key", and denied are those that the user may not get.
+	secrets map[string]string
+	denied  map[string]bool
+	token   string
+	// starter is a template that was made at Coder.
+	starter uuid.UUID
+	hints   int
+}
+
+func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
+	t.Helper()
+	f := &fixture{
+		t: t, coder: coderdtest.New(t, options...), records: metadatatest.New(t), fault: &crashtest.Fault{},
+		clock: clocktesting.NewFakeClock(time.Now()), log: map[string]*aggregationv1alpha1.CoderTemplate{},
+		secrets: map[string]string{}, denied: map[string]bool{},
+	}
+	f.ctx = request.WithUser(t.Context(), &user.DefaultInfo{Name: "ada"})
+	f.token = f.coder.AddUser("operator", "owner")
+	f.coder.AddUser("ada", "member")
+	f.starter = f.coder.AddTemplate("coder", "starter", map[string]string{mainTF: "# one"})
+	var err error
+	if f.watcher, err = coderd.New(coderd.Config{URL: f.coder.URL, Token: f.token}); err != nil {
+		t.Fatal(err)
+	}
+	f.restart()
+	f.sync()
+	f.coder.ResetRequests()
+	return f
+}
+
+// restart has a new process go on, which knows the log, Coder and the records.
+func (f *fixture) restart() {
+	f.t.Helper()
+	f.fault.Set(0, false)
+	client, err := coderd.New(coderd.Config{URL: f.coder.URL, Token: f.token, Transport: f.fault})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.kind = New(Config{
+		Connections: fixedProvider{connections.Connection{ControlPlane: controlPlane, Client: client}},
+		Records:     mortalRecords{f.records, f.fault},
+		Typer:       runtime.NewScheme(),
+		Clock:       f.clock,
+		Hint:        func(types.NamespacedName, uuid.UUID) { f.hints++ },
+		ReadSecret:  f.readSecret,
+		MayReadSecret: func(_ context.Context, who user.Info, ns, name string) error {
+			if f.denied[name] {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, name, fmt.Errorf("%s may not get it in %s", who.GetName(), ns))
+			}
+			return nil
+		},
+	})
+}
+
+func (f *fixture) readSecret(_ context.Context, ns, name, key string) (string, error) {
+	value, ok := f.secrets[name+"/"+key]
+	if !ok || ns != namespace {
+		return "", apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, name)
+	}
+	return value, nil
+}
+
+// fixedProvider has one control plane.
+type fixedProvider struct{ connection connections.Connection }
+
+func (p fixedProvider) ForNamespace(_ context.Context, ns string) ([]connections.Connection, error) {
+	if ns != p.connection.ControlPlane.Namespace {
+		return nil, nil
+	}
+	return []connections.Connection{p.connection}, nil
+}
+
+func (p fixedProvider) All(context.Context) ([]connections.Connection, error) {
+	return []connections.Connection{p.connection}, nil
+}
+
+func (p fixedProvider) Members(context.Context) ([]connections.Member, error) {
+	return []connections.Member{{ControlPlane: p.connection.ControlPlane, Named: true, Connection: &p.connection}}, nil
+}
+
+// mortalRecords die with the process.
+type mortalRecords struct {
+	metadata.Records
+	fault *crashtest.Fault
+}
+
+func (r mortalRecords) Put(ctx context.Context, record *metadata.Record) (out *metadata.Record, err error) {
+	err = r.fault.Around(func() error { out, err = r.Records.Put(ctx, record); return err })
+	return out, err
+}
+
+func (r mortalRecords) Bind(ctx context.Context, record *metadata.Record, uid types.UID) (out *metadata.Record, err error) {
+	err = r.fault.Around(func() error { out, err = r.Records.Bind(ctx, record, uid); return err })
+	return out, err
+}
+
+func (r mortalRecords) Delete(ctx context.Context, record *metadata.Record) error {
+	return r.fault.Around(func() error { return r.Records.Delete(ctx, record) })
+}
+
+// pass is one look of the mirror at everything. It says whether something is under
+// way.
+func (f *fixture) pass() (again bool) {
+	f.t.Helper()
+	f.clock.Step(2 * time.Second)
+	items, err := f.watcher.Templates(f.ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	found := map[string]*aggregationv1alpha1.CoderTemplate{}
+	for _, item := range items {
+		record := f.recordOf(item)
+		obj, err := f.kind.Object(f.ctx, f.connection(), item, record, f.byUID(item.ID))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		found[obj.GetName()] = obj.(*aggregationv1alpha1.CoderTemplate)
+		more, err := f.kind.Settle(f.ctx, f.connection(), item, record)
+		if err != nil {
+			f.t.Logf("settling: %v", err)
+		}
+		again = again || more
+	}
+	f.log = found
+	return again
+}
+
+// recordOf does as the mirror: a pending record becomes that of its object.
+func (f *fixture) recordOf(item coderd.Template) *metadata.Record {
+	uid := types.UID(item.ID.String())
+	if record, ok := f.records.Get(controlPlane, uid); ok {
+		return record
+	}
+	pending, ok := f.records.PendingFor(controlPlane, kindName, "coder."+item.Name)
+	if !ok {
+		return nil
+	}
+	bound, err := f.records.Bind(f.ctx, pending, uid)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return bound
+}
+
+func (f *fixture) byUID(id uuid.UUID) objectlog.Object {
+	for _, tmpl := range f.log {
+		if string(tmpl.UID) == id.String() {
+			return tmpl
+		}
+	}
+	return nil
+}
+
+func (f *fixture) connection() connections.Connection {
+	return f.kind.config.Connections.(fixedProvider).connection
+}
+
+// sync lets the mirror look until nothing is to be done any more.
+func (f *fixture) sync() {
+	f.t.Helper()
+	for range 30 {
+		if !f.pass() {
+			f.pass()
+			return
+		}
+	}
+	f.t.Fatalf("it does not come to rest: %v", f.picture())
+}
+
+// build ends all builds and lets the mirror see it.
+func (f *fixture) build() {
+	f.t.Helper()
+	f.pass()
+	f.coder.FinishBuilds()
+	f.sync()
+}
+
+func newTemplateObject(name string, spec aggregationv1alpha1.CoderTemplateSpec) *aggregationv1alpha1.CoderTemplate {
+	return &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Annotations: map[string]string{"note": "kept"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationApply, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}")}},
+	}, Spec: spec}
+}
+
+// create does what the Store does for POST.
+func (f *fixture) create(name string, spec aggregationv1alpha1.CoderTemplateSpec) error {
+	f.t.Helper()
+	tmpl := newTemplateObject(name, spec)
+	strategy := f.kind.Strategy()
+	strategy.PrepareForCreate(f.ctx, tmpl)
+	if errs := strategy.Validate(f.ctx, tmpl); len(errs) > 0 {
+		return apierrors.NewInvalid(kind, name, errs)
+	}
+	if _, exists := f.log[name]; exists {
+		return apierrors.NewAlreadyExists(resource, name)
+	}
+	return f.write(nil, tmpl)
+}
+
+// update does what the Store does for PUT. A change that is none is not written.
+func (f *fixture) update(name string, change func(*aggregationv1alpha1.CoderTemplate)) error {
+	f.t.Helper()
+	return f.updateIn(f.ctx, name, change)
+}
+
+func (f *fixture) updateIn(ctx context.Context, name string, change func(*aggregationv1alpha1.CoderTemplate)) error {
+	f.t.Helper()
+	was, ok := f.log[name]
+	if !ok {
+		return apierrors.NewNotFound(resource, name)
+	}
+	wanted := was.DeepCopy()
+	change(wanted)
+	strategy := f.kind.Strategy()
+	strategy.PrepareForUpdate(ctx, wanted, was)
+	if errs := strategy.ValidateUpdate(ctx, wanted, was); len(errs) > 0 {
+		return apierrors.NewInvalid(kind, name, errs)
+	}
+	if equality.Semantic.DeepEqual(was, wanted) {
+		return nil
+	}
+	return f.write(was, wanted)
+}
+
+// write writes, and looks that nobody's object is written to.
+func (f *fixture) write(was, wanted *aggregationv1alpha1.CoderTemplate) error {
+	f.t.Helper()
+	wasBefore, wantedBefore := was.DeepCopy(), wanted.DeepCopy()
+	var current, next objectlog.Object
+	name := ""
+	if was != nil {
+		current, name = was, was.Name
+	}
+	if wanted != nil {
+		next, name = wanted, wanted.Name
+	}
+	got, err := f.kind.Write(f.ctx, "/aggregation.coder.com/codertemplates/"+namespace+"/"+name, current, next)
+	if diff := cmp.Diff(wasBefore, was) + cmp.Diff(wantedBefore, wanted); diff != "" {
+		f.t.Errorf("an object was written to:\n%s", diff)
+	}
+	if err != nil {
+		return err
+	}
+	delete(f.log, name)
+	if got != nil {
+		f.log[name] = got.(*aggregationv1alpha1.CoderTemplate)
+	}
+	return nil
+}
+
+// files changes the source.
+func files(text string) func(*aggregationv1alpha1.CoderTemplate) {
+	return func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Spec.Files = map[string]string{mainTF: text} }
+}
+
+func (f *fixture) must(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) get(name string) *aggregationv1alpha1.CoderTemplate {
+	f.t.Helper()
+	tmpl, ok := f.log[name]
+	if !ok {
+		f.t.Fatalf("there is no %q", name)
+	}
+	return tmpl
+}
+
+// condition is status and reason.
+func condition(tmpl *aggregationv1alpha1.CoderTemplate, kind string) string {
+	c := meta.FindStatusCondition(tmpl.Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason
+}
+
+func (f *fixture) mustBe(name, ready, source string) {
+	f.t.Helper()
+	tmpl := f.get(name)
+	if got := condition(tmpl, "Ready"); got != ready {
+		f.t.Errorf("Ready is %q, want %q: %+v", got, ready, tmpl.Status.Conditions)
+	}
+	if got := tmpl.Spec.Files[mainTF]; got != source {
+		f.t.Errorf("the source is %q, want %q", got, source)
+	}
+}
+
+// mustBeInvalid looks for a field and what is said of it.
+func mustBeInvalid(t *testing.T, err error, field, says string) {
+	t.Helper()
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || !apierrors.IsInvalid(err) {
+		t.Fatalf("%v, want invalid", err)
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == field && strings.Contains(cause.Message, says) {
+			return
+		}
+	}
+	t.Errorf("%v; want a cause for %s with %q", err, field, says)
+}
+
+// picture is what has come of it all, without ids and times.
+func (f *fixture) picture() string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(f.log)) {
+		tmpl := f.log[name]
+		lines = append(lines, fmt.Sprintf("%s files=%v display=%q ttl=%d ready=%s synced=%s stalled=%s annotations=%v observed=%t",
+			name, tmpl.Spec.Files, tmpl.Spec.DisplayName, *tmpl.Spec.DefaultTTLMillis, condition(tmpl, "Ready"), condition(tmpl, "Synced"),
+			condition(tmpl, "Stalled"), tmpl.Annotations, tmpl.Status.ObservedGeneration == tmpl.Generation))
+		lines = append(lines, "  active is latest: "+fmt.Sprint(tmpl.Status.ActiveVersionID == tmpl.Status.LatestVersionID))
+	}
+	lines = append(lines, fmt.Sprintf("versions=%d", f.coder.VersionCount()))
+	for _, record := range f.records.List(controlPlane) {
+		in, err := intentOf(record)
+		lines = append(lines, fmt.Sprintf("record of %s pending=%t settled=%t error=%v", record.Name, record.Pending(), in.Release == nil || in.Release.Settled, err))
+	}
+	slices.Sort(lines[len(lines)-len(f.records.List(controlPlane)):])
+	return strings.Join(lines, "\n")
+}
