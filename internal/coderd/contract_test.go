@@ -20,7 +20,10 @@ import (
 )
 
 // contractURL names the environment variable with the address of a real Coder
-// for tests, which may be fresh. The contract makes its first user.
+// for tests, which may be fresh. The contract makes its first user. It asks often,
+// so that Coder must not limit it (CODER_API_RATE_LIMIT=-1), and its provisioners
+// must be able to get the provider coder/coder, or the chapters about parameters
+// are left out.
 const contractURL = "CODER_CONTRACT_URL"
 
 const (

@@ -3,6 +3,7 @@ package coderd
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -104,6 +105,16 @@ func TestUpdateTemplateResetsNothing(t *testing.T) {
 		{"icon", TemplateEdit{Icon: &value}, map[string]any{"icon": value}},
 		{"all", TemplateEdit{DisplayName: &value, Description: &value, Icon: &value}, map[string]any{"display_name": value, "description": value, "icon": value}},
 		{"to nothing", TemplateEdit{DisplayName: &empty}, map[string]any{"display_name": ""}},
+		{"default TTL", TemplateEdit{DefaultTTL: new(3 * time.Hour)}, map[string]any{"default_ttl_ms": 10800000.0}},
+		{"no default TTL", TemplateEdit{DefaultTTL: new(time.Duration(0))}, map[string]any{"default_ttl_ms": 0.0}},
+		{"activity bump", TemplateEdit{ActivityBump: new(time.Duration(0))}, map[string]any{"activity_bump_ms": 0.0}},
+		{"cancel", TemplateEdit{AllowUserCancelWorkspaceJobs: new(false)}, map[string]any{"allow_user_cancel_workspace_jobs": false}},
+		{"CORS", TemplateEdit{CORSBehavior: new("simple")}, map[string]any{"cors_behavior": "simple"}},
+		{"parameters", TemplateEdit{UseClassicParameterFlow: new(false)}, map[string]any{"use_classic_parameter_flow": false}},
+		{"the same policy", TemplateEdit{
+			DefaultTTL: new(2 * time.Hour), ActivityBump: new(time.Minute), AllowUserCancelWorkspaceJobs: new(true),
+			CORSBehavior: new("passthru"), UseClassicParameterFlow: new(true),
+		}, nil},
 		{"none", TemplateEdit{}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
