@@ -3,6 +3,7 @@ package objectlog
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -104,23 +105,20 @@ func (s *Sequencer) Propose(ctx context.Context, proposals ...Proposal) ([]*Entr
 func (s *Sequencer) withdraw(r *request) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for i := range s.waiting {
-		if s.waiting[i] == r {
-			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
-			return true
-		}
+	i := slices.Index(s.waiting, r)
+	if i < 0 {
+		return false
 	}
-	return false
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	return true
 }
 
 // run serves what waits, and ends when nothing does.
 func (s *Sequencer) run() {
-	for {
+	for !s.idle() {
+		// What comes in the meantime joins the batch.
 		s.pace()
 		batch := s.take()
-		if batch == nil {
-			return
-		}
 		s.serve(batch)
 		for _, r := range batch {
 			close(r.done)
@@ -136,20 +134,25 @@ func (s *Sequencer) pace() {
 	}
 }
 
+// idle says whether nothing waits. The next proposal then starts run again.
+func (s *Sequencer) idle() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.running = len(s.waiting) > 0
+	return !s.running
+}
+
+// take gives what goes as one batch.
 func (s *Sequencer) take() []*request {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if len(s.waiting) == 0 {
-		s.running = false
-		return nil
-	}
 	taken, changes := 0, 0
 	for taken < len(s.waiting) && (taken == 0 || changes+len(s.waiting[taken].proposals) <= batchLimit) {
 		changes += len(s.waiting[taken].proposals)
 		taken++
 	}
-	batch := append([]*request(nil), s.waiting[:taken]...)
-	s.waiting = append(s.waiting[:0], s.waiting[taken:]...)
+	batch := slices.Clone(s.waiting[:taken])
+	s.waiting = slices.Delete(s.waiting, 0, taken)
 	return batch
 }
 

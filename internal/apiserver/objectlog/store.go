@@ -2,7 +2,6 @@ package objectlog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -121,14 +120,26 @@ func (s *Store) fresh(ctx context.Context) (uint64, error) {
 	if s.config.Log.Head() >= revision {
 		return revision, nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, freshPatience)
+	return revision, s.await(ctx, revision)
+}
+
+// await waits for a revision that the writer has, but not without end.
+func (s *Store) await(ctx context.Context, revision uint64) error {
+	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := s.config.Log.Wait(bounded, revision); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return 0, storage.NewTooLargeResourceVersionError(revision, s.config.Log.Head(), retryAfterSeconds)
-	} else if err != nil {
-		return 0, err
+	patience := s.config.Clock.NewTimer(freshPatience)
+	defer patience.Stop()
+	go func() {
+		select {
+		case <-patience.C():
+			cancel()
+		case <-bounded.Done():
+		}
+	}()
+	if err := s.config.Log.Wait(bounded, revision); err == nil || ctx.Err() != nil {
+		return err
 	}
-	return revision, nil
+	return storage.NewTooLargeResourceVersionError(revision, s.config.Log.Head(), retryAfterSeconds)
 }
 
 // notOlder checks that the head is at least the wanted revision.

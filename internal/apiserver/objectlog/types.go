@@ -86,7 +86,8 @@ type Committer interface {
 type Writer interface {
 	// Write makes wanted of current, and gives the object as it is then. current is
 	// nil for a creation. wanted is nil where the object shall be removed. The
-	// result is nil where it is gone. The lock of the key is held meanwhile. Errors
-	// are API statuses. Neither object may be written to.
+	// result is nil where it is gone; it belongs to the log from then on. The lock of
+	// the key is held meanwhile. Errors are API statuses. Neither object may be
+	// written to.
 	Write(ctx context.Context, key string, current, wanted Object) (Object, error)
 }
