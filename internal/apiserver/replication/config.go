@@ -42,8 +42,9 @@ type Config struct {
 	// Metrics may be nil.
 	Metrics *Metrics
 
-	// timing is for tests; its zero value is production's.
+	// timing and dial are for tests; their zero values are production's.
 	timing timing
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // LogConfig is one kind.
@@ -106,7 +107,7 @@ func (t timing) withDefaults() timing {
 		lease: 4 * time.Second, renew: 2500 * time.Millisecond, retry: 500 * time.Millisecond,
 		request: time.Second, reserve: 30 * time.Second,
 		publish: 10 * time.Second, published: 40 * time.Second, forgotten: 10 * time.Minute,
-		relist:      500 * time.Millisecond,
+		relist:      200 * time.Millisecond,
 		acknowledge: 500 * time.Millisecond,
 		beat:        time.Second, silence: 4 * time.Second,
 		write: 5 * time.Second, dial: 500 * time.Millisecond,
@@ -142,6 +143,9 @@ func (c *Config) complete() error {
 		c.BindAddress = DefaultBindAddress
 	}
 	c.timing = c.timing.withDefaults()
+	if c.dial == nil {
+		c.dial = (&net.Dialer{Timeout: c.timing.dial, KeepAlive: c.timing.silence}).DialContext
+	}
 	if err := errors.Join(faults...); err != nil {
 		return fmt.Errorf("configuring replication: %w", err)
 	}

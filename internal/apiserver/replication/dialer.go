@@ -33,6 +33,7 @@ const (
 type dialer struct {
 	certificate tls.Certificate
 	timing      timing
+	dial        func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu      sync.Mutex
 	clients map[target]*http.Client
@@ -64,7 +65,7 @@ func (d *dialer) client(to target) *http.Client {
 
 func (d *dialer) transport(to target) *http.Transport {
 	return &http.Transport{
-		DialContext: (&net.Dialer{Timeout: d.timing.dial, KeepAlive: d.timing.silence}).DialContext,
+		DialContext: d.dial,
 		TLSClientConfig: pinned(d.certificate, func(fingerprint string) error {
 			if fingerprint != to.fingerprint {
 				return fmt.Errorf("the replica at %s has the certificate %.12s…, its Lease says %.12s…",

@@ -76,6 +76,8 @@ func (r *Replica) follow(ctx context.Context, current writer) error {
 	}
 	body, acks := io.Pipe()
 	defer acks.Close()
+	// While HTTP/2 waits for more of the body it does not look at the context.
+	defer context.AfterFunc(ctx, func() { acks.CloseWithError(context.Cause(ctx)) })()
 	greeted := make(chan struct{})
 	go func() {
 		defer close(greeted)

@@ -41,16 +41,23 @@ type peers struct {
 	fingerprint string
 	timing      timing
 
-	mu     sync.Mutex
-	known  map[string]peer
-	listed time.Time
+	// asking lets one unknown fingerprint at a time make us read the Leases.
+	asking sync.Mutex
+	asked  time.Time
+
+	mu    sync.Mutex
+	known map[string]peer
 }
 
-// publish keeps the own Lease and what is known of others up to date.
-func (p *peers) publish(ctx context.Context, writing func() bool) {
+// publish keeps the own Lease and what is known of others up to date. It calls first
+// once others can trust this replica.
+func (p *peers) publish(ctx context.Context, writing func() bool, first func()) {
 	for {
 		pause := p.timing.publish
-		if err := p.renew(ctx); err != nil && ctx.Err() == nil {
+		err := p.renew(ctx)
+		if err == nil {
+			first()
+		} else if ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "Telling other replicas of this one; trying again")
 			pause = p.timing.retry
 		}
@@ -129,7 +136,7 @@ func (p *peers) list(ctx context.Context) ([]peer, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.known, p.listed = known, time.Now()
+	p.known = known
 	return found, nil
 }
 
@@ -159,24 +166,28 @@ func (p *peers) living(ctx context.Context) ([]peer, error) {
 // trust says whether a fingerprint is that of a living replica. One that is not
 // known makes it read the Leases again, not too often: strangers can knock.
 func (p *peers) trust(ctx context.Context, fingerprint string) error {
-	known, listed := p.lookup(fingerprint)
-	if !known && time.Since(listed) >= p.timing.relist {
+	if p.knows(fingerprint) {
+		return nil
+	}
+	p.asking.Lock()
+	defer p.asking.Unlock()
+	if !p.knows(fingerprint) && time.Since(p.asked) >= p.timing.relist {
+		p.asked = time.Now()
 		if _, err := p.list(ctx); err != nil {
 			return fmt.Errorf("no living replica is known that has the certificate %.12s…: %w", fingerprint, err)
 		}
-		known, _ = p.lookup(fingerprint)
 	}
-	if !known {
+	if !p.knows(fingerprint) {
 		return fmt.Errorf("no living replica has the certificate %.12s…", fingerprint)
 	}
 	return nil
 }
 
-func (p *peers) lookup(fingerprint string) (known bool, listed time.Time) {
+func (p *peers) knows(fingerprint string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	other, ok := p.known[fingerprint]
-	return ok && time.Now().Before(other.until), p.listed
+	return ok && time.Now().Before(other.until)
 }
 
 // forget removes Leases that ran out long ago. Their replicas could not say good-bye.

@@ -76,7 +76,7 @@ func New(config Config) (*Replica, error) {
 	}
 	r.applier = &applier{logs: config.Logs, board: config.Board, clock: config.Clock, metrics: config.Metrics}
 	r.hub = newHub(config.timing, r.mandate.allows, config.Metrics)
-	r.dialer = &dialer{certificate: certificate, timing: config.timing}
+	r.dialer = &dialer{certificate: certificate, timing: config.timing, dial: config.dial}
 	leases := config.Client.CoordinationV1().Leases(config.Namespace)
 	r.peers = &peers{
 		leases: leases, name: peerLeasePrefix + config.Identity, address: config.AdvertiseAddress,
@@ -140,14 +140,21 @@ func (r *Replica) Start(ctx context.Context) error {
 		}
 	})
 	defer r.server.Close()
-	running.Go(func() { r.peers.publish(work, r.Writing) })
-	running.Go(func() { r.followWriters(work) })
+	published := make(chan struct{})
+	running.Go(func() { r.peers.publish(work, r.Writing, sync.OnceFunc(func() { close(published) })) })
+	running.Go(func() {
+		if closes(work, published) {
+			r.followWriters(work)
+		}
+	})
 	election, endElection := context.WithCancel(work)
 	defer endElection()
 	elected := make(chan struct{})
 	running.Go(func() {
 		defer close(elected)
-		r.election.run(election)
+		if closes(election, published) {
+			r.election.run(election)
+		}
 	})
 	var err error
 	select {
@@ -175,6 +182,16 @@ func (r *Replica) handOver(ctx context.Context, endElection func(), elected <-ch
 	}
 	if err := r.peers.withdraw(ctx); err != nil {
 		log.FromContext(ctx).Error(err, "Saying good-bye to other replicas")
+	}
+}
+
+// closes waits for a channel. It gives false where the context ends first.
+func closes(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
