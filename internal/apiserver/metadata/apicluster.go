@@ -29,18 +29,14 @@ var _ Cluster = (*APICluster)(nil)
 // NewCluster makes one that watches these namespaces, all where there are none.
 func NewCluster(config *rest.Config, namespaces []string) (*APICluster, error) {
 	scheme, mapper := kinds()
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("making the client for CoderObjectMetadata: %w", err)
 	}
-	return newAPICluster(c, namespaces), nil
-}
-
-func newAPICluster(c client.WithWatch, namespaces []string) *APICluster {
-	if len(namespaces) == 0 {
-		namespaces = []string{metav1.NamespaceAll}
-	}
-	return &APICluster{client: c, namespaces: namespaces}
+	return &APICluster{client: c, namespaces: namespaces}, nil
 }
 
 // kinds are those of this package. The mapper spares the client the discovery of

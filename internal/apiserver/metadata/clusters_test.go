@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -95,20 +92,7 @@ func inMemory(t *testing.T) *place {
 	}
 }
 
-// overClient keeps records through a client that stands in for an API server.
-func overClient(t *testing.T) *place {
-	scheme, mapper := metadata.Kinds()
-	var made atomic.Int64
-	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			obj.SetUID(types.UID(fmt.Sprintf("resource-%d", made.Add(1))))
-			obj.SetCreationTimestamp(metav1.Now().Rfc3339Copy())
-			return c.Create(ctx, obj, opts...)
-		},
-	}).Build()
-	return overCluster(t, metadata.ClusterOf(c), "team", "other")
-}
-
+// overCluster keeps records in a cluster that others write to as well.
 func overCluster(t *testing.T, cluster metadata.Cluster, team, other string) *place {
 	replica := func() metadata.Records {
 		store := metadata.NewStore(metadata.Config{Cluster: cluster, ControlPlaneUID: uidOf})

@@ -50,8 +50,7 @@ var contract = map[string]func(t *testing.T, p *place){
 	"the definition refuses what makes no sense": testDefinition,
 }
 
-func TestContractInMemory(t *testing.T)   { testContract(t, inMemory) }
-func TestContractOverClient(t *testing.T) { testContract(t, overClient) }
+func TestContractInMemory(t *testing.T) { testContract(t, inMemory) }
 func TestContractOverAPIServer(t *testing.T) {
 	testContract(t, overAPIServer(t))
 }

@@ -70,8 +70,9 @@ func (s *Store) Ready() error {
 	}
 }
 
-// CatchUp reads what is in the cluster by now. Who begins to write calls it, so
-// that nothing is missed that the writer before wrote last.
+// CatchUp reads what is in the cluster by now. Who begins to write calls it once
+// the store is ready, so that nothing is missed that the writer before wrote
+// last.
 func (s *Store) CatchUp(ctx context.Context) error {
 	listings, err := s.cluster.List(ctx)
 	if err != nil {

@@ -151,8 +151,11 @@ func (s *Store) resource(wanted *Record, pendingUID types.UID, known *held) (*Re
 		resource.Finalizers, resource.OwnerReferences = copied.Finalizers, copied.OwnerReferences
 	}
 	uid, ok := s.controlPlaneUID(wanted.ControlPlane)
-	if !ok && known != nil {
-		uid = known.ownerUID
+	if !ok {
+		uid = ""
+		if known != nil {
+			uid = known.ownerUID
+		}
 	}
 	if uid != "" {
 		resource.OwnerReferences = append(resource.OwnerReferences, metav1.OwnerReference{

@@ -1,0 +1,94 @@
+package metadata_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+)
+
+var now = time.Date(2026, 5, 6, 7, 0, 0, 0, time.UTC)
+
+// TestSweep lets minutes pass, and sees when which record goes.
+func TestSweep(t *testing.T) {
+	every := func(minutes, until int) (at []int) {
+		for m := 0; m <= until; m += minutes {
+			at = append(at, m)
+		}
+		return at
+	}
+	for name, c := range map[string]struct {
+		pending bool
+		exists  func(minute int) bool
+		sweeps  []int
+		want    int // the minute it goes, or -1
+	}{
+		"pending, and nothing came":       {true, func(int) bool { return false }, every(1, 5), 3},
+		"pending, and the object is seen": {true, func(int) bool { return true }, every(1, 300), -1},
+		"the object is there":             {false, func(int) bool { return true }, every(1, 300), -1},
+		"the object is gone":              {false, func(int) bool { return false }, every(5, 300), 60},
+		"the object came back":            {false, func(m int) bool { return m == 55 }, every(5, 300), 120},
+		"nobody could look for a while":   {false, func(int) bool { return false }, append(every(5, 55), 70, 75, 80), -1},
+		"looked at long enough after":     {false, func(int) bool { return false }, append([]int{0, 5, 10}, 100, 110, 120, 130, 140, 150, 159, 160), 160},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakePassiveClock(now)
+			records := metadatatest.NewWithClock(t, clock)
+			p := &place{t: t, records: records, cluster: records.Cluster(), team: "team"}
+			record := labelled(p, firstID, "blue")
+			if c.pending {
+				record.UID = ""
+			}
+			p.put(record)
+			janitor := metadata.NewJanitor(records)
+			gone := -1
+			for _, minute := range c.sweeps {
+				removed, err := janitor.Sweep(t.Context(), p.controlPlane(), now.Add(time.Duration(minute)*time.Minute), func(r *metadata.Record) bool { return c.exists(minute) })
+				must(t, err)
+				if len(removed) > 0 && gone < 0 {
+					gone = minute
+				}
+			}
+			if left := len(records.All()); gone != c.want || left != map[bool]int{true: 0, false: 1}[c.want >= 0] {
+				t.Errorf("it went at minute %d, should at %d; left are %d", gone, c.want, left)
+			}
+		})
+	}
+}
+
+// TestSweepFails: what cannot be removed does not keep the rest.
+func TestSweepFails(t *testing.T) {
+	records := metadatatest.NewWithClock(t, clocktesting.NewFakePassiveClock(now))
+	p := &place{t: t, records: records, cluster: records.Cluster(), team: "team"}
+	for _, name := range []string{"a", "b"} {
+		record := labelled(p, "", "blue")
+		record.Name = name
+		p.put(record)
+	}
+	janitor := metadata.NewJanitor(records)
+	nothing := func(*metadata.Record) bool { return false }
+	records.FailWrite(1, errLost)
+	removed, err := janitor.Sweep(t.Context(), p.controlPlane(), now.Add(time.Hour), nothing)
+	if err == nil || len(removed) != 1 {
+		t.Errorf("removed was %v, %v", removed, err)
+	}
+	removed, err = janitor.Sweep(t.Context(), p.controlPlane(), now.Add(time.Hour), nothing)
+	if err != nil || len(removed) != 1 || len(records.All()) != 0 {
+		t.Errorf("then removed was %v, %v", removed, err)
+	}
+	janitor.Forget(p.controlPlane())
+	if diff := cmp.Diff([]string{"create team/ws-pending-", "create team/ws-pending-", "delete team/ws-pending-", "delete team/ws-pending-"}, prefixes(records.Writes())); diff != "" {
+		t.Errorf("the writes (-want +got):\n%s", diff)
+	}
+}
+
+func prefixes(writes []string) (out []string) {
+	for _, write := range writes {
+		out = append(out, write[:len("create team/ws-pending-")])
+	}
+	return out
+}
