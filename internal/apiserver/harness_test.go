@@ -5,12 +5,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/testr"
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +31,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -60,6 +64,29 @@ func (p *provider) ForNamespace(_ context.Context, namespace string) ([]connecti
 
 func (p *provider) All(context.Context) ([]connections.Connection, error) {
 	return p.some(func(string) bool { return true })
+}
+
+// Members implements connections.Provider.
+func (p *provider) Members(context.Context) ([]connections.Member, error) {
+	var out []connections.Member
+	for i := range p.connections {
+		c := &p.connections[i]
+		out = append(out, connections.Member{
+			ControlPlane: c.ControlPlane, UID: types.UID(c.ControlPlane.String()), NamePrefix: c.NamePrefix, Named: true, Connection: c,
+		})
+	}
+	for _, n := range p.unavailable {
+		out = append(out, connections.Member{
+			ControlPlane: types.NamespacedName{Namespace: n, Name: "coder"}, UID: types.UID(n), Named: true, Reason: "the operator has no token yet",
+		})
+	}
+	return out, nil
+}
+
+// Serves implements Connections.
+func (p *provider) Serves(_ context.Context, namespace string) (bool, error) {
+	found, err := p.ForNamespace(context.Background(), namespace)
+	return len(found) > 0 || err != nil, nil
 }
 
 func (p *provider) some(want func(string) bool) ([]connections.Connection, error) {
@@ -129,10 +156,7 @@ func namespace(name string) *corev1.Namespace {
 
 func (f *fixture) start(t testing.TB) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener, peers := listen(t), listen(t)
 	objects := runtime.NewScheme()
 	untyped := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(objects, map[schema.GroupVersionResource]string{
 		certificates.APIServices: "APIServiceList",
@@ -140,12 +164,15 @@ func (f *fixture) start(t testing.TB) {
 	options := NewOptions()
 	// It reads the OpenAPI of kube-apiserver, which the fake does not have.
 	options.Admission.DisablePlugins = []string{"MutatingAdmissionPolicy"}
+	var err error
 	f.server, err = newServer(Config{
 		Options: options, Connections: f.provider, PodNamespace: podNamespace, Listener: listener,
+		Identity: "replica", PeerListener: peers, Metrics: prometheus.NewRegistry(),
 	}, kube{
 		client: f.kube, dynamic: untyped,
 		informers: informers.NewSharedInformerFactory(f.kube, 0),
 		delegate:  letTesterIn,
+		records:   metadatatest.New(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -166,6 +193,21 @@ func (f *fixture) start(t testing.TB) {
 	})
 	eventually(t, func() error { return f.server.Ready(nil) })
 	f.connect(t, listener)
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+// TestMain tells the library once what the storage can do.
+func TestMain(m *testing.M) {
+	objectlog.EnableWatchProgress()
+	os.Exit(m.Run())
 }
 
 // connect makes a client that trusts nothing but the CA that was applied.

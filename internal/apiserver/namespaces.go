@@ -12,21 +12,21 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 )
 
-// namespaces implements readthrough.Namespaces. The cache is the one that the
+// namespaces implements registry.Namespaces. The cache is the one that the
 // admission plugin NamespaceLifecycle fills anyway.
 type namespaces struct {
 	cache  corev1listers.NamespaceLister
 	client kubernetes.Interface
 }
 
-// Released implements readthrough.Namespaces. A namespace that the cache does
+// Released implements registry.Namespaces. A namespace that the cache does
 // not know is not taken for released: the cache may just be late.
 func (n *namespaces) Released(name string) bool {
 	namespace, err := n.cache.Get(name)
 	return err == nil && namespace.DeletionTimestamp != nil
 }
 
-// ReleasedNow implements readthrough.Namespaces. Where that cannot be known it
+// ReleasedNow implements registry.Namespaces. Where that cannot be known it
 // is an error, and nothing is deleted.
 func (n *namespaces) ReleasedNow(ctx context.Context, name string) (bool, error) {
 	namespace, err := n.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})

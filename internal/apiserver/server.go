@@ -9,10 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -25,6 +25,8 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
@@ -41,20 +43,42 @@ const (
 	// The questions about callers go through this connection, so its limits are
 	// limits of the whole API.
 	clientQPS, clientBurst = 200, 400
+	// retryAfter is what a client is told to wait where the cluster cannot answer.
+	retryAfter = time.Second
 )
+
+// Connections are the Coder deployments to serve.
+type Connections interface {
+	connections.Provider
+	// Serves says whether a namespace has one, from what is in memory.
+	Serves(ctx context.Context, namespace string) (bool, error)
+}
 
 // Config is what the server is built from.
 type Config struct {
 	// Options are those of the command line. Nil is the defaults.
 	Options *Options
 	// Connections are the Coder deployments to serve.
-	Connections connections.Provider
+	Connections Connections
 	// RESTConfig reaches the cluster that the API extends.
 	RESTConfig *restclient.Config
-	// PodNamespace is where the Secret of the serving certificate lives.
+	// PodNamespace is where the Secret of the serving certificate lives, and the
+	// Leases of the replicas.
 	PodNamespace string
+	// Identity tells this replica from the others: the name of its pod.
+	Identity string
+	// Namespaces are those to work in. None means all.
+	Namespaces []string
+	// ControlPlaneUID gives the UID of a control plane, where it is known.
+	ControlPlaneUID func(types.NamespacedName) (types.UID, bool)
+	// Metrics is where the metrics are registered.
+	Metrics prometheus.Registerer
 	// Listener is used in place of the address of the options. It is for tests.
 	Listener net.Listener
+	// PeerListener is the same for the other replicas.
+	PeerListener net.Listener
+	// MirrorTiming is how often Coder is asked. Its zero value is the usual.
+	MirrorTiming mirror.Timing
 	// Clock is the real one where it is nil.
 	Clock clock.WithTicker
 }
@@ -65,7 +89,8 @@ type Server struct {
 	generic      *server.GenericAPIServer
 	informers    informers.SharedInformerFactory
 	certificates *certificates.Manager
-	promoter     *template.Promoter
+	storage      *storage
+	records      *metadata.Store
 	serving      atomic.Bool
 }
 
@@ -91,10 +116,16 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of kube-apiserver: %w", err)
 	}
+	cluster, err := metadata.NewCluster(own, config.Namespaces)
+	if err != nil {
+		return nil, err
+	}
+	records := metadata.NewStore(metadata.Config{Cluster: cluster, ControlPlaneUID: config.ControlPlaneUID})
 	return newServer(config, kube{
 		client: client, dynamic: untyped,
 		informers: informers.NewSharedInformerFactory(client, resync),
 		delegate:  delegateTo(client),
+		records:   records, recordStore: records,
 	})
 }
 
@@ -105,7 +136,7 @@ func newServer(config Config, k kube) (*Server, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	s := &Server{informers: k.informers, promoter: template.NewPromoter(config.Connections, config.Clock)}
+	s := &Server{informers: k.informers, records: k.recordStore}
 	if config.Options.ownCertificate() {
 		s.certificates = certificates.NewManager(certificates.Config{
 			Secrets:   k.client.CoreV1().Secrets(config.PodNamespace),
@@ -114,12 +145,15 @@ func newServer(config Config, k kube) (*Server, error) {
 			Clock:     config.Clock,
 		})
 	}
-	typer, codecs := scheme.New()
+	typer, codecs := scheme.New(workspace.AddToScheme, template.AddToScheme)
+	var err error
+	if s.storage, err = newStorage(config, k, typer); err != nil {
+		return nil, err
+	}
 	generic := server.NewRecommendedConfig(codecs)
 	if err := assemble(config.Options, typer, generic, k, s.certificates, config.Listener); err != nil {
 		return nil, err
 	}
-	var err error
 	if s.generic, err = generic.Complete().New(serverName, server.NewEmptyDelegate()); err != nil {
 		return nil, fmt.Errorf("building the aggregated API server: %w", err)
 	}
@@ -135,20 +169,16 @@ func newServer(config Config, k kube) (*Server, error) {
 
 // install puts the kinds into the server.
 func (s *Server) install(config Config, k kube, typer *runtime.Scheme, codecs serializer.CodecFactory) error {
-	released := &namespaces{cache: k.informers.Core().V1().Namespaces().Lister(), client: k.client}
-	workspaces, err := registry.NewREST(workspace.NewKind(config.Connections, typer, config.Clock), codecs, released, config.Clock)
+	gate := &registry.Gate{
+		Board: s.storage.board, Filled: s.storage.replica.Ready, Serves: config.Connections.Serves,
+		Namespaces: &namespaces{cache: k.informers.Core().V1().Namespaces().Lister(), client: k.client},
+	}
+	verbs, err := s.storage.rest(codecs, gate, config)
 	if err != nil {
-		return fmt.Errorf("building the storage of workspaces: %w", err)
+		return err
 	}
-	templates, err := registry.NewREST(template.NewKind(config.Connections, s.promoter, typer, config.Clock), codecs, released, config.Clock)
-	if err != nil {
-		return fmt.Errorf("building the storage of templates: %w", err)
-	}
-	group := server.NewDefaultAPIGroupInfo(aggregationv1alpha1.GroupVersion.Group, typer, metav1.ParameterCodec, codecs)
-	group.VersionedResourcesStorageMap[aggregationv1alpha1.GroupVersion.Version] = map[string]rest.Storage{
-		"coderworkspaces": workspaces,
-		"codertemplates":  templates,
-	}
+	group := server.NewDefaultAPIGroupInfo(aggregationv1alpha1.GroupVersion.Group, typer, runtime.NewParameterCodec(typer), codecs)
+	group.VersionedResourcesStorageMap[aggregationv1alpha1.GroupVersion.Version] = verbs
 	if err := s.generic.InstallAPIGroup(&group); err != nil {
 		return fmt.Errorf("installing API group %s: %w", aggregationv1alpha1.GroupVersion.Group, err)
 	}
@@ -164,7 +194,7 @@ func (s *Server) Ready(*http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the aggregated API does not serve yet")
 	}
-	return nil
+	return s.storage.replica.Ready()
 }
 
 // Start serves until the context is done. Requests that are under way then have
@@ -179,25 +209,45 @@ func (s *Server) Start(ctx context.Context) error {
 		go s.certificates.Run(ctx)
 	}
 	s.informers.Start(ctx.Done())
-	go s.promoter.Run(ctx)
-	prepared := s.generic.PrepareRun()
-	ended := make(chan error, 1)
-	go func() { ended <- prepared.RunWithContext(ctx) }()
+	parts := s.parts()
+	ended := make(chan error, len(parts))
+	for _, run := range parts {
+		go func() { ended <- run(ctx) }()
+	}
 	select {
 	case err := <-ended:
 		return s.result(ctx, err)
 	case <-ctx.Done():
 	}
 	s.serving.Store(false)
+	return s.drain(ctx, ended, len(parts))
+}
+
+// parts are what runs as long as the server does. None ends before.
+func (s *Server) parts() []func(context.Context) error {
+	prepared := s.generic.PrepareRun()
+	parts := []func(context.Context) error{prepared.RunWithContext, s.storage.replica.Start}
+	if s.records != nil {
+		parts = append(parts, s.records.Run)
+	}
+	return parts
+}
+
+// drain waits a while until all parts have ended.
+func (s *Server) drain(ctx context.Context, ended <-chan error, parts int) error {
 	grace := time.NewTimer(drainTimeout)
 	defer grace.Stop()
-	select {
-	case err := <-ended:
-		return s.result(ctx, err)
-	case <-grace.C:
-		log.FromContext(ctx).Info("Stopping with requests under way", "after", drainTimeout)
-		return nil
+	var errs []error
+	for range parts {
+		select {
+		case err := <-ended:
+			errs = append(errs, s.result(ctx, err))
+		case <-grace.C:
+			log.FromContext(ctx).Info("Stopping with requests under way", "after", drainTimeout)
+			return errors.Join(errs...)
+		}
 	}
+	return errors.Join(errs...)
 }
 
 func (s *Server) result(ctx context.Context, err error) error {

@@ -3,13 +3,17 @@ package app
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
@@ -133,11 +137,16 @@ func aggregatedAPIComponent() component {
 			if err != nil {
 				return nil, err
 			}
+			objectlog.EnableWatchProgress()
 			server, err := apiserver.New(apiserver.Config{
-				Options:      env.options.AggregatedAPI,
-				Connections:  provider,
-				RESTConfig:   env.config,
-				PodNamespace: env.namespace,
+				Options:         env.options.AggregatedAPI.WithPodAddress(os.Getenv(podIPEnv)),
+				Connections:     provider,
+				RESTConfig:      env.config,
+				PodNamespace:    env.namespace,
+				Identity:        ownIdentity(),
+				Namespaces:      env.options.WatchNamespaces,
+				ControlPlaneUID: env.controlPlaneUID,
+				Metrics:         ctrlmetrics.Registry,
 			})
 			if err != nil {
 				return nil, err
@@ -147,9 +156,22 @@ func aggregatedAPIComponent() component {
 	}
 }
 
+// controlPlaneUID reads the UID of a control plane from the cache, where it is
+// there. The one Coder of the command line has none.
+func (env *environment) controlPlaneUID(name types.NamespacedName) (types.UID, bool) {
+	if env.options.Coder.static() {
+		return "", false
+	}
+	controlPlane := &coderv1alpha1.CoderControlPlane{}
+	if err := env.manager.GetClient().Get(context.Background(), name, controlPlane); err != nil {
+		return "", false
+	}
+	return controlPlane.UID, true
+}
+
 // connections are those of the cluster's control planes, or the one that was
 // given on the command line.
-func (env *environment) connections() (connections.Provider, error) {
+func (env *environment) connections() (apiserver.Connections, error) {
 	o := env.options.Coder
 	if o.static() {
 		c, err := o.client()

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"fmt"
 	"os"
 	"strings"
 )
@@ -25,3 +26,21 @@ func podNamespace(getenv func(string) string, readFile func(string) ([]byte, err
 }
 
 func ownNamespace() string { return podNamespace(os.Getenv, os.ReadFile) }
+
+const (
+	podNameEnv = "POD_NAME"
+	podIPEnv   = "POD_IP"
+)
+
+// ownIdentity tells this process from all others: the name of its pod, or the
+// host's with the number of the process.
+func ownIdentity() string {
+	if name := strings.TrimSpace(os.Getenv(podNameEnv)); name != "" {
+		return name
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "coder-k8s"
+	}
+	return fmt.Sprintf("%s-%d", strings.ToLower(host), os.Getpid())
+}

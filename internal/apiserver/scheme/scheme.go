@@ -10,14 +10,18 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// New makes the scheme and its codecs.
-func New() (*runtime.Scheme, serializer.CodecFactory) {
+// New makes the scheme and its codecs. Each kind adds what it alone needs.
+func New(kinds ...func(*runtime.Scheme) error) (*runtime.Scheme, serializer.CodecFactory) {
 	s := runtime.NewScheme()
 	utilruntime.Must(aggregationv1alpha1.AddToScheme(s))
 	internal := schema.GroupVersion{Group: aggregationv1alpha1.GroupVersion.Group, Version: runtime.APIVersionInternal}
 	s.AddKnownTypes(internal,
 		&aggregationv1alpha1.CoderWorkspace{}, &aggregationv1alpha1.CoderWorkspaceList{},
-		&aggregationv1alpha1.CoderTemplate{}, &aggregationv1alpha1.CoderTemplateList{})
+		&aggregationv1alpha1.CoderTemplate{}, &aggregationv1alpha1.CoderTemplateList{},
+		&aggregationv1alpha1.CoderWorkspaceAction{}, &aggregationv1alpha1.CoderWorkspaceLogOptions{})
+	for _, add := range kinds {
+		utilruntime.Must(add(s))
+	}
 	utilruntime.Must(s.SetVersionPriority(aggregationv1alpha1.GroupVersion))
 
 	// Options and errors of every API stand in the group without a name.

@@ -1,0 +1,58 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+)
+
+// readSecret reads one key of a Secret for a template's variable. What it gives
+// must not be shown to anybody.
+func readSecret(client kubernetes.Interface) func(ctx context.Context, namespace, name, key string) (string, error) {
+	return func(ctx context.Context, namespace, name, key string) (string, error) {
+		secret, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		value, ok := secret.Data[key]
+		if !ok {
+			return "", apierrors.NewNotFound(corev1.Resource("secrets"), fmt.Sprintf("%s, key %s", name, key))
+		}
+		return string(value), nil
+	}
+}
+
+// mayReadSecret asks whether a user may read a Secret. Who cannot must not get at
+// its content by way of a template either.
+func mayReadSecret(client kubernetes.Interface) func(ctx context.Context, who user.Info, namespace, name string) error {
+	return func(ctx context.Context, who user.Info, namespace, name string) error {
+		extra := make(map[string]authorizationv1.ExtraValue, len(who.GetExtra()))
+		for key, values := range who.GetExtra() {
+			extra[key] = values
+		}
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: extra,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: namespace, Verb: "get", Version: "v1", Resource: "secrets", Name: name,
+				},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return coderfault.Unavailable(fmt.Sprintf("whether %q may read Secret %q cannot be found out now: %v", who.GetName(), name, err), retryAfter)
+		}
+		if !review.Status.Allowed {
+			return apierrors.NewForbidden(corev1.Resource("secrets"), name,
+				fmt.Errorf("%q may not get this Secret in namespace %q, so it cannot be used for a variable", who.GetName(), namespace))
+		}
+		return nil
+	}
+}
