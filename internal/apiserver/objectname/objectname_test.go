@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func TestParseWorkspace(t *testing.T) {
@@ -64,12 +65,57 @@ func TestUpperCaseOfCoder(t *testing.T) {
 }
 
 func FuzzParseWorkspace(f *testing.F) {
-	f.Add("coder.ada.dev")
-	f.Add("two.coder.ada.dev")
-	f.Add("...")
+	for _, seed := range seeds() {
+		f.Add(seed)
+	}
 	f.Fuzz(func(t *testing.T, name string) {
-		if parsed, err := ParseWorkspace(name); err == nil && parsed.String() != name {
+		parsed, err := ParseWorkspace(name)
+		if err != nil {
+			return
+		}
+		if parsed.String() != name {
 			t.Errorf("%q comes back as %q", name, parsed.String())
 		}
+		wantParts(t, name, parsed.Prefix, parsed.Organization, parsed.Owner, parsed.Name)
+		if _, err := ParseTemplate(name); err == nil && parsed.Prefix != "" {
+			t.Errorf("%q with a control plane is also a template", name)
+		}
 	})
+}
+
+func FuzzParseTemplate(f *testing.F) {
+	for _, seed := range seeds() {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		parsed, err := ParseTemplate(name)
+		if err != nil {
+			return
+		}
+		if parsed.String() != name {
+			t.Errorf("%q comes back as %q", name, parsed.String())
+		}
+		wantParts(t, name, parsed.Prefix, parsed.Organization, parsed.Name)
+	})
+}
+
+func seeds() []string {
+	return []string{"coder.ada.dev", "two.coder.ada.dev", "coder.docker", "two.coder.docker", "...", "a..b", "-a.b-.c", "A.b.c", "a.b.c\x00", "\xff.b", strings.Repeat("x.", 40)}
+}
+
+// wantParts wants what can stand in the address of a request to Coder, and a name
+// that Kubernetes takes too.
+func wantParts(t *testing.T, name, prefix string, parts ...string) {
+	t.Helper()
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 && len(name) <= validation.DNS1123SubdomainMaxLength {
+		t.Errorf("%q is no name in Kubernetes: %v", name, problems)
+	}
+	if prefix != "" {
+		parts = append(parts, strings.TrimSuffix(prefix, "."))
+	}
+	for _, p := range parts {
+		if p == "" || len(p) > maxPart || strings.ContainsAny(p, "./?#%\\ ") || strings.ToLower(p) != p {
+			t.Errorf("%q has the part %q", name, p)
+		}
+	}
 }

@@ -218,6 +218,21 @@ func (w *world) mirror() {
 	w.t.Fatal("the mirror does not come to rest")
 }
 
+// drive lets builds end and the mirror look until everything rests.
+func (w *world) drive() error {
+	for range mostPasses {
+		again, err := w.look()
+		if err != nil {
+			return err
+		}
+		if w.coder.ActiveBuilds() == 0 && !again {
+			return nil
+		}
+		w.coder.FinishBuilds()
+	}
+	return errors.New("the mirror does not come to rest")
+}
+
 // look reads all workspaces once.
 func (w *world) look() (again bool, err error) {
 	ctx, connection := context.Background(), w.provider.connection
@@ -253,6 +268,13 @@ func (w *world) look() (again bool, err error) {
 	for uid := range w.log {
 		if !seen[uid] {
 			delete(w.log, uid)
+		}
+	}
+	for _, record := range w.records.List(connection.ControlPlane) {
+		if record.UID != "" && !seen[record.UID] {
+			if err := w.records.Delete(ctx, record); err != nil {
+				return false, err
+			}
 		}
 	}
 	return again, nil

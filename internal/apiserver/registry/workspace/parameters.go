@@ -91,7 +91,7 @@ func checkValue(path *field.Path, p coderd.VersionParameter, v, was string, exis
 	}
 	// What cannot be compiled here is Coder's to judge.
 	if pattern, err := regexp.Compile(p.Regex); err == nil && !pattern.MatchString(v) {
-		return refuse("must match %q%s", p.Regex, because(p.Message))
+		return refuse("must match %q%s", p.Regex, because(p.RegexMessage))
 	}
 	return nil
 }
@@ -109,9 +109,9 @@ func checkNumber(path *field.Path, p coderd.VersionParameter, v, was string, exi
 	case len(p.Options) > 0 && !slices.Contains(optionValues(p), v):
 		return refuse("must be one of %s", listed(optionValues(p), "none"))
 	case p.Min != nil && number < float64(*p.Min):
-		return refuse("must be at least %d%s", *p.Min, because(p.Message))
+		return refuse("must be at least %d%s", *p.Min, because(p.RegexMessage))
 	case p.Max != nil && number > float64(*p.Max):
-		return refuse("must be at most %d%s", *p.Max, because(p.Message))
+		return refuse("must be at most %d%s", *p.Max, because(p.RegexMessage))
 	case monotonic && p.Monotonic == "increasing" && number < earlier:
 		return refuse("must not be less than it is, %s", was)
 	case monotonic && p.Monotonic == "decreasing" && number > earlier:

@@ -23,9 +23,9 @@ func columns() []metav1.TableColumnDefinition {
 		{Name: "Age", Type: "string", Description: "Time since the workspace was created."},
 		{Name: "Organization", Type: "string", Priority: 1, Description: "The organization in Coder."},
 		{Name: "Control plane", Type: "string", Priority: 1, Description: "The CoderControlPlane."},
+		{Name: "Version", Type: "string", Priority: 1, Description: "The name of its template version."},
 		{Name: "Autostop", Type: "string", Priority: 1, Description: "Time until it stops by itself."},
 		{Name: "Last used", Type: "string", Priority: 1, Description: "Time since it was used."},
-		{Name: "Version", Type: "string", Priority: 1, Description: "The UUID of its template version."},
 		{Name: "Reason", Type: "string", Priority: 1, Description: "Why it is not ready."},
 	}
 }
@@ -48,6 +48,10 @@ func (t table) row(ws *aggregationv1alpha1.CoderWorkspace) []any {
 	if status.Healthy != nil {
 		health = map[bool]string{true: "Healthy", false: "Unhealthy"}[*status.Healthy]
 	}
+	version := ""
+	if status.LatestBuild != nil {
+		version = status.LatestBuild.TemplateVersionName
+	}
 	reason := ""
 	if c := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
 		reason = c.Reason
@@ -55,6 +59,6 @@ func (t table) row(ws *aggregationv1alpha1.CoderWorkspace) []any {
 	return []any{
 		ws.Name, status.OwnerName, status.TemplateName, status.Phase, health, status.Outdated, t.Since(&ws.CreationTimestamp),
 		status.OrganizationName, ws.Labels[aggregationv1alpha1.LabelControlPlaneName],
-		t.Until(status.AutoShutdown), t.Since(status.LastUsedAt), ws.Spec.TemplateVersionID, reason,
+		version, t.Until(status.AutoShutdown), t.Since(status.LastUsedAt), reason,
 	}
 }
