@@ -34,6 +34,9 @@ import (
 // tracking is the label by which Argo CD knows what it keeps.
 const tracking = "app.kubernetes.io/instance"
 
+// manager names Argo CD in managed fields.
+const manager = "argocd-controller"
+
 // argo is Argo CD's engine over a cluster. What its cache asks is counted.
 type argo struct {
 	api     dynamic.Interface
@@ -84,7 +87,7 @@ func (a *argo) sync(t *testing.T, s story, wanted ...*unstructured.Unstructured)
 		}
 		step, cleanup, err := sync.NewSyncContext("main", sync.Reconcile(targets, live, s.namespace, a.cache), a.config, a.config, a.kubectl, s.namespace,
 			sync.WithInitialState(phase, message, results, started), sync.WithPrune(true), sync.WithServerSideApply(true),
-			sync.WithServerSideApplyManager("argocd-controller"), sync.WithHealthOverride(healthByReady{}), sync.WithLogr(logr.Discard()))
+			sync.WithServerSideApplyManager(manager), sync.WithHealthOverride(healthByReady{}), sync.WithLogr(logr.Discard()))
 		must(t, err)
 		step.Sync()
 		cleanup()
@@ -111,16 +114,29 @@ func told(results []common.ResourceSyncResult) string {
 	return all.String()
 }
 
-// inSync looks as Argo CD does whether anything differs from what is wanted.
+// inSync looks in both of Argo CD's ways whether anything differs from what is
+// wanted: by itself, and by a dry run of the API server.
 func (a *argo) inSync(t *testing.T, wanted []*unstructured.Unstructured) {
 	t.Helper()
 	live, err := a.cache.GetManagedLiveObjs(wanted, keptBy(t))
 	must(t, err)
-	for _, target := range wanted {
-		result, err := diff.Diff(target, live[kube.GetResourceKey(target)], diff.WithLogr(logr.Discard()))
-		must(t, err)
-		if result.Modified {
-			t.Errorf("%s is out of sync at rest:\nlive  %s\nafter %s", target.GetName(), result.NormalizedLive, result.PredictedLive)
+	operations, cleanup, err := a.kubectl.ManageServerSideDiffDryRuns(a.config)
+	must(t, err)
+	defer cleanup()
+	byServer := []diff.Option{
+		diff.WithServerSideDiff(true), diff.WithServerSideDryRunner(diff.NewK8sServerSideDryRunner(operations)),
+		diff.WithManager(manager), diff.WithGVKParser(a.cache.GetGVKParser()),
+	}
+	for way, options := range map[string][]diff.Option{"by itself": nil, "by a dry run": byServer} {
+		for _, target := range wanted {
+			result, err := diff.Diff(target.DeepCopy(), live[kube.GetResourceKey(target)].DeepCopy(), append(options, diff.WithLogr(logr.Discard()))...)
+			if err != nil {
+				t.Errorf("comparing %s %s: %v", target.GetName(), way, err)
+				continue
+			}
+			if result.Modified {
+				t.Errorf("%s is out of sync at rest, compared %s:\nlive  %s\nafter %s", target.GetName(), way, result.NormalizedLive, result.PredictedLive)
+			}
 		}
 	}
 }
