@@ -9,6 +9,8 @@
 //     for as long as nobody else can have taken the Lease over.
 //   - A change is in the log of every connected follower before it is in the
 //     writer's. So nothing that a client saw at the writer is lost with it.
+//   - After a follower is lost nothing is called decided until the Lease is renewed:
+//     the writer may be the one that is cut off.
 //   - No revision is given twice. The writer never gives one above what the Lease
 //     says, and who takes over begins above that, whatever its clock says.
 //   - Two logs that have the same revision are equal up to it: what is appended names

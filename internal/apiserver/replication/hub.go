@@ -22,15 +22,17 @@ type batch struct {
 
 // hub brings changes to the followers that are connected to this writer.
 type hub struct {
-	timing timing
-	// allowed says whether this term may decide a revision now.
-	allowed func(term, revision uint64) error
+	timing  timing
+	mandate *mandate
 	metrics *Metrics
 
 	mu        sync.Mutex
 	term      uint64
 	open      bool
 	followers map[*subscriber]struct{}
+	// lost is when a follower went that had everything. It may be because this
+	// replica is cut off, and another one takes over.
+	lost time.Time
 	// sent is the last revision of each log that was given to followers. It gets into
 	// the own log right after.
 	sent map[string]uint64
@@ -56,8 +58,8 @@ type subscriber struct {
 	moved chan struct{}
 }
 
-func newHub(timing timing, allowed func(term, revision uint64) error, metrics *Metrics) *hub {
-	return &hub{timing: timing, allowed: allowed, metrics: metrics, followers: map[*subscriber]struct{}{}}
+func newHub(timing timing, mandate *mandate, metrics *Metrics) *hub {
+	return &hub{timing: timing, mandate: mandate, metrics: metrics, followers: map[*subscriber]struct{}{}}
 }
 
 // begin opens the hub for a term, in which nothing but what the logs have was sent.
@@ -116,7 +118,9 @@ func (h *hub) join(name string, acked map[string]uint64) (s *subscriber, targets
 	}
 	h.followers[s] = struct{}{}
 	for resource, sent := range h.sent {
-		s.live[resource] = acked[resource] >= sent && sent > 0
+		if acked[resource] >= sent && sent > 0 {
+			s.live[resource] = true
+		}
 	}
 	h.metrics.followers(len(h.followers))
 	return s, maps.Clone(h.sent), nil
@@ -134,6 +138,9 @@ func (h *hub) dropLocked(s *subscriber) {
 		return
 	}
 	s.dropped = true
+	if len(s.live) > 0 {
+		h.lost = time.Now()
+	}
 	close(s.gone)
 	s.wakeLocked()
 	delete(h.followers, s)
@@ -159,13 +166,13 @@ func (s *subscriber) wakeLocked() {
 }
 
 // replicate brings a batch to all followers and waits until those that are up to
-// date have it. One that does not acknowledge in time is dropped. Where it fails
+// date have it. One that does not acknowledge in time is dropped. Where this fails
 // after the batch was sent, this replica can no longer be the writer: others may
 // have what it does not.
 func (h *hub) replicate(ctx context.Context, b batch) (sent bool, err error) {
 	h.mu.Lock()
 	term := h.term
-	err = h.allowed(term, b.revision)
+	err = h.mandate.allows(term, b.revision)
 	if !h.open {
 		err = unavailable("this replica is not the writer")
 	}
@@ -186,13 +193,26 @@ func (h *hub) replicate(ctx context.Context, b batch) (sent bool, err error) {
 			h.drop(s)
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.allowed(term, b.revision); err != nil {
+	if err := h.confirm(term, b.revision); err != nil {
 		return true, err
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.decided[b.resource] = b.revision
 	return true, nil
+}
+
+// confirm makes sure that this replica still is the writer. Where a follower was
+// lost since the Lease was last renewed, that takes another renewal: a replica that
+// is cut off from all others must not tell its clients that something is decided.
+func (h *hub) confirm(term, revision uint64) error {
+	h.mu.Lock()
+	lost := h.lost
+	h.mu.Unlock()
+	if err := h.mandate.confirm(term, lost); err != nil {
+		return err
+	}
+	return h.mandate.allows(term, revision)
 }
 
 // sendLocked queues the batch, and gives the followers to wait for.

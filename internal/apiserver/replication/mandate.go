@@ -34,6 +34,10 @@ type mandate struct {
 	term    uint64
 	ceiling uint64
 	until   time.Time
+	// begun is when the last renewal that succeeded was begun.
+	begun time.Time
+	// moved is closed when any of this changes.
+	moved chan struct{}
 }
 
 // claim is what is about to be written into the Lease.
@@ -55,7 +59,7 @@ func (m *mandate) claim(annotations map[string]string, release bool) claim {
 	switch {
 	case release:
 		// From here on nothing is decided, so the reserve that was not used is given back.
-		m.held, m.until = false, time.Time{}
+		m.endLocked()
 		c.ceiling = max(m.numbers.reached(), m.heads(), m.term)
 	case m.held:
 		c.ceiling = max(noted, max(now, m.numbers.reached())+uint64(m.reserve.Microseconds()))
@@ -74,7 +78,9 @@ func (m *mandate) granted(c claim) (acquired bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	acquired = !m.held
-	m.held, m.ceiling, m.until = true, max(m.ceiling, c.ceiling), c.begun.Add(m.validity)
+	m.held, m.ceiling = true, max(m.ceiling, c.ceiling)
+	m.begun, m.until = c.begun, c.begun.Add(m.validity)
+	m.wakeLocked()
 	if acquired {
 		m.term, m.ceiling = c.term, c.ceiling
 		m.numbers.atLeast(c.term)
@@ -97,7 +103,19 @@ func (m *mandate) raise(promised uint64) uint64 {
 func (m *mandate) revoke() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.endLocked()
+}
+
+func (m *mandate) endLocked() {
 	m.held, m.until = false, time.Time{}
+	m.wakeLocked()
+}
+
+func (m *mandate) wakeLocked() {
+	if m.moved != nil {
+		close(m.moved)
+		m.moved = nil
+	}
 }
 
 // holds gives the term, if the Lease is held.
@@ -120,6 +138,29 @@ func (m *mandate) allows(term, revision uint64) error {
 		return unavailable(fmt.Sprintf("the revision %d lies beyond the reserve up to %d", revision, m.ceiling))
 	}
 	return nil
+}
+
+// confirm waits for a renewal that was begun after a moment. It fails when the
+// mandate runs out before.
+func (m *mandate) confirm(term uint64, after time.Time) error {
+	for {
+		m.mu.Lock()
+		begun, until := m.begun, m.until
+		if m.moved == nil {
+			m.moved = make(chan struct{})
+		}
+		moved := m.moved
+		m.mu.Unlock()
+		if err := m.allows(term, 0); err != nil || begun.After(after) {
+			return err
+		}
+		timer := time.NewTimer(time.Until(until))
+		select {
+		case <-moved:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
 }
 
 func parseRevision(text string) uint64 {

@@ -75,7 +75,7 @@ func New(config Config) (*Replica, error) {
 		validity: config.timing.lease * 7 / 8, heads: r.greatestHead,
 	}
 	r.applier = &applier{logs: config.Logs, board: config.Board, clock: config.Clock, metrics: config.Metrics}
-	r.hub = newHub(config.timing, r.mandate.allows, config.Metrics)
+	r.hub = newHub(config.timing, r.mandate, config.Metrics)
 	r.dialer = &dialer{certificate: certificate, timing: config.timing, dial: config.dial}
 	leases := config.Client.CoordinationV1().Leases(config.Namespace)
 	r.peers = &peers{

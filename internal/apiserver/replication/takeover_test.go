@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 )
@@ -90,6 +89,10 @@ func TestACutOffWriterDecidesNothing(t *testing.T) {
 	writer, one, two := c.trio(options{})
 	writer.mustWrite(t, "x", "1")
 	writer.network.set(true)
+	eventually(t, "it notices that its followers are lost", func() bool { return writer.followers(things) == 0 })
+	if entry, err := writer.write(t.Context(), things, "lonely", "1"); err == nil {
+		t.Errorf("cut off from everybody the writer decides %v", entry)
+	}
 	next := writerOf(t, one, two)
 	next.mustWrite(t, "x", "2")
 	// The old one is alive and may not know yet.
@@ -108,12 +111,12 @@ func TestRevisionsRiseThoughClocksFallBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, quick())
 	now := time.Now()
-	first := c.start("a", options{clock: steppingClock{clocktesting.NewFakePassiveClock(now)}})
+	first := c.start("a", options{clock: stepped{time: now}})
 	writerOf(t, first)
 	before := first.mustWrite(t, "x", "1")
 	// All replicas are gone at once, and with them the logs.
 	first.kill()
-	again := c.start("a", options{clock: steppingClock{clocktesting.NewFakePassiveClock(now.Add(-time.Hour))}})
+	again := c.start("a", options{clock: stepped{time: now.Add(-time.Hour)}})
 	writerOf(t, again)
 	if head := again.logs[things].Head(); head <= before.Revision {
 		t.Errorf("the new log begins at %d, clients have seen %d", head, before.Revision)
@@ -123,18 +126,13 @@ func TestRevisionsRiseThoughClocksFallBack(t *testing.T) {
 	}
 }
 
-// steppingClock tells a time of its own, and waits in real time.
-type steppingClock struct{ *clocktesting.FakePassiveClock }
-
-func (c steppingClock) real() clock.Clock                      { return clock.RealClock{} }
-func (c steppingClock) After(d time.Duration) <-chan time.Time { return c.real().After(d) }
-func (c steppingClock) NewTimer(d time.Duration) clock.Timer   { return c.real().NewTimer(d) }
-func (c steppingClock) NewTicker(d time.Duration) clock.Ticker { return c.real().NewTicker(d) }
-func (c steppingClock) Tick(d time.Duration) <-chan time.Time  { return c.real().Tick(d) }
-func (c steppingClock) Sleep(d time.Duration)                  { c.real().Sleep(d) }
-func (c steppingClock) AfterFunc(d time.Duration, f func()) clock.Timer {
-	return clock.RealClock{}.AfterFunc(d, f)
+// stepped tells a time of its own, and waits in real time.
+type stepped struct {
+	clock.RealClock
+	time time.Time
 }
+
+func (s stepped) Now() time.Time { return s.time }
 
 func TestANewWriterTakesOverTheTailOfOthers(t *testing.T) {
 	t.Parallel()
@@ -192,6 +190,45 @@ func TestTailIsPulledAtTakeover(t *testing.T) {
 	}
 }
 
+func TestATailThatNobodyElseHasIsGivenUp(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, quick())
+	writer, one, two := c.trio(options{})
+	writer.mustWrite(t, "x", "1")
+	// What a dead writer told one follower, which is cut off too when another takes over.
+	one.network.set(true)
+	eventually(t, "it follows no longer", func() bool { return writer.followers(things) == 1 })
+	lone := objectlog.Change{Key: key("x"), Revision: writer.numbers.Next(one.logs[things].Head()), Object: thing("x", "lone"), Time: time.Now()}
+	if err := one.logs[things].Append(lone); err != nil {
+		t.Fatal(err)
+	}
+	writer.kill()
+	next := writerOf(t, two)
+	one.network.set(false)
+	eventually(t, "it follows the new writer", func() bool {
+		next.hub.mu.Lock()
+		defer next.hub.mu.Unlock()
+		return len(next.hub.followers) == 1
+	})
+	last := next.mustWrite(t, "y", "1")
+	if last.Revision <= lone.Revision {
+		t.Errorf("the new writer decides %d, a client may have seen %d", last.Revision, lone.Revision)
+	}
+	eventually(t, "both show the same", func() bool {
+		return cmp.Equal(story(one.logs[things]), story(two.logs[things]))
+	})
+	if got := one.value("x"); got != "1" {
+		t.Errorf("it still shows %q", got)
+	}
+	if _, ok := one.logs[things].Since(lone.Revision-1, 1); ok {
+		t.Error("who watches from before does not hear that history changed")
+	}
+	next.mustWrite(t, "z", "1")
+	if got := one.value("z"); got != "1" {
+		t.Error("it is not up to date again")
+	}
+}
+
 // ledger notes what every log of a cluster ever said.
 type ledger struct {
 	mu   sync.Mutex
@@ -235,8 +272,8 @@ func (l *ledger) watch(ctx context.Context, n *node) {
 	}
 }
 
-// TestAnyHistoryIsOneHistory kills writers and others at random while many write, and
-// checks that no revision ever meant two things, that nothing acknowledged is lost,
+// TestAnyHistoryIsOneHistory kills writers and others at random, or cuts them off for a
+// while, while many write. It checks that no revision ever meant two things, that nothing acknowledged is lost,
 // and that all logs are equal in the end.
 func TestAnyHistoryIsOneHistory(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3} {
@@ -284,19 +321,25 @@ func runHistory(t *testing.T, seed uint64) {
 			}
 		})
 	}
-	for range 4 {
+	for range 5 {
 		victim := random.IntN(3)
 		if random.IntN(3) > 0 {
 			victim = indexOfWriter(all())
 		}
 		sleep(ctx, time.Duration(random.IntN(100))*time.Millisecond)
-		gone := nodes[victim].Load()
-		if random.IntN(4) == 0 {
-			gone.halt()
-		} else {
-			gone.kill()
+		victimNode := nodes[victim].Load()
+		switch random.IntN(6) {
+		case 0:
+			victimNode.halt()
+			begin(victim)
+		case 1, 2, 3:
+			victimNode.kill()
+			begin(victim)
+		default:
+			victimNode.network.set(true)
+			sleep(ctx, time.Duration(random.IntN(2000))*time.Millisecond)
+			victimNode.network.set(false)
 		}
-		begin(victim)
 		writerOf(t, all()...)
 	}
 	cancel()
@@ -384,9 +427,11 @@ func TestGracefulStopWaitsForWritesUnderWay(t *testing.T) {
 	}()
 	<-s.begun
 	go writer.halt()
+	serving := writer.term.Load()
 	eventually(t, "the writer takes no more", func() bool {
-		_, err := writer.write(t.Context(), things, "y", "1")
-		return err != nil
+		serving.mu.Lock()
+		defer serving.mu.Unlock()
+		return serving.closed
 	})
 	close(s.finish)
 	if err := <-result; err != nil {

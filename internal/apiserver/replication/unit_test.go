@@ -102,6 +102,31 @@ func TestAMandateRunsOut(t *testing.T) {
 	})
 }
 
+func TestConfirmWaitsForARenewal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &mandate{
+			numbers: &revisions{clock: clocktesting.NewFakePassiveClock(time.Now())}, reserve: time.Minute,
+			validity: 3 * time.Second, heads: func() uint64 { return 0 },
+		}
+		m.granted(m.claim(nil, false))
+		term, _ := m.holds()
+		begin := time.Now()
+		<-time.After(time.Millisecond)
+		lost := time.Now()
+		go func() {
+			<-time.After(time.Second)
+			m.granted(m.claim(nil, false))
+		}()
+		if err := m.confirm(term, lost); err != nil || time.Since(begin) < time.Second {
+			t.Errorf("after %s: %v, want nil after the renewal", time.Since(begin), err)
+		}
+		if err := m.confirm(term, time.Now()); err == nil || time.Since(begin) < 3*time.Second {
+			t.Errorf("after %s without a renewal: %v, want an error when the time is over", time.Since(begin), err)
+		}
+	})
+}
+
 func TestManyWhoAskShareOneQuestion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
