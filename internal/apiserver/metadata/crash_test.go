@@ -228,3 +228,20 @@ func writeAndRead(t *testing.T, p *place, writer *metadatatest.Records, id types
 		t.Fatalf("written was version %s, read is %v", out.Version, got)
 	}
 }
+
+// TestALateWatchTakesNothingBack: what the watch tells late of a resource that was
+// made again in the meantime is no news, and not told as such.
+func TestALateWatchTakesNothingBack(t *testing.T) {
+	records := metadatatest.New(t)
+	p := &place{t: t, records: records, cluster: records.Cluster(), team: "team"}
+	first := p.put(labelled(p, firstID, "blue"))
+	var l listener
+	records.OnChange(l.listen)
+	release := records.HoldWatch()
+	must(t, records.Delete(t.Context(), first))
+	p.put(labelled(p, firstID, "green"))
+	release()
+	if told := l.all(); len(told) > 0 {
+		t.Errorf("told was %v", told)
+	}
+}
