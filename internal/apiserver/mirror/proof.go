@@ -55,7 +55,7 @@ func (f *feed[Item]) missing(ctx context.Context, connection connections.Connect
 		d, err := f.ask(ctx, connection, coder, id)
 		if err != nil {
 			f.markAll(ids)
-			return err
+			return refusal(err)
 		}
 		if d != nil {
 			gone = append(gone, *d)
@@ -68,6 +68,14 @@ func (f *feed[Item]) missing(ctx context.Context, connection connections.Connect
 		}
 	}
 	return f.remove(ctx, gone)
+}
+
+// refusal makes errBlind of an answer that Coder gives to whom it does not trust.
+func refusal(err error) error {
+	if coderd.IsForbidden(err) || coderd.IsUnauthorized(err) {
+		return fmt.Errorf("%w: %w", errBlind, err)
+	}
+	return err
 }
 
 // deletion is an object that Coder says is not there.

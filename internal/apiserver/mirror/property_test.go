@@ -179,9 +179,13 @@ func (f *fakeCoder) changeTemplates(what int, name string) {
 func (c *chaos) trouble() {
 	coder := c.coder
 	coder.mu.Lock()
-	coder.fault, coder.blind, coder.roles = nil, false, []string{"owner"}
+	coder.fault, coder.blind, coder.roles, coder.hidden = nil, false, []string{"owner"}, map[uuid.UUID]bool{}
 	down := &coderd.Error{Op: "asking", Message: "Coder cannot be reached"}
-	kind := c.random.IntN(9)
+	kind := c.random.IntN(11)
+	for id := range coder.items {
+		// Coder leaves out of its lists what it finds no template for.
+		coder.hidden[id] = kind >= 9 && c.random.IntN(4) == 0
+	}
 	switch kind {
 	case 0:
 		coder.fault = func(string) error { return down }
@@ -193,7 +197,7 @@ func (c *chaos) trouble() {
 		coder.fault = func(string) error { return &coderd.Error{Op: "asking", StatusCode: 403, Message: "you may not"} }
 	case 3:
 		coder.blind, coder.roles = true, nil
-	case 4:
+	case 4, 10:
 		coder.fault = func(string) error {
 			if c.random.IntN(2) == 0 {
 				return down
@@ -304,7 +308,7 @@ func (c *chaos) settle() {
 	c.calm = true
 	c.unlock(true)
 	c.coder.mu.Lock()
-	c.coder.fault, c.coder.blind, c.coder.roles = nil, false, []string{"owner"}
+	c.coder.fault, c.coder.blind, c.coder.roles, c.coder.hidden = nil, false, []string{"owner"}, nil
 	c.coder.mu.Unlock()
 	c.members.err = nil
 	c.members.put(c.coder.name, "uid-prod", true)

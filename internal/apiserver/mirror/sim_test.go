@@ -215,7 +215,10 @@ type fakeMembers struct {
 func (f *fakeMembers) Members(context.Context) ([]connections.Member, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.all), f.err
+	if f.err != nil {
+		return nil, f.err
+	}
+	return slices.Clone(f.all), nil
 }
 
 func (f *fakeMembers) put(name types.NamespacedName, uid types.UID, connected bool, changes ...func(*connections.Member)) {
@@ -256,6 +259,8 @@ type fakeCoder struct {
 	fault  func(call string) error
 	during func(call string)
 	blind  bool
+	// hidden are in no list.
+	hidden map[uuid.UUID]bool
 	// calls counts requests.
 	calls map[string]int
 }
@@ -465,15 +470,18 @@ func (c *fakeCoder) ActiveJobs(_ context.Context, organization uuid.UUID) (jobs 
 	return jobs, err
 }
 
-func (c *fakeCoder) visible() []coderd.Workspace {
+// visible are the workspaces in the order of Coder's pages.
+func (c *fakeCoder) visible() []*fakeWorkspace {
 	if c.blind {
 		return nil
 	}
-	var all []coderd.Workspace
+	all := make([]*fakeWorkspace, 0, len(c.items))
 	for _, w := range c.items {
-		all = append(all, w.Workspace)
+		if !c.hidden[w.ID] {
+			all = append(all, w)
+		}
 	}
-	slices.SortFunc(all, func(a, b coderd.Workspace) int {
+	slices.SortFunc(all, func(a, b *fakeWorkspace) int {
 		return cmp.Or(cmp.Compare(b.LatestBuild.Status, a.LatestBuild.Status), cmp.Compare(a.OwnerName, b.OwnerName), cmp.Compare(a.Name, b.Name))
 	})
 	return all
@@ -481,6 +489,7 @@ func (c *fakeCoder) visible() []coderd.Workspace {
 
 func (c *fakeCoder) WorkspaceCount(context.Context) (n int, err error) {
 	err = c.call("count", 1, func() {
+		// Coder counts what it hides.
 		if !c.blind {
 			n = len(c.items)
 		}
@@ -492,7 +501,9 @@ func (c *fakeCoder) WorkspacePage(_ context.Context, offset, limit int) (page co
 	err = c.call("page", 1, func() {
 		all := c.visible()
 		page.Count = len(all)
-		page.Workspaces = all[min(offset, len(all)):min(offset+limit, len(all))]
+		for _, w := range all[min(offset, len(all)):min(offset+limit, len(all))] {
+			page.Workspaces = append(page.Workspaces, w.Workspace)
+		}
 	})
 	c.sim.clock.Step(time.Duration(len(page.Workspaces)) * c.rowLatency)
 	return page, err
@@ -504,7 +515,7 @@ func (c *fakeCoder) WorkspacesByID(_ context.Context, ids []uuid.UUID) (all []co
 	}
 	err = c.call("ids", 1, func() {
 		for _, id := range ids {
-			if w := c.items[id]; w != nil && !c.blind {
+			if w := c.items[id]; w != nil && !c.blind && !c.hidden[id] {
 				all = append(all, w.Workspace)
 			}
 		}
@@ -532,7 +543,7 @@ func (c *fakeCoder) Workspace(_ context.Context, id uuid.UUID) (out coderd.Works
 func (c *fakeCoder) Templates(context.Context) (all []coderd.Template, err error) {
 	err = c.call("templates", 2, func() {
 		for _, t := range c.templates {
-			if !c.blind {
+			if !c.blind && !c.hidden[t.ID] {
 				all = append(all, t)
 			}
 		}

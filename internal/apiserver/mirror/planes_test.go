@@ -1,0 +1,332 @@
+package mirror
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// deletions are the keys that were removed after a revision.
+func deletions(log *objectlog.Log, after uint64) []string {
+	events, _ := log.Since(after, 1<<20)
+	var keys []string
+	for _, e := range events {
+		if e.Object == nil {
+			keys = append(keys, e.Key)
+		}
+	}
+	return keys
+}
+
+// TestLostRights keeps everything when Coder shows nothing any more.
+func TestLostRights(t *testing.T) {
+	forbidden := &coderd.Error{Op: "asking", StatusCode: 403, Message: "you may not"}
+	for name, lose := range map[string]func(*fakeCoder){
+		"nothing is shown": func(c *fakeCoder) { c.blind, c.roles = true, nil },
+		"nothing is shown, and the user seems to be an owner": func(c *fakeCoder) { c.blind = true },
+		"forbidden": func(c *fakeCoder) { c.fault = func(string) error { return forbidden } },
+		"one by one forbidden": func(c *fakeCoder) {
+			c.blind = true
+			c.fault = func(call string) error {
+				if call == "one" {
+					return forbidden
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, 1)
+			c := s.add("team", "prod")
+			c.fill(30)
+			c.putTemplate("docker", "1")
+			c.putTemplate("vm", "1")
+			s.until(time.Minute, "Ready", s.ready(c))
+			w, tt := s.workspaces.Head(), s.templates.Head()
+			lose(c)
+			s.until(3*time.Minute, "Quarantined", func() bool { return s.state(c).State == partition.Quarantined })
+			s.run(time.Hour)
+			if got := s.state(c); got.State != partition.Quarantined || got.Message == "" {
+				t.Errorf("it is %+v", got)
+			}
+			if gone := append(deletions(s.workspaces, w), deletions(s.templates, tt)...); len(gone) > 0 {
+				t.Errorf("deleted: %v", gone)
+			}
+			before := c.requests()
+			s.run(10 * time.Minute)
+			if n := c.requests() - before; n > 600 {
+				t.Errorf("%d requests in ten minutes", n)
+			}
+			c.blind, c.fault, c.roles = false, nil, []string{"owner"}
+			s.until(2*time.Minute, "Ready", s.ready(c))
+			s.equal(c)
+		})
+	}
+}
+
+// TestAllTemplatesVanish believes it of an owner alone, after a second look.
+func TestAllTemplatesVanish(t *testing.T) {
+	for _, owner := range []bool{true, false} {
+		s := newSim(t, 1)
+		c := s.add("team", "prod")
+		for i := range 4 {
+			c.putTemplate(fmt.Sprint("t", i), "1")
+		}
+		s.until(time.Minute, "Ready", s.ready(c))
+		head := s.templates.Head()
+		clear(c.templates)
+		if !owner {
+			c.roles = nil
+		}
+		s.run(50 * time.Second)
+		if gone := deletions(s.templates, head); len(gone) > 0 {
+			t.Errorf("owner %v: deleted at once: %v", owner, gone)
+		}
+		s.run(3 * time.Minute)
+		if gone := deletions(s.templates, head); (len(gone) == 4) != owner {
+			t.Errorf("owner %v: deleted %v", owner, gone)
+		}
+	}
+}
+
+// TestManyDeletions are believed after a second look, announced ones at once.
+func TestManyDeletions(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(100)
+	s.until(time.Minute, "Ready", s.ready(c))
+	head := s.workspaces.Head()
+	ids := c.ids()
+	for _, id := range ids[:60] {
+		c.build(id, coderd.TransitionDelete)
+	}
+	s.run(4 * time.Second)
+	for _, id := range ids[:60] {
+		c.finish(id)
+	}
+	s.run(15 * time.Second)
+	if n := len(deletions(s.workspaces, head)); n != 60 {
+		t.Errorf("%d of 60 announced deletions", n)
+	}
+	head = s.workspaces.Head()
+	for _, id := range ids[60:80] {
+		c.drop(id)
+	}
+	until := s.until(10*time.Minute, "the first suspicion", func() bool { return s.era.planes[c.name].workspaces.breaker.held() == 20 })
+	s.run(50 * time.Second)
+	if n := len(deletions(s.workspaces, head)); n != 0 {
+		t.Errorf("%d deletions without a second look, %v after", n, until)
+	}
+	s.run(time.Minute)
+	if n := len(deletions(s.workspaces, head)); n != 20 {
+		t.Errorf("%d of 20 deletions after the second look", n)
+	}
+	s.equal(c)
+}
+
+// TestRelease drops the objects of what is no longer served, and asks Coder nothing.
+func TestRelease(t *testing.T) {
+	for name, leave := range map[string]func(*sim, *fakeCoder){
+		"gone": func(s *sim, c *fakeCoder) { s.members.remove(c.name) },
+		"being deleted": func(s *sim, c *fakeCoder) {
+			s.members.put(c.name, "uid-prod", false, func(m *connections.Member) { m.Deleting = true })
+		},
+		"namespace is deleted": func(s *sim, c *fakeCoder) { s.released["team"] = true },
+		"another of the name": func(s *sim, c *fakeCoder) {
+			s.coders[c.name] = newFakeCoder(s, c.name)
+			s.members.put(c.name, "uid-other", true)
+		},
+		"by hand": func(s *sim, c *fakeCoder) {
+			s.released["team"] = true
+			if err := s.mirror.Release(s.ctx, "team"); err != nil {
+				s.t.Error(err)
+			}
+			if n := len(objects(s.workspaces, "team")); n > 0 {
+				s.t.Errorf("%d are left", n)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, 1)
+			c, other := s.add("team", "prod"), s.add("other", "next")
+			c.fill(250)
+			other.fill(10)
+			c.putTemplate("docker", "1")
+			s.until(time.Minute, "Ready", func() bool { return s.ready(c)() && s.ready(other)() })
+			before := c.requests()
+			leave(s, c)
+			s.run(5 * time.Second)
+			if len(objects(s.workspaces, "team"))+len(objects(s.templates, "team")) > 0 {
+				t.Error("objects are left")
+			}
+			s.equal(other)
+			if n := c.requests() - before; n > 0 {
+				t.Errorf("%d requests", n)
+			}
+			if _, known := s.board.All(); !known || name != "another of the name" && s.state(c).State != "" {
+				t.Errorf("the board has %+v", s.state(c))
+			}
+		})
+	}
+}
+
+// TestTakeover goes on with the log, without reading everything again.
+func TestTakeover(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(2000)
+	c.putTemplate("docker", "1")
+	s.until(time.Minute, "Ready", s.ready(c))
+	s.run(time.Minute)
+	busy := c.ids()[7]
+	c.build(busy, coderd.TransitionStop)
+	s.run(5 * time.Second)
+	c.finish(busy)
+	missed := c.ids()[9]
+	c.touch(missed, func(*coderd.Workspace) {})
+	head, calls := s.workspaces.Head(), map[string]int{}
+	c.calls = calls
+	s.lead()
+	if got := s.state(c).State; got != partition.Ready {
+		t.Errorf("at the takeover it is %s", got)
+	}
+	s.run(3 * time.Second)
+	if calls["page"] > 0 || calls["ids"] > 4 {
+		t.Errorf("at once it asked %v", calls)
+	}
+	if e, _ := s.era.workspaces.index.find(c.name, uidOf(busy)); versionIn(e.Object) != "4" {
+		t.Errorf("what was being built is %s", versionIn(e.Object))
+	}
+	s.run(2 * time.Minute)
+	s.equal(c)
+	if calls["page"] > 0 || len(deletions(s.workspaces, head)) > 0 {
+		t.Errorf("it asked %v", calls)
+	}
+}
+
+// TestNeverConnected holds nobody up for long.
+func TestNeverConnected(t *testing.T) {
+	s := newSim(t, 1)
+	good := s.add("team", "prod")
+	dead := s.add("team", "dead")
+	s.members.put(dead.name, "uid-dead", false, func(m *connections.Member) { m.Named = false })
+	s.until(time.Minute, "Ready", s.ready(good))
+	if got := s.state(dead); got.State != partition.Syncing || got.Seen || got.Message == "" {
+		t.Errorf("it is %+v", got)
+	}
+	s.run(5 * time.Minute)
+	if got := s.state(dead); got.State != partition.Quarantined || got.Seen {
+		t.Errorf("after five minutes it is %+v", got)
+	}
+	s.members.put(dead.name, "uid-dead", true)
+	s.until(10*time.Second, "Ready", s.ready(dead))
+}
+
+// TestTokenChange loses nothing and tells nobody.
+func TestTokenChange(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(20)
+	s.until(time.Minute, "Ready", s.ready(c))
+	head := s.workspaces.Head()
+	c.fault = func(string) error { return &coderd.Error{Op: "asking", StatusCode: 401, Message: "who are you"} }
+	s.run(2 * time.Second)
+	c.fault = nil
+	s.members.put(c.name, "uid-prod", true)
+	s.run(10 * time.Second)
+	if s.workspaces.Head() != head || s.state(c).State != partition.Ready {
+		t.Errorf("%d events, %+v", s.workspaces.Head()-head, s.state(c))
+	}
+}
+
+// TestOrganizationsShareTheBudget asks those more often in which something happens.
+func TestOrganizationsShareTheBudget(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(10)
+	for i := range 30 {
+		c.organizations = append(c.organizations, coderd.Organization{ID: c.id(), Name: fmt.Sprint("o", i)})
+	}
+	s.until(time.Minute, "Ready", s.ready(c))
+	s.run(10 * time.Minute)
+	before := c.requests()
+	s.run(10 * time.Minute)
+	if n := c.requests() - before; n > 600 {
+		t.Errorf("%d requests in ten minutes", n)
+	}
+	c.build(c.ids()[0], coderd.TransitionStop)
+	s.run(time.Minute)
+	c.finish(c.ids()[0])
+	c.build(c.ids()[1], coderd.TransitionStop)
+	began := s.clock.Now()
+	s.until(10*time.Second, "a build in a lively organization", func() bool {
+		e, _ := s.era.workspaces.index.find(c.name, uidOf(c.ids()[1]))
+		return versionIn(e.Object) == "3"
+	})
+	t.Logf("seen after %v", s.clock.Now().Sub(began))
+}
+
+// TestHint has it read at once.
+func TestHint(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(10)
+	template := c.putTemplate("docker", "1")
+	s.until(time.Minute, "Ready", s.ready(c))
+	s.run(time.Second)
+	c.touch(c.ids()[0], func(*coderd.Workspace) {})
+	changed := c.templates[template]
+	changed.DisplayName = "2"
+	c.templates[template] = changed
+	s.mirror.HintWorkspace(c.name, c.ids()[0])
+	s.mirror.HintTemplate(c.name, template)
+	s.mirror.HintTemplate(types.NamespacedName{Name: "nobody"}, template)
+	s.run(300 * time.Millisecond)
+	s.equal(c)
+}
+
+// TestDisplacedNames follows objects whose names go round in a circle.
+func TestDisplacedNames(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(3)
+	s.until(time.Minute, "Ready", s.ready(c))
+	ids := c.ids()
+	for i, id := range ids {
+		w := c.items[id]
+		w.OwnerName, w.Name = fmt.Sprintf("user%d", (i+1)%3), fmt.Sprintf("ws%d", (i+1)%3)
+		w.LatestBuild.Number++
+		s.mirror.HintWorkspace(c.name, id)
+	}
+	head := s.workspaces.Head()
+	s.run(5 * time.Second)
+	s.equal(c)
+	if diff := cmp.Diff(3, len(deletions(s.workspaces, head))); diff != "" {
+		t.Errorf("deletions (-want +got):\n%s", diff)
+	}
+}
+
+// TestFiftyThousand measures a large first sync.
+func TestFiftyThousand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large")
+	}
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.rowLatency = time.Millisecond
+	c.fill(50_000)
+	began := time.Now()
+	took := s.until(5*time.Minute, "Ready", s.ready(c))
+	t.Logf("50,000 workspaces: %v on its clock, %v of real time, %v", took, time.Since(began), c.calls)
+	if n := s.workspaces.Len(); n != 50_000 || took > 65*time.Second {
+		t.Errorf("%d objects after %v", n, took)
+	}
+}
