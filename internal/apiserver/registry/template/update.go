@@ -71,9 +71,8 @@ func (u *updating) keepIntent(ctx context.Context) (*aggregationv1alpha1.CoderTe
 		return nil, err
 	}
 	out := u.wanted.DeepCopy()
-	out.Status.ObservedGeneration = out.Generation
-	for i := range out.Status.Conditions {
-		out.Status.Conditions[i].ObservedGeneration = out.Generation
+	if u.was.Status.ObservedGeneration == u.was.Generation {
+		observe(out)
 	}
 	if id, err := uuid.Parse(string(u.was.UID)); err == nil {
 		u.kind.hint(u.record.ControlPlane, id)

@@ -65,7 +65,20 @@ func (k *Kind) updateMetadata(ctx context.Context, was, wanted *aggregationv1alp
 	if _, err := k.config.Records.Put(ctx, record); err != nil {
 		return nil, fault(was.Name, err)
 	}
-	return wanted.DeepCopy(), nil
+	out := wanted.DeepCopy()
+	if was.Status.ObservedGeneration == was.Generation {
+		observe(out)
+	}
+	return out, nil
+}
+
+// observe says that there is nothing to tell Coder in this generation, which a
+// deletion begins too.
+func observe(tmpl *aggregationv1alpha1.CoderTemplate) {
+	tmpl.Status.ObservedGeneration = tmpl.Generation
+	for i := range tmpl.Status.Conditions {
+		tmpl.Status.Conditions[i].ObservedGeneration = tmpl.Generation
+	}
 }
 
 // remove deletes a template in Coder.

@@ -1,0 +1,300 @@
+package coderd
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// entry is one of an archive, in the order in which it stands there.
+type entry struct {
+	name, content string
+	kind          byte
+}
+
+func tarOf(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, e := range entries {
+		header := &tar.Header{Name: e.name, Mode: 0o644, Typeflag: e.kind, Size: int64(len(e.content))}
+		if e.kind == 0 {
+			header.Typeflag = tar.TypeReg
+		}
+		if header.Typeflag == tar.TypeSymlink || header.Typeflag == tar.TypeLink {
+			header.Size, header.Linkname = 0, e.content
+		}
+		if err := w.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+		if header.Size > 0 {
+			if _, err := io.WriteString(w, e.content); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func zipOf(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for _, e := range entries {
+		header := &zip.FileHeader{Name: e.name, Method: zip.Deflate}
+		if e.kind == tar.TypeSymlink {
+			header.SetMode(fs.ModeSymlink | 0o777)
+		}
+		file, err := w.CreateHeader(header)
+		if err == nil {
+			_, err = io.WriteString(file, e.content)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestArchivesOfStrangers reads the same entries as tar and as zip: what Coder
+// holds is read with what can be used, what somebody gives is refused.
+func TestArchivesOfStrangers(t *testing.T) {
+	bomb := strings.Repeat("\x00", 11<<20)
+	for name, c := range map[string]struct {
+		entries []entry
+		text    map[string]string
+		binary  []string
+		// refused is what is said of it where somebody gives it, unreadable of any.
+		refused, unreadable string
+	}{
+		"plain":        {entries: []entry{{name: "main.tf", content: "a"}, {name: "b/", kind: tar.TypeDir}, {name: "b/logo.png", content: "\xff"}}, text: map[string]string{"main.tf": "a"}, binary: []string{"b/logo.png"}},
+		"dots":         {entries: []entry{{name: "./a.tf", content: "a"}}, text: map[string]string{"a.tf": "a"}},
+		"leads out":    {entries: []entry{{name: "../a", content: "a"}, {name: "b", content: "b"}}, text: map[string]string{"b": "b"}, refused: `must not contain ".."`},
+		"absolute":     {entries: []entry{{name: "/etc/passwd", content: "a"}, {name: "b", content: "b"}}, text: map[string]string{"b": "b"}, refused: "must be relative"},
+		"backslash":    {entries: []entry{{name: `..\a`, content: "a"}, {name: "b", content: "b"}}, text: map[string]string{"b": "b"}, refused: "backslash"},
+		"link":         {entries: []entry{{name: "a", content: "/etc/passwd", kind: tar.TypeSymlink}, {name: "b", content: "b"}}, text: map[string]string{"b": "b"}, refused: "links and devices"},
+		"name no text": {entries: []entry{{name: "a\xff", content: "a"}, {name: "b", content: "b"}}, text: map[string]string{"b": "b"}, refused: "UTF-8"},
+		"twice":        {entries: []entry{{name: "a", content: "first"}, {name: "./a", content: "second"}}, text: map[string]string{"a": "second"}},
+		"turns binary": {entries: []entry{{name: "a", content: "text"}, {name: "a", content: "\xff"}}, text: map[string]string{}, binary: []string{"a"}},
+		"turns text":   {entries: []entry{{name: "a", content: "\xff"}, {name: "a", content: "text"}}, text: map[string]string{"a": "text"}},
+		"nothing":      {text: map[string]string{}, refused: "no file in it"},
+		"bomb": {
+			entries:    []entry{{name: "0", content: bomb}, {name: "1", content: bomb}, {name: "2", content: bomb}, {name: "3", content: bomb}, {name: "4", content: bomb}, {name: "5", content: bomb}, {name: "6", content: bomb}, {name: "7", content: bomb}, {name: "8", content: bomb}, {name: "9", content: bomb}},
+			unreadable: `more than 100 MiB together, "9" among them`,
+		},
+	} {
+		for form, data := range map[string][]byte{"tar": tarOf(t, c.entries...), "zip": zipOf(t, c.entries...)} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				read := readTar
+				if form == "zip" {
+					read = readZip
+				}
+				archive, err := read(data, false)
+				if c.unreadable != "" {
+					mustSay(t, err, c.unreadable)
+				} else if err != nil {
+					t.Fatal(err)
+				} else if diff := cmp.Diff(c.text, archive.TextFiles()) + cmp.Diff(c.binary, archive.BinaryFiles(), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				given, err := ReadArchive(data)
+				if says := c.refused + c.unreadable; says != "" {
+					mustSay(t, err, says)
+					if !IsInvalid(err) || given != nil {
+						t.Errorf("%v, %v", given, err)
+					}
+				} else if diff := cmp.Diff(c.text, given.TextFiles()); err != nil || diff != "" {
+					t.Errorf("%v, (-want +got):\n%s", err, diff)
+				}
+			})
+		}
+	}
+}
+
+func mustSay(t *testing.T, err error, says string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v; want %q", err, says)
+	}
+}
+
+func TestArchiveOfManyEntries(t *testing.T) {
+	entries := make([]entry, maxEntries+1)
+	for i := range entries {
+		entries[i] = entry{name: fmt.Sprintf("d%d/", i), kind: tar.TypeDir}
+	}
+	_, err := readTar(tarOf(t, entries...), false)
+	mustSay(t, err, "more than 20000 entries")
+}
+
+func TestReadArchiveRefusesHardLinksAndDevices(t *testing.T) {
+	for _, kind := range []byte{tar.TypeLink, tar.TypeFifo, tar.TypeChar, tar.TypeBlock} {
+		_, err := ReadArchive(tarOf(t, entry{name: "a", content: "x"}, entry{name: "b", kind: kind}))
+		mustSay(t, err, `"b" is neither a file nor a folder`)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	var none *Archive
+	if got := none.Summary(); got != (ArchiveSummary{}) {
+		t.Errorf("%+v", got)
+	}
+	archive, err := ReadArchive(tarOf(t, entry{name: "b", content: "12"}, entry{name: "a", content: "12"}, entry{name: "c", content: "\xff"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ArchiveSummary{Files: 3, TextFiles: 2, Bytes: 5, TextBytes: 4, Largest: "a", LargestBytes: 2}
+	if got := archive.Summary(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestWhatTakesThePlaceOfABinaryFile: a path can be a file or a folder.
+func TestWhatTakesThePlaceOfABinaryFile(t *testing.T) {
+	base, err := ReadArchive(tarOf(t, entry{name: "a", content: "\xff"}, entry{name: "b/c", content: "\xff"}, entry{name: "d", content: "\xff"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := PackFiles(map[string]string{"a/x": "1", "b": "2"}, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadArchive(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"a/x": "1", "b": "2"}, got.TextFiles()) + cmp.Diff([]string{"d"}, got.BinaryFiles()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// FuzzReadArchive reads anything. What comes of it has clean paths within bounds,
+// and can be packed and read again, or says why not.
+func FuzzReadArchive(f *testing.F) {
+	plain := []entry{{name: "main.tf", content: "a"}, {name: "dir/", kind: tar.TypeDir}, {name: "dir/b", content: "\xff"}}
+	evil := []entry{
+		{name: "../a", content: "x"}, {name: "/a", content: "x"}, {name: "a", content: "x"}, {name: "./a", content: "\xff"}, {name: "a/b", content: "y"},
+		{name: "l", content: "../../etc", kind: tar.TypeSymlink}, {name: "n\xff", content: "z"},
+	}
+	for _, entries := range [][]entry{plain, evil, nil} {
+		f.Add(tarOf(f, entries...))
+		f.Add(zipOf(f, entries...))
+	}
+	f.Add([]byte("PK\x03\x04"))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, read := range []func([]byte, bool) (*Archive, error){readTar, readZip} {
+			archive, err := read(data, false)
+			if err == nil {
+				checkArchive(t, archive)
+			}
+		}
+		archive, err := ReadArchive(data)
+		if err != nil {
+			mustBeUnacceptable(t, err)
+			return
+		}
+		checkArchive(t, archive)
+		packed, err := PackArchive(archive)
+		if err != nil {
+			mustBeUnacceptable(t, err)
+			return
+		}
+		again, err := ReadArchive(packed)
+		if err != nil {
+			t.Fatalf("what was packed cannot be read: %v", err)
+		}
+		if diff := cmp.Diff(archive.text, again.text) + cmp.Diff(archive.binary, again.binary); diff != "" {
+			t.Fatalf("packed and read again (-before +after):\n%s", diff)
+		}
+	})
+}
+
+func checkArchive(t *testing.T, archive *Archive) {
+	t.Helper()
+	for name, content := range archive.text {
+		if _, twice := archive.binary[name]; twice || !utf8.ValidString(content) {
+			t.Fatalf("%q is text and is not", name)
+		}
+	}
+	for _, name := range append(sortedKeys(archive.text), archive.BinaryFiles()...) {
+		if clean, problem := cleanPath(name); problem != "" || clean != name {
+			t.Fatalf("path %q: %s", name, problem)
+		}
+	}
+	if s := archive.Summary(); s.Bytes > maxUnpackedBytes || s.Files > maxEntries {
+		t.Fatalf("%+v", s)
+	}
+}
+
+func mustBeUnacceptable(t *testing.T, err error) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) || e.StatusCode != http.StatusUnprocessableEntity || len(e.Fields) == 0 {
+		t.Fatalf("%v", err)
+	}
+}
+
+// FuzzPackFiles packs any two files over an archive with one that is not text.
+func FuzzPackFiles(f *testing.F) {
+	f.Add("main.tf", "a", "b/c.tf", "b")
+	f.Add("../x", "a", "a/../b", "b")
+	f.Add("a", "a", "./a", "b")
+	f.Add("a", "a", "a/b", "\xff")
+	f.Add("img", "a", "img/logo.png/x", "b")
+	f.Add(`a\b`, "a", "c\x00", "b")
+	f.Fuzz(func(t *testing.T, name1, content1, name2, content2 string) {
+		base := &Archive{binary: map[string][]byte{"img/logo.png": {0xff}}}
+		files := map[string]string{name1: content1, name2: content2}
+		packed, err := PackFiles(files, base)
+		if err != nil {
+			mustBeUnacceptable(t, err)
+			return
+		}
+		if again, err := PackFiles(files, base); err != nil || !bytes.Equal(packed, again) {
+			t.Fatalf("the same files give other bytes: %v", err)
+		}
+		archive, err := ReadArchive(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkArchive(t, archive)
+		for name, content := range files {
+			clean, _ := cleanPath(name)
+			if got, ok := archive.text[clean]; !ok || got != content {
+				t.Fatalf("%q holds %q, want %q", clean, got, content)
+			}
+		}
+		if problems := foldersThatAreFiles(entriesOf(archive)); len(problems) > 0 {
+			t.Fatalf("%v", problems)
+		}
+	})
+}
+
+func entriesOf(a *Archive) map[string][]byte {
+	out := map[string][]byte{}
+	for name, content := range a.text {
+		out[name] = []byte(content)
+	}
+	for name, content := range a.binary {
+		out[name] = content
+	}
+	return out
+}
