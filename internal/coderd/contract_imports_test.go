@@ -153,8 +153,7 @@ func (c *contract) waiting(t *testing.T, file uuid.UUID) {
 		t.Errorf("variables before the import: %v", err)
 	}
 	if presets := must[[]coderd.VersionPreset](t)(c.admin.VersionPresets(ctx, v.ID)); len(presets) != 0 {
-		// The server for tests knows them already.
-		t.Logf("presets before the import: %+v", presets)
+		t.Errorf("presets before the import: %+v", presets)
 	}
 	jobs := must[coderd.ActiveJobs](t)(c.admin.ActiveJobs(ctx, c.org.ID))
 	if !slices.Contains(jobs.TemplateVersions, v.ID) || jobs.Truncated {

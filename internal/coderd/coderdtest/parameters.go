@@ -151,7 +151,14 @@ func (s *Server) getParameters(r *request) {
 	r.write(http.StatusOK, append([]codersdk.TemplateVersionParameter{}, v.content.parameters...))
 }
 
-func (s *Server) getPresets(r *request) { r.write(http.StatusOK, s.pathVersion(r).content.presets) }
+func (s *Server) getPresets(r *request) {
+	v := s.pathVersion(r)
+	var out []codersdk.Preset
+	if v.job.status == codersdk.ProvisionerJobSucceeded {
+		out = v.content.presets
+	}
+	r.write(http.StatusOK, out)
+}
 
 func (s *Server) getVariables(r *request) {
 	v := s.pathVersion(r)
