@@ -1,19 +1,19 @@
 #!/bin/bash
 # storage.sh [BENCHTIME]: the library's benchmarks of storages (lists of 10 000 objects, writes beside watches and
 # lists) on the object log and, in the same run, on etcd, both under the library's cacher; prints the ratios. A ratio
-# above 1 means that the log is faster. BENCHTIME is 300ms without an argument. TEST_ETCD says where an etcd is that
+# above 1 means that the log is faster. BENCHTIME is 500ms without an argument. TEST_ETCD says where an etcd is that
 # hack/cluster/build.sh has not built.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-go test -run '^$' -bench 'StoreList|WriteThroughput|Get|Memory' -benchtime "${1:-300ms}" ./internal/apiserver/objectlog >"$out" 2>&1 ||
+go test -run '^$' -bench 'StoreList|WriteThroughput|Get|Memory' -benchtime "${1:-500ms}" ./internal/apiserver/objectlog >"$out" 2>&1 ||
   { cat "$out" >&2; echo "storage.sh: the benchmarks failed" >&2; exit 1; }
 grep -q 'backend=etcd3' "$out" || echo "storage.sh: there is no etcd to compare with: hack/cluster/build.sh etcd builds it" >&2
 awk '
   # What a line measures: writes in a second where it counts them, else the time of one operation.
   function figure(   i) {
-    for (i = 4; i < NF; i += 2) if ($(i + 1) == "writes/s") { unit = "writes/s"; return $i }
+    for (i = 5; i < NF; i += 2) if ($(i + 1) == "writes/s") { unit = "writes/s"; return $i }
     unit = "us/op"
     return $3 / 1000
   }

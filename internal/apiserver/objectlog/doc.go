@@ -16,5 +16,11 @@
 //     lock must not overwrite a younger entry.
 //   - The head moves only with a change of this kind: the cacher waits for any
 //     other movement.
-//   - History is given up from its old end, never past what the cacher has read.
+//   - History is given up from its old end, never past what the cacher has read,
+//     unless that is hopelessly late. What is given up is answered with 410.
+//   - The cacher begins at the oldest revision of the log, so that the clients of
+//     another replica can go on with this one. Until it has come to the present its
+//     ReadinessCheck fails.
+//   - Events reach the cacher in small bursts: it ends those of its clients' watches
+//     that have no room for more.
 package objectlog
