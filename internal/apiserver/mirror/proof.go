@@ -113,8 +113,8 @@ func (f *feed[Item]) ask(ctx context.Context, connection connections.Connection,
 }
 
 // witness makes sure that the token sees what is there: another object that the log
-// has. Where there is none, it counts for templates that the operator's user may see
-// everything; of a workspace that was deleted Coder would say more than "not found".
+// has. Where there is none, it counts that the operator's user may see everything,
+// but not for several workspaces: of deleted ones Coder would say that they are gone.
 func (f *feed[Item]) witness(ctx context.Context, coder Coder, absent []uuid.UUID) error {
 	lost := make(map[uuid.UUID]bool, len(absent))
 	for _, id := range absent {
@@ -129,7 +129,7 @@ func (f *feed[Item]) witness(ctx context.Context, coder Coder, absent []uuid.UUI
 	if len(others) > 0 {
 		return f.seeAny(ctx, coder, others, len(absent))
 	}
-	if !f.source.ownerSeesAll {
+	if !f.source.ownerSeesAll && len(absent) > 1 {
 		return blindError(f.kind, len(absent))
 	}
 	var user coderd.User

@@ -1,0 +1,226 @@
+package mirror_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+type counter struct{}
+
+func (counter) Next(head uint64) uint64 { return head + 1 }
+
+// live is a mirror with the real kinds that runs over a Coder behind HTTP.
+type live struct {
+	*coderdtest.Server
+	t                     *testing.T
+	board                 *partition.Board
+	workspaces, templates *objectlog.Log
+	registry              *prometheus.Registry
+	mirror                *mirror.Mirror
+	client                *coderd.Client
+}
+
+// build begins a build as a person does.
+func (l *live) build(id uuid.UUID, transition coderd.Transition) {
+	l.t.Helper()
+	if _, err := l.client.Build(l.t.Context(), id, coderd.BuildRequest{Transition: transition}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func newLive(t *testing.T, options ...coderdtest.Option) *live {
+	t.Helper()
+	l := &live{
+		Server: coderdtest.New(t, options...), t: t, board: &partition.Board{}, registry: prometheus.NewRegistry(),
+		workspaces: objectlog.New(objectlog.Config{History: 1 << 20}), templates: objectlog.New(objectlog.Config{}),
+	}
+	token := l.AddUser("operator", "owner")
+	client, err := coderd.New(coderd.Config{URL: l.URL, Token: token, Transport: &http.Transport{MaxIdleConnsPerHost: 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.client = client
+	provider := connections.NewStatic("team", client)
+	records := metadatatest.New(t)
+	metrics, err := mirror.NewMetrics(l.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mirror, err = mirror.New(mirror.Config{
+		Connections: provider, Records: records, Board: l.board, Metrics: metrics,
+		Workspaces: mirror.Resource[coderd.Workspace]{
+			Log: l.workspaces, Sequencer: objectlog.NewSequencer(l.workspaces, counter{}, nil, clock.RealClock{}),
+			Kind: workspace.New(workspace.Config{Connections: provider, Records: records, Clock: clock.RealClock{}}),
+		},
+		Templates: mirror.Resource[coderd.Template]{
+			Log: l.templates, Sequencer: objectlog.NewSequencer(l.templates, counter{}, nil, clock.RealClock{}),
+			Kind: template.New(template.Config{Connections: provider, Records: records, Clock: clock.RealClock{}}),
+		},
+		Timing: mirror.Timing{
+			Members: 10 * time.Millisecond, Jobs: 20 * time.Millisecond, Busy: 20 * time.Millisecond, Templates: 50 * time.Millisecond,
+			Count: 100 * time.Millisecond, Batch: 20 * time.Millisecond, Round: 20 * time.Millisecond, Probe: 20 * time.Millisecond,
+			StaleAfter: 300 * time.Millisecond, QuarantineAfter: 700 * time.Millisecond, RefusedAfter: 50 * time.Millisecond, Rate: 1000,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// run starts the mirror. What it gives stops it.
+func (l *live) run() (stop func()) {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { l.mirror.Run(ctx) })
+	stop = sync.OnceFunc(func() {
+		cancel()
+		wg.Wait()
+	})
+	l.t.Cleanup(stop)
+	return stop
+}
+
+func (l *live) until(what string, done func() bool) time.Duration {
+	l.t.Helper()
+	began := time.Now()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		if time.Since(began) > 60*time.Second {
+			all, _ := l.board.All()
+			l.t.Fatalf("still not: %s; %+v", what, all)
+		}
+		<-tick.C
+	}
+	return time.Since(began)
+}
+
+func (l *live) state(want partition.State) func() bool {
+	return func() bool {
+		all, _ := l.board.All()
+		return len(all) == 1 && all[0].State == want
+	}
+}
+
+func (l *live) workspace(name string) *aggregationv1alpha1.CoderWorkspace {
+	if e := l.workspaces.Get("/aggregation.coder.com/coderworkspaces/team/" + name); e != nil {
+		return e.Object.(*aggregationv1alpha1.CoderWorkspace)
+	}
+	return nil
+}
+
+// TestRunsOverHTTP follows a Coder through a day.
+func TestRunsOverHTTP(t *testing.T) {
+	l := newLive(t, coderdtest.WithManualBuilds())
+	l.AddUser("ada")
+	docker := l.AddTemplate("coder", "docker", map[string]string{"main.tf": "# one"})
+	l.AddWorkspaces(150, "ada", docker)
+	dev := l.AddWorkspace("ada", docker, "dev")
+	stop := l.run()
+	l.until("Ready", l.state(partition.Ready))
+	if l.workspaces.Len() != 151 || l.templates.Len() != 1 {
+		t.Fatalf("%d workspaces, %d templates", l.workspaces.Len(), l.templates.Len())
+	}
+
+	l.build(dev, coderd.TransitionStop)
+	l.until("stopping", func() bool {
+		return l.workspace("coder.ada.dev").Status.Phase == "Stopping" || l.workspace("coder.ada.dev").Status.Phase == "Pending"
+	})
+	l.FinishBuilds()
+	l.until("stopped", func() bool { return l.workspace("coder.ada.dev").Status.Phase == "Stopped" })
+	l.RenameWorkspace(dev, "prod")
+	l.until("the new name", func() bool { return l.workspace("coder.ada.prod") != nil && l.workspace("coder.ada.dev") == nil })
+	l.AddTemplate("coder", "vm", map[string]string{"main.tf": "# two"})
+	l.until("another template", func() bool { return l.templates.Len() == 2 })
+	l.build(dev, coderd.TransitionDelete)
+	l.until("deleting", func() bool { return l.workspace("coder.ada.prod").DeletionTimestamp != nil })
+	l.FinishBuilds()
+	l.until("deleted", func() bool { return l.workspace("coder.ada.prod") == nil })
+
+	head := l.workspaces.Head()
+	restore := l.Fail(coderdtest.Fault{DropConnection: true})
+	l.until("Stale", l.state(partition.Stale))
+	l.until("Quarantined", l.state(partition.Quarantined))
+	l.until("told in each object", func() bool { return l.workspaces.Head() == head+150 })
+	restore()
+	l.until("Ready again", l.state(partition.Ready))
+	stop()
+	events, _ := l.workspaces.Since(head, 1<<20)
+	for _, e := range events {
+		if e.Object == nil {
+			t.Errorf("%s was deleted while Coder was away", e.Key)
+		}
+	}
+	if len(events) != 300 {
+		t.Errorf("%d events for 150 workspaces and one outage", len(events))
+	}
+
+	// Another time as the writer begins with what is there.
+	head = l.workspaces.Head()
+	late := l.AddWorkspaces(1, "ada", docker)[0]
+	l.run()
+	l.until("what was made meanwhile", func() bool { return l.workspaces.Len() == 151 })
+	if events, _ := l.workspaces.Since(head, 100); len(events) != 1 || string(events[0].Object.GetUID()) != late.String() {
+		t.Errorf("%d events", len(events))
+	}
+	families, err := l.registry.Gather()
+	var names []string
+	for _, family := range families {
+		names = append(names, family.GetName())
+	}
+	want := []string{
+		"coder_k8s_mirror_changes_total", "coder_k8s_mirror_held_deletions", "coder_k8s_mirror_lag_seconds",
+		"coder_k8s_mirror_objects", "coder_k8s_mirror_state", "coder_k8s_mirror_syncs_total",
+	}
+	if diff := cmp.Diff(want, names); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestFirstSyncOverHTTP compares it with the pages alone.
+func TestFirstSyncOverHTTP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large")
+	}
+	const n = 10_000
+	l := newLive(t)
+	l.AddUser("ada")
+	l.AddWorkspaces(n, "ada", l.AddTemplate("coder", "docker", map[string]string{"main.tf": "# one"}))
+	client, err := coderd.New(coderd.Config{URL: l.URL, Token: l.AddUser("yardstick", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for offset := 0; offset < n; offset += coderd.MaxWorkspacePage {
+		if _, err := client.WorkspacePage(t.Context(), offset, coderd.MaxWorkspacePage); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages := time.Since(began)
+	l.run()
+	took := l.until("Ready", l.state(partition.Ready))
+	t.Logf("%d workspaces: %v, the pages alone %v (%.2f times)", l.workspaces.Len(), took, pages, took.Seconds()/pages.Seconds())
+	if l.workspaces.Len() != n {
+		t.Errorf("%d objects", l.workspaces.Len())
+	}
+}
