@@ -174,7 +174,7 @@ func (l listener) Accept() (net.Conn, error) {
 
 // cluster is some replicas and their kube-apiserver.
 type cluster struct {
-	t      *testing.T
+	t      testing.TB
 	api    *leases
 	timing timing
 	logger logr.Logger
@@ -283,7 +283,7 @@ func (n *node) kill() {
 }
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, condition func() bool) {
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	ticker := time.NewTicker(2 * time.Millisecond)
@@ -297,7 +297,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 }
 
 // writer waits for the one writer among the nodes, of which all must be ready.
-func writerOf(t *testing.T, nodes ...*node) *node {
+func writerOf(t testing.TB, nodes ...*node) *node {
 	t.Helper()
 	var found *node
 	eventually(t, "there is a writer whom the others follow", func() bool {
