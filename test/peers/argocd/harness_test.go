@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +27,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 )
 
 // tracking is the label by which Argo CD knows what it keeps.
@@ -260,52 +258,5 @@ func (a *argo) deleteAll(t *testing.T, s story) {
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("deleting %s: %v", obj.GetName(), err)
 		}
-	}
-}
-
-// load is the objects of a story, with the label by which the engine knows them.
-func load(t *testing.T, s story) []*unstructured.Unstructured {
-	t.Helper()
-	var all []*unstructured.Unstructured
-	for _, obj := range s.objects {
-		raw, err := os.ReadFile(filepath.Join("testdata", obj.file))
-		must(t, err)
-		read := &unstructured.Unstructured{}
-		must(t, yaml.Unmarshal(raw, &read.Object))
-		labels := read.GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[tracking] = t.Name()
-		read.SetLabels(labels)
-		all = append(all, read)
-	}
-	return all
-}
-
-// eventually polls until the check gives no error.
-func eventually(t *testing.T, patience time.Duration, what string, check func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-ticker.C:
-		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
