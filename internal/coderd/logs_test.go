@@ -120,6 +120,20 @@ func TestAFollowerGivesUpWhereConnectionsEndAgainAndAgain(t *testing.T) {
 	}
 }
 
+func TestAFollowerTellsNoLineTwice(t *testing.T) {
+	s := newLogScene(t)
+	stream := s.open(t, true)
+	stream.source.follow = func(context.Context, int64) (<-chan sdkLogLine, io.Closer, error) {
+		lines := make(chan sdkLogLine, 3)
+		lines <- sdkLogLine{ID: 1, Output: "one"}
+		lines <- sdkLogLine{ID: 1, Output: "one"}
+		lines <- sdkLogLine{ID: 2, Output: "two"}
+		return lines, io.NopCloser(nil), nil
+	}
+	expectLine(t, stream, "one")
+	expectLine(t, stream, "two")
+}
+
 func TestAFollowerAsksWhereCoderForgetsToEndALog(t *testing.T) {
 	s := newLogScene(t)
 	s.client.logSilence = time.Millisecond

@@ -3,15 +3,17 @@ package coderd
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 
 	"github.com/coder/coder/v2/codersdk"
 )
 
 // request makes a request of which Coder's own client would read more, or look at
-// less, than is wanted. read gets an answer that has the expected status.
+// less, than is wanted. read gets the body of an answer that has the expected
+// status.
 func (c *Client) request(
-	ctx context.Context, method, path string, body any, status int, read func(*http.Response) error, opts ...codersdk.RequestOption,
+	ctx context.Context, method, path string, body any, status int, read func(io.Reader) error, opts ...codersdk.RequestOption,
 ) error {
 	res, err := c.sdk.Request(ctx, method, path, body, opts...)
 	if err != nil {
@@ -21,12 +23,12 @@ func (c *Client) request(
 	if res.StatusCode != status {
 		return codersdk.ReadBodyAsError(res)
 	}
-	return read(res)
+	return read(res.Body)
 }
 
 // into reads the body of an answer as JSON.
-func into(value any) func(*http.Response) error {
-	return func(res *http.Response) error { return json.NewDecoder(res.Body).Decode(value) }
+func into(value any) func(io.Reader) error {
+	return func(body io.Reader) error { return json.NewDecoder(body).Decode(value) }
 }
 
 // withQuery sets parameters in the address.

@@ -3,6 +3,7 @@ package coderd
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -70,9 +71,9 @@ func (c *Client) WorkspaceCount(ctx context.Context) (int, error) {
 func (c *Client) workspacePage(ctx context.Context, op string, query map[string]string) (WorkspacePage, error) {
 	var page WorkspacePage
 	err := c.call(ctx, op, func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, "/api/v2/workspaces", nil, http.StatusOK, func(res *http.Response) error {
+		return c.request(ctx, http.MethodGet, "/api/v2/workspaces", nil, http.StatusOK, func(body io.Reader) error {
 			var err error
-			page, err = decodePage(res.Body)
+			page, err = decodePage(body)
 			return err
 		}, withQuery(query))
 	})
