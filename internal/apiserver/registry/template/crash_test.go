@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
-	"k8s.io/utils/ptr"
 )
 
 // scenario is a request of a client, which it repeats until it is told that it is
@@ -190,5 +190,53 @@ func TestWhoeverDiesMidwayIsFinishedWithoutTheClient(t *testing.T) {
 			}
 			return struck
 		})
+	}
+}
+
+// TestACreationThatWasNotAnsweredIsAdopted has the client ask again before the
+// mirror has seen the template.
+func TestACreationThatWasNotAnsweredIsAdopted(t *testing.T) {
+	f := newFixture(t)
+	f.coder.Fail(coderdtest.Fault{
+		Method: "POST", PathPrefix: "/api/v2/organizations/" + f.coder.OrganizationID("coder").String() + "/templates", Processed: true, Status: 502,
+	})
+	create := func() error {
+		return f.create("coder.docker", aggregationv1alpha1.CoderTemplateSpec{Files: map[string]string{mainTF: "# first"}})
+	}
+	if err := create(); !apierrors.IsServiceUnavailable(err) {
+		t.Fatalf("without an answer: %v", err)
+	}
+	if err := create(); err != nil {
+		t.Fatal(err)
+	}
+	f.mustBe("coder.docker", "True Active", "# first")
+	if n := f.coder.VersionCount(); n != 2 {
+		t.Errorf("%d versions", n)
+	}
+	if records := f.records.All(); len(records) != 1 || records[0].Pending() {
+		t.Errorf("%s", f.picture())
+	}
+}
+
+// TestWhatIsActiveIsNotBuiltAgain takes back a change of a variable.
+func TestWhatIsActiveIsNotBuiltAgain(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	region := func(value string) {
+		t.Helper()
+		f.must(f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) {
+			tmpl.Spec.Variables = []aggregationv1alpha1.TemplateVariable{{Name: "region", Value: value}}
+		}))
+	}
+	region("north")
+	f.build()
+	active, count := f.get("coder.starter").Status.ActiveVersionID, f.coder.VersionCount()
+	region("south")
+	region("north")
+	if got := f.get("coder.starter"); condition(got, "Ready") != "True Active" || f.coder.VersionCount() != count+1 {
+		t.Errorf("%s", f.picture())
+	}
+	f.build()
+	if got := f.get("coder.starter").Status.ActiveVersionID; got != active {
+		t.Errorf("active is %s, want %s", got, active)
 	}
 }
