@@ -43,20 +43,22 @@ type CoderTemplateSpec struct {
 	// or to roll back. It excludes files on creation.
 	// +optional
 	VersionID string `json:"versionID,omitempty"`
-	// versionName is the name of the version that is made of files. Unset, Coder
-	// invents one. A name can be used once.
+	// versionName is the name of the next version that is made of files, variables
+	// or tags. Unset, it is made of their hash. A name can be used once, so a named
+	// version needs a new name with each change.
 	// +optional
 	VersionName string `json:"versionName,omitempty"`
-	// versionMessage describes the version that is made of files.
+	// versionMessage describes the next version that is made.
 	// +optional
 	VersionMessage string `json:"versionMessage,omitempty"`
-	// displayName is shown instead of the name.
+	// displayName is shown instead of the name. Unset keeps what Coder has.
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
-	// description is shown beside the name.
+	// description is shown beside the name. Unset keeps what Coder has.
 	// +optional
 	Description string `json:"description,omitempty"`
-	// icon is the address of an image, for example /icon/k8s.png.
+	// icon is the address of an image, for example /icon/k8s.png. Unset keeps what
+	// Coder has.
 	// +optional
 	Icon string `json:"icon,omitempty"`
 	// files are the source of the template: paths, and the text of each. A change
