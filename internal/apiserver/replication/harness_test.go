@@ -7,11 +7,12 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/testr"
+	"github.com/go-logr/logr/funcr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -188,12 +189,23 @@ func newCluster(t *testing.T, timing timing) *cluster {
 	}
 }
 
-// testLogger writes nothing once the test has ended.
+// testLogger writes nothing once the test has ended: the server of a replica does not
+// wait for handshakes.
 func testLogger(t *testing.T) logr.Logger {
-	if !testing.Verbose() {
-		return logr.Discard()
-	}
-	return testr.New(t)
+	var mu sync.Mutex
+	ended := !testing.Verbose()
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+	})
+	return funcr.New(func(prefix, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			t.Log(prefix, args)
+		}
+	}, funcr.Options{})
 }
 
 // node is one replica with what stands around it.
@@ -203,6 +215,8 @@ type node struct {
 	logs    map[string]*objectlog.Log
 	board   *partition.Board
 	network *network
+	// passive keeps it from becoming the writer.
+	passive atomic.Bool
 	stop    context.CancelFunc
 	stopped chan struct{}
 }
@@ -233,6 +247,11 @@ func (c *cluster) start(name string, o options) *node {
 	client.AddReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if n.network.isCut() {
 			return true, nil, errors.New("kube-apiserver cannot be reached")
+		}
+		if update, ok := action.(clienttesting.UpdateActionImpl); ok && n.passive.Load() {
+			if update.Object.(*coordinationv1.Lease).Name == electionLease {
+				return true, nil, errors.New("it shall not become the writer")
+			}
 		}
 		object, err := c.api.react(action)
 		return true, object, err
