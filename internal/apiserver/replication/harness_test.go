@@ -228,13 +228,15 @@ type options struct {
 	run     func(ctx context.Context)
 	writer  objectlog.Writer
 	metrics *Metrics
+	// cut begins without a network.
+	cut bool
 }
 
 // start adds a replica.
 func (c *cluster) start(name string, o options) *node {
 	c.t.Helper()
 	n := &node{
-		name: name, board: &partition.Board{}, network: &network{conns: map[net.Conn]struct{}{}}, logs: o.logs,
+		name: name, board: &partition.Board{}, network: &network{cut: o.cut, conns: map[net.Conn]struct{}{}}, logs: o.logs,
 		stopped: make(chan struct{}),
 	}
 	if n.logs == nil {

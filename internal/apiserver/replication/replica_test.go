@@ -154,8 +154,7 @@ func TestNoWriterIsServiceUnavailable(t *testing.T) {
 func TestReadyOnceTheLogIsThere(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, timing{})
-	n := c.start("a", options{})
-	n.network.set(true)
+	n := c.start("a", options{cut: true})
 	if err := n.Ready(); err == nil {
 		t.Error("a replica that nobody told anything is ready")
 	}

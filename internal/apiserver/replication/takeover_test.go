@@ -214,6 +214,7 @@ func TestATailThatNobodyElseHasIsGivenUp(t *testing.T) {
 	if _, ok := one.logs[things].Since(lone.Revision-1, 1); ok {
 		t.Error("who watches from before does not hear that history changed")
 	}
+	eventually(t, "the writer counts on it again", func() bool { return next.followers(things) == 1 })
 	next.mustWrite(t, "z", "1")
 	if got := one.value("z"); got != "1" {
 		t.Error("it is not up to date again")
