@@ -48,13 +48,15 @@ type CoderWorkspaceSpec struct {
 	// +optional
 	TemplateVersionID string `json:"templateVersionID,omitempty"`
 	// templateVersionPreset is the name of a preset of the template version. It
-	// gives values to parameters that parameters does not name, with the builds
-	// that this API starts.
+	// gives values to parameters; what parameters names wins. It is brought to Coder
+	// with a build that changes parameters, the preset or the version, not with a
+	// plain start or stop.
 	// +optional
 	TemplateVersionPreset string `json:"templateVersionPreset,omitempty"`
 	// parameters are values for the parameters of the template version. What is
-	// not named here keeps the value that it has in Coder, and is not shown. A
-	// change builds the workspace anew.
+	// not named here keeps the value that it has in Coder, and is not shown; what is
+	// shown has the value of the newest build. A change builds the workspace anew. An
+	// ephemeral parameter is refused, because its value counts for one build.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -65,7 +67,8 @@ type CoderWorkspaceSpec struct {
 	// +optional
 	Running *bool `json:"running,omitempty"`
 	// ttlMillis is after how many milliseconds a started workspace stops by
-	// itself. Unset takes the template's default.
+	// itself. Unset, or 0 at creation, takes the template's default; 0 later is
+	// never.
 	// +optional
 	TTLMillis *int64 `json:"ttlMillis,omitempty"`
 	// autostartSchedule is a cron schedule in Coder's form, for example
@@ -76,7 +79,7 @@ type CoderWorkspaceSpec struct {
 	// template: always or never. Unset keeps what Coder has.
 	// +optional
 	AutomaticUpdates string `json:"automaticUpdates,omitempty"`
-	// dormant says whether the workspace is put to sleep: it is stopped and cannot
+	// dormant says whether the workspace is put to sleep: it is stopped, and cannot
 	// start before it is woken with false. Unset keeps what Coder has.
 	// +optional
 	Dormant *bool `json:"dormant,omitempty"`
