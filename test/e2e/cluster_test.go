@@ -38,16 +38,29 @@ func tryKubectl(t *testing.T, args ...string) (string, error) {
 // kubectlInput is tryKubectl with a manifest on standard input.
 func kubectlInput(t *testing.T, input string, args ...string) (string, error) {
 	t.Helper()
+	stdout, stderr, err := runKubectl(t, input, args...)
+	if err != nil {
+		return stdout + stderr, err
+	}
+	return stdout, nil
+}
+
+// kubectlBoth gives both outputs of kubectl: warnings stand in the second.
+func kubectlBoth(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	return runKubectl(t, "", args...)
+}
+
+func runKubectl(t *testing.T, input string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(input)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.String() + stderr.String(), err
-	}
-	return stdout.String(), nil
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
 }
 
 // apply applies a manifest given as text.

@@ -80,3 +80,11 @@ func buildStatus(t *testing.T, client *coderd.Client, owner, name, want string) 
 	})
 	return workspace
 }
+
+// build starts a build in Coder, as a person does there.
+func build(t *testing.T, client *coderd.Client, workspace coderd.Workspace, transition coderd.Transition) {
+	t.Helper()
+	if _, err := client.Build(t.Context(), workspace.ID, coderd.BuildRequest{Transition: transition}); err != nil {
+		t.Fatalf("%s of %s in Coder: %v", transition, workspace.Name, err)
+	}
+}

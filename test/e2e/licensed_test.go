@@ -85,8 +85,11 @@ func testLicensedParts(t *testing.T) {
 // rest is how long the operator is watched with nothing to do.
 const rest = time.Minute
 
+// coderBudget is how many requests a minute a Coder at rest may get.
+const coderBudget = 60
+
 // testRest leaves a control plane, a provisioner and a proxy alone: nobody writes
-// anything, and nobody asks Coder.
+// anything, and Coder is asked only by the mirror, within its budget.
 func testRest(t *testing.T) {
 	explain(t, sampleNamespace)
 	versions := func() string {
@@ -114,7 +117,7 @@ func testRest(t *testing.T) {
 	})
 	did := countsOf(t).since(counts)
 	t.Logf("in %.0f s: %.0f writes to Kubernetes, %.0f requests to Coder", time.Since(start).Seconds(), did.writes, did.coderRequests)
-	if did.writes != 0 || did.coderRequests != 0 {
+	if did.writes != 0 || did.coderRequests > coderBudget {
 		t.Errorf("at rest there are %.0f writes and %.0f requests to Coder", did.writes, did.coderRequests)
 	}
 	if now := versions(); now != last {

@@ -138,16 +138,12 @@ func testMainJob(t *testing.T) {
 	})
 	t.Run("started in Coder, seen with kubectl", func(t *testing.T) {
 		ws := buildStatus(t, client, "admin", "hello", "stopped")
-		if err := client.Build(t.Context(), ws.ID, "start"); err != nil {
-			t.Fatal(err)
-		}
+		build(t, client, ws, "start")
 		waitCondition(t, time.Minute, "Ready", "True", "Running", workspace...)
 	})
 	t.Run("stopped in Coder, seen with kubectl", func(t *testing.T) {
 		ws := buildStatus(t, client, "admin", "hello", "running")
-		if err := client.Build(t.Context(), ws.ID, "stop"); err != nil {
-			t.Fatal(err)
-		}
+		build(t, client, ws, "stop")
 		waitCondition(t, time.Minute, "Ready", "True", "Stopped", workspace...)
 	})
 	t.Run("dry-run changes nothing in Coder", func(t *testing.T) {

@@ -45,20 +45,14 @@ func listed(t *testing.T, workspace string) {
 func testDatabaseStopped(t *testing.T) {
 	explain(t, sampleNamespace)
 	token := secretValue(t, sampleNamespace, "coder-operator-token", "token")
+	seen := watchAll(t, "coderworkspaces", "codertemplates")
 	counts := countsOf(t)
 	t.Cleanup(func() { clusterScriptAfter("database.sh", "start") })
 	stopped := time.Now()
 	clusterScript(t, "database.sh", "stop")
 
 	// Whoever uses Coder through the cluster is told, and the control plane says why.
-	eventually(t, 30*time.Second, "a list says that Coder does not work", func() error {
-		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
-		if err == nil || !strings.Contains(out, "ServiceUnavailable") {
-			return fmt.Errorf("the answer is %w %s", err, out)
-		}
-		t.Logf("kubectl get coderworkspaces: %s", strings.TrimSpace(out))
-		return nil
-	})
+	toldAway(t, time.Minute)
 	message := waitCondition(t, 30*time.Second, "OperatorAccess", "False", "Unreachable", "-n", sampleNamespace, "ccp", "coder")
 	t.Logf("told %.1f s after the stop: %s", time.Since(stopped).Seconds(), message)
 	if !strings.Contains(message, "connection refused") || !strings.Contains(message, ":"+postgresPort()) {
@@ -87,6 +81,42 @@ func testDatabaseStopped(t *testing.T) {
 	clusterScript(t, "database.sh", "start")
 	sampleReady(t)
 	t.Logf("Ready %.1f s after the start", time.Since(started).Seconds())
-	listed(t, "coder.admin.hello")
+	toldBack(t)
+	seen.nothingDeleted(t)
 	oneToken(t, token)
+}
+
+// toldAway waits until a list says that its Coder is away. The list is never empty,
+// and what one knows by name is there.
+func toldAway(t *testing.T, within time.Duration) {
+	t.Helper()
+	eventually(t, within, "a list warns that Coder is away, and is not empty", func() error {
+		out, warned, err := kubectlBoth(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
+		if err != nil || !strings.Contains(out, "coder.admin.hello") {
+			t.Fatalf("the list is %q: %v %s", out, err, warned)
+		}
+		if !strings.Contains(warned, "Warning: what CoderControlPlane coder/coder has is shown as it was last seen") {
+			return fmt.Errorf("it says %q", warned)
+		}
+		t.Logf("kubectl get coderworkspaces: %s", strings.TrimSpace(warned))
+		return nil
+	})
+	waitCondition(t, 30*time.Second, "Synced", "False", "CoderUnreachable", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	out, err := tryKubectl(t, "-n", sampleNamespace, "get", "cws", "coder.admin.unknown")
+	if err == nil || !strings.Contains(out, "ServiceUnavailable") || strings.Contains(out, "NotFound") {
+		t.Errorf("a name that nobody can know of is answered with %v %s", err, out)
+	}
+}
+
+// toldBack waits until lists warn no more and the objects say so too.
+func toldBack(t *testing.T) {
+	t.Helper()
+	eventually(t, time.Minute, "lists warn no more", func() error {
+		out, warned, err := kubectlBoth(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
+		if err != nil || warned != "" || !strings.Contains(out, "coder.admin.hello") {
+			return fmt.Errorf("%w %s%s", err, out, warned)
+		}
+		return nil
+	})
+	waitCondition(t, 30*time.Second, "Synced", "True", "Synced", "-n", sampleNamespace, "cws", "coder.admin.hello")
 }

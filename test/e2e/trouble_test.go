@@ -172,47 +172,27 @@ func testTokenRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Nobody asks Coder at rest, so it is the first who uses it that finds out.
+	// The mirror asks Coder all the time and finds out, whether somebody reads or not.
 	eventually(t, time.Minute, "the token is renewed", func() error {
-		_, _ = tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces")
 		if secretValue(t, sampleNamespace, "coder-operator-token", "token") == before {
 			return fmt.Errorf("the Secret still holds the old token")
 		}
 		return nil
 	})
-	eventually(t, time.Minute, "workspaces are served again", func() error {
-		_, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces")
-		return err
-	})
+	listed(t, "coder.admin.hello")
 }
 
 // testCoderUnreachable scales Coder away: nothing is lost, nothing is empty.
 func testCoderUnreachable(t *testing.T) {
 	explain(t, sampleNamespace)
+	seen := watchAll(t, "coderworkspaces", "codertemplates")
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"replicas":0}}`)
 	t.Cleanup(func() {
 		cleanup("-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"replicas":1}}`)
 	})
-	eventually(t, 2*time.Minute, "a list says that Coder is away", func() error {
-		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
-		if err == nil {
-			return fmt.Errorf("the list is answered: %q", out)
-		}
-		if !strings.Contains(out, "ServiceUnavailable") || !strings.Contains(out, "coder.coder.svc") {
-			return fmt.Errorf("the error does not say which Coder is away: %s", out)
-		}
-		return nil
-	})
+	toldAway(t, 2*time.Minute)
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"replicas":1}}`)
 	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
-	eventually(t, time.Minute, "the workspace is there again", func() error {
-		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
-		if err != nil {
-			return fmt.Errorf("kubectl get: %w: %s", err, out)
-		}
-		if !strings.Contains(out, "coder.admin.hello") {
-			return fmt.Errorf("the list does not have it: %q", out)
-		}
-		return nil
-	})
+	toldBack(t)
+	seen.nothingDeleted(t)
 }

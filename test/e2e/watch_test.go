@@ -1,0 +1,122 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// watching is a kubectl that watches, and the lines that it has printed.
+type watching struct {
+	mu    sync.Mutex
+	lines []string
+	ended bool
+}
+
+// watch starts kubectl get --watch with more arguments; it ends with the test.
+func watch(t *testing.T, args ...string) *watching {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, "kubectl", append([]string{"-n", sampleNamespace, "get", "--watch"}, args...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w, done := &watching{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			w.mu.Lock()
+			w.lines = append(w.lines, lines.Text())
+			w.mu.Unlock()
+		}
+		w.mu.Lock()
+		w.ended = true
+		w.mu.Unlock()
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return w
+}
+
+// watchAll watches kinds as events of which nothing may be DELETED.
+func watchAll(t *testing.T, kinds ...string) *events {
+	t.Helper()
+	all := &events{}
+	for _, kind := range kinds {
+		w := watch(t, kind, "--output-watch-events", "-o", "jsonpath={.type} {.object.kind} {.object.metadata.name}{\"\\n\"}")
+		all.watches = append(all.watches, w)
+		eventually(t, time.Minute, "the watch of "+kind+" has begun", w.shows("ADDED"))
+	}
+	return all
+}
+
+// events are watches of several kinds.
+type events struct{ watches []*watching }
+
+// nothingDeleted checks that no object was said to be gone.
+func (e *events) nothingDeleted(t *testing.T) {
+	t.Helper()
+	for _, w := range e.watches {
+		if text := w.text(); strings.Contains(text, "DELETED") {
+			t.Errorf("an object is said to be deleted:\n%s", text)
+		}
+	}
+}
+
+func (w *watching) text() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.lines, "\n")
+}
+
+// shows gives a check that one line has all the words, for eventually.
+func (w *watching) shows(words ...string) func() error {
+	return func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, line := range w.lines {
+			if containsAll(line, words...) {
+				return nil
+			}
+		}
+		return &missing{words: words, lines: w.lines, ended: w.ended}
+	}
+}
+
+// missing says what a watch has printed instead.
+type missing struct {
+	words, lines []string
+	ended        bool
+}
+
+func (m *missing) Error() string {
+	what := "no line has " + strings.Join(m.words, ", ")
+	if m.ended {
+		what += ", and kubectl has ended"
+	}
+	return what + ":\n" + strings.Join(m.lines, "\n")
+}
+
+func containsAll(text string, words ...string) bool {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}
