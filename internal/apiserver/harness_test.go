@@ -2,48 +2,43 @@ package apiserver
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/testr"
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes/fake"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/util/consistencydetector"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 const (
-	testNamespace    = "coder"
 	testToken        = "let-me-in"
 	podNamespace     = "coder-system"
 	mainTF           = "main.tf"
-	convergeDeadline = 20 * time.Second
+	convergeDeadline = 30 * time.Second
+	stopDeadline     = 20 * time.Second
+	// librarySaysBug is how the library logs what only a bug can bring about.
+	librarySaysBug = "SHOULD NOT HAPPEN"
 )
 
 var (
@@ -51,88 +46,71 @@ var (
 	templatesGVR  = schema.GroupVersionResource{Group: "aggregation.coder.com", Version: "v1alpha1", Resource: "codertemplates"}
 )
 
-// provider is a set of control planes whose state the test decides.
-type provider struct {
-	connections []connections.Connection
-	// unavailable are namespaces whose control plane is not ready.
-	unavailable []string
-}
+// What all tests of this process share. A server takes a while to start and to
+// stop, so tests that need none of their own have a namespace each on this one.
+var (
+	lasting = &process{}
+	logged  = &journal{}
+	shared  = sync.OnceValue(func() *site {
+		s := newSite(lasting, logged)
+		s.start(lasting)
+		return s
+	})
+)
 
-func (p *provider) ForNamespace(_ context.Context, namespace string) ([]connections.Connection, error) {
-	return p.some(func(n string) bool { return n == namespace })
-}
-
-func (p *provider) All(context.Context) ([]connections.Connection, error) {
-	return p.some(func(string) bool { return true })
-}
-
-// Members implements connections.Provider.
-func (p *provider) Members(context.Context) ([]connections.Member, error) {
-	var out []connections.Member
-	for i := range p.connections {
-		c := &p.connections[i]
-		out = append(out, connections.Member{
-			ControlPlane: c.ControlPlane, UID: types.UID(c.ControlPlane.String()), NamePrefix: c.NamePrefix, Named: true, Connection: c,
-		})
+// TestMain tells the library once what the storage can do, has each list that a
+// watch delivers compared with a list, and reads what was logged.
+func TestMain(m *testing.M) {
+	objectlog.EnableWatchProgress()
+	consistencydetector.SetDataConsistencyDetectionForWatchListEnabledForTest(true)
+	klog.LogToStderr(false)
+	klog.SetOutput(logged)
+	log.SetLogger(logged.logger())
+	// These tests wait more than they compute. The command line has the last word.
+	_ = flag.Set("test.parallel", "8")
+	code := m.Run()
+	failures := append(lasting.end(), logged.having(librarySaysBug)...)
+	if len(failures) > 0 {
+		fmt.Fprintln(os.Stderr, "FAIL: the server that the tests share:\n"+strings.Join(failures, "\n"))
+		code = max(code, 1)
 	}
-	for _, n := range p.unavailable {
-		out = append(out, connections.Member{
-			ControlPlane: types.NamespacedName{Namespace: n, Name: "coder"}, UID: types.UID(n), Named: true, Reason: "the operator has no token yet",
-		})
+	if code != 0 {
+		fmt.Fprintln(os.Stderr, strings.Join(logged.having(""), "\n"))
 	}
-	return out, nil
+	os.Exit(code)
 }
 
-// Serves implements Connections.
-func (p *provider) Serves(_ context.Context, namespace string) (bool, error) {
-	found, err := p.ForNamespace(context.Background(), namespace)
-	return len(found) > 0 || err != nil, nil
-}
-
-func (p *provider) some(want func(string) bool) ([]connections.Connection, error) {
-	var out []connections.Connection
-	for _, c := range p.connections {
-		if want(c.ControlPlane.Namespace) {
-			out = append(out, c)
-		}
-	}
-	missing := &connections.UnavailableError{RetryAfter: 3 * time.Second}
-	for _, n := range p.unavailable {
-		if want(n) {
-			missing.ControlPlanes = append(missing.ControlPlanes, n+"/coder: the operator has no token yet")
-		}
-	}
-	if len(missing.ControlPlanes) > 0 {
-		return out, missing
-	}
-	return out, nil
-}
-
-// fixture is a running aggregated API server over a fake Coder.
+// fixture is a namespace with a Coder of its own on a site.
 type fixture struct {
-	coder    *coderdtest.Server
-	template uuid.UUID
-	kube     *fake.Clientset
-	provider *provider
-	server   *Server
-	config   *restclient.Config
-	client   dynamic.Interface
+	*site
+	namespace string
+	coder     *coderdtest.Server
+	template  uuid.UUID
 }
 
-// newFixture starts a server that serves one Coder, with user ada and template
-// starter, in namespace coder. Further namespaces exist: empty, pending (its
-// control plane is not ready) and second.
+// newFixture gives a namespace on the server that tests share. Its Coder has user
+// ada and template starter.
 func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
-	// A server takes a second to say goodbye to its HTTP/2 clients.
 	t.Parallel()
-	return startFixture(t, options...)
+	return join(t, shared(), options...)
 }
 
-// startFixture is newFixture for benchmarks too.
-func startFixture(t testing.TB, options ...coderdtest.Option) *fixture {
+// newOwnFixture gives one on a server of its own, for a test that looks at all
+// namespaces or stops the server. Namespaces empty, pending (whose control plane the
+// test makes unready) and second are there too.
+func newOwnFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
-	f := &fixture{coder: coderdtest.New(t, options...)}
+	t.Parallel()
+	s := newSite(t, logged)
+	s.start(t)
+	return join(t, s, options...)
+}
+
+// join makes a namespace on a site, and waits until its Coder was read.
+func join(t testing.TB, s *site, options ...coderdtest.Option) *fixture {
+	t.Helper()
+	f := &fixture{site: s, coder: coderdtest.New(t, options...), namespace: fmt.Sprintf("coder-%d", s.joined.Add(1))}
 	token := f.coder.AddUser("operator", "owner")
 	f.coder.AddUser("ada", "member")
 	f.template = f.coder.AddTemplate("coder", "starter", map[string]string{mainTF: "# one"})
@@ -140,108 +118,55 @@ func startFixture(t testing.TB, options ...coderdtest.Option) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.provider = &provider{
-		connections: []connections.Connection{{ControlPlane: types.NamespacedName{Namespace: testNamespace, Name: "coder"}, Client: client}},
-		unavailable: []string{},
+	if _, err := s.kube.CoreV1().Namespaces().Create(t.Context(), namespace(f.namespace), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	f.kube = fake.NewClientset(namespace(testNamespace), namespace("empty"), namespace("pending"), namespace("second"))
-	f.start(t)
-	f.coder.ResetRequests()
+	s.provider.add(connections.Connection{ControlPlane: f.controlPlane(), Client: client})
+	t.Cleanup(func() {
+		s.provider.remove(f.namespace)
+		for _, line := range s.journal.having(librarySaysBug) {
+			t.Error(line)
+		}
+	})
+	f.becomes(t, partition.Ready)
 	return f
 }
 
-func namespace(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+func (f *fixture) controlPlane() types.NamespacedName {
+	return types.NamespacedName{Namespace: f.namespace, Name: "coder"}
 }
 
-func (f *fixture) start(t testing.TB) {
+// becomes waits until the control plane is in a state.
+func (f *fixture) becomes(t testing.TB, state partition.State) {
 	t.Helper()
-	listener, peers := listen(t), listen(t)
-	objects := runtime.NewScheme()
-	untyped := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(objects, map[schema.GroupVersionResource]string{
-		certificates.APIServices: "APIServiceList",
-	})
-	options := NewOptions()
-	// It reads the OpenAPI of kube-apiserver, which the fake does not have.
-	options.Admission.DisablePlugins = []string{"MutatingAdmissionPolicy"}
-	var err error
-	f.server, err = newServer(Config{
-		Options: options, Connections: f.provider, PodNamespace: podNamespace, Listener: listener,
-		Identity: "replica", PeerListener: peers, Metrics: prometheus.NewRegistry(),
-	}, kube{
-		client: f.kube, dynamic: untyped,
-		informers: informers.NewSharedInformerFactory(f.kube, 0),
-		delegate:  letTesterIn,
-		records:   metadatatest.New(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(log.IntoContext(t.Context(), testr.NewWithInterface(t, testr.Options{})))
-	ended := make(chan error, 1)
-	go func() { ended <- f.server.Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("stopping the server: %v", err)
-			}
-		case <-time.After(8 * time.Second):
-			t.Error("the server does not stop")
+	eventually(t, func() error {
+		found, _ := f.server.storage.board.InNamespace(f.namespace)
+		if len(found) != 1 || found[0].State != state {
+			return fmt.Errorf("the board shows %v, want %s", found, state)
 		}
+		return nil
 	})
-	eventually(t, func() error { return f.server.Ready(nil) })
-	f.connect(t, listener)
 }
 
-func listen(t testing.TB) net.Listener {
+// addWorkspace makes a workspace in Coder, and waits until it is seen.
+func (f *fixture) addWorkspace(t testing.TB, name string) uuid.UUID {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return listener
-}
-
-// TestMain tells the library once what the storage can do.
-func TestMain(m *testing.M) {
-	objectlog.EnableWatchProgress()
-	os.Exit(m.Run())
-}
-
-// connect makes a client that trusts nothing but the CA that was applied.
-func (f *fixture) connect(t testing.TB, listener net.Listener) {
-	t.Helper()
-	secret, err := f.kube.CoreV1().Secrets(podNamespace).Get(t.Context(), certificates.SecretName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.config = &restclient.Config{
-		Host: "https://" + listener.Addr().String(), BearerToken: testToken, QPS: 1000, Burst: 1000,
-		TLSClientConfig: restclient.TLSClientConfig{CAData: secret.Data["ca.crt"], ServerName: "coder-k8s-apiserver.coder-system.svc"},
-	}
-	if f.client, err = dynamic.NewForConfig(f.config); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// letTesterIn stands in for kube-apiserver: one token is known, and may do all.
-func letTesterIn(config *server.Config) error {
-	config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-		if r.Header.Get("Authorization") != "Bearer "+testToken {
-			return nil, false, nil
-		}
-		return &authenticator.Response{User: &user.DefaultInfo{Name: "tester"}}, true, nil
+	id := f.coder.AddWorkspace("ada", f.template, name)
+	eventually(t, func() error {
+		_, err := f.ws().Get(context.Background(), "coder.ada."+strings.ToLower(name), metav1.GetOptions{})
+		return err
 	})
-	config.Authorization.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-		if a.GetUser().GetName() != "tester" && a.GetUser().GetName() != user.APIServerUser {
-			return authorizer.DecisionDeny, "not the tester", nil
-		}
-		return authorizer.DecisionAllow, "", nil
-	})
-	return nil
+	return id
 }
+
+// path is that of a resource in the fixture's namespace.
+func (f *fixture) path(rest string) string {
+	return "/apis/aggregation.coder.com/v1alpha1/namespaces/" + f.namespace + "/" + rest
+}
+
+// ws and tmpl are the objects of the fixture's namespace.
+func (f *fixture) ws() dynamic.ResourceInterface   { return f.workspaces(f.namespace) }
+func (f *fixture) tmpl() dynamic.ResourceInterface { return f.templates(f.namespace) }
 
 func (f *fixture) workspaces(namespace string) dynamic.ResourceInterface {
 	return f.client.Resource(workspacesGVR).Namespace(namespace)
@@ -249,6 +174,46 @@ func (f *fixture) workspaces(namespace string) dynamic.ResourceInterface {
 
 func (f *fixture) templates(namespace string) dynamic.ResourceInterface {
 	return f.client.Resource(templatesGVR).Namespace(namespace)
+}
+
+// workspace reads a workspace until it is as it should be.
+func (f *fixture) workspace(t testing.TB, name string, ok func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+	t.Helper()
+	return until(t, f.ws(), name, ok)
+}
+
+// templateIs reads template coder.starter until it is as it should be.
+func (f *fixture) templateIs(t testing.TB, ok func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+	t.Helper()
+	return until(t, f.tmpl(), "coder.starter", ok)
+}
+
+func until(t testing.TB, objects dynamic.ResourceInterface, name string, ok func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
+	t.Helper()
+	var found *unstructured.Unstructured
+	eventually(t, func() error {
+		var err error
+		if found, err = objects.Get(context.Background(), name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if !ok(found) {
+			return fmt.Errorf("%s is %v", name, found.Object)
+		}
+		return nil
+	})
+	return found
+}
+
+// gone waits until an object is there no more.
+func gone(t testing.TB, objects dynamic.ResourceInterface, name string) {
+	t.Helper()
+	eventually(t, func() error {
+		found, err := objects.Get(context.Background(), name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%s is there: %v %v", name, found, err)
+	})
 }
 
 // answer is what came of a plain HTTP request.
@@ -262,11 +227,17 @@ type answer struct {
 // they hide.
 func (f *fixture) do(t *testing.T, method, path string, header map[string]string, body string) answer {
 	t.Helper()
-	client, err := restclient.HTTPClientFor(f.config)
+	return request(t, f.config, method, path, header, body)
+}
+
+// request is do with another configuration of the client.
+func request(t *testing.T, config *restclient.Config, method, path string, header map[string]string, body string) answer {
+	t.Helper()
+	client, err := restclient.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), method, f.config.Host+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), method, config.Host+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,13 +29,12 @@ func TestReadWorkspace(t *testing.T) {
 	id := f.coder.AddWorkspace("ada", f.template, "dev")
 	f.coder.SetAgents(id, coderdtest.Agent{Name: "main", Status: "connected", LifecycleState: "ready"})
 
-	got, err := f.workspaces(testNamespace).Get(t.Context(), "coder.ada.dev", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return condition(ws, "AgentsConnected") == "True AgentsConnected"
+	})
 	for _, want := range []struct{ path, value string }{
 		{"metadata.name", "coder.ada.dev"},
-		{"metadata.namespace", testNamespace},
+		{"metadata.namespace", f.namespace},
 		{"metadata.uid", id.String()},
 		{"spec.organization", "coder"},
 		{"spec.templateName", "starter"},
@@ -48,7 +47,7 @@ func TestReadWorkspace(t *testing.T) {
 		}
 	}
 	wantLabels := map[string]string{
-		"aggregation.coder.com/control-plane-name": "coder", "aggregation.coder.com/control-plane-namespace": testNamespace,
+		"aggregation.coder.com/control-plane-name": "coder", "aggregation.coder.com/control-plane-namespace": f.namespace,
 	}
 	if diff := cmp.Diff(wantLabels, got.GetLabels()); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
@@ -57,7 +56,7 @@ func TestReadWorkspace(t *testing.T) {
 		t.Errorf("Ready is %q", c)
 	}
 
-	list, err := f.workspaces(testNamespace).List(t.Context(), metav1.ListOptions{})
+	list, err := f.ws().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +73,7 @@ func TestReadWorkspace(t *testing.T) {
 
 func TestReadTemplate(t *testing.T) {
 	f := newFixture(t)
-	get, err := f.templates(testNamespace).Get(t.Context(), "coder.starter", metav1.GetOptions{})
+	get, err := f.tmpl().Get(t.Context(), "coder.starter", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +83,7 @@ func TestReadTemplate(t *testing.T) {
 	if c := condition(get, "Ready"); c != "True Active" {
 		t.Errorf("Ready is %q", c)
 	}
-	list, err := f.templates("").List(t.Context(), metav1.ListOptions{})
+	list, err := f.tmpl().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,41 +97,45 @@ func TestReadTemplate(t *testing.T) {
 
 func TestNamesThatAreNone(t *testing.T) {
 	f := newFixture(t)
-	f.coder.AddWorkspace("ada", f.template, "Dev")
-	if _, err := f.workspaces(testNamespace).Get(t.Context(), "coder.ada.dev", metav1.GetOptions{}); err != nil {
-		t.Errorf("upper case in Coder: %v", err)
-	}
+	f.addWorkspace(t, "Dev")
 	for _, name := range []string{"coder.ada.Dev", "default.ada.dev", "coder.me.dev", "dev", "a.b.c.d.e", "other.ada.dev", "coder.coder.ada.dev"} {
-		if _, err := f.workspaces(testNamespace).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := f.ws().Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("GET %s: %v, want 404", name, err)
 		}
 	}
-	if _, err := f.templates(testNamespace).Get(t.Context(), "default.starter", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := f.tmpl().Get(t.Context(), "default.starter", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("GET default.starter: %v, want 404", err)
 	}
 }
 
 func TestSelectors(t *testing.T) {
-	f := newFixture(t)
-	f.coder.AddWorkspace("ada", f.template, "one")
-	f.coder.AddWorkspace("ada", f.template, "two")
+	f := newOwnFixture(t)
+	f.addWorkspace(t, "one")
+	f.addWorkspace(t, "two")
+	both := []string{"coder.ada.one", "coder.ada.two"}
 	for name, c := range map[string]struct {
 		options metav1.ListOptions
 		all     bool
 		want    []string
 	}{
-		"name":                {options: metav1.ListOptions{FieldSelector: "metadata.name=coder.ada.two"}, want: []string{"coder.ada.two"}},
-		"name, everywhere":    {options: metav1.ListOptions{FieldSelector: "metadata.name=coder.ada.two"}, all: true, want: []string{"coder.ada.two"}},
+		"name":                {options: metav1.ListOptions{FieldSelector: "metadata.name=coder.ada.two"}, want: both[1:]},
+		"name, everywhere":    {options: metav1.ListOptions{FieldSelector: "metadata.name=coder.ada.two"}, all: true, want: both[1:]},
 		"name of nothing":     {options: metav1.ListOptions{FieldSelector: "metadata.name=coder.ada.three"}},
-		"namespace":           {options: metav1.ListOptions{FieldSelector: "metadata.namespace=coder"}, all: true, want: []string{"coder.ada.one", "coder.ada.two"}},
+		"namespace":           {options: metav1.ListOptions{FieldSelector: "metadata.namespace=" + f.namespace}, all: true, want: both},
 		"another namespace":   {options: metav1.ListOptions{FieldSelector: "metadata.namespace=empty"}, all: true},
-		"label":               {options: metav1.ListOptions{LabelSelector: "aggregation.coder.com/control-plane-name=coder"}, want: []string{"coder.ada.one", "coder.ada.two"}},
+		"owner":               {options: metav1.ListOptions{FieldSelector: "status.ownerName=ada"}, want: both},
+		"owner, everywhere":   {options: metav1.ListOptions{FieldSelector: "status.ownerName=ada"}, all: true, want: both},
+		"owner of nothing":    {options: metav1.ListOptions{FieldSelector: "status.ownerName=bob"}},
+		"template":            {options: metav1.ListOptions{FieldSelector: "spec.templateName=starter,status.phase=Running"}, want: both},
+		"all but one":         {options: metav1.ListOptions{FieldSelector: "metadata.name!=coder.ada.two"}, want: both[:1]},
+		"stopped":             {options: metav1.ListOptions{FieldSelector: "spec.running=false"}},
+		"label":               {options: metav1.ListOptions{LabelSelector: "aggregation.coder.com/control-plane-name=coder"}, want: both},
 		"label of nothing":    {options: metav1.ListOptions{LabelSelector: "app=none"}},
-		"limit":               {options: metav1.ListOptions{Limit: 1}, want: []string{"coder.ada.one", "coder.ada.two"}},
-		"any version will do": {options: metav1.ListOptions{ResourceVersion: "0"}, want: []string{"coder.ada.one", "coder.ada.two"}},
+		"limit":               {options: metav1.ListOptions{Limit: 5}, want: both},
+		"any version will do": {options: metav1.ListOptions{ResourceVersion: "0"}, want: both},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scope := testNamespace
+			scope := f.namespace
 			if c.all {
 				scope = ""
 			}
@@ -140,67 +143,34 @@ func TestSelectors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			for _, item := range list.Items {
-				got = append(got, item.GetName())
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
+			if diff := cmp.Diff(c.want, names(list)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	if _, err := f.workspaces(testNamespace).List(t.Context(), metav1.ListOptions{Continue: "x"}); !apierrors.IsResourceExpired(err) {
-		t.Errorf("a continue token: %v, want 410", err)
+	for name, options := range map[string]metav1.ListOptions{
+		"a token of nobody": {Continue: "x"},
+		"an unknown field":  {FieldSelector: "spec.parameters=1"},
+		"no selector":       {LabelSelector: "a b"},
+	} {
+		if _, err := f.ws().List(t.Context(), options); !apierrors.IsBadRequest(err) {
+			t.Errorf("%s: %v, want 400", name, err)
+		}
 	}
 }
 
-func TestControlPlanesThatCannotBeAsked(t *testing.T) {
-	f := newFixture(t)
-	f.coder.AddWorkspace("ada", f.template, "dev")
-	f.provider.unavailable = []string{"pending"}
-	const path = "/apis/aggregation.coder.com/v1alpha1"
-
-	empty := f.do(t, http.MethodGet, path+"/namespaces/empty/coderworkspaces", nil, "")
-	if empty.status != http.StatusOK || !strings.Contains(empty.body, `"items":[]`) {
-		t.Errorf("a namespace without control plane: %d %s", empty.status, empty.body)
+// names are those of a list, in its order.
+func names(list *unstructured.UnstructuredList) []string {
+	var out []string
+	for _, item := range list.Items {
+		out = append(out, item.GetName())
 	}
-	for _, target := range []string{"coderworkspaces", "coderworkspaces/coder.ada.dev", "codertemplates", "codertemplates/coder.starter"} {
-		got := f.do(t, http.MethodGet, path+"/namespaces/pending/"+target, nil, "")
-		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "3" {
-			t.Errorf("GET %s where the control plane is not ready: %d, Retry-After %q", target, got.status, got.header.Get("Retry-After"))
-		}
-	}
-	everywhere := f.do(t, http.MethodGet, path+"/coderworkspaces", nil, "")
-	if everywhere.status != http.StatusOK || !strings.Contains(everywhere.body, "coder.ada.dev") {
-		t.Errorf("all namespaces: %d %s", everywhere.status, everywhere.body)
-	}
-	if w := everywhere.header.Get("Warning"); !strings.Contains(w, "pending/coder") {
-		t.Errorf("the one that is missing is not told: Warning %q", w)
-	}
-
-	remove := f.coder.Fail(coderdtest.Fault{Status: http.StatusBadGateway, HTML: true})
-	for _, target := range []string{"/namespaces/coder/coderworkspaces", "/namespaces/coder/coderworkspaces/coder.ada.dev", "/coderworkspaces"} {
-		got := f.do(t, http.MethodGet, path+target, nil, "")
-		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
-			t.Errorf("GET %s while Coder is down: %d, Retry-After %q", target, got.status, got.header.Get("Retry-After"))
-		}
-	}
-	remove()
-	for status, want := range map[int]int{
-		http.StatusUnauthorized: http.StatusServiceUnavailable, http.StatusTooManyRequests: http.StatusTooManyRequests,
-		http.StatusForbidden: http.StatusForbidden,
-	} {
-		remove := f.coder.Fail(coderdtest.Fault{Status: status})
-		if got := f.do(t, http.MethodGet, path+"/namespaces/coder/coderworkspaces/coder.ada.dev", nil, ""); got.status != want {
-			t.Errorf("Coder says %d, we say %d, want %d", status, got.status, want)
-		}
-		remove()
-	}
+	return out
 }
 
 func TestDiscoveryAndForms(t *testing.T) {
 	f := newFixture(t)
-	f.coder.AddWorkspace("ada", f.template, "dev")
+	f.addWorkspace(t, "dev")
 	client, err := discovery.NewDiscoveryClientForConfig(f.config)
 	if err != nil {
 		t.Fatal(err)
@@ -211,20 +181,23 @@ func TestDiscoveryAndForms(t *testing.T) {
 	}
 	var told []string
 	for _, r := range resources.APIResources {
-		if slices.Contains(r.Verbs, "watch") {
-			t.Errorf("%s offers watch", r.Name)
-		}
-		told = append(told, fmt.Sprint(r.Name, r.SingularName, r.ShortNames, r.Categories, r.Verbs))
+		told = append(told, fmt.Sprint(r.Name, " ", r.SingularName, " ", r.Kind, r.ShortNames, r.Categories, r.Verbs))
 	}
 	want := []string{
-		"codertemplatescodertemplate[ctpl] [coder] [create delete deletecollection get list patch update]",
-		"coderworkspacescoderworkspace[cws] [coder] [create delete deletecollection get list patch update]",
+		"codertemplates codertemplate CoderTemplate[ctpl] [coder] [create delete deletecollection get list patch update watch]",
+		"codertemplates/files  CoderTemplate[] [] [get update]",
+		"coderworkspaces coderworkspace CoderWorkspace[cws] [coder] [create delete deletecollection get list patch update watch]",
+		"coderworkspaces/log  CoderWorkspace[] [] [get]",
+		"coderworkspaces/restart  CoderWorkspaceAction[] [] [create]",
+		"coderworkspaces/scale  Scale[] [] [get patch update]",
+		"coderworkspaces/start  CoderWorkspaceAction[] [] [create]",
+		"coderworkspaces/stop  CoderWorkspaceAction[] [] [create]",
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("discovery (-want +got):\n%s", diff)
 	}
 
-	const path = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces"
+	path := f.path("coderworkspaces")
 	for name, c := range map[string]struct {
 		accept, contentType string
 		status              int
@@ -277,13 +250,14 @@ func TestOpenAPI(t *testing.T) {
 
 func TestNobodyIsAnonymous(t *testing.T) {
 	f := newFixture(t)
-	f.config.BearerToken = ""
+	nobody := *f.site.config
+	nobody.BearerToken = ""
 	for _, header := range []map[string]string{
 		nil,
 		{"Authorization": "Bearer wrong"},
 		{"X-Remote-User": "system:admin", "X-Remote-Group": "system:masters"},
 	} {
-		got := f.do(t, http.MethodGet, "/apis/aggregation.coder.com/v1alpha1/coderworkspaces", header, "")
+		got := request(t, &nobody, http.MethodGet, "/apis/aggregation.coder.com/v1alpha1/coderworkspaces", header, "")
 		if got.status != http.StatusUnauthorized {
 			t.Errorf("with %v: %d, want 401", header, got.status)
 		}

@@ -20,7 +20,7 @@ func files(text string) map[string]any {
 // patchFiles changes the source of coder.starter.
 func (f *fixture) patchFiles(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
-	got, err := f.templates(testNamespace).Patch(t.Context(), "coder.starter", types.MergePatchType,
+	got, err := f.tmpl().Patch(t.Context(), "coder.starter", types.MergePatchType,
 		[]byte(fmt.Sprintf(`{"spec":{"files":{"main.tf":%q}}}`, text)), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func (f *fixture) patchFiles(t *testing.T, text string) *unstructured.Unstructur
 
 func (f *fixture) starter(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
-	got, err := f.templates(testNamespace).Get(t.Context(), "coder.starter", metav1.GetOptions{})
+	got, err := f.tmpl().Get(t.Context(), "coder.starter", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestTemplateLifecycle(t *testing.T) {
 	ctx := t.Context()
 	wanted := templateObject("coder.docker", files("# first"))
 	_ = unstructured.SetNestedField(wanted.Object, "Docker", "spec", "displayName")
-	created, err := f.templates(testNamespace).Create(ctx, wanted, metav1.CreateOptions{})
+	created, err := f.tmpl().Create(ctx, wanted, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,21 +51,16 @@ func TestTemplateLifecycle(t *testing.T) {
 		t.Errorf("while the first version is built: %v", created.Object)
 	}
 	f.coder.FinishBuilds()
-	got, err := f.templates(testNamespace).Get(ctx, "coder.docker", metav1.GetOptions{})
-	if err != nil || condition(got, "Ready") != "True Active" {
-		t.Fatalf("%v, Ready is %q", err, condition(got, "Ready"))
-	}
+	until(t, f.tmpl(), "coder.docker", func(o *unstructured.Unstructured) bool { return condition(o, "Ready") == "True Active" })
 
-	f.coder.AddWorkspace("ada", f.template, "dev")
-	if err := f.templates(testNamespace).Delete(ctx, "coder.starter", metav1.DeleteOptions{}); !apierrors.IsConflict(err) {
+	f.addWorkspace(t, "dev")
+	if err := f.tmpl().Delete(ctx, "coder.starter", metav1.DeleteOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("deleting a template that is used: %v, want 409", err)
 	}
-	if err := f.templates(testNamespace).Delete(ctx, "coder.docker", metav1.DeleteOptions{}); err != nil {
+	if err := f.tmpl().Delete(ctx, "coder.docker", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.templates(testNamespace).Get(ctx, "coder.docker", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("after the deletion: %v", err)
-	}
+	gone(t, f.tmpl(), "coder.docker")
 }
 
 func TestNewFilesArePromotedWhenBuilt(t *testing.T) {
@@ -104,7 +99,7 @@ func TestFilesThatDoNotBuild(t *testing.T) {
 	count := f.coder.VersionCount()
 	f.patchFiles(t, "broken {")
 	applied := templateObject("coder.starter", files("broken {"))
-	if _, err := f.templates(testNamespace).Apply(t.Context(), "coder.starter", applied, metav1.ApplyOptions{FieldManager: "gitops"}); err != nil {
+	if _, err := f.tmpl().Apply(t.Context(), "coder.starter", applied, metav1.ApplyOptions{FieldManager: "gitops"}); err != nil {
 		t.Fatal(err)
 	}
 	if f.coder.VersionCount() != count {
@@ -138,10 +133,10 @@ func TestOnlyTheNewestFilesArePromoted(t *testing.T) {
 }
 
 func TestPromotionSurvivesARestart(t *testing.T) {
-	f := newFixture(t)
+	f := newOwnFixture(t)
 	// Another replica made the version, and is gone.
 	version := f.coder.AddTemplateVersion(f.template, "coder-k8s: promote when built", map[string]string{mainTF: "# orphan"})
-	f.start(t)
+	f.restart(t)
 	eventually(t, func() error {
 		if got := at(f.starter(t), "status", "activeVersionID"); got != version.String() {
 			return fmt.Errorf("active is %s, want %s", got, version)
@@ -160,7 +155,7 @@ func TestRollBack(t *testing.T) {
 		}
 		return nil
 	})
-	got, err := f.templates(testNamespace).Patch(t.Context(), "coder.starter", types.MergePatchType,
+	got, err := f.tmpl().Patch(t.Context(), "coder.starter", types.MergePatchType,
 		[]byte(`{"spec":{"versionID":"`+first+`"}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +166,7 @@ func TestRollBack(t *testing.T) {
 	other := f.coder.AddTemplate("coder", "other", map[string]string{mainTF: "# x"})
 	foreign := f.coder.AddTemplateVersion(other, "", map[string]string{mainTF: "# y"})
 	for name, id := range map[string]string{"foreign": foreign.String(), "unknown": "00000000-0000-0000-0000-000000000001", "no": "1"} {
-		_, err := f.templates(testNamespace).Patch(t.Context(), "coder.starter", types.MergePatchType,
+		_, err := f.tmpl().Patch(t.Context(), "coder.starter", types.MergePatchType,
 			[]byte(`{"spec":{"versionID":"`+id+`"}}`), metav1.PatchOptions{})
 		t.Run(name, func(t *testing.T) { mustBeInvalid(t, err, "spec.versionID", "") })
 	}
@@ -181,7 +176,7 @@ func TestDisplayFields(t *testing.T) {
 	f := newFixture(t)
 	f.coder.PatchTemplate(t, f.template, map[string]any{"default_ttl_ms": 7_200_000})
 	before := f.coder.TemplateFields(f.template)
-	got, err := f.templates(testNamespace).Patch(t.Context(), "coder.starter", types.MergePatchType,
+	got, err := f.tmpl().Patch(t.Context(), "coder.starter", types.MergePatchType,
 		[]byte(`{"spec":{"displayName":"Starter","description":"to begin with"}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -202,12 +197,10 @@ func TestDisplayFields(t *testing.T) {
 func TestDeprecatedTemplatesAreListed(t *testing.T) {
 	f := newFixture(t)
 	f.coder.PatchTemplate(t, f.template, map[string]any{"deprecation_message": "use the other", "deprecated": true})
-	list, err := f.templates(testNamespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list.Items) != 1 || at(&list.Items[0], "status", "deprecated") != "true" {
-		t.Errorf("%v", list.Items)
+	f.templateIs(t, func(o *unstructured.Unstructured) bool { return at(o, "status", "deprecated") == "true" })
+	list, err := f.tmpl().List(t.Context(), metav1.ListOptions{FieldSelector: "status.deprecated=true"})
+	if err != nil || len(list.Items) != 1 {
+		t.Errorf("%v: %v", err, list)
 	}
 }
 
@@ -227,7 +220,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		"organization":    {"coder.docker", map[string]any{"organization": "x", "files": map[string]any{"a": "b"}}, "spec.organization"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := f.templates(testNamespace).Create(t.Context(), templateObject(c.name, c.spec), metav1.CreateOptions{})
+			_, err := f.tmpl().Create(t.Context(), templateObject(c.name, c.spec), metav1.CreateOptions{})
 			mustBeInvalid(t, err, c.field, "")
 		})
 	}
@@ -239,8 +232,8 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 func TestSourceThatCannotBeShown(t *testing.T) {
 	f := newFixture(t)
 	defer f.coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/files/", Status: 404})()
-	got := f.starter(t)
-	if c := condition(got, "FilesAvailable"); c != "False FilesUnreadable" {
-		t.Errorf("FilesAvailable is %q: %v", c, got.Object)
-	}
+	f.coder.AddTemplate("coder", "hidden", map[string]string{mainTF: "# hidden"})
+	until(t, f.tmpl(), "coder.hidden", func(o *unstructured.Unstructured) bool {
+		return condition(o, "FilesAvailable") == "False FilesUnreadable"
+	})
 }

@@ -1,7 +1,6 @@
 package apiserver
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,11 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	restclient "k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
@@ -22,7 +22,7 @@ import (
 func TestWorkspaceLifecycle(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
-	created, err := f.workspaces(testNamespace).Create(ctx, workspaceObject("coder.ada.dev", map[string]any{
+	created, err := f.ws().Create(ctx, workspaceObject("coder.ada.dev", map[string]any{
 		"templateName": "starter", "organization": "default", "ttlMillis": int64(3_600_500),
 	}), metav1.CreateOptions{})
 	if err != nil {
@@ -31,17 +31,17 @@ func TestWorkspaceLifecycle(t *testing.T) {
 	if got := at(created, "spec", "ttlMillis"); got != "3600000" {
 		t.Errorf("ttlMillis is %s", got)
 	}
-	if _, err := f.workspaces(testNamespace).Create(ctx, workspaceObject("coder.ada.dev", map[string]any{"templateName": "starter"}),
+	if _, err := f.ws().Create(ctx, workspaceObject("coder.ada.dev", map[string]any{"templateName": "starter"}),
 		metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("creating it again: %v", err)
 	}
 
-	running, err := f.workspaces(testNamespace).Get(ctx, "coder.ada.dev", metav1.GetOptions{})
+	running, err := f.ws().Get(ctx, "coder.ada.dev", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = unstructured.SetNestedField(running.Object, false, "spec", "running")
-	stopped, err := f.workspaces(testNamespace).Update(ctx, running, metav1.UpdateOptions{})
+	stopped, err := f.ws().Update(ctx, running, metav1.UpdateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,28 +49,29 @@ func TestWorkspaceLifecycle(t *testing.T) {
 		t.Error("the resourceVersion did not change with the object")
 	}
 	_ = unstructured.SetNestedField(running.Object, "0 9 * * 1-5", "spec", "autostartSchedule")
-	if _, err := f.workspaces(testNamespace).Update(ctx, running, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+	if _, err := f.ws().Update(ctx, running, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("an update of an old resourceVersion: %v, want 409", err)
 	}
-	stopped, err = f.workspaces(testNamespace).Get(ctx, "coder.ada.dev", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if at(stopped, "status", "phase") != "Stopped" || condition(stopped, "Ready") != "True Stopped" {
-		t.Errorf("after running: false: %v", stopped.Object["status"])
-	}
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return at(ws, "status", "phase") == "Stopped" && condition(ws, "Ready") == "True Stopped" &&
+			at(ws, "status", "observedGeneration") == at(ws, "metadata", "generation")
+	})
 
-	if err := f.workspaces(testNamespace).Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
+	if err := f.ws().Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.workspaces(testNamespace).Get(ctx, "coder.ada.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("after the deletion: %v", err)
-	}
+	gone(t, f.ws(), "coder.ada.dev")
+	eventually(t, func() error {
+		if left := f.records.List(f.controlPlane()); len(left) > 0 {
+			return fmt.Errorf("records are left: %v", left)
+		}
+		return nil
+	})
 }
 
 func TestWorkspacePatches(t *testing.T) {
 	f := newFixture(t)
-	f.coder.AddWorkspace("ada", f.template, "dev")
+	f.addWorkspace(t, "dev")
 	ctx := t.Context()
 	for _, c := range []struct {
 		kind types.PatchType
@@ -78,62 +79,71 @@ func TestWorkspacePatches(t *testing.T) {
 		want string
 	}{
 		{types.MergePatchType, `{"spec":{"running":false}}`, "Stopped"},
-		{types.JSONPatchType, `[{"op":"replace","path":"/spec/running","value":true}]`, "Running"},
+		{types.JSONPatchType, `[{"op":"test","path":"/spec/running","value":false},{"op":"replace","path":"/spec/running","value":true}]`, "Running"},
+		{types.ApplyYAMLPatchType, `{"apiVersion":"aggregation.coder.com/v1alpha1","kind":"CoderWorkspace","spec":{"running":false}}`, "Stopped"},
 	} {
-		got, err := f.workspaces(testNamespace).Patch(ctx, "coder.ada.dev", c.kind, []byte(c.body), metav1.PatchOptions{})
+		got, err := f.ws().Patch(ctx, "coder.ada.dev", c.kind, []byte(c.body), metav1.PatchOptions{FieldManager: "tester", Force: force(c.kind)})
 		if err != nil {
 			t.Fatalf("%s: %v", c.kind, err)
 		}
-		got, err = f.workspaces(testNamespace).Get(ctx, got.GetName(), metav1.GetOptions{})
-		if err != nil || at(got, "status", "phase") != c.want {
-			t.Errorf("%s: %v, phase %q, want %q", c.kind, err, at(got, "status", "phase"), c.want)
+		f.workspace(t, got.GetName(), func(ws *unstructured.Unstructured) bool { return at(ws, "status", "phase") == c.want })
+	}
+	for name, c := range map[string]struct {
+		kind   types.PatchType
+		body   string
+		status int32
+	}{
+		"a test that fails":     {types.JSONPatchType, `[{"op":"test","path":"/spec/running","value":true}]`, http.StatusUnprocessableEntity},
+		"no JSON":               {types.MergePatchType, `{`, http.StatusBadRequest},
+		"no list":               {types.JSONPatchType, `{}`, http.StatusBadRequest},
+		"a strategic one":       {types.StrategicMergePatchType, `{"spec":{"running":true}}`, 0},
+		"a wrong type":          {types.MergePatchType, `{"spec":{"running":"yes"}}`, http.StatusUnprocessableEntity},
+		"another UID":           {types.MergePatchType, `{"metadata":{"uid":"00000000-0000-0000-0000-000000000000"}}`, http.StatusUnprocessableEntity},
+		"an old version":        {types.MergePatchType, `{"metadata":{"resourceVersion":"1"},"spec":{"running":true}}`, http.StatusConflict},
+		"another name":          {types.MergePatchType, `{"metadata":{"name":"coder.ada.other"}}`, http.StatusBadRequest},
+		"the status, and no op": {types.MergePatchType, `{"status":{"phase":"Running"}}`, 0},
+	} {
+		_, err := f.ws().Patch(ctx, "coder.ada.dev", c.kind, []byte(c.body), metav1.PatchOptions{})
+		if code := codeOf(err); code != c.status {
+			t.Errorf("%s: %v, want HTTP %d", name, err, c.status)
 		}
 	}
-	applied := workspaceObject("coder.ada.dev", map[string]any{"templateName": "starter", "running": false})
-	first, err := f.workspaces(testNamespace).Apply(ctx, "coder.ada.dev", applied, metav1.ApplyOptions{FieldManager: "gitops"})
-	if err != nil {
-		t.Fatalf("server-side apply of a change: %v", err)
+}
+
+func force(kind types.PatchType) *bool {
+	if kind != types.ApplyYAMLPatchType {
+		return nil
 	}
-	f.coder.ResetRequests()
-	again, err := f.workspaces(testNamespace).Apply(ctx, "coder.ada.dev", applied, metav1.ApplyOptions{FieldManager: "gitops"})
-	if err != nil {
-		t.Fatal(err)
+	return ptr.To(true)
+}
+
+// codeOf is the HTTP code of an error of the API, and 0 where there is none.
+func codeOf(err error) int32 {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code
 	}
-	if f.coder.Writes() != 0 {
-		t.Errorf("the same again wrote to Coder: %v", f.coder.Requests())
-	}
-	_ = first
-	if at(again, "status", "phase") != "Stopped" {
-		t.Errorf("phase %q", at(again, "status", "phase"))
-	}
-	made, err := f.workspaces(testNamespace).Apply(ctx, "coder.ada.fresh",
-		workspaceObject("coder.ada.fresh", map[string]any{"templateName": "starter"}), metav1.ApplyOptions{FieldManager: "gitops"})
-	if err != nil {
-		t.Fatalf("server-side apply of a new object: %v", err)
-	}
-	if at(made, "status", "ownerName") != "ada" {
-		t.Errorf("created %v", made.Object)
-	}
+	return 0
 }
 
 func TestWorkspaceDeletionTakesTime(t *testing.T) {
 	f := newFixture(t, coderdtest.WithManualBuilds())
-	id := f.coder.AddWorkspace("ada", f.template, "dev")
+	id := f.addWorkspace(t, "dev")
 	ctx := t.Context()
 	uid := types.UID("00000000-0000-0000-0000-000000000000")
-	err := f.workspaces(testNamespace).Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	err := f.ws().Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("deleting another one of that name: %v, want 409", err)
 	}
 	for range 2 {
-		if err := f.workspaces(testNamespace).Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
+		if err := f.ws().Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if diff := cmp.Diff([]string{"start", "delete"}, f.coder.Transitions(id)); diff != "" {
 		t.Errorf("builds (-want +got):\n%s", diff)
 	}
-	got, err := f.workspaces(testNamespace).Get(ctx, "coder.ada.dev", metav1.GetOptions{})
+	got, err := f.ws().Get(ctx, "coder.ada.dev", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,52 +151,82 @@ func TestWorkspaceDeletionTakesTime(t *testing.T) {
 		t.Errorf("while it is being deleted: %v", got.Object)
 	}
 	f.coder.FinishBuilds()
-	if _, err := f.workspaces(testNamespace).Get(ctx, "coder.ada.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("when it is gone: %v", err)
-	}
+	gone(t, f.ws(), "coder.ada.dev")
 }
 
 func TestWorkspaceDeletionThatFails(t *testing.T) {
 	f := newFixture(t)
-	id := f.coder.AddWorkspace("ada", f.template, "dev")
+	id := f.addWorkspace(t, "dev")
 	f.coder.SetBuildResult("dev", coderdtest.BuildResult{Error: "terraform cannot destroy"})
-	if err := f.workspaces(testNamespace).Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
+	if err := f.ws().Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := f.workspaces(testNamespace).Get(t.Context(), "coder.ada.dev", metav1.GetOptions{})
+	got := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return condition(ws, "DeletionFailed") == "True DeletionFailed"
+	})
+	if got.GetDeletionTimestamp() == nil || condition(got, "Ready") != "False Deleting" {
+		t.Errorf("after a deletion that failed: %v", got.Object)
+	}
+	if diff := cmp.Diff([]string{"start", "delete"}, f.coder.Transitions(id)); diff != "" {
+		t.Errorf("it is not tried again at once (-want +got):\n%s", diff)
+	}
+}
+
+func TestChangeDuringABuildIsDoneAfterIt(t *testing.T) {
+	f := newFixture(t, coderdtest.WithManualBuilds())
+	created, err := f.ws().Create(t.Context(), workspaceObject("coder.ada.dev", spec()), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetDeletionTimestamp() != nil || condition(got, "Stalled") != "True BuildFailed" {
-		t.Errorf("after a deletion that failed: %v", got.Object)
-	}
-	f.coder.SetBuildResult("dev", coderdtest.BuildResult{})
-	if err := f.workspaces(testNamespace).Delete(t.Context(), "coder.ada.dev", metav1.DeleteOptions{}); err != nil {
+	got, err := f.ws().Patch(t.Context(), "coder.ada.dev", types.MergePatchType, []byte(`{"spec":{"running":false}}`), metav1.PatchOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"start", "delete", "delete"}, f.coder.Transitions(id)); diff != "" {
+	if at(got, "spec", "running") != "false" || at(got, "metadata", "generation") != "2" || at(got, "status", "observedGeneration") != "1" ||
+		condition(got, "Synced") != "False ChangeWaits" {
+		t.Errorf("while it starts: %v", got.Object)
+	}
+	f.coder.FinishBuilds()
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return at(ws, "status", "latestBuild", "transition") == "stop"
+	})
+	f.coder.FinishBuilds()
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return condition(ws, "Ready") == "True Stopped" && condition(ws, "Synced") == "True Synced" && at(ws, "status", "observedGeneration") == "2"
+	})
+	id := uuid.MustParse(string(created.GetUID()))
+	if diff := cmp.Diff([]string{"start", "stop"}, f.coder.Transitions(id)); diff != "" {
 		t.Errorf("builds (-want +got):\n%s", diff)
 	}
 }
 
-func TestActiveBuildIsAConflict(t *testing.T) {
-	f := newFixture(t, coderdtest.WithManualBuilds())
-	if _, err := f.workspaces(testNamespace).Create(t.Context(), workspaceObject("coder.ada.dev",
-		map[string]any{"templateName": "starter"}), metav1.CreateOptions{}); err != nil {
+func TestStoppedFromTheBeginning(t *testing.T) {
+	f := newFixture(t)
+	created, err := f.ws().Create(t.Context(), workspaceObject("coder.ada.dev", spec("running", false)), metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.workspaces(testNamespace).Patch(t.Context(), "coder.ada.dev", types.MergePatchType,
-		[]byte(`{"spec":{"running":false}}`), metav1.PatchOptions{})
-	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "another build of it is under way") {
-		t.Errorf("stopping while it starts: %v", err)
+	if at(created, "spec", "running") != "false" {
+		t.Errorf("created %v", created.Object["spec"])
+	}
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
+		return condition(ws, "Ready") == "True Stopped" && condition(ws, "Synced") == "True Synced"
+	})
+	if diff := cmp.Diff([]string{"start", "stop"}, f.coder.Transitions(uuid.MustParse(string(created.GetUID())))); diff != "" {
+		t.Errorf("builds (-want +got):\n%s", diff)
 	}
 }
 
 func TestDryRunWritesNothing(t *testing.T) {
 	f := newFixture(t)
-	f.coder.AddWorkspace("ada", f.template, "dev")
+	id := f.addWorkspace(t, "dev")
 	ctx, dry := t.Context(), []string{metav1.DryRunAll}
-	ws, tmpl := f.workspaces(testNamespace), f.templates(testNamespace)
+	ws, tmpl := f.ws(), f.tmpl()
+	before, err := ws.Get(ctx, "coder.ada.dev", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.coder.ResetRequests()
 	for name, try := range map[string]func() error{
 		"create a workspace": func() error {
 			_, err := ws.Create(ctx, workspaceObject("coder.ada.fresh", map[string]any{"templateName": "starter"}), metav1.CreateOptions{DryRun: dry})
@@ -200,6 +240,27 @@ func TestDryRunWritesNothing(t *testing.T) {
 			_, err := ws.Apply(ctx, "coder.ada.fresh2", workspaceObject("coder.ada.fresh2", map[string]any{"templateName": "starter"}),
 				metav1.ApplyOptions{FieldManager: "x", DryRun: dry})
 			return err
+		},
+		"update a workspace": func() error {
+			changed := before.DeepCopy()
+			_ = unstructured.SetNestedField(changed.Object, false, "spec", "running")
+			_, err := ws.Update(ctx, changed, metav1.UpdateOptions{DryRun: dry})
+			return err
+		},
+		"label and finalizer": func() error {
+			_, err := ws.Patch(ctx, "coder.ada.dev", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"},"finalizers":["example.com/hold"]}}`),
+				metav1.PatchOptions{DryRun: dry})
+			return err
+		},
+		"scale to nothing": func() error {
+			_, err := ws.Patch(ctx, "coder.ada.dev", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{DryRun: dry}, "scale")
+			return err
+		},
+		"stop": func() error {
+			return f.act(t, "coder.ada.dev", "stop?dryRun=All", http.StatusCreated)
+		},
+		"restart": func() error {
+			return f.act(t, "coder.ada.dev", "restart?dryRun=All", http.StatusCreated)
 		},
 		"delete a workspace": func() error { return ws.Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{DryRun: dry}) },
 		"delete workspaces":  func() error { return ws.DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dry}, metav1.ListOptions{}) },
@@ -219,16 +280,37 @@ func TestDryRunWritesNothing(t *testing.T) {
 		if n := f.coder.Writes(); n != 0 {
 			t.Fatalf("%s: %d writes to Coder: %v", name, n, f.coder.Requests())
 		}
+		if kept := f.records.List(f.controlPlane()); len(kept) > 0 {
+			t.Fatalf("%s: something was recorded: %v", name, kept)
+		}
 	}
-	_, err := ws.Create(ctx, workspaceObject("coder.ada.fresh", map[string]any{"templateName": "none"}), metav1.CreateOptions{DryRun: dry})
+	after, err := ws.Get(ctx, "coder.ada.dev", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before.Object, after.Object); diff != "" {
+		t.Errorf("the dry runs changed the workspace %s (-before +after):\n%s", id, diff)
+	}
+	_, err = ws.Create(ctx, workspaceObject("coder.ada.fresh", map[string]any{"templateName": "none"}), metav1.CreateOptions{DryRun: dry})
 	if !apierrors.IsInvalid(err) {
 		t.Errorf("a dry run with a template that does not exist: %v, want 422", err)
 	}
 	defer f.coder.Fail(coderdtest.Fault{Status: http.StatusInternalServerError})()
-	if got := f.do(t, http.MethodPost, "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces?dryRun=All",
+	if got := f.do(t, http.MethodPost, f.path("coderworkspaces?dryRun=All"),
 		map[string]string{"Content-Type": "application/json"}, encode(t, workspaceObject("coder.ada.fresh", map[string]any{"templateName": "starter"}))); got.status != http.StatusServiceUnavailable {
 		t.Errorf("a dry run while Coder is down: %d, want 503", got.status)
 	}
+}
+
+// act posts to a subresource of a workspace.
+func (f *fixture) act(t *testing.T, name, action string, want int) error {
+	t.Helper()
+	got := f.do(t, http.MethodPost, f.path("coderworkspaces/"+name+"/"+action), map[string]string{"Content-Type": "application/json"},
+		`{"apiVersion":"aggregation.coder.com/v1alpha1","kind":"CoderWorkspaceAction"}`)
+	if got.status != want {
+		return fmt.Errorf("HTTP %d: %s, want %d", got.status, got.body, want)
+	}
+	return nil
 }
 
 func encode(t *testing.T, obj *unstructured.Unstructured) string {
@@ -242,7 +324,7 @@ func encode(t *testing.T, obj *unstructured.Unstructured) string {
 
 func TestWorkspacesThatAreRefused(t *testing.T) {
 	f := newFixture(t)
-	f.coder.AddWorkspace("ada", f.template, "dev")
+	f.addWorkspace(t, "dev")
 	second := f.coder.AddTemplate("coder", "second", map[string]string{mainTF: "# x"})
 	for name, c := range map[string]struct {
 		namespace, name string
@@ -253,7 +335,7 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 		"upper case":           {"", "coder.ada.Dev", spec(), "metadata.name", "lower case"},
 		"another organization": {"", "coder.ada.fresh", spec("organization", "x"), "spec.organization", `must be "coder"`},
 		"no template":          {"", "coder.ada.fresh", map[string]any{}, "spec.templateName", "name the template"},
-		"stopped":              {"", "coder.ada.fresh", spec("running", false), "spec.running", "starts when it is created"},
+		"dormant, and running": {"", "coder.ada.fresh", spec("running", true, "dormant", true), "spec.running", "a dormant workspace is stopped"},
 		"version, no UUID":     {"", "coder.ada.fresh", spec("templateVersionID", "1"), "spec.templateVersionID", "UUID"},
 		"version of another":   {"", "coder.ada.fresh", spec("templateVersionID", f.coder.AddTemplateVersion(second, "", nil).String()), "spec.templateVersionID", "no such version"},
 		"short life":           {"", "coder.ada.fresh", spec("ttlMillis", int64(5)), "spec.ttlMillis", "60000"},
@@ -266,7 +348,7 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 		"unknown prefix":       {"", "other.coder.ada.fresh", spec(), "metadata.namespace", `"other."`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ns := testNamespace
+			ns := f.namespace
 			if c.namespace != "" {
 				ns = c.namespace
 			}
@@ -281,7 +363,7 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 		"schedule": {`{"spec":{"autostartSchedule":"often"}}`, "spec.autostartSchedule"},
 	} {
 		t.Run("change of "+name, func(t *testing.T) {
-			_, err := f.workspaces(testNamespace).Patch(t.Context(), "coder.ada.dev", types.MergePatchType, []byte(c.patch), metav1.PatchOptions{})
+			_, err := f.ws().Patch(t.Context(), "coder.ada.dev", types.MergePatchType, []byte(c.patch), metav1.PatchOptions{})
 			mustBeInvalid(t, err, c.field, "")
 		})
 	}
@@ -310,60 +392,33 @@ func mustBeInvalid(t *testing.T, err error, field, hint string) {
 	t.Errorf("%v does not name %s with %q", err, field, hint)
 }
 
-func TestMetadataThatIsNotKept(t *testing.T) {
-	f := newFixture(t)
-	warnings := &recorder{}
-	config := restclient.CopyConfig(f.config)
-	config.WarningHandlerWithContext = warnings
-	f.config = config
-	post := func(ctx context.Context, meta string) answer {
-		return f.do(t, http.MethodPost, "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces",
-			map[string]string{"Content-Type": "application/json"},
-			fmt.Sprintf(`{"apiVersion":"aggregation.coder.com/v1alpha1","kind":"CoderWorkspace","metadata":{%s},"spec":{"templateName":"starter"}}`, meta))
-	}
-	got := post(t.Context(), `"name":"coder.ada.one","labels":{"a":"b"},"finalizers":["x.example.com/y"]`)
-	if w := got.header.Get("Warning"); got.status != http.StatusCreated || !strings.Contains(w, "labels, finalizers are not kept") {
-		t.Errorf("%d, Warning %q", got.status, w)
-	}
-	if strings.Contains(got.body, `"a":"b"`) {
-		t.Error("the answer shows labels that are not kept")
-	}
-	got = post(t.Context(), `"name":"coder.ada.two","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}`)
-	if w := got.header.Get("Warning"); got.status != http.StatusCreated || w != "" {
-		t.Errorf("kubectl apply is warned: %d, Warning %q", got.status, w)
-	}
-}
-
-type recorder struct{}
-
-func (*recorder) HandleWarningHeaderWithContext(context.Context, int, string, string) {}
-
 func TestNamespaceDeletionReleases(t *testing.T) {
-	f := newFixture(t)
-	id := f.coder.AddWorkspace("ada", f.template, "dev")
+	f := newOwnFixture(t)
+	id := f.addWorkspace(t, "dev")
+	f.coder.ResetRequests()
 	ctx := t.Context()
-	terminating := namespace(testNamespace)
+	terminating := namespace(f.namespace)
 	now := metav1.Now()
 	terminating.DeletionTimestamp, terminating.Finalizers = &now, []string{"kubernetes"}
 	// The cache of the server learns of it only later, as it may in a cluster.
 	blind := &namespaces{cache: f.server.informers.Core().V1().Namespaces().Lister(), client: f.kube}
-	if blind.Released(testNamespace) {
+	if blind.Released(f.namespace) {
 		t.Fatal("released too early")
 	}
 	if _, err := f.kube.CoreV1().Namespaces().Update(ctx, terminating, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.workspaces(testNamespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := f.ws().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Errorf("delete collection: %v", err)
 	}
-	if err := f.workspaces(testNamespace).Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+	if err := f.ws().Delete(ctx, "coder.ada.dev", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("delete: %v, want 404", err)
 	}
-	if err := f.templates(testNamespace).Delete(ctx, "coder.starter", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+	if err := f.tmpl().Delete(ctx, "coder.starter", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("delete of a template: %v, want 404", err)
 	}
 	eventually(t, func() error {
-		for _, scope := range []string{testNamespace, ""} {
+		for _, scope := range []string{f.namespace, ""} {
 			list, err := f.workspaces(scope).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err
@@ -382,20 +437,33 @@ func TestNamespaceDeletionReleases(t *testing.T) {
 	}
 }
 
-func TestDeletionNeedsToKnowTheNamespace(t *testing.T) {
+func TestDeletionOfACollection(t *testing.T) {
 	f := newFixture(t)
-	id := f.coder.AddWorkspace("ada", f.template, "dev")
-	if err := f.workspaces(testNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{},
-		metav1.ListOptions{LabelSelector: "a=b"}); err != nil {
+	keep, drop := f.addWorkspace(t, "keep"), f.addWorkspace(t, "drop")
+	ctx := t.Context()
+	if _, err := f.ws().Patch(ctx, "coder.ada.drop", types.MergePatchType, []byte(`{"metadata":{"labels":{"drop":"yes"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"start"}, f.coder.Transitions(id)); diff != "" {
-		t.Errorf("a collection without it (-want +got):\n%s", diff)
+	for name, c := range map[string]metav1.ListOptions{"no such label": {LabelSelector: "a=b"}, "no such owner": {FieldSelector: "status.ownerName=bob"}} {
+		if err := f.ws().DeleteCollection(ctx, metav1.DeleteOptions{}, c); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
 	}
-	if err := f.workspaces(testNamespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if n := len(f.coder.Transitions(drop)); n != 1 {
+		t.Fatalf("a collection without it: %d builds", n)
+	}
+	if err := f.ws().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "drop"}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"start", "delete"}, f.coder.Transitions(id)); diff != "" {
-		t.Errorf("the collection (-want +got):\n%s", diff)
+	gone(t, f.ws(), "coder.ada.drop")
+	if diff := cmp.Diff([]string{"start"}, f.coder.Transitions(keep)); diff != "" {
+		t.Errorf("the other one (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff([]string{"start", "delete"}, f.coder.Transitions(drop)); diff != "" {
+		t.Errorf("the one that was chosen (-want +got):\n%s", diff)
+	}
+	if err := f.ws().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, f.ws(), "coder.ada.keep")
 }

@@ -65,7 +65,12 @@ func (g *Gate) read(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	if unread := slices.IndexFunc(all, func(p partition.Partition) bool { return p.State == partition.Syncing }); unread >= 0 {
+	// One that could never be read does not hold up those who ask about all of them for
+	// ever. Who asks about it alone is never told that it has nothing.
+	unread := slices.IndexFunc(all, func(p partition.Partition) bool {
+		return p.State == partition.Syncing || namespace != "" && !p.Seen
+	})
+	if unread >= 0 {
 		return unavailable(all[unread])
 	}
 	for _, p := range all {

@@ -128,7 +128,11 @@ func (r *REST) Update(
 	ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
 	validateUpdate rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
-	if err := r.gate.readOne(ctx, request.NamespaceValue(ctx), r.prefix(name)); err != nil {
+	namespace := request.NamespaceValue(ctx)
+	if !forceCreate && r.gate.nothing(ctx, namespace) {
+		return nil, false, r.notFound(name)
+	}
+	if err := r.gate.readOne(ctx, namespace, r.prefix(name)); err != nil {
 		return nil, false, err
 	}
 	obj, created, err := r.Store.Update(ctx, name, info, r.checkedCreate(validateCreate, options.DryRun),

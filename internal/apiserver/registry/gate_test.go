@@ -1,0 +1,198 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+)
+
+// warnings collects what a client would be told beside the answer.
+type warnings struct {
+	mu   sync.Mutex
+	told []string
+}
+
+// AddWarning implements warning.Recorder.
+func (w *warnings) AddWarning(_, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, text)
+}
+
+// released are namespaces that are being deleted.
+type released []string
+
+// Released implements Namespaces.
+func (r released) Released(name string) bool { return slices.Contains(r, name) }
+
+// ReleasedNow implements Namespaces.
+func (r released) ReleasedNow(_ context.Context, name string) (bool, error) {
+	return r.Released(name), nil
+}
+
+const (
+	served      = "served"
+	warned      = "warned"
+	refusedNow  = "503"
+	emptyAtOnce = "empty"
+)
+
+// since is when the states of these tests began.
+var since = metav1.NewTime(time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC))
+
+// verdictOf tells what a question to the gate comes to.
+func verdictOf(t *testing.T, ask func(ctx context.Context) error) string {
+	t.Helper()
+	w := &warnings{}
+	err := ask(warning.WithWarningRecorder(t.Context(), w))
+	var status *apierrors.StatusError
+	switch {
+	case err == nil && len(w.told) == 0:
+		return served
+	case err == nil:
+		if !strings.Contains(w.told[0], "team/coder") || !strings.Contains(w.told[0], "2026-11-21T12:00:00Z") {
+			t.Errorf("the warning does not say who and since when: %q", w.told)
+		}
+		return warned
+	case errors.As(err, &status) && apierrors.IsServiceUnavailable(err):
+		if status.ErrStatus.Details == nil || status.ErrStatus.Details.RetryAfterSeconds != 1 {
+			t.Errorf("503 without Retry-After: %+v", status.ErrStatus)
+		}
+		return refusedNow
+	default:
+		return err.Error()
+	}
+}
+
+// outcome is what each question comes to. An unknown name is one that the log does
+// not have.
+type outcome struct {
+	list, listAll, get, unknown, create string
+}
+
+// TestGate is the table of docs/explanation/aggregated-api.md, "What is said when
+// little is known".
+func TestGate(t *testing.T) {
+	state := func(s partition.State, seen bool) []partition.Partition {
+		return []partition.Partition{{
+			ControlPlane: types.NamespacedName{Namespace: "team", Name: "coder"}, State: s, Seen: seen, Since: since, Message: "no route",
+		}}
+	}
+	for name, c := range map[string]struct {
+		board  []partition.Partition
+		silent bool
+		filled error
+		serves bool
+		fails  error
+		want   outcome
+	}{
+		"never read":                {board: state(partition.Syncing, false), serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
+		"ready":                     {board: state(partition.Ready, true), serves: true, want: outcome{served, served, served, served, served}},
+		"stale":                     {board: state(partition.Stale, true), serves: true, want: outcome{warned, warned, warned, refusedNow, refusedNow}},
+		"quarantined":               {board: state(partition.Quarantined, true), serves: true, want: outcome{warned, warned, warned, refusedNow, refusedNow}},
+		"never read for 5 minutes":  {board: state(partition.Quarantined, false), serves: true, want: outcome{refusedNow, warned, refusedNow, refusedNow, refusedNow}},
+		"gone":                      {board: []partition.Partition{}, want: outcome{emptyAtOnce, served, emptyAtOnce, emptyAtOnce, served}},
+		"just created":              {board: []partition.Partition{}, serves: true, want: outcome{refusedNow, served, refusedNow, refusedNow, refusedNow}},
+		"still on the board":        {board: state(partition.Ready, true), want: outcome{served, served, served, served, served}},
+		"nobody has looked":         {silent: true, serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
+		"nobody has looked, nor is": {silent: true, want: outcome{emptyAtOnce, refusedNow, emptyAtOnce, emptyAtOnce, refusedNow}},
+		"an empty log":              {board: state(partition.Ready, true), filled: errors.New("no snapshot"), serves: true, want: outcome{refusedNow, refusedNow, refusedNow, refusedNow, refusedNow}},
+		"an empty log, nor is":      {board: []partition.Partition{}, filled: errors.New("no snapshot"), want: outcome{emptyAtOnce, refusedNow, emptyAtOnce, emptyAtOnce, refusedNow}},
+		"the cluster is silent":     {board: []partition.Partition{}, fails: errors.New("no API"), want: outcome{refusedNow, served, refusedNow, refusedNow, refusedNow}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &Gate{
+				Board: &partition.Board{}, Filled: func() error { return c.filled }, Namespaces: released{"ending"},
+				Serves: func(_ context.Context, namespace string) (bool, error) {
+					return c.serves && namespace == "team", c.fails
+				},
+			}
+			if !c.silent {
+				g.Board.Replace(c.board)
+			}
+			g.expect(t, "team", c.want)
+			g.expect(t, "ending", outcome{emptyAtOnce, c.want.listAll, emptyAtOnce, emptyAtOnce, ""})
+			if c.fails == nil {
+				g.expect(t, "other", outcome{emptyAtOnce, c.want.listAll, emptyAtOnce, emptyAtOnce, ""})
+			}
+		})
+	}
+}
+
+// expect asks everything about a namespace. An empty want is not asked.
+func (g *Gate) expect(t *testing.T, namespace string, want outcome) {
+	t.Helper()
+	in := func(ask func(context.Context) error) string {
+		if g.nothing(t.Context(), namespace) {
+			return emptyAtOnce
+		}
+		return verdictOf(t, ask)
+	}
+	for question, c := range map[string]struct{ got, want string }{
+		"list":             {in(func(ctx context.Context) error { return g.read(ctx, namespace) }), want.list},
+		"list everywhere":  {verdictOf(t, func(ctx context.Context) error { return g.read(ctx, "") }), want.listAll},
+		"get":              {in(func(ctx context.Context) error { return g.readOne(ctx, namespace, "") }), want.get},
+		"get what is none": {in(func(ctx context.Context) error { return g.absent(ctx, namespace, "") }), want.unknown},
+		"create":           {verdictOf(t, func(ctx context.Context) error { return g.create(ctx, namespace, "") }), want.create},
+	} {
+		if c.want != "" && c.got != c.want {
+			t.Errorf("%s in %s: %s, want %s", question, namespace, c.got, c.want)
+		}
+	}
+}
+
+// TestGateOfTwo has one Coder that answers and one that does not, in one namespace
+// and in two.
+func TestGateOfTwo(t *testing.T) {
+	at := func(namespace, prefix string, s partition.State, seen bool) partition.Partition {
+		return partition.Partition{
+			ControlPlane: types.NamespacedName{Namespace: namespace, Name: "coder"}, NamePrefix: prefix,
+			State: s, Seen: seen, Since: since,
+		}
+	}
+	g := &Gate{
+		Board: &partition.Board{}, Filled: func() error { return nil }, Namespaces: released{},
+		Serves: func(context.Context, string) (bool, error) { return true, nil },
+	}
+	g.Board.Replace([]partition.Partition{
+		at("team", "", partition.Stale, true), at("team", "b", partition.Ready, true), at("other", "", partition.Ready, true),
+	})
+	for name, c := range map[string]struct {
+		got, want string
+	}{
+		"list of both":              {verdictOf(t, func(ctx context.Context) error { return g.read(ctx, "team") }), warned},
+		"list of the other one":     {verdictOf(t, func(ctx context.Context) error { return g.read(ctx, "other") }), served},
+		"list everywhere":           {verdictOf(t, func(ctx context.Context) error { return g.read(ctx, "") }), warned},
+		"get from the stale one":    {verdictOf(t, func(ctx context.Context) error { return g.readOne(ctx, "team", "") }), warned},
+		"get from the ready one":    {verdictOf(t, func(ctx context.Context) error { return g.readOne(ctx, "team", "b") }), served},
+		"none in the ready one":     {verdictOf(t, func(ctx context.Context) error { return g.absent(ctx, "team", "b") }), served},
+		"none in the stale one":     {verdictOf(t, func(ctx context.Context) error { return g.absent(ctx, "team", "") }), refusedNow},
+		"a prefix of nobody":        {verdictOf(t, func(ctx context.Context) error { return g.absent(ctx, "team", "c") }), served},
+		"create in the ready one":   {verdictOf(t, func(ctx context.Context) error { return g.create(ctx, "team", "b") }), served},
+		"create in the stale one":   {verdictOf(t, func(ctx context.Context) error { return g.create(ctx, "team", "") }), refusedNow},
+		"create under no prefix":    {verdictOf(t, func(ctx context.Context) error { return g.create(ctx, "team", "c") }), served},
+		"a namespace that has none": {verdictOf(t, func(ctx context.Context) error { return g.readOne(ctx, "other", "c") }), served},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %s, want %s", name, c.got, c.want)
+		}
+	}
+	g.Board.Replace([]partition.Partition{at("team", "", partition.Ready, true), at("team", "b", partition.Syncing, false)})
+	if got := verdictOf(t, func(ctx context.Context) error { return g.read(ctx, "team") }); got != refusedNow {
+		t.Errorf("a list of which a part was never read: %s, want 503", got)
+	}
+	if got := verdictOf(t, func(ctx context.Context) error { return g.readOne(ctx, "team", "") }); got != served {
+		t.Errorf("one of the other part: %s, want served", got)
+	}
+}

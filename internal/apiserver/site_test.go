@@ -1,0 +1,342 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	restclient "k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// provider is a set of control planes that tests add to and take from.
+type provider struct {
+	mu          sync.Mutex
+	connections []connections.Connection
+	// unavailable are namespaces whose control plane is not ready.
+	unavailable []string
+}
+
+func (p *provider) add(c connections.Connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.connections = append(p.connections, c)
+}
+
+func (p *provider) remove(namespace string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.connections = slices.DeleteFunc(p.connections, func(c connections.Connection) bool { return c.ControlPlane.Namespace == namespace })
+}
+
+func (p *provider) unready(namespaces ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unavailable = namespaces
+}
+
+// ForNamespace implements connections.Provider.
+func (p *provider) ForNamespace(_ context.Context, namespace string) ([]connections.Connection, error) {
+	return p.some(func(n string) bool { return n == namespace })
+}
+
+// All implements connections.Provider.
+func (p *provider) All(context.Context) ([]connections.Connection, error) {
+	return p.some(func(string) bool { return true })
+}
+
+// Members implements connections.Provider.
+func (p *provider) Members(context.Context) ([]connections.Member, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []connections.Member
+	for _, c := range p.connections {
+		out = append(out, connections.Member{
+			ControlPlane: c.ControlPlane, UID: types.UID(c.ControlPlane.String()), NamePrefix: c.NamePrefix, Named: true, Connection: &c,
+		})
+	}
+	for _, n := range p.unavailable {
+		out = append(out, connections.Member{
+			ControlPlane: types.NamespacedName{Namespace: n, Name: "coder"}, UID: types.UID(n), Named: true, Reason: "the operator has no token yet",
+		})
+	}
+	return out, nil
+}
+
+// Serves implements Connections.
+func (p *provider) Serves(ctx context.Context, namespace string) (bool, error) {
+	found, err := p.ForNamespace(ctx, namespace)
+	return len(found) > 0 || err != nil, nil
+}
+
+func (p *provider) some(want func(string) bool) ([]connections.Connection, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []connections.Connection
+	for _, c := range p.connections {
+		if want(c.ControlPlane.Namespace) {
+			out = append(out, c)
+		}
+	}
+	missing := &connections.UnavailableError{RetryAfter: 3 * time.Second}
+	for _, n := range p.unavailable {
+		if want(n) {
+			missing.ControlPlanes = append(missing.ControlPlanes, n+"/coder: the operator has no token yet")
+		}
+	}
+	if len(missing.ControlPlanes) > 0 {
+		return out, missing
+	}
+	return out, nil
+}
+
+// journal keeps what the servers of this process log. It is shown when a test
+// fails, and it is searched for what the library says of its own bugs and ours.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// Write implements io.Writer.
+func (j *journal) Write(p []byte) (int, error) {
+	j.add(strings.TrimRight(string(p), "\n"))
+	return len(p), nil
+}
+
+func (j *journal) add(line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	// So much of one line is enough to know it.
+	j.lines = append(j.lines, line[:min(len(line), 1000)])
+}
+
+func (j *journal) logger() logr.Logger {
+	return funcr.New(func(prefix, args string) { j.add(prefix + " " + args) }, funcr.Options{LogTimestamp: true})
+}
+
+// having gives the lines that have a text.
+func (j *journal) having(text string) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(j.lines), func(line string) bool { return !strings.Contains(line, text) })
+}
+
+// site is a running aggregated API server and what stands for its cluster.
+type site struct {
+	kube     *fake.Clientset
+	provider *provider
+	records  *metadatatest.Records
+	timing   mirror.Timing
+	journal  *journal
+	// joined counts the namespaces that were made on it.
+	joined atomic.Int32
+
+	server *Server
+	config *restclient.Config
+	client dynamic.Interface
+	// stop ends the server and waits for that.
+	stop func()
+}
+
+// fast is a mirror that sees changes in Coder in a moment. An outage is one soon,
+// and a long one is not reached.
+func fast() mirror.Timing {
+	const often = 40 * time.Millisecond
+	return mirror.Timing{
+		Members: often, Jobs: often, Busy: often, Drowsy: often, Templates: often, Count: often, Batch: often, Round: often,
+		Organizations: time.Second, Probe: often, StaleAfter: 300 * time.Millisecond, QuarantineAfter: 5 * time.Minute,
+		RefusedAfter: 200 * time.Millisecond, ConfirmAfter: 100 * time.Millisecond, Rate: 5000,
+	}
+}
+
+// newSite prepares a cluster with namespaces empty, pending and second. Nothing
+// runs yet.
+func newSite(t testing.TB, notes *journal) *site {
+	return &site{
+		kube:     fake.NewClientset(namespace("empty"), namespace("pending"), namespace("second")),
+		provider: &provider{}, records: metadatatest.New(t), timing: fast(), journal: notes,
+	}
+}
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// build makes a server, and gives where it listens.
+func (s *site) build(t testing.TB) net.Listener {
+	t.Helper()
+	listener, peers := listen(t), listen(t)
+	untyped := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		certificates.APIServices: "APIServiceList",
+	})
+	options := NewOptions()
+	// It reads the OpenAPI of kube-apiserver, which the fake does not have.
+	options.Admission.DisablePlugins = []string{"MutatingAdmissionPolicy"}
+	var err error
+	s.server, err = newServer(Config{
+		Options: options, Connections: s.provider, PodNamespace: podNamespace, Listener: listener,
+		Identity: "replica", PeerListener: peers, Metrics: prometheus.NewRegistry(), MirrorTiming: s.timing,
+	}, kube{
+		client: s.kube, dynamic: untyped,
+		informers: informers.NewSharedInformerFactory(s.kube, 0),
+		delegate:  letTesterIn,
+		records:   s.records,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+// start runs a server on the site.
+func (s *site) start(t testing.TB) {
+	t.Helper()
+	listener := s.build(t)
+	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), s.journal.logger()))
+	running, ended := s.server, make(chan error, 1)
+	go func() { ended <- running.Start(ctx) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("stopping the server: %v", err)
+			}
+		case <-time.After(stopDeadline):
+			t.Error("the server does not stop")
+		}
+	})
+	t.Cleanup(s.stop)
+	eventually(t, func() error { return running.Ready(nil) })
+	s.connect(t, listener)
+}
+
+// restart has another server take the place of the one that runs, with nothing but
+// what is in the cluster and in Coder.
+func (s *site) restart(t testing.TB) {
+	t.Helper()
+	s.stop()
+	s.records = s.records.Replica()
+	s.start(t)
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+// connect makes a client that trusts nothing but the CA that was applied.
+func (s *site) connect(t testing.TB, listener net.Listener) {
+	t.Helper()
+	secret, err := s.kube.CoreV1().Secrets(podNamespace).Get(context.Background(), certificates.SecretName, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.config = &restclient.Config{
+		Host: "https://" + listener.Addr().String(), BearerToken: testToken, QPS: -1,
+		TLSClientConfig: restclient.TLSClientConfig{CAData: secret.Data["ca.crt"], ServerName: "coder-k8s-apiserver.coder-system.svc"},
+	}
+	if s.client, err = dynamic.NewForConfig(s.config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// letTesterIn stands in for kube-apiserver: one token is known, and may do all.
+func letTesterIn(config *server.Config) error {
+	config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		if r.Header.Get("Authorization") != "Bearer "+testToken {
+			return nil, false, nil
+		}
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "tester"}}, true, nil
+	})
+	config.Authorization.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetUser().GetName() != "tester" && a.GetUser().GetName() != user.APIServerUser {
+			return authorizer.DecisionDeny, "not the tester", nil
+		}
+		return authorizer.DecisionAllow, "", nil
+	})
+	return nil
+}
+
+// process is a testing.TB for what lasts longer than one test. It has what the
+// helpers of a site call, and nothing else.
+type process struct {
+	testing.TB
+	mu       sync.Mutex
+	cleanups []func()
+	failures []string
+}
+
+// Helper implements testing.TB.
+func (*process) Helper() {}
+
+// Context implements testing.TB.
+func (*process) Context() context.Context { return context.Background() }
+
+// Cleanup implements testing.TB.
+func (p *process) Cleanup(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cleanups = append(p.cleanups, f)
+}
+
+// Error implements testing.TB.
+func (p *process) Error(args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failures = append(p.failures, fmt.Sprint(args...))
+}
+
+// Errorf implements testing.TB.
+func (p *process) Errorf(format string, args ...any) { p.Error(fmt.Sprintf(format, args...)) }
+
+// Fatal implements testing.TB.
+func (p *process) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
+
+// Fatalf implements testing.TB.
+func (p *process) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// end cleans up, and gives what went wrong since the beginning.
+func (p *process) end() []string {
+	p.mu.Lock()
+	cleanups := p.cleanups
+	p.mu.Unlock()
+	for _, f := range slices.Backward(cleanups) {
+		f()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failures
+}
