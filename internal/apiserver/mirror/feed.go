@@ -187,16 +187,15 @@ func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connectio
 }
 
 // keepGeneration writes a generation that has grown into the record, before
-// anybody sees it. The key's lock is held.
+// anybody sees it. An object without a record gets none for that: ten thousand
+// workspaces that stop by themselves at night must cost the cluster nothing. Its
+// generation is that of the log. The key's lock is held.
 func (f *feed[Item]) keepGeneration(ctx context.Context, s *seen[Item]) error {
 	generation := s.object.GetGeneration()
-	record := &metadata.Record{ControlPlane: f.plane.name, Kind: f.kind, UID: uidOf(s.id)}
-	if s.record != nil {
-		record = s.record.DeepCopy()
-	}
-	if generation <= max(1, record.Generation) {
+	if s.record == nil || generation <= max(1, s.record.Generation) {
 		return nil
 	}
+	record := s.record.DeepCopy()
 	record.Name, record.Generation = s.object.GetName(), generation
 	kept, err := f.plane.config.Records.Put(ctx, record)
 	if err != nil {
