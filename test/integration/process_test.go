@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,9 +45,12 @@ var binary = sync.OnceValues(func() (string, error) {
 
 // process is the program at work, as the operator's ServiceAccount.
 type process struct {
+	command, environment   []string
 	cmd                    *exec.Cmd
 	logs                   *syncBuffer
 	apiPort, mcpPort, port string
+	// peerPort is where other replicas reach it, and name what it calls itself.
+	peerPort, name string
 	// credential names the process in the audit log, of which it concerns what comes
 	// after auditFrom.
 	credential string
@@ -72,25 +76,20 @@ func startProcessAs(t *testing.T, config *rest.Config, proxy string, args ...str
 		t.Fatal(err)
 	}
 	p := &process{
-		logs: &syncBuffer{}, apiPort: freePort(t), mcpPort: freePort(t), port: freePort(t),
-		credential: credentialOf(t, config.BearerToken), auditFrom: auditSize(t), ended: make(chan struct{}),
+		logs: &syncBuffer{}, apiPort: freePort(t), mcpPort: freePort(t), port: freePort(t), peerPort: freePort(t),
+		credential: credentialOf(t, config.BearerToken), auditFrom: auditSize(t),
 	}
-	p.cmd = exec.Command(path, append([]string{
+	p.name = "pod-" + p.apiPort
+	p.command = append([]string{path,
 		"--kubeconfig", kubeconfigFile(t, config), "--metrics-bind-address", "0", "--log-format", "console",
 		"--health-probe-bind-address", "127.0.0.1:" + p.port, "--mcp-bind-address", "127.0.0.1:" + p.mcpPort,
-		"--bind-address", "127.0.0.1", "--secure-port", p.apiPort,
-	}, args...)...)
-	p.cmd.Env = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "HTTP_PROXY="+proxy, "NO_PROXY=")
-	p.cmd.Stdout, p.cmd.Stderr = p.logs, p.logs
-	if err := p.cmd.Start(); err != nil {
-		t.Fatalf("starting the program: %v", err)
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.ended)
-	}()
+		"--bind-address", "127.0.0.1", "--secure-port", p.apiPort, "--peer-bind-address", "127.0.0.1:" + p.peerPort,
+	}, args...)
+	p.environment = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_NAME="+p.name, "HTTP_PROXY="+proxy, "NO_PROXY=")
+	p.start(t)
 	t.Cleanup(func() {
 		p.kill()
+		forgetReplica(t, p)
 		if logs := p.logs.String(); t.Failed() {
 			t.Logf("the program's log:\n%s", logs)
 		} else if strings.Contains(logs, "WARNING: DATA RACE") || strings.Contains(logs, "SHOULD NOT HAPPEN") {
@@ -99,6 +98,24 @@ func startProcessAs(t *testing.T, config *rest.Config, proxy string, args ...str
 		notForbidden(t, p)
 	})
 	return p
+}
+
+// start starts the program, again where it has ended: as the same container does,
+// with its name and its ports.
+func (p *process) start(t *testing.T) {
+	t.Helper()
+	p.cmd = exec.Command(p.command[0], p.command[1:]...)
+	p.cmd.Env = p.environment
+	p.cmd.Stdout, p.cmd.Stderr = p.logs, p.logs
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("starting the program: %v", err)
+	}
+	cmd, ended := p.cmd, make(chan struct{})
+	p.ended = ended
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
 }
 
 // credentialOf is how the audit log names a token of a ServiceAccount.
@@ -178,12 +195,14 @@ func httpOKWith(ctx context.Context, client *http.Client, address string) error 
 type coders struct {
 	mu    sync.Mutex
 	hosts map[string]*url.URL
+	// lists are the queries by which workspaces were listed, by host.
+	lists map[string][]url.Values
 }
 
 // startCoders gives the proxy and its address.
 func startCoders(t *testing.T) (*coders, string) {
 	t.Helper()
-	c := &coders{hosts: map[string]*url.URL{}}
+	c := &coders{hosts: map[string]*url.URL{}, lists: map[string][]url.Values{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -195,6 +214,9 @@ func startCoders(t *testing.T) (*coders, string) {
 			target := c.hosts[r.In.URL.Hostname()]
 			if target == nil {
 				target = &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
+			}
+			if host := r.In.URL.Hostname(); r.In.URL.Path == "/api/v2/workspaces" {
+				c.lists[host] = append(c.lists[host], r.In.URL.Query())
 			}
 			r.SetURL(target)
 		},
@@ -222,6 +244,23 @@ func (c *coders) add(t *testing.T, ns, name string, server *coderdtest.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hosts[name+"."+ns+".svc.cluster.local"] = target
+}
+
+// loads counts how often all workspaces of a control plane were read, and how often
+// only their number was.
+func (c *coders) loads(ns, name string) (all, counted int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, query := range c.lists[name+"."+ns+".svc.cluster.local"] {
+		switch offset, _ := strconv.Atoi(query.Get("offset")); {
+		case query.Get("q") != "": // Some of them, by their ids.
+		case offset == 0:
+			all++
+		case query.Get("limit") == "1":
+			counted++
+		}
+	}
+	return all, counted
 }
 
 // kubeconfigFile writes a kubeconfig for a client configuration.

@@ -27,9 +27,9 @@ import (
 const operatorUser = "coder-k8s-operator"
 
 // controlPlaneReady brings a control plane to Ready and gives its Coder.
-func controlPlaneReady(t *testing.T, names *coders, ns, name string) *coderdtest.Server {
+func controlPlaneReady(t *testing.T, names *coders, ns, name string, opts ...coderdtest.Option) *coderdtest.Server {
 	t.Helper()
-	coder := coderdtest.New(t)
+	coder := coderdtest.New(t, opts...)
 	names.add(t, ns, name, coder)
 	if err := environment.client.Create(t.Context(), controlPlane(ns, name, withDatabase)); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,202 @@
+package integration
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// happening is a change of one object, as a watch tells it.
+type happening struct {
+	revision uint64
+	kind     watch.EventType
+	name     string
+	labels   labels.Set
+	content  uint64
+}
+
+func (h happening) String() string { return fmt.Sprintf("%d %s %s", h.revision, h.kind, h.name) }
+
+// session is what one watch has told: all that happened after a revision, up to
+// another one.
+type session struct {
+	watcher, replica string
+	selector         labels.Selector
+	from             uint64
+	told             []happening
+}
+
+func (s session) String() string { return s.watcher + " at " + s.replica }
+
+// chronicle collects what all watchers were told and what writers were answered. In
+// the end that must be explainable by one log.
+type chronicle struct {
+	mu       sync.Mutex
+	sessions []session
+	// answers are the objects that writers got back.
+	answers []happening
+	faults  []string
+}
+
+func (c *chronicle) add(s session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sessions = append(c.sessions, s)
+}
+
+func (c *chronicle) answered(object *unstructured.Unstructured) {
+	h := happeningOf(watch.Modified, object)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers = append(c.answers, h)
+}
+
+// fault notes what must not be.
+func (c *chronicle) fault(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults = append(c.faults, fmt.Sprintf(format, args...))
+}
+
+func happeningOf(kind watch.EventType, object *unstructured.Unstructured) happening {
+	content, err := json.Marshal(object.Object)
+	if err != nil {
+		content = []byte(err.Error())
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write(content)
+	return happening{revisionOf(object.GetResourceVersion()), kind, object.GetName(), object.GetLabels(), sum.Sum64()}
+}
+
+func revisionOf(text string) uint64 {
+	revision, _ := strconv.ParseUint(text, 10, 64)
+	return revision
+}
+
+// check fails the test where no log explains everything that was told after a
+// revision, at which the objects of first were there.
+func (c *chronicle) check(t *testing.T, first map[string]labels.Set, from uint64) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	log := c.log(from)
+	c.plausible(log, first)
+	for _, s := range c.sessions {
+		c.explained(s, expected(log, first, s.selector))
+	}
+	byRevision := map[uint64]happening{}
+	for _, h := range log {
+		byRevision[h.revision] = h
+	}
+	for _, answer := range c.answers {
+		if h, ok := byRevision[answer.revision]; answer.revision > from && (!ok || h.name != answer.name || h.content != answer.content) {
+			c.faults = append(c.faults, fmt.Sprintf("a writer was answered with revision %s; a watch told: %v", answer, h))
+		}
+	}
+	events := 0
+	for _, s := range c.sessions {
+		events += len(s.told)
+	}
+	t.Logf("%d changes, told in %d watches as %d events; %d answers to writers", len(log), len(c.sessions), events, len(c.answers))
+	for _, fault := range c.faults[:min(len(c.faults), 30)] {
+		t.Error(fault)
+	}
+	if len(c.faults) > 30 {
+		t.Errorf("and %d more faults", len(c.faults)-30)
+	}
+}
+
+// log joins what the watchers without a selector were told, in order. The same
+// revision must be the same change for all of them.
+func (c *chronicle) log(from uint64) []happening {
+	all := map[uint64]happening{}
+	for _, s := range c.sessions {
+		if !s.selector.Empty() {
+			continue
+		}
+		for _, h := range s.told {
+			if known, ok := all[h.revision]; ok && (known.kind != h.kind || known.name != h.name || known.content != h.content) {
+				c.faults = append(c.faults, fmt.Sprintf("%s was told %s, which is another change than %s, or has other content", s, h, known))
+			}
+			if h.revision > from {
+				all[h.revision] = h
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b happening) int { return cmp.Compare(a.revision, b.revision) })
+}
+
+// plausible checks that an object is added before it changes, and changes no more
+// when it is gone.
+func (c *chronicle) plausible(log []happening, first map[string]labels.Set) {
+	there := map[string]bool{}
+	for name := range first {
+		there[name] = true
+	}
+	for _, h := range log {
+		if there[h.name] == (h.kind == watch.Added) {
+			c.faults = append(c.faults, fmt.Sprintf("%s: before that it was there: %v", h, there[h.name]))
+		}
+		there[h.name] = h.kind != watch.Deleted
+	}
+}
+
+// expected is what a watch with a selector must tell of a log.
+func expected(log []happening, first map[string]labels.Set, selector labels.Selector) []happening {
+	selected := map[string]bool{}
+	for name, set := range first {
+		selected[name] = selector.Matches(set)
+	}
+	var out []happening
+	for _, h := range log {
+		before, now := selected[h.name], h.kind != watch.Deleted && selector.Matches(h.labels)
+		selected[h.name] = now
+		switch {
+		case before && now:
+			h.kind = watch.Modified
+		case now:
+			h.kind = watch.Added
+		case before:
+			h.kind = watch.Deleted
+		default:
+			continue
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// explained checks one watch: its revisions rise, and between its beginning and its
+// end it told exactly what happened.
+func (c *chronicle) explained(s session, log []happening) {
+	last := s.from
+	for _, h := range s.told {
+		if h.revision <= last {
+			c.faults = append(c.faults, fmt.Sprintf("%s, begun at %d, was told %s after %d", s, s.from, h, last))
+		}
+		last = h.revision
+	}
+	var want []string
+	for _, h := range log {
+		if h.revision > s.from && h.revision <= last {
+			want = append(want, h.String())
+		}
+	}
+	var got []string
+	for _, h := range s.told {
+		got = append(got, h.String())
+	}
+	if !slices.Equal(got, want) {
+		c.faults = append(c.faults, fmt.Sprintf("%s, begun at %d, was told\n%v\nbut this happened:\n%v", s, s.from, got, want))
+	}
+}

@@ -1,0 +1,326 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+const (
+	// A build of the fake takes between one and two of these: as little as Coder's own.
+	buildStep = 2 * time.Second
+	// What the writes may take to be back. The design says 6 s and 2 s; the machine may
+	// be busy with other things.
+	backAfterKill, backAfterStop = 15 * time.Second, 6 * time.Second
+	probe                        = "coder.admin.probe"
+)
+
+// history is the work on one control plane that three replicas serve.
+type history struct {
+	ns        string
+	names     *coders
+	coder     *coderdtest.Server
+	colleague *colleague
+	replicas  replicas
+	chronicle *chronicle
+	promise   *promise
+	// first are the objects before the work begins, at revision from.
+	first map[string]labels.Set
+	from  uint64
+}
+
+// TestHistory: people write through all replicas and in Coder itself, watchers at all
+// replicas come back at random revisions, and the replica that writes dies over and
+// over. What every watcher was told is explained by one log, no promise is broken, no
+// history is lost, Coder is not read anew, and all replicas show in the end what Coder
+// has.
+func TestHistory(t *testing.T) {
+	h := newHistory(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var builds, writing, watching sync.WaitGroup
+	builds.Go(func() { every(ctx, buildStep, h.coder.AdvanceBuilds) })
+	stores := h.informers(ctx, t)
+	watched, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	watchers := h.watchers()
+	for _, w := range watchers {
+		watching.Go(func() { w.run(watched) })
+	}
+	written, stopWriting := context.WithCancel(ctx)
+	defer stopWriting()
+	for i := range 4 {
+		w := &writer{fmt.Sprintf("writer%d", i), h.ns, h.replicas, h.chronicle, h.promise}
+		writing.Go(func() { w.run(written) })
+	}
+	writing.Go(func() { h.colleague.run(written) })
+
+	h.disasters(t)
+
+	stopWriting()
+	writing.Wait()
+	stopWatching()
+	watching.Wait()
+	t.Logf("the colleague did %v", h.colleague.done)
+	objects, until := h.converged(t)
+	end, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	for _, w := range watchers {
+		if w.selector.Empty() {
+			watching.Go(func() { w.catchUp(end, until) })
+		}
+	}
+	watching.Wait()
+	h.chronicle.check(t, h.first, h.from)
+	h.promise.kept(t, objects)
+	for i, store := range stores {
+		eventually(t, 10*time.Second, fmt.Sprintf("informer %d holds what there is", i), func(context.Context) error {
+			if diff := cmp.Diff(revisionsOf(objects), revisionsIn(store)); diff != "" {
+				return errors.New(diff)
+			}
+			return nil
+		})
+	}
+	all, counted := h.names.loads(h.ns, "coder")
+	t.Logf("all workspaces were read %d times, counted %d times", all, counted)
+	if all > 1+counted {
+		t.Errorf("Coder was read %d times in full, and only %d times there was reason to", all, counted)
+	}
+	stop()
+	builds.Wait()
+}
+
+func newHistory(t *testing.T) *history {
+	t.Helper()
+	names, proxy := startCoders(t)
+	h := &history{ns: namespace(t), names: names, chronicle: &chronicle{}, promise: newPromise()}
+	controller := startProcess(t, proxy, "--app=controller", "--leader-elect=false", "--watch-namespaces="+h.ns)
+	controller.ready(t)
+	h.coder = controlPlaneReady(t, names, h.ns, "coder", coderdtest.WithManualBuilds())
+	controller.kill()
+	template := h.coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
+	names20 := []string{probe}
+	h.coder.AddWorkspace("admin", template, "probe")
+	for i := range 12 {
+		h.coder.AddWorkspace("admin", template, fmt.Sprintf("old-%d", i))
+		names20 = append(names20, fmt.Sprintf("coder.admin.old-%d", i))
+	}
+	h.promise = newPromise(names20[1:]...)
+	h.colleague = newColleague(t, h, template)
+	h.replicas = startReplicas(t, proxy, 3, "--watch-namespaces="+h.ns)
+	h.replicas.writer(t)
+	h.first = map[string]labels.Set{}
+	eventually(t, 30*time.Second, "all workspaces are there", func(ctx context.Context) error {
+		list, err := h.list(ctx, h.replicas[0])
+		if err == nil && len(list.Items) != len(names20) {
+			err = fmt.Errorf("there are %d", len(list.Items))
+		}
+		if err != nil {
+			return err
+		}
+		for _, object := range list.Items {
+			h.first[object.GetName()] = object.GetLabels()
+		}
+		h.from = revisionOf(list.GetResourceVersion())
+		return nil
+	})
+	return h
+}
+
+func newColleague(t *testing.T, h *history, template uuid.UUID) *colleague {
+	t.Helper()
+	client, err := coderd.New(coderd.Config{URL: h.coder.URL, Token: h.coder.AddUser("colleague", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &colleague{client: client, owner: "colleague", template: template, fault: h.chronicle.fault}
+}
+
+func (h *history) workspaces(r *replica) dynamic.ResourceInterface {
+	return r.client.Resource(workspacesGVR).Namespace(h.ns)
+}
+
+func (h *history) list(ctx context.Context, r *replica) (*unstructured.UnstructuredList, error) {
+	return h.workspaces(r).List(ctx, metav1.ListOptions{})
+}
+
+// watchers are two at each replica, one with a selector, and two that go around.
+func (h *history) watchers() []*watcher {
+	some := labels.SelectorFromSet(labels.Set{"probe": "created"})
+	var all []*watcher
+	for i, r := range append(slices.Clone(h.replicas), nil) {
+		for what, selector := range map[string]labels.Selector{"all": labels.Everything(), "created": some} {
+			all = append(all, &watcher{
+				name: fmt.Sprintf("watcher%d of %s", i, what), namespace: h.ns, replicas: h.replicas, fixed: r,
+				selector: selector, chronicle: h.chronicle, seen: []uint64{h.from},
+			})
+		}
+	}
+	return all
+}
+
+// informers keep a copy of the workspaces, one from each replica, as controllers do.
+func (h *history) informers(ctx context.Context, t *testing.T) []cache.Store {
+	t.Helper()
+	var stores []cache.Store
+	for _, r := range h.replicas {
+		informers := dynamicinformer.NewFilteredDynamicSharedInformerFactory(r.client, 0, h.ns, nil)
+		informer := informers.ForResource(workspacesGVR).Informer()
+		informers.Start(ctx.Done())
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			t.Fatal("an informer is not filled")
+		}
+		t.Cleanup(informers.Shutdown)
+		stores = append(stores, informer.GetStore())
+	}
+	return stores
+}
+
+// disasters befall the replica that writes, one after another.
+func (h *history) disasters(t *testing.T) {
+	t.Helper()
+	pause(t.Context(), 3*time.Second)
+	for _, kind := range []string{"killed", "stopped", "killed and started again at once", "killed"} {
+		w := h.replicas.writer(t)
+		w.set(false)
+		limit := backAfterKill
+		since := time.Now()
+		if kind == "stopped" {
+			limit = backAfterStop
+			go func() { w.terminate(t) }()
+		} else {
+			w.kill()
+		}
+		if strings.Contains(kind, "again") {
+			w.revive(t)
+		}
+		t.Logf("%s was %s", w.name, kind)
+		if took := h.replicas.writesBack(t, since, h.ns, probe); took > limit {
+			t.Errorf("writes were back only after %s", took)
+		}
+		if up, _ := w.alive(); !up {
+			<-w.ended
+			w.revive(t)
+		}
+		pause(t.Context(), 2*time.Second)
+	}
+}
+
+// converged waits until every replica shows what Coder has, and the same as the
+// others. It gives the objects, and the revision of the list.
+func (h *history) converged(t *testing.T) (objects map[string]*unstructured.Unstructured, revision uint64) {
+	t.Helper()
+	began := time.Now()
+	eventually(t, 90*time.Second, "all replicas show what Coder has", func(ctx context.Context) error {
+		if n := h.coder.ActiveBuilds(); n > 0 {
+			return fmt.Errorf("%d builds are under way", n)
+		}
+		all, err := h.colleague.client.Workspaces(ctx)
+		if err != nil {
+			return err
+		}
+		want := map[string]string{}
+		for _, w := range all {
+			want["coder."+w.OwnerName+"."+w.Name] = describe(w.LatestBuild.ID.String(), w.TTL)
+		}
+		for _, r := range h.replicas {
+			list, err := h.list(ctx, r)
+			if err != nil {
+				return err
+			}
+			objects, revision = byName(list), revisionOf(list.GetResourceVersion())
+			got := map[string]string{}
+			for name, object := range objects {
+				build, _, _ := unstructured.NestedString(object.Object, "status", "latestBuildID")
+				got[name] = describe(build, ttlOf(object))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				return fmt.Errorf("%s shows (-Coder, +replica):\n%s", r.name, diff)
+			}
+		}
+		return h.same(ctx, objects)
+	})
+	t.Logf("%d workspaces, equal everywhere %.1f s after the last write", len(objects), time.Since(began).Seconds())
+	return objects, revision
+}
+
+// same checks that the replicas show the same in every byte.
+func (h *history) same(ctx context.Context, want map[string]*unstructured.Unstructured) error {
+	for _, r := range h.replicas {
+		list, err := h.list(ctx, r)
+		if err != nil {
+			return err
+		}
+		if diff := cmp.Diff(want, byName(list)); diff != "" {
+			return fmt.Errorf("%s differs from another replica:\n%s", r.name, diff)
+		}
+	}
+	return nil
+}
+
+func byName(list *unstructured.UnstructuredList) map[string]*unstructured.Unstructured {
+	all := map[string]*unstructured.Unstructured{}
+	for i := range list.Items {
+		all[list.Items[i].GetName()] = &list.Items[i]
+	}
+	return all
+}
+
+func ttlOf(object *unstructured.Unstructured) *time.Duration {
+	millis, ok, _ := unstructured.NestedInt64(object.Object, "spec", "ttlMillis")
+	if !ok {
+		return nil
+	}
+	ttl := time.Duration(millis) * time.Millisecond
+	return &ttl
+}
+
+func describe(build string, ttl *time.Duration) string {
+	if ttl == nil {
+		return build
+	}
+	return build + " stops after " + ttl.String()
+}
+
+func revisionsOf(objects map[string]*unstructured.Unstructured) map[string]string {
+	all := map[string]string{}
+	for name, object := range maps.All(objects) {
+		all[name] = object.GetResourceVersion()
+	}
+	return all
+}
+
+func revisionsIn(store cache.Store) map[string]string {
+	all := map[string]string{}
+	for _, item := range store.List() {
+		object := item.(*unstructured.Unstructured)
+		all[object.GetName()] = object.GetResourceVersion()
+	}
+	return all
+}
+
+// every does something again and again until the context is done.
+func every(ctx context.Context, period time.Duration, do func()) {
+	for ctx.Err() == nil {
+		pause(ctx, period)
+		do()
+	}
+}

@@ -1,0 +1,195 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var (
+	workspacesGVR = schema.GroupVersionResource{Group: "aggregation.coder.com", Version: "v1alpha1", Resource: "coderworkspaces"}
+	templatesGVR  = schema.GroupVersionResource{Group: "aggregation.coder.com", Version: "v1alpha1", Resource: "codertemplates"}
+)
+
+// replica is one of several processes that serve the aggregated API, reached without
+// kube-apiserver so that a client chooses its replica.
+type replica struct {
+	*process
+	config *rest.Config
+	client dynamic.Interface
+
+	mu sync.Mutex
+	up bool
+	// lives counts how often it was started.
+	lives int
+}
+
+// replicas are those of one test.
+type replicas []*replica
+
+// startReplicas starts some of them, which serve some namespaces.
+func startReplicas(t *testing.T, proxy string, n int, args ...string) replicas {
+	t.Helper()
+	all := make(replicas, n)
+	for i := range all {
+		all[i] = &replica{process: startProcess(t, proxy, append([]string{"--app=aggregated-apiserver"}, args...)...), up: true, lives: 1}
+	}
+	for _, r := range all {
+		r.ready(t)
+		r.config = directConfig(t, r.process)
+		var err error
+		if r.client, err = dynamic.NewForConfig(r.config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// directConfig reaches a process as the administrator, and trusts what the operator
+// says that its certificate is signed with.
+func directConfig(t *testing.T, p *process) *rest.Config {
+	t.Helper()
+	secret := read(t, &corev1.Secret{}, operatorNamespace, "coder-k8s-apiserver-tls")
+	config := rest.CopyConfig(environment.config)
+	config.Host = "https://127.0.0.1:" + p.apiPort
+	config.CAData, config.CAFile = secret.Data["ca.crt"], ""
+	config.ServerName = "coder-k8s-apiserver." + operatorNamespace + ".svc"
+	config.QPS = -1
+	return config
+}
+
+// alive says whether the replica runs, and in which of its lives.
+func (r *replica) alive() (bool, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.up, r.lives
+}
+
+func (r *replica) set(up bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.up = up; up {
+		r.lives++
+	}
+}
+
+// revive starts it again.
+func (r *replica) revive(t *testing.T) {
+	t.Helper()
+	r.start(t)
+	r.ready(t)
+	r.set(true)
+}
+
+// living are those that run.
+func (all replicas) living() replicas {
+	return slices.DeleteFunc(slices.Clone(all), func(r *replica) bool {
+		up, _ := r.alive()
+		return !up
+	})
+}
+
+// any gives one that runs.
+func (all replicas) any() *replica {
+	living := all.living()
+	return living[rand.IntN(len(living))]
+}
+
+// writer waits until one of them writes.
+func (all replicas) writer(t *testing.T) *replica {
+	t.Helper()
+	var found *replica
+	eventually(t, 30*time.Second, "a replica writes", func(ctx context.Context) error {
+		lease := &coordinationv1.Lease{}
+		key := client.ObjectKey{Namespace: operatorNamespace, Name: "coder-k8s-aggregated-api"}
+		if err := environment.client.Get(ctx, key, lease); err != nil {
+			return err
+		}
+		holder := holderOf(lease)
+		i := slices.IndexFunc(all, func(r *replica) bool { return r.name == holder })
+		if i < 0 {
+			return fmt.Errorf("the Lease is held by %q", holder)
+		}
+		if found = all[i]; !slices.Contains(all.living(), found) {
+			return fmt.Errorf("the Lease is held by %q, which is dead", holder)
+		}
+		return nil
+	})
+	return found
+}
+
+// writesBack measures from a moment on how long it takes until the replicas that live
+// carry out a write. Until then they say so, and when to try again.
+func (all replicas) writesBack(t *testing.T, since time.Time, ns, name string) time.Duration {
+	t.Helper()
+	refused := 0
+	eventually(t, 30*time.Second, "writes are carried out again", func(ctx context.Context) error {
+		r := all.any()
+		c, err := discovery.NewDiscoveryClientForConfig(r.config)
+		if err != nil {
+			return err
+		}
+		body := fmt.Appendf(nil, `{"metadata":{"labels":{"probe":"p%d"}}}`, time.Now().UnixNano())
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		err = c.RESTClient().Patch(types.MergePatchType).AbsPath("/apis/aggregation.coder.com/v1alpha1/namespaces/" + ns + "/coderworkspaces/" + name).
+			Body(body).MaxRetries(0).Do(ctx).Error()
+		if err == nil {
+			return nil
+		}
+		refused++
+		if _, later := apierrors.SuggestsClientDelay(err); !later || !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("a write without a writer is answered with %v, not with 503 and Retry-After", err)
+		}
+		return err
+	})
+	took := time.Since(since)
+	t.Logf("writes were back after %.2f s, %d were refused until then", took.Seconds(), refused)
+	return took
+}
+
+// holderOf is the name of the process that holds the Lease; what follows it there
+// tells the lives of the process apart.
+func holderOf(lease *coordinationv1.Lease) string {
+	name, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
+	return name
+}
+
+// forgetReplica removes what a process that is dead left of itself, so that the next
+// test's need not wait until it has run out.
+func forgetReplica(t *testing.T, p *process) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	own := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "coder-k8s-apiserver-" + p.name}}
+	err := client.IgnoreNotFound(environment.client.Delete(ctx, own))
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: operatorNamespace, Name: "coder-k8s-aggregated-api"}
+	if failed := environment.client.Get(ctx, key, lease); failed != nil {
+		err = errors.Join(err, client.IgnoreNotFound(failed))
+	} else if holderOf(lease) == p.name {
+		lease.Spec.HolderIdentity = ptr.To("")
+		err = errors.Join(err, environment.client.Update(ctx, lease))
+	}
+	if err != nil && !apierrors.IsConflict(err) {
+		t.Errorf("removing the Leases of %s: %v", p.name, err)
+	}
+}

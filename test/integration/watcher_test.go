@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+)
+
+// watcher watches the workspaces of a namespace, over and over from a revision that
+// it has seen: where it stopped, or any one before.
+type watcher struct {
+	name      string
+	namespace string
+	replicas  replicas
+	// fixed is the replica that it stays at. Nil goes from one to another.
+	fixed     *replica
+	selector  labels.Selector
+	chronicle *chronicle
+	// seen are the revisions that it may begin at, in order.
+	seen []uint64
+}
+
+// run works until the context is done, and then until it has seen a revision.
+func (w *watcher) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		r := w.fixed
+		if r == nil {
+			r = w.replicas.any()
+		}
+		up, life := r.alive()
+		if !up {
+			pause(ctx, 50*time.Millisecond)
+			continue
+		}
+		from := w.seen[len(w.seen)-1]
+		if rand.IntN(3) == 0 {
+			from = w.seen[rand.IntN(len(w.seen))]
+		}
+		// Some stay for long, most go soon.
+		limit := time.Duration(rand.IntN(3000)) * time.Millisecond
+		if rand.IntN(4) == 0 {
+			limit = 15 * time.Second
+		}
+		session, cancel := context.WithTimeout(ctx, limit)
+		w.watch(session, r, life, from, 0)
+		cancel()
+	}
+}
+
+// catchUp watches from where it stopped until it was told of a revision.
+func (w *watcher) catchUp(ctx context.Context, until uint64) {
+	for w.seen[len(w.seen)-1] < until && ctx.Err() == nil {
+		r := w.fixed
+		if r == nil {
+			r = w.replicas.any()
+		}
+		_, life := r.alive()
+		w.watch(ctx, r, life, w.seen[len(w.seen)-1], until)
+	}
+	if got := w.seen[len(w.seen)-1]; got < until {
+		w.chronicle.fault("%s has seen revision %d, the last is %d", w.name, got, until)
+	}
+}
+
+// watch notes what a watch tells until the context is done, or a revision is seen
+// where one is given.
+func (w *watcher) watch(ctx context.Context, r *replica, life int, from, until uint64) {
+	s := session{watcher: w.name, replica: r.name, selector: w.selector, from: from}
+	defer func() { w.chronicle.add(s) }()
+	stream, err := r.client.Resource(workspacesGVR).Namespace(w.namespace).Watch(ctx, metav1.ListOptions{
+		ResourceVersion: strconv.FormatUint(from, 10), AllowWatchBookmarks: true,
+		LabelSelector: w.selector.String(), TimeoutSeconds: ptr.To[int64](600),
+	})
+	if err != nil {
+		w.failed(ctx, r, life, err)
+		pause(ctx, 50*time.Millisecond)
+		return
+	}
+	defer stream.Stop()
+	for event := range stream.ResultChan() {
+		object, ok := event.Object.(*unstructured.Unstructured)
+		if event.Type == watch.Error || !ok {
+			w.failed(ctx, r, life, apierrors.FromObject(event.Object))
+			return
+		}
+		revision := revisionOf(object.GetResourceVersion())
+		if event.Type != watch.Bookmark {
+			s.told = append(s.told, happeningOf(event.Type, object))
+		}
+		if revision > w.seen[len(w.seen)-1] {
+			w.seen = append(w.seen, revision)
+		}
+		if until > 0 && revision >= until {
+			return
+		}
+	}
+	if ctx.Err() == nil && sameLife(r, life) {
+		w.chronicle.fault("%s: the watch at %s ended by itself though the replica lives", w.name, r.name)
+	}
+}
+
+// failed notes an error that no living replica may give.
+func (w *watcher) failed(ctx context.Context, r *replica, life int, err error) {
+	if ctx.Err() != nil || !sameLife(r, life) {
+		return
+	}
+	status, _ := err.(apierrors.APIStatus)
+	if status != nil && status.Status().Code == http.StatusGone {
+		w.chronicle.fault("%s: %s says that the history is lost: %v", w.name, r.name, err)
+		return
+	}
+	w.chronicle.fault("%s: a watch at %s, which lives, failed: %v", w.name, r.name, err)
+}
+
+// sameLife says whether a replica has lived since. A connection may break before
+// the test has noted that it killed the process.
+func sameLife(r *replica, life int) bool {
+	up, now := r.alive()
+	return up && now == life
+}
+
+// pause waits a while, or until the context is done.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
