@@ -2,10 +2,8 @@ package apiserver
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 )
@@ -15,14 +13,7 @@ import (
 func BenchmarkListWorkspaces(b *testing.B) {
 	f := benchFixture(b)
 	const many = 1000
-	f.coder.AddWorkspaces(many, "ada", f.template)
-	eventually(b, func() error {
-		list, err := f.ws().List(b.Context(), metav1.ListOptions{})
-		if err == nil && len(list.Items) != many {
-			err = fmt.Errorf("%d workspaces", len(list.Items))
-		}
-		return err
-	})
+	f.addMany(b, many)
 	connection := f.provider.connections[0]
 	b.Run("from Coder", func(b *testing.B) {
 		for b.Loop() {

@@ -152,11 +152,36 @@ func (f *fixture) becomes(t testing.TB, state partition.State) {
 func (f *fixture) addWorkspace(t testing.TB, name string) uuid.UUID {
 	t.Helper()
 	id := f.coder.AddWorkspace("ada", f.template, name)
+	f.hint(id)
 	eventually(t, func() error {
 		_, err := f.ws().Get(context.Background(), "coder.ada."+strings.ToLower(name), metav1.GetOptions{})
 		return err
 	})
 	return id
+}
+
+// addMany makes workspaces scale-<number> in Coder, waits until they are seen, and
+// gives the names of their objects.
+func (f *fixture) addMany(t testing.TB, n int) (all []string) {
+	t.Helper()
+	f.hint(f.coder.AddWorkspaces(n, "ada", f.template)...)
+	eventually(t, func() error {
+		list, err := f.ws().List(context.Background(), metav1.ListOptions{})
+		if err != nil || len(list.Items) < n {
+			return fmt.Errorf("%d workspaces: %v", len(list.Items), err)
+		}
+		all = names(list)
+		return nil
+	})
+	return all
+}
+
+// hint has the mirror look at workspaces at once. By itself it finds those whose
+// builds have ended before it saw them only when it has counted twice.
+func (f *fixture) hint(ids ...uuid.UUID) {
+	for _, id := range ids {
+		f.server.storage.mirror.HintWorkspace(f.controlPlane(), id)
+	}
 }
 
 // path is that of a resource in the fixture's namespace.

@@ -28,6 +28,7 @@ func TestReadWorkspace(t *testing.T) {
 	f := newFixture(t)
 	id := f.coder.AddWorkspace("ada", f.template, "dev")
 	f.coder.SetAgents(id, coderdtest.Agent{Name: "main", Status: "connected", LifecycleState: "ready"})
+	f.hint(id)
 
 	got := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
 		return condition(ws, "AgentsConnected") == "True AgentsConnected"

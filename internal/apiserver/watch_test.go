@@ -193,7 +193,9 @@ func TestWatchResumesAfterAList(t *testing.T) {
 	}
 	// What happens between the list and the watch must not be missed.
 	f.addWorkspace(t, "two")
-	f.coder.BuildWorkspace(f.addWorkspace(t, "three"), "stop")
+	id := f.addWorkspace(t, "three")
+	f.coder.BuildWorkspace(id, "stop")
+	f.hint(id)
 	w := watching(t, f.ws(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	var got []string
 	last := list.GetResourceVersion()
@@ -242,7 +244,7 @@ func TestWatchBookmarks(t *testing.T) {
 		t.Errorf("at the end: %s %v, after %s", e.Type, later.Object, first.GetResourceVersion())
 	}
 	resumed := watching(t, f.ws(), metav1.ListOptions{ResourceVersion: later.GetResourceVersion()})
-	f.coder.AddWorkspace("ada", f.template, "two")
+	f.addWorkspace(t, "two")
 	if e := next(t, resumed, nil); told(e) != "ADDED coder.ada.two" {
 		t.Errorf("from a bookmark: %s", told(e))
 	}

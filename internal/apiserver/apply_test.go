@@ -1,0 +1,235 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+)
+
+// by are the options of an apply of a manager.
+func by(manager string) metav1.ApplyOptions { return metav1.ApplyOptions{FieldManager: manager} }
+
+// apply applies a workspace coder.ada.dev and wants that accepted.
+func apply(t *testing.T, objects dynamic.ResourceInterface, options metav1.ApplyOptions, spec map[string]any, labels map[string]string) *unstructured.Unstructured {
+	t.Helper()
+	wanted := workspaceObject("coder.ada.dev", spec)
+	wanted.SetLabels(labels)
+	got, err := objects.Apply(t.Context(), "coder.ada.dev", wanted, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// managers are those of an object, each with the paths below spec and labels that it
+// owns.
+func managers(t *testing.T, obj *unstructured.Unstructured) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for _, entry := range obj.GetManagedFields() {
+		var owned struct {
+			Spec     map[string]any `json:"f:spec"`
+			Metadata struct {
+				Labels map[string]any `json:"f:labels"`
+			} `json:"f:metadata"`
+		}
+		if err := json.Unmarshal(entry.FieldsV1.Raw, &owned); err != nil {
+			t.Fatal(err)
+		}
+		key := entry.Manager + " " + string(entry.Operation)
+		for _, fields := range []map[string]any{owned.Spec, owned.Metadata.Labels} {
+			for field := range fields {
+				if field != "." {
+					out[key] = append(out[key], strings.TrimPrefix(field, "f:"))
+				}
+			}
+		}
+		slices.Sort(out[key])
+	}
+	return out
+}
+
+func TestServerSideApply(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	wanted := spec("ttlMillis", int64(3_600_000))
+	created := apply(t, f.ws(), by("gitops"), wanted, map[string]string{"app": "x"})
+	if at(created, "status", "ownerName") != "ada" || created.GetLabels()["app"] != "x" {
+		t.Fatalf("created %v", created.Object)
+	}
+	settled := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Running" })
+
+	f.coder.ResetRequests()
+	for range 3 {
+		again := apply(t, f.ws(), by("gitops"), wanted, map[string]string{"app": "x"})
+		if diff := cmp.Diff(settled.Object, again.Object); diff != "" {
+			t.Fatalf("the same again changed it (-before +after):\n%s", diff)
+		}
+	}
+	if n := f.coder.Writes(); n != 0 {
+		t.Errorf("the same again wrote to Coder: %v", f.coder.Requests())
+	}
+
+	other := workspaceObject("coder.ada.dev", map[string]any{"ttlMillis": int64(7_200_000)})
+	_, err := f.ws().Apply(ctx, "coder.ada.dev", other, by("somebody"))
+	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "gitops") || !strings.Contains(err.Error(), ".spec.ttlMillis") {
+		t.Errorf("what another one owns: %v, want a conflict that names both", err)
+	}
+	forced := apply(t, f.ws(), metav1.ApplyOptions{FieldManager: "somebody", Force: true}, map[string]any{"ttlMillis": int64(7_200_000)}, nil)
+	if got := at(forced, "spec", "ttlMillis"); got != "7200000" {
+		t.Errorf("by force: ttlMillis is %s", got)
+	}
+	want := map[string][]string{"gitops Apply": {"app", "templateName"}, "somebody Apply": {"ttlMillis"}}
+	if diff := cmp.Diff(want, managers(t, forced)); diff != "" {
+		t.Errorf("managers (-want +got):\n%s", diff)
+	}
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return at(ws, "spec", "ttlMillis") == "7200000" })
+}
+
+func TestApplyTakesAwayWhatIsNotAppliedAnyMore(t *testing.T) {
+	f := newFixture(t)
+	apply(t, f.ws(), by("gitops"), spec("autostartSchedule", "0 9 * * 1-5"), map[string]string{"app": "x", "team": "y"})
+	less := apply(t, f.ws(), by("gitops"), spec(), map[string]string{"team": "y"})
+	if _, has := less.GetLabels()["app"]; has || less.GetLabels()["team"] != "y" {
+		t.Errorf("labels: %v", less.GetLabels())
+	}
+	want := map[string][]string{"gitops Apply": {"team", "templateName"}}
+	if diff := cmp.Diff(want, managers(t, less)); diff != "" {
+		t.Errorf("managers (-want +got):\n%s", diff)
+	}
+	// A field of the spec that nobody owns any more stays as it is in Coder.
+	if got := at(less, "spec", "autostartSchedule"); !strings.Contains(got, "0 9 * * 1-5") {
+		t.Errorf("autostartSchedule is %q", got)
+	}
+	seen := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Running" })
+	if diff := cmp.Diff(less.GetLabels(), seen.GetLabels()); diff != "" {
+		t.Errorf("labels that are read (-applied +read):\n%s", diff)
+	}
+}
+
+func TestApplyOfATemplate(t *testing.T) {
+	f := newFixture(t)
+	wanted := templateObject("coder.docker", files("# first"))
+	if _, err := f.tmpl().Apply(t.Context(), "coder.docker", wanted, by("gitops")); err != nil {
+		t.Fatal(err)
+	}
+	settled := until(t, f.tmpl(), "coder.docker", func(o *unstructured.Unstructured) bool { return condition(o, "Ready") == "True Active" })
+	versions := f.coder.VersionCount()
+	for range 2 {
+		again, err := f.tmpl().Apply(t.Context(), "coder.docker", wanted, by("gitops"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(settled.Object, again.Object); diff != "" {
+			t.Fatalf("the same again changed it (-before +after):\n%s", diff)
+		}
+	}
+	if n := f.coder.VersionCount(); n != versions {
+		t.Errorf("%d versions after %d", n, versions)
+	}
+}
+
+// TestManagersOutliveTheServer restarts the only server: what Coder has no place for
+// comes from the records.
+func TestManagersOutliveTheServer(t *testing.T) {
+	f := newOwnFixture(t)
+	created := apply(t, f.ws(), by("gitops"), spec(), map[string]string{"app": "x"})
+	if _, err := f.ws().Patch(t.Context(), "coder.ada.dev", "application/merge-patch+json",
+		[]byte(`{"metadata":{"annotations":{"note":"by hand"},"finalizers":["example.com/hold"]}}`), metav1.PatchOptions{FieldManager: "hand"}); err != nil {
+		t.Fatal(err)
+	}
+	before := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Running" })
+	f.restart(t)
+	after := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Running" })
+	if before.GetResourceVersion() > after.GetResourceVersion() {
+		t.Errorf("resourceVersion %s after %s", after.GetResourceVersion(), before.GetResourceVersion())
+	}
+	for _, obj := range []*unstructured.Unstructured{before, after} {
+		obj.SetResourceVersion("")
+	}
+	if diff := cmp.Diff(before.Object, after.Object); diff != "" {
+		t.Errorf("(-before +after the restart):\n%s", diff)
+	}
+	if after.GetUID() != created.GetUID() {
+		t.Errorf("UID %s was %s", after.GetUID(), created.GetUID())
+	}
+	read, err := f.ws().Get(t.Context(), "coder.ada.dev", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := apply(t, f.ws(), by("gitops"), spec(), map[string]string{"app": "x"})
+	if again.GetResourceVersion() != read.GetResourceVersion() {
+		t.Errorf("the same apply after a restart changed resourceVersion %s to %s", read.GetResourceVersion(), again.GetResourceVersion())
+	}
+	less := apply(t, f.ws(), by("gitops"), spec(), nil)
+	if _, has := less.GetLabels()["app"]; has {
+		t.Errorf("the label is not given up after a restart: %v", less.Object["metadata"])
+	}
+	_, err = f.ws().Watch(t.Context(), metav1.ListOptions{ResourceVersion: before.GetResourceVersion()})
+	if err != nil && !apierrors.IsResourceExpired(err) {
+		t.Errorf("a watch from before the restart: %v", err)
+	}
+}
+
+// TestApplyInTwoPlacesAtOnce has many managers apply a label each. None gets lost.
+func TestApplyInTwoPlacesAtOnce(t *testing.T) {
+	f := newFixture(t)
+	f.addWorkspace(t, "dev")
+	names := []string{"a", "b", "c", "d", "e", "f"}
+	ended := make(chan error, len(names))
+	for _, name := range names {
+		go func() {
+			wanted := workspaceObject("coder.ada.dev", map[string]any{})
+			wanted.SetLabels(map[string]string{name: "yes"})
+			_, err := f.ws().Apply(context.Background(), "coder.ada.dev", wanted, by(name))
+			ended <- err
+		}()
+	}
+	for range names {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	got, err := f.ws().Get(t.Context(), "coder.ada.dev", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if got.GetLabels()[name] != "yes" {
+			t.Errorf("label %s is lost: %v", name, got.GetLabels())
+		}
+	}
+}
+
+// TestApplyThatIsRefused has a body that is no object of the kind.
+func TestApplyThatIsRefused(t *testing.T) {
+	f := newFixture(t)
+	for name, c := range map[string]struct {
+		query, body string
+		status      int
+	}{
+		"no manager":     {"", `{"apiVersion":"aggregation.coder.com/v1alpha1","kind":"CoderWorkspace","metadata":{"name":"coder.ada.dev"}}`, http.StatusUnprocessableEntity},
+		"another kind":   {"?fieldManager=x", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"coder.ada.dev"}}`, http.StatusBadRequest},
+		"another name":   {"?fieldManager=x", `{"apiVersion":"aggregation.coder.com/v1alpha1","kind":"CoderWorkspace","metadata":{"name":"coder.ada.other"}}`, http.StatusBadRequest},
+		"managed fields": {"?fieldManager=x", `{"apiVersion":"aggregation.coder.com/v1alpha1","kind":"CoderWorkspace","metadata":{"name":"coder.ada.dev","managedFields":[{"manager":"y"}]},"spec":{"templateName":"starter"}}`, http.StatusBadRequest},
+	} {
+		got := f.do(t, http.MethodPatch, f.path("coderworkspaces/coder.ada.dev"+c.query), map[string]string{"Content-Type": "application/apply-patch+yaml"}, c.body)
+		if got.status != c.status {
+			t.Errorf("%s: HTTP %d %s, want %d", name, got.status, got.body, c.status)
+		}
+	}
+	if n := f.coder.Writes(); n > 0 {
+		if _, err := f.ws().Get(t.Context(), "coder.ada.dev", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("something was created: %v", err)
+		}
+	}
+}
