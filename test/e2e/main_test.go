@@ -31,6 +31,11 @@ func TestEndToEnd(t *testing.T) {
 	}
 	t.Run("namespace without control plane", testNamespaceWithoutControlPlane)
 	if t.Run("main job", testMainJob) {
+		t.Run("kubectl", testKubectl)
+		if t.Run("templates", testTemplates) {
+			t.Run("workspaces", testWorkspaces)
+		}
+		t.Run("replicas", testReplicas)
 		t.Run("MCP", testMCP)
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)

@@ -1,0 +1,247 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+const (
+	aggregatedAPI = "/apis/aggregation.coder.com/v1alpha1/namespaces/" + sampleNamespace
+	helloPath     = aggregatedAPI + "/coderworkspaces/coder.admin.hello"
+)
+
+// written counts what Coder was told to keep: builds, versions, archives, and
+// workspaces and templates. What changes none of them has written nothing there.
+func written(t *testing.T) string {
+	t.Helper()
+	return query(t, "coder", `SELECT (SELECT count(*) FROM workspace_builds) || ' builds, ' ||
+		(SELECT count(*) FROM template_versions) || ' versions, ' || (SELECT count(*) FROM files) || ' archives, ' ||
+		(SELECT count(*) FROM workspaces WHERE NOT deleted) || ' workspaces, ' ||
+		(SELECT count(*) FROM templates WHERE NOT deleted) || ' templates'`)
+}
+
+// sample reads a manifest of config/samples.
+func sample(t *testing.T, name string) string {
+	t.Helper()
+	manifest, err := os.ReadFile("../../config/samples/" + name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(manifest)
+}
+
+// version is the resourceVersion of an object.
+func version(t *testing.T, args ...string) string {
+	t.Helper()
+	return field(get(t, args...), "metadata", "resourceVersion")
+}
+
+// testKubectl does with a workspace and a template what people do with kubectl and
+// any other object.
+func testKubectl(t *testing.T) {
+	explain(t, sampleNamespace)
+	client := login(t, sampleNamespace, "coder")
+	hello := []string{"-n", sampleNamespace, "cws", "coder.admin.hello"}
+
+	t.Run("watch", func(t *testing.T) {
+		workspace := buildStatus(t, client, "admin", "hello", "stopped")
+		w := watch(t, "cws", "coder.admin.hello")
+		eventually(t, time.Minute, "the watch shows it stopped", w.shows("coder.admin.hello", "Stopped"))
+		build(t, client, workspace, "start")
+		eventually(t, time.Minute, "the watch shows the start that was made in Coder", w.shows("coder.admin.hello", "Running"))
+	})
+	t.Run("wait", func(t *testing.T) {
+		kubectl(t, "-n", sampleNamespace, "wait", "--for=condition=Ready", "cws/coder.admin.hello", "ctpl/coder.hello", "--timeout=60s")
+		kubectl(t, "-n", sampleNamespace, "wait", "--for=jsonpath={.status.phase}=Running", "cws/coder.admin.hello", "--timeout=60s")
+	})
+	t.Run("diff and dry run", testDiffAndDryRun)
+	t.Run("applied twice", testAppliedTwice)
+	t.Run("labels last", testLabelsLast)
+	t.Run("scale", func(t *testing.T) {
+		kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=0")
+		buildStatus(t, client, "admin", "hello", "stopped")
+		waitCondition(t, time.Minute, "Ready", "True", "Stopped", hello...)
+		kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=1", "--current-replicas=0")
+		buildStatus(t, client, "admin", "hello", "running")
+		waitCondition(t, time.Minute, "Ready", "True", "Running", hello...)
+	})
+	t.Run("start, stop and restart, with their logs", func(t *testing.T) { testActions(t, client) })
+	t.Run("tables", testTables)
+	t.Run("delete", func(t *testing.T) { testDelete(t, client) })
+}
+
+// testDiffAndDryRun shows that both say what would be, and write nothing in Coder.
+func testDiffAndDryRun(t *testing.T) {
+	before, at := written(t), version(t, "-n", sampleNamespace, "cws", "coder.admin.hello")
+	if out, err := tryKubectl(t, "diff", "-f", "../../config/samples/coderworkspace.yaml"); err != nil {
+		t.Errorf("there is a difference where nothing differs: %v\n%s", err, out)
+	}
+	stopped := strings.Replace(sample(t, "coderworkspace"), "running: true", "running: false", 1)
+	if out, err := kubectlInput(t, stopped, "diff", "-f", "-"); err == nil || !containsAll(out, "-  running: true", "+  running: false") {
+		t.Errorf("kubectl diff of a stop: %v\n%s", err, out)
+	}
+	changed := strings.Replace(sample(t, "codertemplate"), "it shows builds", "it shows many builds", 1)
+	if out, err := kubectlInput(t, changed, "diff", "-f", "-"); err == nil || !strings.Contains(out, "it shows many builds") {
+		t.Errorf("kubectl diff of another file: %v\n%s", err, out)
+	}
+	if out, err := kubectlInput(t, changed, "apply", "--server-side", "--field-manager=dry", "--force-conflicts", "--dry-run=server", "-f", "-"); err != nil {
+		t.Errorf("a dry server-side apply: %v\n%s", err, out)
+	}
+	if out, err := kubectlInput(t, secondWorkspace, "create", "--dry-run=server", "-f", "-"); err != nil {
+		t.Errorf("a dry creation: %v\n%s", err, out)
+	}
+	if out, err := kubectlInput(t, strings.Replace(secondWorkspace, "templateName: hello", "templateName: nowhere", 1), "create", "--dry-run=server", "-f", "-"); err == nil ||
+		!containsAll(out, "spec.templateName", `"nowhere"`) {
+		t.Errorf("a dry creation from a template that is not there: %v\n%s", err, out)
+	}
+	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=0", "--dry-run=server")
+	kubectl(t, "-n", sampleNamespace, "delete", "cws/coder.admin.hello", "ctpl/coder.hello", "--dry-run=server")
+	if after := written(t); after != before {
+		t.Errorf("before the dry runs Coder has %s, after them %s", before, after)
+	}
+	if now := version(t, "-n", sampleNamespace, "cws", "coder.admin.hello"); now != at {
+		t.Errorf("the workspace was written: resourceVersion %s, then %s", at, now)
+	}
+}
+
+// testAppliedTwice applies the samples in both ways: the second time nothing is
+// written, here or in Coder.
+func testAppliedTwice(t *testing.T) {
+	for file, object := range map[string]string{"codertemplate": "ctpl/coder.hello", "coderworkspace": "cws/coder.admin.hello"} {
+		path := "../../config/samples/" + file + ".yaml"
+		kubectl(t, "apply", "-f", path)
+		kubectl(t, "-n", sampleNamespace, "wait", "--for=condition=Ready", object, "--timeout=60s")
+		for _, way := range [][]string{{"apply", "-f", path}, {"apply", "--server-side", "--field-manager=e2e", "--force-conflicts", "-f", path}} {
+			kubectl(t, way...)
+			before, at := written(t), version(t, "-n", sampleNamespace, object)
+			out := kubectl(t, way...)
+			if len(way) == 3 && !strings.Contains(out, "unchanged") {
+				t.Errorf("kubectl %s once more: %s", strings.Join(way, " "), out)
+			}
+			if now := version(t, "-n", sampleNamespace, object); now != at {
+				t.Errorf("kubectl %s once more: resourceVersion %s, then %s", strings.Join(way, " "), at, now)
+			}
+			if after := written(t); after != before {
+				t.Errorf("kubectl %s once more: Coder had %s, and has %s", strings.Join(way, " "), before, after)
+			}
+		}
+		managers := kubectl(t, "-n", sampleNamespace, "get", object, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
+		if !containsAll(managers, "e2e", "kubectl") {
+			t.Errorf("the managers of the fields of %s are %q", object, managers)
+		}
+	}
+}
+
+// testLabelsLast kills every replica at once: what Coder has no place for is there
+// again, and no resourceVersion goes back.
+func testLabelsLast(t *testing.T) {
+	for _, object := range []string{"cws/coder.admin.hello", "ctpl/coder.hello"} {
+		kubectl(t, "-n", sampleNamespace, "label", object, "example.com/team=platform", "--overwrite")
+		kubectl(t, "-n", sampleNamespace, "annotate", object, "example.com/note=two words", "--overwrite")
+	}
+	at := version(t, "-n", sampleNamespace, "cws", "coder.admin.hello")
+	kubectl(t, "-n", "coder-system", "delete", "pod", "-l", operatorLabel, "--grace-period=0", "--force")
+	serving(t)
+	listed(t, "coder.admin.hello")
+	for _, kind := range []string{"cws", "ctpl"} {
+		out := kubectl(t, "-n", sampleNamespace, "get", kind, "-l", "example.com/team=platform", "-o",
+			`jsonpath={.items[*].metadata.name} {.items[*].metadata.annotations.example\.com/note}`)
+		if !strings.HasSuffix(out, "hello two words") {
+			t.Errorf("after all replicas were killed %s with the label are %q", kind, out)
+		}
+	}
+	managers := kubectl(t, "-n", sampleNamespace, "get", "cws/coder.admin.hello", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
+	if !strings.Contains(managers, "e2e") {
+		t.Errorf("after all replicas were killed the managers of the fields are %q", managers)
+	}
+	if now := version(t, "-n", sampleNamespace, "cws", "coder.admin.hello"); now < at {
+		t.Errorf("the resourceVersion went back from %s to %s", at, now)
+	}
+}
+
+// post posts an empty object to a subresource of the sample workspace.
+func post(t *testing.T, subresource string) {
+	t.Helper()
+	if out, err := kubectlInput(t, "{}", "create", "--raw", helloPath+"/"+subresource, "-f", "-"); err != nil {
+		t.Fatalf("POST %s: %v %s", subresource, err, out)
+	}
+}
+
+// testActions begins with a workspace that runs, and ends with one.
+func testActions(t *testing.T, client *coderd.Client) {
+	begun := buildStatus(t, client, "admin", "hello", "running").LatestBuild.Number
+	followed := func(subresource, want string) {
+		post(t, subresource)
+		start := time.Now()
+		log := kubectl(t, "get", "--raw", helloPath+"/log?follow=true")
+		t.Logf("%s: the log came to its end after %.1f s with %d lines", subresource, time.Since(start).Seconds(), strings.Count(log, "\n"))
+		if !strings.Contains(log, want) {
+			t.Errorf("the log of the %s does not have %q:\n%s", subresource, want, log)
+		}
+	}
+	followed("stop", "Apply complete!")
+	stopped := buildStatus(t, client, "admin", "hello", "stopped")
+	followed("start", "Apply complete!")
+	buildStatus(t, client, "admin", "hello", "running")
+	post(t, "restart")
+	var number int32
+	eventually(t, time.Minute, "it was stopped and started", func() error {
+		workspace, err := client.WorkspaceByName(t.Context(), "admin", "hello")
+		if err != nil {
+			return err
+		}
+		if number = workspace.LatestBuild.Number; number != begun+4 || workspace.LatestBuild.Status != "running" {
+			return fmt.Errorf("build %d is %s", number, workspace.LatestBuild.Status)
+		}
+		return nil
+	})
+	if stopped.LatestBuild.Number != begun+1 {
+		t.Errorf("the stop was build %d, after %d", stopped.LatestBuild.Number, begun)
+	}
+	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+}
+
+func testTables(t *testing.T) {
+	for kind, columns := range map[string]struct{ names, more string }{
+		"cws":  {"NAME OWNER TEMPLATE STATUS HEALTH OUTDATED AGE", "ORGANIZATION CONTROL PLANE VERSION AUTOSTOP LAST USED REASON"},
+		"ctpl": {"NAME DISPLAY NAME STATUS ACTIVE VERSION DEPRECATED AGE", "ORGANIZATION CONTROL PLANE LATEST VERSION LATEST STATUS UPDATED REASON"},
+	} {
+		for wide, want := range map[string]string{"": columns.names, "-owide": columns.names + " " + columns.more} {
+			args := []string{"-n", sampleNamespace, "get", kind}
+			if wide != "" {
+				args = append(args, wide)
+			}
+			header, _, _ := strings.Cut(kubectl(t, args...), "\n")
+			if got := strings.Join(strings.Fields(header), " "); got != want {
+				t.Errorf("kubectl %s has the columns\n%s, not\n%s", strings.Join(args, " "), got, want)
+			}
+		}
+	}
+}
+
+// testDelete deletes as people do: kubectl comes back when the workspace is gone in
+// Coder, and prints nothing but that.
+func testDelete(t *testing.T, client *coderd.Client) {
+	for _, way := range []string{"at once", "while another waits"} {
+		apply(t, secondWorkspace)
+		waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.second")
+		start := time.Now()
+		if way != "at once" {
+			kubectl(t, "-n", sampleNamespace, "delete", "cws", "coder.admin.second", "--wait=false")
+			kubectl(t, "-n", sampleNamespace, "wait", "--for=delete", "cws/coder.admin.second", "--timeout=90s")
+		} else if out, noise, err := kubectlBoth(t, "-n", sampleNamespace, "delete", "cws", "coder.admin.second", "--timeout=90s"); err != nil || noise != "" {
+			t.Errorf("kubectl delete: %v\n%s%s", err, out, noise)
+		}
+		t.Logf("deleted %s after %.1f s", way, time.Since(start).Seconds())
+		if _, err := client.WorkspaceByName(t.Context(), "admin", "second"); !coderd.IsNotFound(err) {
+			t.Errorf("%s: kubectl came back, and the workspace is still in Coder: %v", way, err)
+		}
+	}
+}

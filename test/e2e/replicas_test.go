@@ -1,0 +1,139 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	writerLease = "coder-k8s-aggregated-api"
+	// afterKill and afterStop are how long nobody may be able to write, when the
+	// replica that writes was killed, and when it was told to stop.
+	afterKill = 6 * time.Second
+	afterStop = 2 * time.Second
+)
+
+// writerPod is the name of the replica that writes.
+func writerPod(t *testing.T) string {
+	t.Helper()
+	holder := kubectl(t, "-n", "coder-system", "get", "lease", writerLease, "-o", "jsonpath={.spec.holderIdentity}")
+	name, _, _ := strings.Cut(holder, "_")
+	return name
+}
+
+// replicaPods are the addresses of the operator's pods by their names.
+func replicaPods(t *testing.T) map[string]string {
+	t.Helper()
+	out := kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.status.podIP}{"\n"}{end}`)
+	pods := map[string]string{}
+	for line := range strings.Lines(out) {
+		if name, ip, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			pods[name] = ip
+		}
+	}
+	return pods
+}
+
+// killProcess ends the process of a pod of the operator with SIGKILL: nothing is
+// said to anybody, and the kubelet starts it again.
+func killProcess(t *testing.T, pod string) {
+	t.Helper()
+	id := kubectl(t, "-n", "coder-system", "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
+	nodeShell(t, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "SIGKILL", strings.TrimPrefix(id, "containerd://"))
+}
+
+// scaleOperator sets the number of replicas and waits until there are just these.
+func scaleOperator(t *testing.T, replicas int) {
+	t.Helper()
+	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", fmt.Sprintf("--replicas=%d", replicas))
+	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
+	eventually(t, time.Minute, fmt.Sprintf("the operator has %d pods", replicas), func() error {
+		pods := replicaPods(t)
+		if _, writes := pods[writerPod(t)]; len(pods) != replicas || !writes {
+			return fmt.Errorf("the pods are %v, and %s writes", pods, writerPod(t))
+		}
+		return nil
+	})
+}
+
+const reader = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: e2e-reader, namespace: coder}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: e2e-reader, namespace: coder}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{kind: ServiceAccount, name: e2e-reader, namespace: coder}]
+`
+
+// testReplicas takes the writer away from three replicas, under clients that read,
+// watch and write all the time.
+func testReplicas(t *testing.T) {
+	explain(t, sampleNamespace)
+	apply(t, reader)
+	token := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "create", "token", "e2e-reader"))
+	scaleOperator(t, 3)
+	t.Cleanup(func() { cleanup("-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1") })
+
+	for _, c := range []struct {
+		name   string
+		take   func(t *testing.T, pod string)
+		within time.Duration
+	}{
+		{"killed", killProcess, afterKill},
+		{"told to stop", func(t *testing.T, pod string) {
+			kubectl(t, "-n", "coder-system", "delete", "pod", pod, "--wait=false")
+		}, afterStop},
+	} {
+		t.Run("the writer is "+c.name, func(t *testing.T) {
+			writer := writerPod(t)
+			s := newStream(t)
+			for pod, ip := range replicaPods(t) {
+				if pod != writer {
+					s.follow(t, direct(pod, ip, token))
+				}
+			}
+			s.follow(t, throughKubernetes(t))
+			s.write(t, 20)
+			taken := time.Now()
+			c.take(t, writer)
+			s.writeUntil(t, taken, 15*time.Second)
+			s.end(t, c.within)
+			eventually(t, time.Minute, "another replica writes", func() error {
+				if now := writerPod(t); now == writer && c.name != "killed" {
+					return fmt.Errorf("%s does", now)
+				}
+				return nil
+			})
+			scaleOperator(t, 3)
+		})
+	}
+	t.Run("without credentials", func(t *testing.T) { testUnknownCallers(t) })
+	scaleOperator(t, 1)
+	serving(t)
+}
+
+// testUnknownCallers asks a replica directly: as nobody, and as one who says that
+// kube-apiserver has seen who he is.
+func testUnknownCallers(t *testing.T) {
+	for pod, ip := range replicaPods(t) {
+		for _, header := range []http.Header{
+			{}, {"X-Remote-User": {"system:admin"}, "X-Remote-Group": {"system:masters"}}, {"Authorization": {"Bearer nobody"}},
+		} {
+			c := direct(pod, ip, "")
+			c.header = header
+			status, body, err := c.get(t.Context(), "/coderworkspaces")
+			if err != nil || status != http.StatusForbidden && status != http.StatusUnauthorized || strings.Contains(body, "coder.admin") {
+				t.Errorf("%s answers %v with %d %s %v", pod, header, status, body, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,343 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientrest "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// streamed is the annotation whose value a stream counts up.
+const streamed = "example.com/stream"
+
+// caller reaches the aggregated API, through kube-apiserver or at one replica, and
+// never asks twice.
+type caller struct {
+	name, base string
+	http       *http.Client
+	header     http.Header
+	// mayFail says that what is asked may meet the replica that is taken away.
+	mayFail bool
+}
+
+// direct asks one replica, as a ServiceAccount.
+func direct(pod, ip, token string) *caller {
+	header := http.Header{}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	// The replicas' certificate is for kube-apiserver, which knows it by heart.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	return &caller{name: pod, base: "https://" + ip + ":6443", http: &http.Client{Transport: transport}, header: header}
+}
+
+// throughKubernetes asks as kubectl does.
+func throughKubernetes(t *testing.T) *caller {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientrest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &caller{name: "kube-apiserver", base: config.Host, http: client, header: http.Header{}, mayFail: true}
+}
+
+func (c *caller) open(ctx context.Context, method, path, contentType, body string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.base+aggregatedAPI+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = c.header.Clone()
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	return c.http.Do(request)
+}
+
+func (c *caller) do(ctx context.Context, method, path, contentType, body string) (int, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	response, err := c.open(ctx, method, path, contentType, body)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(answer), err
+}
+
+func (c *caller) get(ctx context.Context, path string) (int, string, error) {
+	return c.do(ctx, http.MethodGet, path, "", "")
+}
+
+// stream is one writer that counts an annotation up, and readers and watchers of it.
+type stream struct {
+	ctx       context.Context
+	stop      context.CancelFunc
+	running   sync.WaitGroup
+	kube      *caller
+	followers []*follower
+
+	last    int
+	written []int
+	// refused are the answers to writes that were not carried out.
+	refused map[string]int
+	// back is when the first write after the loss of the writer was answered.
+	back time.Duration
+	// lost says that a write was refused after the loss.
+	lost bool
+}
+
+// follower reads and watches in one place.
+type follower struct {
+	*caller
+	mu sync.Mutex
+	// reads and failed count the reads, why is what the failed ones got.
+	reads, failed int
+	why           map[string]int
+	slowest       time.Duration
+	// failing is since when reads fail, worst is for how long they did.
+	failing time.Time
+	worst   time.Duration
+	// seen are the values that the watch told, problems what it must not tell.
+	seen     []int
+	problems []string
+	// watches counts how often the watch was opened.
+	watches  int
+	revision uint64
+}
+
+func newStream(t *testing.T) *stream {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	s := &stream{ctx: ctx, stop: cancel, kube: throughKubernetes(t), refused: map[string]int{}}
+	t.Cleanup(func() {
+		cancel()
+		s.running.Wait()
+	})
+	return s
+}
+
+// follow reads and watches at a caller until the stream ends.
+func (s *stream) follow(t *testing.T, c *caller) {
+	t.Helper()
+	status, body, err := c.get(s.ctx, "/coderworkspaces/coder.admin.hello")
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("reading at %s: %d %v %s", c.name, status, err, body)
+	}
+	_, revision := valueOf([]byte(body))
+	f := &follower{caller: c, why: map[string]int{}, revision: revision}
+	s.followers = append(s.followers, f)
+	s.running.Go(func() { every(s.ctx, 50*time.Millisecond, func() { f.read(s.ctx) }) })
+	s.running.Go(func() { every(s.ctx, 20*time.Millisecond, func() { f.watch(s.ctx) }) })
+}
+
+// every does something again and again until the context ends.
+func every(ctx context.Context, interval time.Duration, do func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			do()
+		}
+	}
+}
+
+func (f *follower) read(ctx context.Context) {
+	start := time.Now()
+	status, body, err := f.get(ctx, "/coderworkspaces/coder.admin.hello")
+	if ctx.Err() != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	f.slowest = max(f.slowest, time.Since(start))
+	if err == nil && status == http.StatusOK {
+		f.failing = time.Time{}
+		return
+	}
+	f.failed++
+	f.why[fmt.Sprintf("%d %v %.120s", status, err, body)]++
+	if f.failing.IsZero() {
+		f.failing = start
+	}
+	f.worst = max(f.worst, time.Since(f.failing))
+}
+
+// watch watches from where it was until the watch ends.
+func (f *follower) watch(ctx context.Context) {
+	f.mu.Lock()
+	from := f.revision
+	f.mu.Unlock()
+	response, err := f.open(ctx, http.MethodGet,
+		fmt.Sprintf("/coderworkspaces?watch=true&fieldSelector=metadata.name=coder.admin.hello&resourceVersion=%d", from), "", "")
+	if err != nil {
+		return
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return
+	}
+	f.mu.Lock()
+	f.watches++
+	f.mu.Unlock()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		f.event(lines.Bytes())
+	}
+}
+
+func (f *follower) event(line []byte) {
+	var event struct {
+		Type   string
+		Object json.RawMessage
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := json.Unmarshal(line, &event); err != nil || event.Type != "MODIFIED" {
+		f.problems = append(f.problems, fmt.Sprintf("%.300s %v", line, err))
+		return
+	}
+	value, revision := valueOf(event.Object)
+	if revision <= f.revision {
+		f.problems = append(f.problems, fmt.Sprintf("revision %d came after %d", revision, f.revision))
+	}
+	f.revision = revision
+	if n := len(f.seen); n == 0 || f.seen[n-1] != value {
+		f.seen = append(f.seen, value)
+	}
+}
+
+// valueOf reads the streamed value and the revision of a workspace.
+func valueOf(data []byte) (value int, revision uint64) {
+	var object struct {
+		Metadata struct {
+			ResourceVersion string
+			Annotations     map[string]string
+		}
+	}
+	_ = json.Unmarshal(data, &object)
+	value, _ = strconv.Atoi(object.Metadata.Annotations[streamed])
+	revision, _ = strconv.ParseUint(object.Metadata.ResourceVersion, 10, 64)
+	return value, revision
+}
+
+// patch counts the annotation up once.
+func (s *stream) patch() bool {
+	s.last++
+	status, body, err := s.kube.do(s.ctx, http.MethodPatch, "/coderworkspaces/coder.admin.hello", "application/merge-patch+json",
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, streamed, s.last))
+	if err == nil && status == http.StatusOK {
+		s.written = append(s.written, s.last)
+		return true
+	}
+	var answer struct{ Message string }
+	_ = json.Unmarshal([]byte(body), &answer)
+	s.refused[strings.TrimSpace(fmt.Sprintf("%d %.200s %v", status, answer.Message, err))]++
+	return false
+}
+
+// write writes some times, all of which must be carried out.
+func (s *stream) write(t *testing.T, times int) {
+	t.Helper()
+	// An earlier stream may have counted further.
+	_, body, _ := s.kube.get(s.ctx, "/coderworkspaces/coder.admin.hello")
+	s.last, _ = valueOf([]byte(body))
+	for range times {
+		if !s.patch() {
+			t.Fatalf("nothing has happened yet, and a write is not carried out: %v", s.refused)
+		}
+	}
+}
+
+// writeUntil writes on until twenty writes were carried out after the first that was
+// not, and at least for three seconds.
+func (s *stream) writeUntil(t *testing.T, taken time.Time, limit time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
+	defer cancel()
+	good, last := 0, taken
+	every(ctx, 50*time.Millisecond, func() {
+		if s.patch() {
+			s.back = max(s.back, time.Since(last))
+			last = time.Now()
+			good++
+		} else {
+			s.lost, good = true, 0
+		}
+		if good >= 20 && time.Since(taken) > 5*time.Second {
+			cancel()
+		}
+	})
+	if good == 0 {
+		t.Errorf("nothing could be written for %s: %v", limit, s.refused)
+	}
+}
+
+// end checks what everybody has seen.
+func (s *stream) end(t *testing.T, within time.Duration) {
+	t.Helper()
+	t.Logf("writes: %d carried out, the longest time without one %.2f s; others were answered with %v", len(s.written), s.back.Seconds(), s.refused)
+	if s.back > within {
+		t.Errorf("nothing could be written for %.2f s, not at most %s", s.back.Seconds(), within)
+	}
+	for _, f := range s.followers {
+		eventually(t, 20*time.Second, "the watch at "+f.name+" has told everything", func() error { return f.told(s.written) })
+	}
+	s.stop()
+	s.running.Wait()
+	for _, f := range s.followers {
+		t.Logf("%s: %d reads, the slowest %d ms, %d failed, for at most %.1f s; %d changes seen with %d watches; %v",
+			f.name, f.reads, f.slowest.Milliseconds(), f.failed, f.worst.Seconds(), len(f.seen), f.watches, f.why)
+		if len(f.problems) > 0 {
+			t.Errorf("the watch at %s told %s", f.name, strings.Join(f.problems, "\n"))
+		}
+		switch {
+		case f.failed > 0 && !f.mayFail:
+			t.Errorf("%d of %d reads at %s failed: %v", f.failed, f.reads, f.name, f.why)
+		case !f.mayFail && f.watches != 1:
+			t.Errorf("the watch at %s was opened %d times", f.name, f.watches)
+		case f.worst > afterKill:
+			t.Errorf("reads at %s failed for %s: %v", f.name, f.worst, f.why)
+		}
+	}
+}
+
+// told says whether the watch has told all that was written, in its order.
+func (f *follower) told(written []int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := 0
+	for _, value := range f.seen {
+		if at < len(written) && value == written[at] {
+			at++
+		}
+	}
+	if at < len(written) {
+		return fmt.Errorf("%d was written, and what was seen is %v", written[at], f.seen)
+	}
+	return nil
+}
