@@ -1,0 +1,60 @@
+#!/bin/bash
+# aggregated.sh [COUNT]: the aggregated API over a real Coder with COUNT workspaces (10000 without an argument), on a real
+# cluster of its own that is removed at the end; needs root. One workspace is built by Coder, the others are rows made
+# after it in Coder's database. Prints each figure beside what it is compared with in the same run. BENCH_KEEP=1 keeps the
+# cluster; run again on it, BENCH_PHASES=reads,builds measures some of the phases only (see test/bench/aggregated/main.go).
+set -euo pipefail
+export CLUSTER_NAME="${CLUSTER_NAME:-bench}"
+. "$(dirname "$0")/../cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+count="${1:-10000}"
+[ "$count" -ge 100 ] 2>/dev/null || die "COUNT \"$count\" must be a number from 100"
+
+finish() {
+  local rc=$?
+  trap - EXIT
+  rm -rf "$work"
+  [ -n "${BENCH_KEEP:-}" ] || QUIET=1 "$HERE/down.sh" >/dev/null 2>&1 || rc=1
+  exit $rc
+}
+work=$(mktemp -d)
+trap finish EXIT
+
+"$HERE/up.sh"
+log="$CACHE/logs/build/bench.log"
+: >"$log"
+watched "$log" "the program that measures" go build -o "$work/aggregated" ./test/bench/aggregated || die "the program that measures could not be built: see $log"
+export KUBECONFIG="$KUBECONFIG_ADMIN" PATH="$BIN:$PATH"
+database="postgres://postgres@$HOST_IP:$PG_PORT/coder?sslmode=disable"
+
+# The operator, the control plane, a template and a workspace.
+applied() { kubectl apply "$@" >>"$log" 2>&1; }
+of() { kubectl -n coder get "$1" -o "jsonpath=$2" 2>/dev/null; }
+ready() { [ "$(of "$1" '{.status.conditions[?(@.type=="Ready")].status}')" = True ]; }
+runs() { [ "$(of "$1" '{.status.phase}')" = Running ]; }
+if [ -z "${BENCH_PHASES:-}" ]; then
+  watched "$log" "make build" make --no-print-directory build || die "the operator could not be built: see $log"
+  watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || die "the image could not be assembled: see $log"
+  "$HERE/load-image.sh" bin/coder-k8s.tar
+  applied -k config/default || { tail_of "$log"; die "kubectl apply -k config/default failed"; }
+  kubectl -n coder-system rollout status deployment/coder-k8s --timeout=180s >>"$log"
+  until_ok 60 "the aggregated API" kubectl wait --for=condition=Available apiservice/v1alpha1.aggregation.coder.com --timeout=1s ||
+    die "the aggregated API did not become available"
+  applied -f config/samples/namespace.yaml
+  kubectl -n coder create secret generic coder-db --from-literal="url=$database" --dry-run=client -o yaml | applied -f -
+  until_ok 30 "the API of control planes" applied -f config/samples/codercontrolplane.yaml || die "the control plane was refused: see $log"
+  until_ok 300 "the control plane" ready codercontrolplane/coder || die "the control plane was not ready within 5 min"
+  until_ok 60 "the template's API" applied -f test/bench/aggregated/sample.yaml || { tail_of "$log"; die "the template was refused"; }
+  until_ok 120 "the workspace" runs coderworkspace/coder.admin.hello || die "the workspace did not run within 2 min"
+  step "operator installed, Coder ready, one workspace built"
+fi
+
+# Who reads the metrics and watches the pod without kube-apiserver between.
+kubectl create namespace bench --dry-run=client -o yaml | applied -f -
+for role in coder-k8s-metrics-reader coder-k8s-view; do
+  kubectl create clusterrolebinding "bench-$role" --clusterrole="$role" --serviceaccount=bench:default --dry-run=client -o yaml | applied -f -
+done
+(umask 077 && kubectl -n bench create token default --duration=4h >"$work/token")
+"$work/aggregated" -count "$count" -database "$database" -cgroup "$CGROUP_ROOT" -account-token-file "$work/token" \
+  -coder "http://$(of service/coder '{.spec.clusterIP}')" -phases "${BENCH_PHASES:-}"

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// buildsWatched is how many builds are started.
+const buildsWatched = 20
+
+// seen is what a watcher was told of the workspace.
+type seen struct {
+	at     time.Time
+	number int
+	status string
+}
+
+// builds measures how long after Coder has begun a build a watcher knows of it.
+func (b *bench) builds(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var workspace struct {
+		Status struct{ ID string }
+	}
+	path := "/apis/aggregation.coder.com/v1alpha1/namespaces/" + b.namespace + "/coderworkspaces"
+	if err := b.kube.request(ctx, http.MethodGet, path+"/"+b.workspace, "", nil, &workspace); err != nil {
+		return err
+	}
+	events := make(chan seen, 1000)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.kube.watchBuilds(ctx, path+"?watch=1&fieldSelector=metadata.name="+b.workspace, events)
+	}()
+	var begun, done []time.Duration
+	for i := range buildsWatched {
+		// At any moment of the mirror's round.
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-ended:
+			return err
+		case <-time.After(time.Duration(rand.Float64() * float64(2*time.Second))):
+		}
+		transition := []string{"stop", "start"}[i%2]
+		var build struct {
+			Number int `json:"build_number"`
+		}
+		if err := b.kube.askCoder(ctx, http.MethodPost, "/api/v2/workspaces/"+workspace.Status.ID+"/builds", object{"transition": transition}, &build); err != nil {
+			return err
+		}
+		started := time.Now()
+		first, last, err := follow(ctx, events, build.Number)
+		if err != nil {
+			return err
+		}
+		// Coder's answer and the event may cross.
+		begun, done = append(begun, max(0, first.Sub(started))), append(done, last.Sub(started))
+	}
+	b.table.add(row{measure: fmt.Sprintf("a build begun in Coder reaches a watcher, 95th percentile of %d", buildsWatched), ours: show(quantile(begun, 0.95)), wanted: "at most 2 s"})
+	b.table.add(row{measure: "  median", ours: show(median(begun))})
+	b.say("builds: seen after %s to %s; until their end was seen, median %s", show(quantile(begun, 0)), show(quantile(begun, 1)), show(median(done)))
+	return nil
+}
+
+// watchBuilds tells of each event.
+func (k *kube) watchBuilds(ctx context.Context, path string, events chan<- seen) error {
+	response, err := send(ctx, k.client, http.MethodGet, k.config.Host+path, "", "", nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	decoder := json.NewDecoder(response.Body)
+	for {
+		var event struct {
+			Type   string
+			Object struct {
+				Status struct {
+					LatestBuild struct {
+						Number int
+						Status string
+					}
+				}
+			}
+		}
+		if err := decoder.Decode(&event); err != nil {
+			return fmt.Errorf("the watch ended: %w", err)
+		}
+		build := event.Object.Status.LatestBuild
+		events <- seen{time.Now(), build.Number, build.Status}
+	}
+}
+
+// follow waits until a build is seen, and until it is seen to have ended.
+func follow(ctx context.Context, events <-chan seen, number int) (first, last time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return first, last, errors.Join(fmt.Errorf("build %d was not seen to begin and to end", number), ctx.Err())
+		case event := <-events:
+			if event.number < number {
+				continue
+			}
+			if first.IsZero() {
+				first = event.at
+			}
+			switch event.status {
+			case "running", "stopped":
+				return first, event.at, nil
+			case "failed", "canceled":
+				return first, last, fmt.Errorf("build %d: %s", number, event.status)
+			}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed clone.sql
+var cloneSQL string
+
+// pageSize is Coder's largest page of workspaces.
+const pageSize = 1000
+
+// syncs is how often the first sync is measured, and Coder's pages beside it.
+const syncs = 3
+
+// clone has Coder own so many workspaces beside the one that it built.
+func (k *kube) clone(ctx context.Context, total int) error {
+	command := exec.CommandContext(ctx, "psql", "-q", "-d", k.database, "-v", "total="+strconv.Itoa(total), "-f", "-")
+	command.Stdin = strings.NewReader(cloneSQL)
+	if _, err := output(command); err != nil {
+		return err
+	}
+	// They count only if Coder itself shows them.
+	var page struct {
+		Count      int
+		Workspaces []struct {
+			Health struct{ Healthy bool }
+		}
+	}
+	if err := k.askCoder(ctx, http.MethodGet, "/api/v2/workspaces?limit=1", nil, &page); err != nil {
+		return err
+	}
+	if page.Count != total+1 || len(page.Workspaces) != 1 {
+		return fmt.Errorf("Coder lists %d workspaces, want %d", page.Count, total+1)
+	}
+	return nil
+}
+
+// askCoder makes a request with the operator's token.
+func (k *kube) askCoder(ctx context.Context, method, path string, body, out any) error {
+	content, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, k.coder+path, bytes.NewReader(content))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Coder-Session-Token", k.token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode >= http.StatusBadRequest {
+		content, _ := io.ReadAll(io.LimitReader(response.Body, 500))
+		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content)
+	}
+	if out == nil {
+		_, err = io.Copy(io.Discard, response.Body)
+		return err
+	}
+	return json.NewDecoder(response.Body).Decode(out)
+}
+
+// pages reads all of Coder's pages, one after the other, and drops them.
+func (k *kube) pages(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	for offset := 0; offset < k.count+1; offset += pageSize {
+		if err := k.askCoder(ctx, http.MethodGet, fmt.Sprintf("/api/v2/workspaces?limit=%d&offset=%d", pageSize, offset), nil, nil); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(began), nil
+}
+
+// fill makes all workspaces.
+func (b *bench) fill(ctx context.Context) error { return b.kube.clone(ctx, b.count) }
+
+// firstSync measures how long an operator that knows nothing takes until it lists
+// what Coder has.
+func (b *bench) firstSync(ctx context.Context) error {
+	var pages, sync, whole []time.Duration
+	for range syncs {
+		// Without the operator, so that the pages have Coder to themselves.
+		if _, err := b.kube.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=0"); err != nil {
+			return err
+		}
+		took, err := b.kube.pages(ctx)
+		if err != nil {
+			return err
+		}
+		pages = append(pages, took)
+		began := time.Now()
+		if err := b.kube.restart(ctx); err != nil {
+			return err
+		}
+		listed, err := b.kube.listing(ctx)
+		if err != nil {
+			return err
+		}
+		deciding, err := b.kube.deciding(ctx)
+		if err != nil {
+			return err
+		}
+		sync, whole = append(sync, listed.Sub(deciding)), append(whole, listed.Sub(began))
+		b.say("Coder's pages %s; synced in %s, %s after the pod was asked for", show(took), show(listed.Sub(deciding)), show(listed.Sub(began)))
+		if err := b.kube.ready(ctx, b.count+1); err != nil {
+			return err
+		}
+	}
+	b.table.compare(fmt.Sprintf("first sync of %d; Coder's pages of %d", b.count+1, pageSize), median(pages), median(sync), 1.3)
+	b.table.add(row{measure: "  from the request for a pod until it lists them", ours: show(median(whole))})
+	return nil
+}

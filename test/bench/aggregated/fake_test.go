@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+type counter struct{}
+
+func (counter) Next(head uint64) uint64 { return head + 1 }
+
+// mirrored is a mirror over a Coder that answers from memory.
+type mirrored struct {
+	mirror *mirror.Mirror
+	board  *partition.Board
+	log    *objectlog.Log
+}
+
+func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
+	b.Helper()
+	m := &mirrored{board: &partition.Board{}, log: objectlog.New(objectlog.Config{})}
+	templates := objectlog.New(objectlog.Config{})
+	provider, records := connections.NewStatic("team", client), metadatatest.New(b)
+	var err error
+	m.mirror, err = mirror.New(mirror.Config{
+		Connections: provider, Records: records, Board: m.board,
+		Workspaces: mirror.Resource[coderd.Workspace]{
+			Log: m.log, Sequencer: objectlog.NewSequencer(m.log, counter{}, nil, clock.RealClock{}),
+			Kind: workspace.New(workspace.Config{Connections: provider, Records: records, Clock: clock.RealClock{}}),
+		},
+		Templates: mirror.Resource[coderd.Template]{
+			Log: templates, Sequencer: objectlog.NewSequencer(templates, counter{}, nil, clock.RealClock{}),
+			Kind: template.New(template.Config{Connections: provider, Records: records, Clock: clock.RealClock{}}),
+		},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return m
+}
+
+// sync runs the mirror until it has everything.
+func (m *mirrored) sync(b *testing.B) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
+	var running sync.WaitGroup
+	running.Go(func() { m.mirror.Run(ctx) })
+	err := until(ctx, time.Millisecond, func() error {
+		if all, _ := m.board.All(); len(all) != 1 || all[0].State != partition.Ready {
+			return fmt.Errorf("not ready: %+v", all)
+		}
+		return nil
+	})
+	cancel()
+	running.Wait()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkFirstSync reads all workspaces of a Coder that answers from memory, beside
+// its pages alone. The heap is that of the log: the fake's own is there before.
+func BenchmarkFirstSync(b *testing.B) {
+	for _, n := range []int{1_000, 50_000} {
+		b.Run(fmt.Sprintf("workspaces=%d", n), func(b *testing.B) { benchmarkFirstSync(b, n) })
+	}
+}
+
+func benchmarkFirstSync(b *testing.B, n int) {
+	server := coderdtest.New(b)
+	token := server.AddUser("operator", "owner")
+	server.AddUser("ada")
+	server.AddWorkspaces(n, "ada", server.AddTemplate("coder", "docker", map[string]string{"main.tf": "# one"}))
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: token})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var pages, synced time.Duration
+	var heap uint64
+	for b.Loop() {
+		began := time.Now()
+		for offset := 0; offset < n; offset += coderd.MaxWorkspacePage {
+			if _, err := client.WorkspacePage(b.Context(), offset, coderd.MaxWorkspacePage); err != nil {
+				b.Fatal(err)
+			}
+		}
+		pages += time.Since(began)
+		before := live()
+		m := newMirrored(b, client)
+		began = time.Now()
+		m.sync(b)
+		synced += time.Since(began)
+		heap += live() - before
+		if m.log.Len() != n {
+			b.Fatalf("the log has %d objects, want %d", m.log.Len(), n)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(pages.Seconds()/float64(b.N), "s-pages")
+	b.ReportMetric(synced.Seconds()/float64(b.N), "s-sync")
+	b.ReportMetric(synced.Seconds()/pages.Seconds(), "ratio")
+	b.ReportMetric(float64(heap)/float64(b.N)/1e6, "MB-heap")
+	b.ReportMetric(float64(heap)/float64(b.N)/float64(n), "B/workspace")
+}
+
+// live is the heap without garbage.
+func live() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}

@@ -1,0 +1,98 @@
+// Command aggregated measures the aggregated API over a real Coder with many
+// workspaces, on a real cluster, and beside each figure what it is compared with:
+// Coder's own pages, or kube-apiserver's custom resources of equal size in the
+// same run. hack/bench/aggregated.sh starts the cluster, installs the operator and
+// a Coder with one workspace, and calls it.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+)
+
+// options are what the command line says.
+type options struct {
+	kubeconfig, database, cgroup, namespace, coder, account string
+	// workspace is the one that was built by Coder; the others are made after it.
+	workspace string
+	// phases are those to run. Empty means all.
+	phases string
+	count  int
+	rest   time.Duration
+	limit  time.Duration
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig of the cluster")
+	flag.StringVar(&o.database, "database", "", "address of Coder's database")
+	flag.StringVar(&o.cgroup, "cgroup", "", "part of the name of the cgroups of the cluster's pods")
+	flag.StringVar(&o.namespace, "namespace", "coder", "namespace of the control plane")
+	flag.StringVar(&o.coder, "coder", "", "address of Coder")
+	flag.StringVar(&o.account, "account-token-file", "", "file with the token of a ServiceAccount that may read metrics and workspaces")
+	flag.StringVar(&o.workspace, "workspace", "coder.admin.hello", "name of the workspace that there is")
+	flag.StringVar(&o.phases, "phases", "", "the phases to run, with commas between them (all when empty)")
+	flag.IntVar(&o.count, "count", 10_000, "how many workspaces to add")
+	flag.DurationVar(&o.rest, "rest", 2*time.Minute, "how long to look at the operator at rest")
+	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "when to give up")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, o.limit)
+	defer cancel()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// bench is what the phases share.
+type bench struct {
+	options
+	kube  *kube
+	table *table
+	// small is the heap with a tenth of the workspaces.
+	small memory
+	began time.Time
+}
+
+func run(ctx context.Context, o options) error {
+	kube, err := newKube(ctx, o)
+	if err != nil {
+		return err
+	}
+	b := &bench{options: o, kube: kube, table: &table{}, began: time.Now()}
+	// What was measured is worth printing also when a later phase fails.
+	defer b.table.print(os.Stdout)
+	for _, phase := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"one", b.withOne}, {"tenth", b.withTenth}, {"fill", b.fill}, {"sync", b.firstSync}, {"rest", b.atRest},
+		{"reads", b.reads}, {"builds", b.builds}, {"fanout", b.fanOut}, {"after", b.afterwards},
+	} {
+		if b.phases != "" && !strings.Contains(","+b.phases+",", ","+phase.name+",") {
+			continue
+		}
+		b.say("%s", phase.name)
+		if err := phase.run(ctx); err != nil {
+			return fmt.Errorf("phase %s: %w", phase.name, err)
+		}
+	}
+	return nil
+}
+
+// say tells how far the run is.
+func (b *bench) say(format string, args ...any) {
+	load, _ := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(load))
+	if len(fields) == 0 {
+		fields = []string{"?"}
+	}
+	fmt.Fprintf(os.Stderr, "[%5.1f s, load %s] %s\n", time.Since(b.began).Seconds(), fields[0], fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// memory of the operator's process in bytes.
+type memory struct {
+	// resident is all of it, file the part that is the program's file, which the limit
+	// of a container does not count and which processes of one node share; peak is the
+	// most that was ever resident.
+	resident, file, peak float64
+	// heap is what the garbage collector cannot free: the least that was seen in use.
+	heap float64
+}
+
+func (m memory) String() string {
+	return fmt.Sprintf("%.0f MB resident (%.0f MB of them the program's file, at most %.0f MB ever), %.1f MB live heap",
+		m.resident/1e6, m.file/1e6, m.peak/1e6, m.heap/1e6)
+}
+
+// memory looks at the process, and then at its heap for a while. Reading the metrics
+// makes garbage, so the collector runs several times meanwhile.
+func (k *kube) memory(ctx context.Context) (memory, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.pid))
+	if err != nil {
+		return memory{}, err
+	}
+	var m memory
+	for line := range strings.Lines(string(status)) {
+		fields := strings.Fields(line)
+		if len(fields) != 3 || fields[2] != "kB" {
+			continue
+		}
+		kilobytes, _ := strconv.ParseFloat(fields[1], 64)
+		switch fields[0] {
+		case "VmRSS:":
+			m.resident = kilobytes * 1024
+		case "RssFile:":
+			m.file = kilobytes * 1024
+		case "VmHWM:":
+			m.peak = kilobytes * 1024
+		}
+	}
+	for end := time.Now().Add(heapWindow); time.Now().Before(end); {
+		values, err := k.metrics(ctx)
+		if err != nil {
+			return m, err
+		}
+		if heap := values["go_memstats_heap_alloc_bytes"]; m.heap == 0 || heap < m.heap {
+			m.heap = heap
+		}
+	}
+	return m, nil
+}
+
+// heapWindow is how long the heap is looked at.
+const heapWindow = 30 * time.Second
+
+// withOne measures what the process holds with one workspace.
+func (b *bench) withOne(ctx context.Context) error {
+	if err := b.kube.restart(ctx); err != nil {
+		return err
+	}
+	if err := b.kube.ready(ctx, 1); err != nil {
+		return err
+	}
+	m, err := b.settled(ctx, 1)
+	if err != nil {
+		return err
+	}
+	b.table.add(row{measure: "memory with one workspace and 10 informers", ours: fmt.Sprintf("%.0f MB", m.resident/1e6)})
+	b.table.add(row{measure: "  of that, the program's file", ours: fmt.Sprintf("%.0f MB", m.file/1e6)})
+	b.table.add(row{measure: "  live heap", ours: fmt.Sprintf("%.1f MB", m.heap/1e6)})
+	return nil
+}
+
+// withTenth measures it with a tenth of the workspaces.
+func (b *bench) withTenth(ctx context.Context) error {
+	if err := b.kube.clone(ctx, b.count/10); err != nil {
+		return err
+	}
+	if err := b.kube.restart(ctx); err != nil {
+		return err
+	}
+	if err := b.kube.ready(ctx, b.count/10+1); err != nil {
+		return err
+	}
+	var err error
+	b.small, err = b.settled(ctx, b.count/10+1)
+	return err
+}
+
+// settled measures the memory beside ten informers that know everything.
+func (b *bench) settled(ctx context.Context, want int) (memory, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := b.kube.informers(ctx, 10, want); err != nil {
+		return memory{}, err
+	}
+	select {
+	case <-ctx.Done():
+		return memory{}, ctx.Err()
+	case <-time.After(20 * time.Second):
+	}
+	m, err := b.kube.memory(ctx)
+	b.say("%d workspaces: %s", want, m)
+	return m, err
+}
+
+// afterwards tells of the memory after everything else.
+func (b *bench) afterwards(ctx context.Context) error {
+	m, err := b.kube.memory(ctx)
+	if err != nil {
+		return err
+	}
+	b.say("afterwards: %s", m)
+	b.table.add(row{measure: "memory after all of this", ours: fmt.Sprintf("%.0f MB", m.resident/1e6)})
+	b.table.add(row{measure: "  of that, the program's file", ours: fmt.Sprintf("%.0f MB", m.file/1e6)})
+	b.table.add(row{measure: "  the most it ever was", ours: fmt.Sprintf("%.0f MB", m.peak/1e6)})
+	return nil
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const pods = "app.kubernetes.io/name=coder-k8s"
+
+// restart ends the operator and starts it again, so that nothing is left of what it
+// had in memory: a new pod beside the old one would take over its log.
+func (k *kube) restart(ctx context.Context) error {
+	if _, err := k.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=0"); err != nil {
+		return err
+	}
+	if _, err := k.kubectl(ctx, "-n", "coder-system", "wait", "pod", "-l", pods, "--for=delete", "--timeout=60s"); err != nil {
+		return err
+	}
+	if _, err := k.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=1"); err != nil {
+		return err
+	}
+	return k.locate(ctx)
+}
+
+// locate finds the operator's pod and process.
+func (k *kube) locate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	return until(ctx, 50*time.Millisecond, func() error {
+		address, err := k.kubectl(ctx, "-n", "coder-system", "get", "pods", "-l", pods, "-o", "jsonpath={.items[*].status.podIP}")
+		if err != nil {
+			return err
+		}
+		if len(strings.Fields(address)) != 1 {
+			return fmt.Errorf("the operator's pods have the addresses %q, want one", address)
+		}
+		k.pod = strings.TrimSpace(address)
+		k.pid, err = process("coder-k8s", k.cgroup)
+		return err
+	})
+}
+
+// listing waits until the operator's pod lists workspaces, and says when it did.
+func (k *kube) listing(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	err := until(ctx, 20*time.Millisecond, func() error {
+		_, _, err := timed(ctx, k.direct, "https://"+k.pod+":6443"+workspaces+"?limit=1", k.account)
+		return err
+	})
+	return time.Now(), err
+}
+
+// ready waits until the API lists as many workspaces through kube-apiserver.
+func (k *kube) ready(ctx context.Context, want int) error {
+	if _, err := k.listing(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	return until(ctx, 500*time.Millisecond, func() error {
+		var list struct {
+			Metadata struct{ RemainingItemCount int }
+			Items    []struct{}
+		}
+		if err := k.request(ctx, http.MethodGet, workspaces+"?limit=1", "", nil, &list); err != nil {
+			return err
+		}
+		if got := list.Metadata.RemainingItemCount + len(list.Items); got != want {
+			return fmt.Errorf("the API lists %d workspaces, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+// deciding says when the operator began to decide changes, which is when its mirror
+// starts, by its own log.
+func (k *kube) deciding(ctx context.Context) (time.Time, error) {
+	lines, err := k.kubectl(ctx, "-n", "coder-system", "logs", "-l", pods, "--tail=-1")
+	if err != nil {
+		return time.Time{}, err
+	}
+	for line := range strings.Lines(lines) {
+		if !strings.Contains(line, "Deciding changes from now on") {
+			continue
+		}
+		_, rest, _ := strings.Cut(line, `"ts":"`)
+		stamp, _, _ := strings.Cut(rest, `"`)
+		return time.Parse(time.RFC3339Nano, stamp)
+	}
+	return time.Time{}, errors.New("the operator's log does not say that it decides changes")
+}
+
+// process finds the process of a name in the pods of the cluster.
+func process(name, cgroup string) (int, error) {
+	all, err := filepath.Glob("/proc/[0-9]*/comm")
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range all {
+		comm, err := os.ReadFile(path)
+		if err != nil || strings.TrimSpace(string(comm)) != name {
+			continue
+		}
+		groups, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cgroup"))
+		if err == nil && strings.Contains(string(groups), cgroup+"/") {
+			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return 0, fmt.Errorf("no process %s runs in the pods of %s", name, cgroup)
+}
+
+// metrics reads the operator's metrics. The labels are part of the names.
+func (k *kube) metrics(ctx context.Context) (map[string]float64, error) {
+	response, err := send(ctx, k.direct, http.MethodGet, "https://"+k.pod+":8443/metrics", k.account, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	values := map[string]float64{}
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		at := strings.LastIndexByte(lines.Text(), ' ')
+		if at < 0 {
+			continue
+		}
+		if value, err := strconv.ParseFloat(lines.Text()[at+1:], 64); err == nil {
+			values[lines.Text()[:at]] = value
+		}
+	}
+	return values, lines.Err()
+}

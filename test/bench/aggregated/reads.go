@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+)
+
+const (
+	lists = 15
+	gets  = 500
+)
+
+// reads compares LIST and GET with those of custom resources of equal size, one of
+// each in turn, so that what else the machine does falls on both.
+func (b *bench) reads(ctx context.Context) error {
+	k := b.kube
+	record, err := b.records(ctx)
+	if err != nil {
+		return err
+	}
+	_, ours, err := timed(ctx, k.client, k.config.Host+workspaces, "")
+	if err != nil {
+		return err
+	}
+	_, theirs, err := timed(ctx, k.client, k.config.Host+records, "")
+	if err != nil {
+		return err
+	}
+	b.say("LIST has %.2f MB, that of the custom resources %.2f MB", float64(ours)/1e6, float64(theirs)/1e6)
+	if math.Abs(float64(ours-theirs)) > 0.03*float64(theirs) {
+		return fmt.Errorf("the list of custom resources has %d bytes, that of workspaces %d: they are to be equal", theirs, ours)
+	}
+	yardstick, own, err := alternate(ctx, lists, k.client, k.config.Host+records, k.config.Host+workspaces)
+	if err != nil {
+		return err
+	}
+	b.table.compare(fmt.Sprintf("LIST all, JSON, %.1f MB; custom resources", float64(ours)/1e6), median(yardstick), median(own), 0.5)
+	b.say("LIST: custom resources %s to %s, ours %s to %s", show(quantile(yardstick, 0)), show(quantile(yardstick, 1)), show(quantile(own, 0)), show(quantile(own, 1)))
+	direct, _, err := alternate(ctx, lists, k.direct, "https://"+k.pod+":6443"+workspaces, "", k.account)
+	if err != nil {
+		return err
+	}
+	b.table.compare("  the same without kube-apiserver between", median(yardstick), median(direct), 0)
+	own2 := "/apis/aggregation.coder.com/v1alpha1/namespaces/" + b.namespace + "/coderworkspaces/" + record
+	yardstick, own, err = alternate(ctx, gets, k.client, k.config.Host+recordsIn(b.namespace)+"/"+record, k.config.Host+own2)
+	if err != nil {
+		return err
+	}
+	b.table.compare("GET one; a custom resource", median(yardstick), median(own), 1.5)
+	b.table.compare("  99th percentile", quantile(yardstick, 0.99), quantile(own, 0.99), 0)
+	direct, _, err = alternate(ctx, gets, k.direct, "https://"+k.pod+":6443"+own2, "", k.account)
+	if err != nil {
+		return err
+	}
+	b.table.compare("  the same without kube-apiserver between", median(yardstick), median(direct), 0)
+	return k.request(ctx, http.MethodDelete, definitions+"/records.bench.coder-k8s.local", "", nil, nil)
+}
+
+// alternate reads two addresses in turn. The second may be empty. The first reading
+// of each warms what is on the way, and does not count.
+func alternate(ctx context.Context, n int, client *http.Client, first, second string, token ...string) (a, b []time.Duration, err error) {
+	credential := ""
+	if len(token) > 0 {
+		credential = token[0]
+	}
+	for i := range n + 1 {
+		for _, side := range []struct {
+			address string
+			times   *[]time.Duration
+		}{{first, &a}, {second, &b}} {
+			if side.address == "" {
+				continue
+			}
+			took, _, err := timed(ctx, client, side.address, credential)
+			if err != nil {
+				return nil, nil, err
+			}
+			if i > 0 {
+				*side.times = append(*side.times, took)
+			}
+		}
+	}
+	return a, b, nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// informers starts informers of all workspaces, and waits until each knows as many
+// as there are. They end with the context. They keep the names alone: what is
+// measured is the operator, not they.
+func (k *kube) informers(ctx context.Context, n, want int) error {
+	client, err := dynamic.NewForConfig(k.config)
+	if err != nil {
+		return err
+	}
+	resource := schema.GroupVersionResource{Group: "aggregation.coder.com", Version: "v1alpha1", Resource: "coderworkspaces"}
+	for range n {
+		informer := dynamicinformer.NewFilteredDynamicInformer(client, resource, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+		if err := informer.SetTransform(nameOnly); err != nil {
+			return err
+		}
+		go informer.Run(ctx.Done())
+		waiting, cancel := context.WithTimeout(ctx, 2*time.Minute)
+		err := until(waiting, 50*time.Millisecond, func() error {
+			if got := len(informer.GetStore().ListKeys()); !informer.HasSynced() || got != want {
+				return fmt.Errorf("an informer knows %d workspaces, want %d", got, want)
+			}
+			return nil
+		})
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nameOnly(obj any) (any, error) {
+	whole, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return obj, nil
+	}
+	slim := &unstructured.Unstructured{}
+	slim.SetName(whole.GetName())
+	slim.SetNamespace(whole.GetNamespace())
+	slim.SetUID(whole.GetUID())
+	slim.SetResourceVersion(whole.GetResourceVersion())
+	return slim, nil
+}
+
+// atRest looks at the operator with ten informers and somebody who lists all the
+// time, while nothing changes: what it asks Coder, and what it holds.
+func (b *bench) atRest(ctx context.Context) error {
+	// A process that has just synced holds garbage still.
+	if err := b.kube.restart(ctx); err != nil {
+		return err
+	}
+	if err := b.kube.ready(ctx, b.count+1); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := b.kube.informers(ctx, 10, b.count+1); err != nil {
+		return err
+	}
+	lists := make(chan int, 1)
+	watching, stop := context.WithTimeout(ctx, b.rest)
+	defer stop()
+	go func() { lists <- b.kube.listAgain(watching) }()
+	if err := b.requestsAtRest(ctx); err != nil {
+		return err
+	}
+	b.say("kubectl listed all workspaces %d times meanwhile", <-lists)
+	m, err := b.kube.memory(ctx)
+	if err != nil {
+		return err
+	}
+	b.say("%d workspaces: %s", b.count+1, m)
+	b.table.add(row{measure: fmt.Sprintf("memory with %d workspaces and 10 informers", b.count+1), ours: fmt.Sprintf("%.0f MB", m.resident/1e6), wanted: "at most 150 MB"})
+	b.table.add(row{measure: "  of that, the program's file", ours: fmt.Sprintf("%.0f MB", m.file/1e6)})
+	b.table.add(row{measure: "  live heap", ours: fmt.Sprintf("%.1f MB", m.heap/1e6)})
+	b.table.add(row{measure: "  the most it ever was", ours: fmt.Sprintf("%.0f MB", m.peak/1e6)})
+	if b.small.heap > 0 {
+		more := float64(b.count - b.count/10)
+		b.table.add(row{measure: "  live heap of a further workspace", ours: fmt.Sprintf("%.2f KB", (m.heap-b.small.heap)/more/1e3), wanted: "at most 4 KB"})
+		b.table.add(row{
+			measure: "  resident memory of a further workspace",
+			ours:    fmt.Sprintf("%.2f KB", (m.resident-b.small.resident)/more/1e3),
+		})
+	}
+	return nil
+}
+
+// listAgain lists with kubectl until the context ends, and counts.
+func (k *kube) listAgain(ctx context.Context) int {
+	for n := 0; ; n++ {
+		command := exec.CommandContext(ctx, "kubectl", "--kubeconfig", k.kubeconfig, "get", "coderworkspaces", "-A")
+		if err := command.Run(); err != nil || ctx.Err() != nil {
+			return n
+		}
+		select {
+		case <-ctx.Done():
+			return n
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+const coderRequests = "coder_k8s_coder_requests_total{"
+
+func (b *bench) requestsAtRest(ctx context.Context) error {
+	before, err := b.kube.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(b.rest):
+	}
+	after, err := b.kube.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	minutes := time.Since(began).Minutes()
+	var sum float64
+	var kinds []string
+	for name, value := range after {
+		if strings.HasPrefix(name, coderRequests) && value > before[name] {
+			sum += value - before[name]
+			kinds = append(kinds, fmt.Sprintf("  %6.1f a minute: %s", (value-before[name])/minutes, strings.TrimPrefix(name, coderRequests)))
+		}
+	}
+	if sum == 0 {
+		return errors.New("the operator counts no request to Coder")
+	}
+	slices.Sort(kinds)
+	b.say("requests to Coder at rest:\n%s", strings.Join(kinds, "\n"))
+	b.table.add(row{measure: "requests to Coder at rest, a minute, beside 10 informers and kubectl", ours: fmt.Sprintf("%.1f", sum/minutes), wanted: "at most 60"})
+	return nil
+}
