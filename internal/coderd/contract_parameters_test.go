@@ -74,6 +74,12 @@ func (c *contract) parameters(t *testing.T) {
 	if read := must[coderd.Build](t)(c.admin.WorkspaceBuild(ctx, started.ID)); read.ID != started.ID || read.Status != "running" {
 		t.Errorf("build: %+v", read)
 	}
+	if read := must[coderd.Build](t)(c.admin.WorkspaceBuildByNumber(ctx, w, 1)); read.Number != 1 || read.ID == started.ID {
+		t.Errorf("first build: %+v", read)
+	}
+	if _, err := c.admin.WorkspaceBuildByNumber(ctx, w, 99); !coderd.IsNotFound(err) {
+		t.Errorf("a build that does not exist: %v", err)
+	}
 	expect(t, c.admin.CancelBuild(ctx, started.ID), refusal{http.StatusBadRequest, "Job has already completed!", nil})
 	_, err = c.admin.BuildParameters(ctx, uuid.New())
 	expect(t, err, refusal{http.StatusNotFound, notFound, nil})

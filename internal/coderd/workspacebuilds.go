@@ -55,6 +55,25 @@ func (c *Client) WorkspaceBuild(ctx context.Context, build uuid.UUID) (Build, er
 	return b.build(), err
 }
 
+// WorkspaceBuildByNumber reads the build of a workspace that has a number, which
+// counts from 1. Coder finds it by the names of owner and workspace only; a build of
+// another workspace that has the name meanwhile is not found.
+func (c *Client) WorkspaceBuildByNumber(ctx context.Context, w Workspace, number int32) (Build, error) {
+	op := fmt.Sprintf("reading build %d of workspace %q of %q", number, w.Name, w.OwnerName)
+	if err := checkNames(op, w.OwnerName, w.Name); err != nil {
+		return Build{}, err
+	}
+	var b buildJSON
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		path := fmt.Sprintf("/api/v2/users/%s/workspace/%s/builds/%d", w.OwnerName, w.Name, number)
+		return c.request(ctx, http.MethodGet, path, nil, http.StatusOK, into(&b))
+	})
+	if err == nil && b.WorkspaceID != w.ID {
+		err = &Error{Op: op, StatusCode: http.StatusNotFound, Message: "another workspace has this name now"}
+	}
+	return b.build(), err
+}
+
 // CancelBuild asks a build to end before it is done. One that is done already is
 // refused (400).
 func (c *Client) CancelBuild(ctx context.Context, build uuid.UUID) error {

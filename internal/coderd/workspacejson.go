@@ -42,6 +42,7 @@ type workspaceJSON struct {
 // buildJSON is what is kept of a build.
 type buildJSON struct {
 	ID                  uuid.UUID         `json:"id"`
+	WorkspaceID         uuid.UUID         `json:"workspace_id"`
 	Number              int32             `json:"build_number"`
 	TemplateVersionID   uuid.UUID         `json:"template_version_id"`
 	TemplateVersionName string            `json:"template_version_name"`

@@ -3,6 +3,7 @@ package coderdtest
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,7 @@ func (s *Server) routeBuilds(closed route) {
 		w, b := s.pathBuild(r)
 		r.write(http.StatusOK, s.buildSDK(w, b))
 	})
+	closed("GET /api/v2/users/{user}/workspace/{name}/builds/{number}", s.getBuildByNumber)
 	closed("GET /api/v2/workspacebuilds/{build}/parameters", func(r *request) {
 		_, b := s.pathBuild(r)
 		r.write(http.StatusOK, append([]codersdk.WorkspaceBuildParameter{}, b.parameters...))
@@ -44,6 +46,24 @@ func (s *Server) routeBuilds(closed route) {
 		}
 		s.cancel(r, b.job)
 	})
+}
+
+func (s *Server) getBuildByNumber(r *request) {
+	number, err := strconv.Atoi(r.PathValue("number"))
+	if err != nil {
+		refuse(http.StatusBadRequest, "Failed to parse build number as integer.")
+	}
+	w := s.workspaceNamed(s.pathUser(r), r.PathValue("name"))
+	if w == nil || !w.visibleTo(r.user) {
+		notFound()
+	}
+	for _, b := range w.builds {
+		if int(b.number) == number {
+			r.write(http.StatusOK, s.buildSDK(w, b))
+			return
+		}
+	}
+	refuse(http.StatusNotFound, fmt.Sprintf("Workspace %q Build %d does not exist.", w.name, number))
 }
 
 // pathBuild is the build in the path, and its workspace, which may be deleted.

@@ -93,8 +93,15 @@ func findBuild(ctx context.Context, client *coderd.Client, workspace uuid.UUID, 
 	if number == 0 || number == w.LatestBuild.Number {
 		return w.LatestBuild.ID, nil
 	}
-	return uuid.Nil, apierrors.NewBadRequest(fmt.Sprintf(
-		"build=%d: only the log of the newest build, %d, can be read", number, w.LatestBuild.Number))
+	missing := apierrors.NewBadRequest(fmt.Sprintf("build=%d: the workspace has builds 1 to %d", number, w.LatestBuild.Number))
+	if number < 0 || number > w.LatestBuild.Number {
+		return uuid.Nil, missing
+	}
+	build, err := client.WorkspaceBuildByNumber(ctx, w, number)
+	if coderd.IsNotFound(err) {
+		return uuid.Nil, missing
+	}
+	return build.ID, err
 }
 
 // buildLog is an answer that is a stream of text. It is no object of the API.

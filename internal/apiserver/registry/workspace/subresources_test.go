@@ -251,7 +251,12 @@ func TestLog(t *testing.T) {
 			t.Errorf("?%s (-want +got):\n%s", query, diff)
 		}
 	}
-	for _, query := range []string{"build=7", "build=x", "after=x", "follow=maybe"} {
+	// The log of an earlier build stays there.
+	w.coder.BuildWorkspace(uuid.MustParse(w.object(devName).Status.ID), "stop")
+	if got, err := readLog(t, sub["log"], ctx, "build=1"); err != nil || !strings.Contains(got, "three") {
+		t.Errorf("the log of the build before: %q, %v", got, err)
+	}
+	for _, query := range []string{"build=7", "build=-1", "build=x", "after=x", "follow=maybe"} {
 		if _, err := readLog(t, sub["log"], ctx, query); !apierrors.IsBadRequest(err) {
 			t.Errorf("?%s: %v, want 400", query, err)
 		}
