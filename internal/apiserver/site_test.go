@@ -216,8 +216,16 @@ func (s *site) build(t testing.TB) net.Listener {
 	return listener
 }
 
-// start runs a server on the site.
+// start runs a server on the site, and waits until it is ready.
 func (s *site) start(t testing.TB) {
+	t.Helper()
+	connect := s.run(t)
+	eventually(t, func() error { return s.server.Ready(nil) })
+	connect()
+}
+
+// run begins to run a server. Once it serves, connect makes a client of it.
+func (s *site) run(t testing.TB) (connect func()) {
 	t.Helper()
 	listener := s.build(t)
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), s.journal.logger()))
@@ -235,8 +243,7 @@ func (s *site) start(t testing.TB) {
 		}
 	})
 	t.Cleanup(s.stop)
-	eventually(t, func() error { return running.Ready(nil) })
-	s.connect(t, listener)
+	return func() { s.connect(t, listener) }
 }
 
 // restart has another server take the place of the one that runs, with nothing but

@@ -96,7 +96,7 @@ func TestWorkspacePatches(t *testing.T) {
 		"a test that fails":     {types.JSONPatchType, `[{"op":"test","path":"/spec/running","value":true}]`, http.StatusUnprocessableEntity},
 		"no JSON":               {types.MergePatchType, `{`, http.StatusBadRequest},
 		"no list":               {types.JSONPatchType, `{}`, http.StatusBadRequest},
-		"a strategic one":       {types.StrategicMergePatchType, `{"spec":{"running":true}}`, 0},
+		"a strategic one":       {types.StrategicMergePatchType, `{"spec":{"running":false}}`, 0},
 		"a wrong type":          {types.MergePatchType, `{"spec":{"running":"yes"}}`, http.StatusUnprocessableEntity},
 		"another UID":           {types.MergePatchType, `{"metadata":{"uid":"00000000-0000-0000-0000-000000000000"}}`, http.StatusUnprocessableEntity},
 		"an old version":        {types.MergePatchType, `{"metadata":{"resourceVersion":"1"},"spec":{"running":true}}`, http.StatusConflict},
