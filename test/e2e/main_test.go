@@ -35,6 +35,7 @@ func TestEndToEnd(t *testing.T) {
 		if t.Run("templates", testTemplates) {
 			t.Run("workspaces", testWorkspaces)
 		}
+		t.Run("killed during writes", testKilledDuringWrites)
 		t.Run("replicas", testReplicas)
 		t.Run("MCP", testMCP)
 		t.Run("token refused", testTokenRefused)

@@ -100,10 +100,8 @@ type stream struct {
 	written []int
 	// refused are the answers to writes that were not carried out.
 	refused map[string]int
-	// back is when the first write after the loss of the writer was answered.
+	// back is the longest time without a write after the loss of the writer.
 	back time.Duration
-	// lost says that a write was refused after the loss.
-	lost bool
 }
 
 // follower reads and watches in one place.
@@ -273,8 +271,11 @@ func (s *stream) write(t *testing.T, times int) {
 	}
 }
 
-// writeUntil writes on until twenty writes were carried out after the first that was
-// not, and at least for three seconds.
+// atLeast is how long a stream goes on to write after the loss of the writer, so
+// that the loss is not over before it was seen.
+const atLeast = 5 * time.Second
+
+// writeUntil writes on until twenty writes in a row were carried out.
 func (s *stream) writeUntil(t *testing.T, taken time.Time, limit time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
@@ -286,9 +287,9 @@ func (s *stream) writeUntil(t *testing.T, taken time.Time, limit time.Duration) 
 			last = time.Now()
 			good++
 		} else {
-			s.lost, good = true, 0
+			good = 0
 		}
-		if good >= 20 && time.Since(taken) > 5*time.Second {
+		if good >= 20 && time.Since(taken) > atLeast {
 			cancel()
 		}
 	})

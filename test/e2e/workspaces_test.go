@@ -79,9 +79,8 @@ func testWorkspaces(t *testing.T) {
 		}
 	})
 	t.Run("changed while it is built", func(t *testing.T) {
-		workspace := buildStatus(t, client, "admin", "sized", "running")
 		w := watch(t, "cws", "coder.admin.sized", "-o", `jsonpath={.status.conditions[?(@.type=="Synced")].reason}{"\n"}`)
-		build(t, client, workspace, "stop")
+		apply(t, fmt.Sprintf(sizedWorkspace, false, "4"))
 		apply(t, fmt.Sprintf(sizedWorkspace, true, "5"))
 		sizedIs(t, "Running")
 		hasSize(t, client, buildStatus(t, client, "admin", "sized", "running"), 6, "5")
