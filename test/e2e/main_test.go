@@ -210,6 +210,8 @@ func testMCP(t *testing.T) {
 	if status, body := callMCP(t, token, "list_workspaces", `{"namespace":"coder"}`); status != 200 || !strings.Contains(body, "coder.admin.hello") {
 		t.Errorf("list_workspaces: %d %s", status, body)
 	}
+	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=0")
+	waitCondition(t, time.Minute, "Ready", "True", "Stopped", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
 	if _, body := callMCP(t, token, "set_workspace_running", `{"namespace":"coder","name":"coder.admin.hello","running":true}`); !strings.Contains(body, `"isError":true`) || !strings.Contains(body, "update") {
 		t.Errorf("a caller who may only view has changed a workspace, or is not told what is missing: %s", body)
 	}
