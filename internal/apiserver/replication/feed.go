@@ -20,6 +20,9 @@ type feed struct {
 	at map[string]uint64
 	// theirs is where the logs of the other replica stood at first.
 	theirs standings
+	// sent is the last revision that followers were given, which may not be in the own
+	// log yet. Nil means that there is none.
+	sent func(resource string) uint64
 }
 
 func (f *feed) frame(message frame) error {
@@ -32,10 +35,15 @@ func (f *feed) frame(message frame) error {
 }
 
 // begin works out where to go on from. A log that is not the beginning of ours gets
-// a snapshot.
+// a snapshot, which ends the watches there.
+//
+// A follower that was dropped because it acknowledged late comes back at once with
+// what it was sent, and that gets into the own log only when the Lease was renewed. What
+// was sent is looked at first: what is sent no longer is in the log.
 func (f *feed) begin(resource string) error {
 	log, theirs := f.logs[resource].Log, f.theirs[resource]
-	if theirs.Initialized && contains(log, theirs.Head) {
+	undecided := f.sent != nil && f.sent(resource) == theirs.Head
+	if theirs.Initialized && (undecided || contains(log, theirs.Head)) {
 		f.at[resource] = theirs.Head
 		return nil
 	}

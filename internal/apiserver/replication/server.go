@@ -134,6 +134,10 @@ func (r *Replica) serveFollow(w http.ResponseWriter, request *http.Request) {
 
 func (r *Replica) feedFollower(w http.ResponseWriter, request *http.Request, number uint64, hello *frame) error {
 	f := r.newFeed(w, number, hello.Logs)
+	f.sent = func(resource string) uint64 {
+		revision, _ := r.hub.head(resource)
+		return revision
+	}
 	if err := f.frame(frame{Kind: frameHello, Name: r.config.Identity}); err != nil {
 		return err
 	}
@@ -160,7 +164,8 @@ func (r *Replica) feedFollower(w http.ResponseWriter, request *http.Request, num
 	defer func() {
 		// This ends the reading; a body must not be read after its handler returned.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
-		<-acking
+		// That the reading was ended is no news.
+		_ = <-acking
 	}()
 	for resource, target := range targets {
 		if err := f.batch(request.Context(), batch{resource: resource, previous: target, revision: target}, r.config.timing.appear); err != nil {
