@@ -36,10 +36,7 @@ func TestWorkspaceLifecycle(t *testing.T) {
 		t.Errorf("creating it again: %v", err)
 	}
 
-	running, err := f.ws().Get(ctx, "coder.ada.dev", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	running := f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return condition(ws, "Ready") == "True Running" })
 	_ = unstructured.SetNestedField(running.Object, false, "spec", "running")
 	stopped, err := f.ws().Update(ctx, running, metav1.UpdateOptions{})
 	if err != nil {
