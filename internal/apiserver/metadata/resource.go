@@ -36,7 +36,7 @@ func (r *Resource) DeepCopy() *Resource {
 		return nil
 	}
 	out := &Resource{TypeMeta: r.TypeMeta, Spec: slices.Clone(r.Spec)}
-	r.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.ObjectMeta = *r.ObjectMeta.DeepCopy() //nolint:staticcheck // Named, because the resource has a DeepCopy of its own.
 	return out
 }
 
@@ -54,7 +54,7 @@ type ResourceList struct {
 // DeepCopyObject implements runtime.Object.
 func (l *ResourceList) DeepCopyObject() runtime.Object {
 	out := &ResourceList{TypeMeta: l.TypeMeta, Items: make([]Resource, len(l.Items))}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
+	out.ListMeta = *l.ListMeta.DeepCopy() //nolint:staticcheck // Named, so that it is seen what is copied.
 	for i := range l.Items {
 		out.Items[i] = *l.Items[i].DeepCopy()
 	}

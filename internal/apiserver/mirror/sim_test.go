@@ -44,7 +44,7 @@ func (t firedTimer) Stop() bool               { return true }
 func (t firedTimer) Reset(time.Duration) bool { return true }
 
 // counter gives dense revisions.
-type counter struct{ mu sync.Mutex }
+type counter struct{}
 
 func (*counter) Next(head uint64) uint64 { return head + 1 }
 

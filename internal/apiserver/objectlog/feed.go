@@ -17,7 +17,7 @@ import (
 type feed struct {
 	*Store
 	// ended ends the cacher's wait for a log that is never filled.
-	ended context.Context
+	ended context.Context //nolint:containedctx // It ends with the cacher, whose calls bring contexts of their own.
 	end   context.CancelFunc
 
 	mutex sync.Mutex

@@ -197,6 +197,6 @@ func expired(paging bool, from, prefix string) error {
 		"the remainder of the results. Continuing with the provided token results in an inconsistent list: " +
 		"objects that were created, modified, or deleted between the time the first chunk was returned " +
 		"and now may show up in the list.")
-	status.ErrStatus.ListMeta.Continue = token
+	status.ErrStatus.Continue = token
 	return status
 }

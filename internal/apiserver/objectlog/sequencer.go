@@ -54,7 +54,7 @@ type Sequencer struct {
 
 // request is one call of Propose.
 type request struct {
-	ctx       context.Context
+	ctx       context.Context //nolint:containedctx // A request waits in a queue with the context of its own call.
 	proposals []Proposal
 	entries   []*Entry
 	err       error

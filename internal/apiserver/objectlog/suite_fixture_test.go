@@ -59,7 +59,7 @@ func stored(s *Store) storagetesting.KeyValidation {
 		if entry == nil {
 			t.Fatalf("the log has no %s", key)
 		}
-		if p := entry.Object.(*example.Pod); p.SelfLink != "" || p.ResourceVersion != fmt.Sprint(entry.Revision) {
+		if p := entry.Object.(*example.Pod); p.GetSelfLink() != "" || p.ResourceVersion != fmt.Sprint(entry.Revision) {
 			t.Errorf("the log holds %+v at revision %d", p.ObjectMeta, entry.Revision)
 		}
 	}

@@ -50,7 +50,7 @@ func (c *transformingCommitter) Commit(ctx context.Context, commit Commit) (*Ent
 		c.t.mutex.Unlock()
 	}
 	entries, err := NewSequencer(c.log, counter{}, nil, clock.RealClock{}).
-		Propose(ctx, Proposal{Key: commit.Key, Expect: commit.Expect, Object: commit.Object})
+		Propose(ctx, Proposal(commit))
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type watcher struct {
 	// tooLarge is the error of a watch that shall begin after the head.
 	tooLarge error
 	events   chan watch.Event
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // The interface has Stop in place of a context; a watch lives as long as both say.
 	cancel   context.CancelFunc
 	// asked is sent to when somebody wants to know the progress.
 	asked chan struct{}

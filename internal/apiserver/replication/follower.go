@@ -75,7 +75,7 @@ func (r *Replica) follow(ctx context.Context, current writer) error {
 		return err
 	}
 	body, acks := io.Pipe()
-	defer acks.Close()
+	defer func() { _ = acks.Close() }()
 	// While HTTP/2 waits for more of the body it does not look at the context.
 	defer context.AfterFunc(ctx, func() { acks.CloseWithError(context.Cause(ctx)) })()
 	greeted := make(chan struct{})
@@ -85,7 +85,7 @@ func (r *Replica) follow(ctx context.Context, current writer) error {
 		_, _ = acks.Write(hello)
 	}()
 	defer func() {
-		body.Close()
+		_ = body.Close()
 		<-greeted
 	}()
 	response, err := r.dialer.open(ctx, current.target(), pathFollow, body)

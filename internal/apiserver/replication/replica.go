@@ -139,7 +139,7 @@ func (r *Replica) Start(ctx context.Context) error {
 			failed <- fmt.Errorf("serving other replicas on %s: %w", r.config.Listener.Addr(), err)
 		}
 	})
-	defer r.server.Close()
+	defer func() { _ = r.server.Close() }()
 	published := make(chan struct{})
 	running.Go(func() { r.peers.publish(work, r.Writing, sync.OnceFunc(func() { close(published) })) })
 	running.Go(func() {

@@ -54,7 +54,7 @@ func sourceOf(file uuid.UUID, archive *coderd.Archive) source {
 func readSource(
 	ctx context.Context, connection connections.Connection, file uuid.UUID, previous *aggregationv1alpha1.CoderTemplate, fresh bool,
 ) (source, error) {
-	if known, ok := shownIn(previous, file); ok && !(fresh && known.fileCount == 0) {
+	if known, ok := shownIn(previous, file); ok && (!fresh || known.fileCount != 0) {
 		return known, nil
 	}
 	archive, err := connection.Client.DownloadArchive(ctx, file)

@@ -22,7 +22,7 @@ func checkParameters(defined []coderd.VersionParameter, given []value, before ma
 		path := parametersPath.Key(v.Name)
 		i := slices.IndexFunc(defined, func(p coderd.VersionParameter) bool { return p.Name == v.Name })
 		if i < 0 {
-			errs = append(errs, field.Invalid(path, v.Value, "the template version has no such parameter; it has "+listed(parameterNames(defined), "none")))
+			errs = append(errs, field.Invalid(path, v.Value, "the template version has no such parameter; it has "+listed(parameterNames(defined))))
 			continue
 		}
 		p := defined[i]
@@ -54,7 +54,7 @@ func checkRequired(defined []coderd.VersionParameter, given map[string]string) [
 func described(p coderd.VersionParameter) string {
 	out := "give a " + p.Type
 	if len(p.Options) > 0 {
-		out += ", one of " + listed(optionValues(p), "none")
+		out += ", one of " + listed(optionValues(p))
 	}
 	return out
 }
@@ -78,13 +78,13 @@ func checkValue(path *field.Path, p coderd.VersionParameter, v, was string, exis
 		}
 		for _, item := range items {
 			if len(p.Options) > 0 && !slices.Contains(optionValues(p), item) && !slices.Contains(optionValues(p), v) {
-				return refuse("%q is no option of the parameter; its options are %s", item, listed(optionValues(p), "none"))
+				return refuse("%q is no option of the parameter; its options are %s", item, listed(optionValues(p)))
 			}
 		}
 		return nil
 	}
 	if len(p.Options) > 0 && !slices.Contains(optionValues(p), v) {
-		return refuse("must be one of %s", listed(optionValues(p), "none"))
+		return refuse("must be one of %s", listed(optionValues(p)))
 	}
 	if p.Regex == "" {
 		return nil
@@ -107,7 +107,7 @@ func checkNumber(path *field.Path, p coderd.VersionParameter, v, was string, exi
 	case err != nil:
 		return refuse("must be a number")
 	case len(p.Options) > 0 && !slices.Contains(optionValues(p), v):
-		return refuse("must be one of %s", listed(optionValues(p), "none"))
+		return refuse("must be one of %s", listed(optionValues(p)))
 	case p.Min != nil && number < float64(*p.Min):
 		return refuse("must be at least %d%s", *p.Min, because(p.RegexMessage))
 	case p.Max != nil && number > float64(*p.Max):
@@ -143,9 +143,9 @@ func parameterNames(defined []coderd.VersionParameter) []string {
 	return out
 }
 
-func listed(names []string, none string) string {
+func listed(names []string) string {
 	if len(names) == 0 {
-		return none
+		return "none"
 	}
 	quoted := make([]string, len(names))
 	for i, name := range names {
@@ -163,7 +163,7 @@ func findPreset(presets []coderd.VersionPreset, name string) (coderd.VersionPres
 		}
 		names = append(names, p.Name)
 	}
-	return coderd.VersionPreset{}, field.Invalid(presetPath, name, "the template version has no such preset; it has "+listed(names, "none"))
+	return coderd.VersionPreset{}, field.Invalid(presetPath, name, "the template version has no such preset; it has "+listed(names))
 }
 
 // withPreset joins a preset and the values of a spec, which win. Coder lets the

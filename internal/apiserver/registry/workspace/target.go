@@ -40,23 +40,36 @@ func (k *Kind) target(ctx context.Context, s subject, n notes, c change) (target
 	if n.Values != nil {
 		t.values = n.Values.Values
 	}
-	version := b.TemplateVersionID
-	if c.Version != "" && c.Version != version.String() {
-		var err error
-		if version, err = s.version(ctx, c.Version); err != nil {
-			return target{}, err
-		}
-		t.request.TemplateVersionID, t.needed = version, true
-	} else if c.Version == "" && t.starts(b) && s.workspace.AutomaticUpdates == updatesAlways {
-		// Coder itself does so only for its own starts.
-		version = s.workspace.TemplateActiveVersionID
-		t.request.TemplateVersionID = version
+	version, err := t.chooseVersion(ctx, s, c.Version)
+	if err != nil {
+		return target{}, err
 	}
 	moved := version != b.TemplateVersionID
 	if len(c.Parameters) == 0 && c.Preset == nil && (!moved || len(n.Parameters) == 0 && n.Preset == "") {
 		return t, nil
 	}
 	return t, k.fill(ctx, s, n, c, version, &t)
+}
+
+// chooseVersion finds the template version to build from, which is that of the
+// build before where nothing asks for another.
+func (t *target) chooseVersion(ctx context.Context, s subject, wanted string) (uuid.UUID, error) {
+	latest := s.workspace.LatestBuild
+	version := latest.TemplateVersionID
+	switch {
+	case wanted != "" && wanted != version.String():
+		chosen, err := s.version(ctx, wanted)
+		if err != nil {
+			return uuid.Nil, err
+		}
+		t.request.TemplateVersionID, t.needed = chosen, true
+		return chosen, nil
+	case wanted == "" && t.starts(latest) && s.workspace.AutomaticUpdates == updatesAlways:
+		// Coder itself does so only for its own starts.
+		version = s.workspace.TemplateActiveVersionID
+		t.request.TemplateVersionID = version
+	}
+	return version, nil
 }
 
 // starts says that a workspace that is stopped is started.

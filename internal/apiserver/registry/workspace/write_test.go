@@ -80,16 +80,16 @@ func TestCreateDormant(t *testing.T) {
 	}
 	_, err = w.update(t.Context(), devName, running(true))
 	wantInvalid(t, err, "spec.running", "dormant")
-	ws := w.mustUpdate(devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
+	w.mustUpdate(devName, func(ws *aggregationv1alpha1.CoderWorkspace) {
 		ws.Spec.Dormant, ws.Spec.Running = ptr.To(false), ptr.To(true)
 	})
 	w.mirror()
-	if ws = w.object(devName); w.transitions(ws) != "start stop start" || conditionOf(ws, "Ready") != "True Running" || *ws.Spec.Dormant {
+	if ws := w.object(devName); w.transitions(ws) != "start stop start" || conditionOf(ws, "Ready") != "True Running" || *ws.Spec.Dormant {
 		t.Errorf("builds %s: %+v", w.transitions(ws), ws.Status)
 	}
 	w.mustUpdate(devName, func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.Dormant = ptr.To(true) })
 	w.mirror()
-	if ws = w.object(devName); w.transitions(ws) != "start stop start stop" || conditionOf(ws, "Ready") != "True Dormant" {
+	if ws := w.object(devName); w.transitions(ws) != "start stop start stop" || conditionOf(ws, "Ready") != "True Dormant" {
 		t.Errorf("builds %s: %+v", w.transitions(ws), ws.Status)
 	}
 }
@@ -179,9 +179,9 @@ func TestVersion(t *testing.T) {
 	pin := func(id string) func(*aggregationv1alpha1.CoderWorkspace) {
 		return func(ws *aggregationv1alpha1.CoderWorkspace) { ws.Spec.TemplateVersionID = id }
 	}
-	ws := w.mustUpdate(devName, pin(second))
+	w.mustUpdate(devName, pin(second))
 	w.mirror()
-	if ws = w.object(devName); ws.Spec.TemplateVersionID != second || w.transitions(ws) != "start start" || ws.Generation != 2 {
+	if ws := w.object(devName); ws.Spec.TemplateVersionID != second || w.transitions(ws) != "start start" || ws.Generation != 2 {
 		t.Errorf("builds %s, generation %d, spec %+v", w.transitions(ws), ws.Generation, ws.Spec)
 	}
 	other := w.coder.AddTemplate("coder", "other", map[string]string{"main.tf": "# x"})
