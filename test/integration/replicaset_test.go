@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -91,14 +92,6 @@ func (r *replica) set(up bool) {
 	}
 }
 
-// revive starts it again.
-func (r *replica) revive(t *testing.T) {
-	t.Helper()
-	r.start(t)
-	r.ready(t)
-	r.set(true)
-}
-
 // living are those that run.
 func (all replicas) living() replicas {
 	return slices.DeleteFunc(slices.Clone(all), func(r *replica) bool {
@@ -111,6 +104,15 @@ func (all replicas) living() replicas {
 func (all replicas) any() *replica {
 	living := all.living()
 	return living[rand.IntN(len(living))]
+}
+
+// service is a way to them that ends at one that runs, as a Service has it.
+func (all replicas) service() *rest.Config {
+	config := rest.CopyConfig(all[0].config)
+	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1:"+all.any().apiPort)
+	}
+	return config
 }
 
 // writer waits until one of them writes.

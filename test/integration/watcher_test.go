@@ -104,7 +104,7 @@ func (w *watcher) watch(ctx context.Context, r *replica, life int, from, until u
 		}
 	}
 	if ctx.Err() == nil && sameLife(r, life) {
-		w.chronicle.fault("%s: the watch at %s ended by itself though the replica lives", w.name, r.name)
+		w.chronicle.cutOff(s)
 	}
 }
 
