@@ -181,6 +181,7 @@ func (env *environment) connections() (apiserver.Connections, error) {
 		return connections.NewStatic(o.Namespace, c), nil
 	}
 	return connections.NewDynamic(env.manager.GetClient(), env.manager.GetAPIReader(), connections.Options{
+		Namespaces:     env.options.WatchNamespaces,
 		Timeout:        o.RequestTimeout,
 		UserAgent:      version.UserAgent(),
 		OnUnauthorized: env.refused,

@@ -26,6 +26,9 @@ const (
 
 // Options of Dynamic.
 type Options struct {
+	// Namespaces are those of which the cache knows. None means all. In any other one
+	// nothing is served.
+	Namespaces []string
 	// Timeout of one request to Coder. 0 means coderd.DefaultTimeout.
 	Timeout time.Duration
 	// UserAgent of the requests to Coder.
@@ -85,7 +88,16 @@ func NewDynamic(cached, secrets client.Reader, opts Options) *Dynamic {
 
 // ForNamespace implements Provider.
 func (d *Dynamic) ForNamespace(ctx context.Context, namespace string) ([]Connection, error) {
+	if !d.knows(namespace) {
+		return nil, nil
+	}
 	return d.connect(ctx, client.InNamespace(namespace))
+}
+
+// knows says whether the cache has a namespace. It gives an error for one that it has
+// not, which would be an answer about a namespace that is none of our business.
+func (d *Dynamic) knows(namespace string) bool {
+	return len(d.opts.Namespaces) == 0 || slices.Contains(d.opts.Namespaces, namespace)
 }
 
 // All implements Provider.

@@ -190,6 +190,24 @@ func TestNamespaceWithoutControlPlaneIsEmpty(t *testing.T) {
 	}
 }
 
+// TestOtherNamespacesHoldNothing: the cache of an operator that watches some namespaces
+// gives an error for the others, and an error would keep them from being deleted.
+func TestOtherNamespacesHoldNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.listError = errors.New("unable to list: other because of unknown namespace for the cache")
+	provider := connections.NewDynamic(c, c, connections.Options{Namespaces: []string{"watched"}})
+	if found, err := provider.ForNamespace(t.Context(), "other"); err != nil || len(found) != 0 {
+		t.Errorf("another namespace has %v, error %v", found, err)
+	}
+	if serves, err := provider.Serves(t.Context(), "other"); err != nil || serves {
+		t.Errorf("another namespace is served: %t, error %v", serves, err)
+	}
+	if _, err := provider.Serves(t.Context(), "watched"); err == nil {
+		t.Error("of a namespace that is watched the cache is not asked")
+	}
+}
+
 func TestControlPlanesOfANamespace(t *testing.T) {
 	second := func(cp *coderv1alpha1.CoderControlPlane) {
 		prefix := cp.Name + "."

@@ -12,6 +12,9 @@ import (
 // Serves says whether a namespace has a control plane whose objects are served and
 // have their names. It reads the cache alone, and no token.
 func (d *Dynamic) Serves(ctx context.Context, namespace string) (bool, error) {
+	if !d.knows(namespace) {
+		return false, nil
+	}
 	var list coderv1alpha1.CoderControlPlaneList
 	if err := d.cached.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return false, fmt.Errorf("listing the control planes of namespace %q: %w", namespace, err)
