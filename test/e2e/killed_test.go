@@ -64,7 +64,7 @@ func killedOnceTold(t *testing.T, manifest string, args ...string) {
 // the same again brings it to its end, and nothing is made twice.
 func testKilledDuringWrites(t *testing.T) {
 	explain(t, sampleNamespace)
-	main := fmt.Sprintf("%s# %d\n", sizedMain, time.Now().UnixNano())
+	main := fmt.Sprintf("# %d\nresource \"terraform_data\" \"crash\" {}\n", time.Now().UnixNano())
 	template, workspace := []string{"-n", sampleNamespace, "ctpl", "coder.crash"}, []string{"-n", sampleNamespace, "cws", "coder.admin.crash"}
 	apply := []string{"apply", "-f", "-"}
 	expect := func(want string) {

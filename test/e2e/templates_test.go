@@ -3,71 +3,38 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// sizedMain is a template with a parameter and two variables.
-const sizedMain = `terraform {
-  required_providers {
-    coder = {
-      source  = "coder/coder"
-      version = "2.13.1"
-    }
-  }
-}
-
-variable "greeting" {
-  type    = string
-  default = "hello"
-}
-
-variable "password" {
-  type    = string
-  default = "none"
-}
-
-data "coder_parameter" "size" {
-  name    = "size"
-  type    = "number"
-  default = "1"
-  mutable = true
-}
-
-data "coder_workspace" "me" {}
-
-resource "terraform_data" "sized" {
-  count = data.coder_workspace.me.start_count
-  input = "${var.greeting} ${data.coder_parameter.size.value}"
-}
-`
-
-// sized is the manifest of that template with more files and more of its spec.
-func sized(t *testing.T, files map[string]string, more map[string]any) string {
+// sized is the sample of a template with a parameter and variables, changed.
+func sized(t *testing.T, change func(spec, files map[string]any)) string {
 	t.Helper()
-	all := map[string]string{"main.tf": sizedMain}
-	for name, content := range files {
-		all[name] = content
+	_, manifest, _ := strings.Cut(sample(t, "codertemplate-parameters"), "\n---\n")
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(manifest), &object); err != nil {
+		t.Fatal(err)
 	}
-	spec := map[string]any{"organization": "coder", "files": all}
-	for name, value := range more {
-		spec[name] = value
-	}
-	manifest, err := json.Marshal(map[string]any{
-		"apiVersion": "aggregation.coder.com/v1alpha1", "kind": "CoderTemplate",
-		"metadata": map[string]any{"name": "coder.sized", "namespace": sampleNamespace}, "spec": spec,
-	})
+	spec := object["spec"].(map[string]any)
+	change(spec, spec["files"].(map[string]any))
+	changed, err := yaml.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(manifest)
+	return string(changed)
+}
+
+// withNotes is the sample with another file in place of its README.md.
+func withNotes(_, files map[string]any) {
+	delete(files, "README.md")
+	files["notes/new.md"] = "new"
 }
 
 // sizedTemplate is where the template is found.
@@ -99,21 +66,21 @@ func testTemplates(t *testing.T) {
 	explain(t, sampleNamespace)
 	client := login(t, sampleNamespace, "coder")
 	start := time.Now()
-	apply(t, sized(t, map[string]string{"notes/old.md": "old"}, nil))
+	kubectl(t, "apply", "-f", "../../config/samples/codertemplate-parameters.yaml")
 	t.Logf("kubectl apply came back after %.1f s", time.Since(start).Seconds())
 	first := becomesActive(t, "")
 	second := ""
 
 	t.Run("the same is not uploaded again", func(t *testing.T) {
 		before := written(t)
-		apply(t, sized(t, map[string]string{"notes/old.md": "old"}, nil))
+		kubectl(t, "apply", "-f", "../../config/samples/codertemplate-parameters.yaml")
 		if after := written(t); after != before {
 			t.Errorf("Coder had %s, and has %s", before, after)
 		}
 	})
 	t.Run("changed, and a file removed", func(t *testing.T) {
 		w := watch(t, "ctpl", "coder.sized", "-o", `jsonpath={.status.activeVersionID} {.status.latestVersionStatus}{"\n"}`)
-		apply(t, sized(t, map[string]string{"notes/new.md": "new"}, nil))
+		apply(t, sized(t, withNotes))
 		second = becomesActive(t, first)
 		if text := w.text(); !strings.Contains(text, first+" pending") && !strings.Contains(text, first+" running") {
 			t.Errorf("nobody was told that the first version is active while the second one is built:\n%s", text)
@@ -121,7 +88,7 @@ func testTemplates(t *testing.T) {
 		files := kubectl(t, append([]string{"get", "-o", "jsonpath={.spec.files}"}, sizedTemplate...)...)
 		archive := kubectl(t, "get", "--raw", aggregatedAPI+"/codertemplates/coder.sized/files")
 		for where, text := range map[string]string{"spec.files": files, "the archive": archive} {
-			if strings.Contains(text, "notes/old.md") || !strings.Contains(text, "notes/new.md") {
+			if strings.Contains(text, "README.md") || !strings.Contains(text, "notes/new.md") {
 				t.Errorf("%s has not just the new file:\n%q", where, text)
 			}
 		}
@@ -132,17 +99,20 @@ func testTemplates(t *testing.T) {
 		if now := becomesActive(t, second); now != first {
 			t.Errorf("version %s is active, not the first one, %s", now, first)
 		}
-		if files := kubectl(t, append([]string{"get", "-o", "jsonpath={.spec.files}"}, sizedTemplate...)...); !strings.Contains(files, "notes/old.md") {
+		if files := kubectl(t, append([]string{"get", "-o", "jsonpath={.spec.files}"}, sizedTemplate...)...); !strings.Contains(files, "README.md") {
 			t.Errorf("spec.files are not those of the first version:\n%s", files)
 		}
 	})
-	t.Run("a variable from a Secret", func(t *testing.T) { testSecretVariable(t, client, first) })
+	t.Run("variables", func(t *testing.T) { testVariables(t, client, first) })
 }
 
 // testFailedVersion uploads what Terraform does not understand, and then what was
 // there before.
 func testFailedVersion(t *testing.T, active string) {
-	broken := sized(t, map[string]string{"notes/new.md": "new", "broken.tf": "this is not Terraform"}, nil)
+	broken := sized(t, func(spec, files map[string]any) {
+		withNotes(spec, files)
+		files["broken.tf"] = "this is not Terraform"
+	})
 	apply(t, broken)
 	waitCondition(t, time.Minute, "Stalled", "True", "BuildFailed", sizedTemplate...)
 	message := waitCondition(t, 10*time.Second, "Ready", "False", "BuildFailed", sizedTemplate...)
@@ -158,35 +128,32 @@ func testFailedVersion(t *testing.T, active string) {
 	if after := written(t); after != before {
 		t.Errorf("the version that failed was uploaded again: Coder had %s, and has %s", before, after)
 	}
-	apply(t, sized(t, map[string]string{"notes/new.md": "new"}, nil))
+	apply(t, sized(t, withNotes))
 	waitCondition(t, time.Minute, "Ready", "True", "Active", sizedTemplate...)
 }
 
-// testSecretVariable builds with a value that stands in a Secret, and shows it
-// nowhere.
-func testSecretVariable(t *testing.T, client *coderd.Client, active string) {
-	const password = "correct-horse-battery"
-	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "variables", "--from-literal=password="+password)
-	variables := []any{
-		map[string]any{"name": "greeting", "value": "good morning"},
-		map[string]any{"name": "password", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "variables", "key": "password"}}},
-	}
-	apply(t, sized(t, map[string]string{"notes/new.md": "new"}, map[string]any{"variables": variables}))
+// testVariables gives a variable another value. The value of the other one stands in
+// a Secret: the version was built with it, and it is shown nowhere.
+func testVariables(t *testing.T, client *coderd.Client, active string) {
+	value := secretValue(t, sampleNamespace, "sized-variables", "registry-token")
+	apply(t, sized(t, func(spec, files map[string]any) {
+		withNotes(spec, files)
+		spec["variables"].([]any)[0].(map[string]any)["value"] = "good morning"
+	}))
 	id := becomesActive(t, active)
-	built, err := client.VersionVariables(t.Context(), uuid.MustParse(id))
-	if err != nil {
-		t.Fatal(err)
+	built := query(t, "coder", fmt.Sprintf(`SELECT string_agg(name || '=' || value, ', ' ORDER BY name) FROM template_version_variables
+		WHERE template_version_id = '%s'`, id))
+	if want := "greeting=good morning, registry_token=" + value; built != want {
+		t.Errorf("the version was built with %d characters of variables, not those that were given", len(built))
 	}
-	values := map[string]string{}
-	for _, v := range built {
-		values[v.Name] = v.Value
-	}
-	if values["greeting"] != "good morning" || values["password"] != password {
-		t.Errorf("the version was built with %d variables, greeting %q", len(values), values["greeting"])
+	shown, err := client.VersionVariables(t.Context(), uuid.MustParse(id))
+	if err != nil || len(shown) != 2 {
+		t.Errorf("the version has the variables %v: %v", shown, err)
 	}
 	told := kubectl(t, append([]string{"get", "-o", "yaml", "--show-managed-fields"}, sizedTemplate...)...) +
-		kubectl(t, "-n", sampleNamespace, "get", "coderobjectmetadata", "-o", "yaml")
-	if strings.Contains(told, password) {
+		kubectl(t, "-n", sampleNamespace, "get", "coderobjectmetadata", "-o", "yaml") +
+		kubectl(t, "-n", "coder-system", "logs", "deploy/coder-k8s")
+	if strings.Contains(told, value) {
 		t.Error("the value of the Secret is told")
 	}
 }

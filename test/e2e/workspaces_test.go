@@ -10,6 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
+// sizedWorkspace is the sample of a workspace with a parameter, shorter.
 const sizedWorkspace = `
 apiVersion: aggregation.coder.com/v1alpha1
 kind: CoderWorkspace
@@ -55,10 +56,14 @@ func testWorkspaces(t *testing.T) {
 	client := login(t, sampleNamespace, "coder")
 
 	if !t.Run("created with running: false", func(t *testing.T) {
-		apply(t, fmt.Sprintf(sizedWorkspace, false, "2"))
+		kubectl(t, "apply", "-f", "../../config/samples/coderworkspace-parameters.yaml")
 		sizedIs(t, "Stopped")
 		// Coder starts what it creates; then it was stopped.
-		hasSize(t, client, buildStatus(t, client, "admin", "sized", "stopped"), 2, "2")
+		workspace := buildStatus(t, client, "admin", "sized", "stopped")
+		hasSize(t, client, workspace, 2, "2")
+		if workspace.Autostart == nil || workspace.TTL == nil || *workspace.TTL != time.Hour {
+			t.Errorf("in Coder it starts at %v and stops after %v", workspace.Autostart, workspace.TTL)
+		}
 	}) {
 		return
 	}
