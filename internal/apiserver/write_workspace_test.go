@@ -189,7 +189,8 @@ func TestChangeDuringABuildIsDoneAfterIt(t *testing.T) {
 	})
 	f.coder.FinishBuilds()
 	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool {
-		return condition(ws, "Ready") == "True Stopped" && condition(ws, "Synced") == "True Synced" && at(ws, "status", "observedGeneration") == "2"
+		return condition(ws, "Ready") == "True Stopped" && condition(ws, "Synced") == "True Synced" &&
+			at(ws, "status", "observedGeneration") == at(ws, "metadata", "generation")
 	})
 	id := uuid.MustParse(string(created.GetUID()))
 	if diff := cmp.Diff([]string{"start", "stop"}, f.coder.Transitions(id)); diff != "" {
