@@ -210,6 +210,9 @@ func testActions(t *testing.T, client *coderd.Client) {
 }
 
 func testTables(t *testing.T) {
+	if out := kubectl(t, "get", "coder", "-A"); !containsAll(out, "coderworkspace.aggregation.coder.com/coder.admin.hello", "codertemplate.aggregation.coder.com/coder.hello") {
+		t.Errorf("kubectl get coder -A does not show the workspace and its template:\n%s", out)
+	}
 	for kind, columns := range map[string]struct{ names, more string }{
 		"cws":  {"NAME OWNER TEMPLATE STATUS HEALTH OUTDATED AGE", "ORGANIZATION CONTROL PLANE VERSION AUTOSTOP LAST USED REASON"},
 		"ctpl": {"NAME DISPLAY NAME STATUS ACTIVE VERSION DEPRECATED AGE", "ORGANIZATION CONTROL PLANE LATEST VERSION LATEST STATUS UPDATED REASON"},

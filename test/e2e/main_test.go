@@ -72,6 +72,8 @@ func TestEndToEnd(t *testing.T) {
 func testInstall(t *testing.T) {
 	explain(t)
 	kubectl(t, "apply", "-k", "../../config/default")
+	// A cache that is not what the log is ends the process, which the story then sees.
+	kubectl(t, "-n", "coder-system", "set", "env", "deploy/coder-k8s", "KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true")
 	serving(t)
 
 	if out := kubectl(t, "get", "coderworkspaces,codertemplates", "-A"); strings.Contains(out, "NAME") {
