@@ -199,8 +199,8 @@ func TestRunsOverHTTP(t *testing.T) {
 
 // TestFirstSyncOverHTTP compares it with the pages alone.
 func TestFirstSyncOverHTTP(t *testing.T) {
-	if testing.Short() {
-		t.Skip("large")
+	if testing.Short() || raceEnabled {
+		t.Skip("a measurement of many objects")
 	}
 	const n = 10_000
 	l := newLive(t)

@@ -316,8 +316,8 @@ func TestDisplacedNames(t *testing.T) {
 
 // TestFiftyThousand measures a large first sync.
 func TestFiftyThousand(t *testing.T) {
-	if testing.Short() {
-		t.Skip("large")
+	if testing.Short() || raceEnabled {
+		t.Skip("a measurement of many objects")
 	}
 	s := newSim(t, 1)
 	c := s.add("team", "prod")

@@ -266,8 +266,8 @@ func (c *chaos) prove(e objectlog.Event) {
 // Coder.
 func TestConverges(t *testing.T) {
 	seeds := uint64(40)
-	if testing.Short() {
-		seeds = 5
+	if testing.Short() || raceEnabled {
+		seeds = 10
 	}
 	for seed := range seeds {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
