@@ -199,7 +199,7 @@ func TestRunsOverHTTP(t *testing.T) {
 
 // TestFirstSyncOverHTTP compares it with the pages alone.
 func TestFirstSyncOverHTTP(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || mirror.RaceEnabled {
 		t.Skip("a measurement of many objects")
 	}
 	const n = 10_000

@@ -2,5 +2,5 @@
 
 package mirror
 
-// raceEnabled says that everything takes ten times as long.
-const raceEnabled = false
+// RaceEnabled says that everything takes ten times as long.
+const RaceEnabled = false

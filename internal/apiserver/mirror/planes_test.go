@@ -316,7 +316,7 @@ func TestDisplacedNames(t *testing.T) {
 
 // TestFiftyThousand measures a large first sync.
 func TestFiftyThousand(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || RaceEnabled {
 		t.Skip("a measurement of many objects")
 	}
 	s := newSim(t, 1)

@@ -266,7 +266,7 @@ func (c *chaos) prove(e objectlog.Event) {
 // Coder.
 func TestConverges(t *testing.T) {
 	seeds := uint64(40)
-	if testing.Short() || raceEnabled {
+	if testing.Short() || RaceEnabled {
 		seeds = 10
 	}
 	for seed := range seeds {

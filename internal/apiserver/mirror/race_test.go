@@ -2,5 +2,5 @@
 
 package mirror
 
-// raceEnabled says that everything takes ten times as long.
-const raceEnabled = true
+// RaceEnabled says that everything takes ten times as long.
+const RaceEnabled = true
