@@ -11,9 +11,14 @@ if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
   export KUBEBUILDER_ASSETS="$BIN"
 fi
 # The library's own detector of changes to cached objects is on in every test.
-# KUBE_WATCHLIST_INCONSISTENCY_DETECTOR is not: it takes typed custom resources
-# for different whose kind a watch tells and a list leaves out.
 export KUBE_CACHE_MUTATION_DETECTOR=true
+# So is the one that compares the cacher of the aggregated API with the log below it,
+# in the tests and in the processes that they start; it looks every five minutes.
+export KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true
+# KUBE_WATCHLIST_INCONSISTENCY_DETECTOR is not set here, because the operator's own
+# informers would inherit it: it takes typed custom resources for different whose kind
+# a watch tells and a list leaves out. The tests whose informers read the aggregated API
+# (internal/apiserver, test/integration) switch it on in their TestMain.
 [ $# -gt 0 ] || set -- ./...
 step "compiling the tests with the race detector"
 log="$CACHE/logs/build/tests.log"

@@ -16,8 +16,28 @@ func restList(ctx context.Context, config *rest.Config, ns string) error {
 	if err != nil {
 		return err
 	}
-	path := "/apis/aggregation.coder.com/v1alpha1/namespaces/" + ns + "/coderworkspaces"
-	return c.RESTClient().Get().AbsPath(path).MaxRetries(0).Do(ctx).Error()
+	return c.RESTClient().Get().AbsPath(workspacesPath(ns)).MaxRetries(0).Do(ctx).Error()
+}
+
+// restWatch watches the workspaces of a namespace, or of all where it is empty, for a
+// second.
+func restWatch(ctx context.Context, config *rest.Config, ns string) error {
+	c, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	stream, err := c.RESTClient().Get().AbsPath(workspacesPath(ns)).Param("watch", "1").Param("timeoutSeconds", "1").MaxRetries(0).Stream(ctx)
+	if err != nil {
+		return err
+	}
+	return stream.Close()
+}
+
+func workspacesPath(ns string) string {
+	if ns == "" {
+		return "/apis/aggregation.coder.com/v1alpha1/coderworkspaces"
+	}
+	return "/apis/aggregation.coder.com/v1alpha1/namespaces/" + ns + "/coderworkspaces"
 }
 
 // setHeaders adds headers to each request, as somebody would who tries to pass

@@ -1,7 +1,8 @@
 // Package integration tests the components against a real kube-apiserver and
 // etcd, started once for the package: the CRD's validation, server-side apply,
-// RBAC, token review, the aggregation layer. There is no kubelet and no
-// controller manager: a test that needs ready pods says so in the status itself.
+// RBAC, token review, the aggregation layer. There is no kubelet, and a controller
+// manager only where a test starts it (manager_test.go): a test that needs ready pods
+// says so in the status itself.
 //
 // The binaries come from KUBEBUILDER_ASSETS (make test sets it to those that the
 // demo uses). Without it the tests are skipped, so that go test ./... works on a
@@ -9,6 +10,10 @@
 //
 // kube-apiserver writes down what the operator asks of it (audit_test.go), so that
 // a request that it refuses fails whichever test it belongs to.
+//
+// TestHistory (history_test.go) is about the replicas of the aggregated API: writers,
+// watchers and deaths, of which chronicle_test.go keeps what was told, and checks that
+// one log explains it.
 //
 // Invariants: each test has a namespace of its own; nothing sleeps. Tests that run
 // beside others restrict their operator to their namespaces: one without restriction

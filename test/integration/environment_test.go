@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/consistencydetector"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +45,9 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard())
+	// The informers of these tests panic where what a watch delivered at first is not
+	// what a list of the same revision has.
+	consistencydetector.SetDataConsistencyDetectionForWatchListEnabledForTest(true)
 	dir, err := os.MkdirTemp("", "coder-k8s-integration")
 	if err != nil {
 		return fail("making a directory", err)

@@ -2,8 +2,11 @@ package integration
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -156,7 +160,7 @@ func TestRights(t *testing.T) {
 	if err := environment.client.Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "looks"},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"aggregation.coder.com"}, Resources: []string{"coderworkspaces"}, Verbs: []string{"get", "list"},
+			APIGroups: []string{"aggregation.coder.com"}, Resources: []string{"coderworkspaces"}, Verbs: []string{"get", "list", "watch"},
 		}},
 	}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
@@ -172,29 +176,38 @@ func TestRights(t *testing.T) {
 	anonymous.BearerToken = ""
 	forged := rest.CopyConfig(anonymous)
 	forged.Wrap(setHeaders(map[string]string{"X-Remote-User": "system:admin", "X-Remote-Group": "system:masters"}))
+	// A certificate that kube-apiserver accepts makes its holder no front proxy.
+	user, err := environment.server.AddUser(envtest.User{Name: "mallory"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certified := rest.CopyConfig(user.Config())
+	certified.Host, certified.CAData, certified.Insecure = direct.Host, nil, true
+	certified.Wrap(setHeaders(map[string]string{"X-Remote-User": "system:admin", "X-Remote-Group": "system:masters"}))
 	for name, test := range map[string]struct {
 		config  *rest.Config
 		allowed bool
 	}{
-		"through kube-apiserver, with the right":    {viewer, true},
-		"through kube-apiserver, without the right": {nobody, false},
-		"directly, with the right":                  {direct, true},
-		"directly, anonymous":                       {anonymous, false},
-		"directly, with a forged identity":          {forged, false},
+		"through kube-apiserver, with the right":             {viewer, true},
+		"through kube-apiserver, without the right":          {nobody, false},
+		"directly, with the right":                           {direct, true},
+		"directly, anonymous":                                {anonymous, false},
+		"directly, with a forged identity":                   {forged, false},
+		"directly, with a certificate and a forged identity": {certified, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eventually(t, 15*time.Second, "the list is answered as it should be", func(ctx context.Context) error {
-				err := restList(ctx, test.config, ns)
-				switch {
-				case test.allowed && err != nil:
-					return err
-				case !test.allowed && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err):
-					return fmt.Errorf("the answer is %w, not a refusal", err)
-				}
-				return nil
-			})
+			for what, ask := range map[string]func(ctx context.Context, config *rest.Config, ns string) error{"list": restList, "watch": restWatch} {
+				eventually(t, 15*time.Second, "the "+what+" is answered as it should be", func(ctx context.Context) error {
+					return asExpected(ask(ctx, test.config, ns), test.allowed)
+				})
+				// Nobody here has rights in all namespaces.
+				eventually(t, 15*time.Second, "the "+what+" of all namespaces is refused", func(ctx context.Context) error {
+					return asExpected(ask(ctx, test.config, ""), false)
+				})
+			}
 		})
 	}
+	peersAreTheirOwn(t, p)
 	// A new client asks for all kinds first, and kube-apiserver may still remember that
 	// the program before this one went away.
 	eventually(t, 15*time.Second, "a viewer may not make a workspace", func(ctx context.Context) error {
@@ -207,6 +220,54 @@ func TestRights(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// asExpected says whether an answer is what somebody must get.
+func asExpected(err error, allowed bool) error {
+	switch {
+	case allowed && err != nil:
+		return err
+	case !allowed && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the answer is %w, not a refusal", err)
+	}
+	return nil
+}
+
+// peersAreTheirOwn: at the port of the replicas nobody gets in but a replica, not even
+// kube-apiserver or an administrator.
+func peersAreTheirOwn(t *testing.T, p *process) {
+	t.Helper()
+	load := func(cert, key string) []tls.Certificate {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(environment.dir, cert), filepath.Join(environment.dir, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []tls.Certificate{pair}
+	}
+	administrator, err := tls.X509KeyPair(environment.config.CertData, environment.config.KeyData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, certificates := range map[string][]tls.Certificate{
+		"without a certificate": nil,
+		"as the front proxy":    load("front-proxy.crt", "front-proxy.key"),
+		"as the administrator":  {administrator},
+	} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}}
+		for _, path := range []string{"/", "/replication/v1/follow", "/replication/v1/prepare"} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://127.0.0.1:"+p.peerPort+path, strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := transport.RoundTrip(request); err == nil {
+				answer.Body.Close()
+				t.Errorf("%s, %s of the replicas' port answers %s", name, path, answer.Status)
+			} else if !strings.Contains(err.Error(), "tls: ") {
+				t.Errorf("%s, %s of the replicas' port is not there: %v", name, path, err)
+			}
+		}
+		transport.CloseIdleConnections()
+	}
 }
 
 // TestNamespaceWithoutControlPlaneIsEmpty: anything but an empty list there
@@ -222,18 +283,51 @@ func TestNamespaceWithoutControlPlaneIsEmpty(t *testing.T) {
 	}
 }
 
-// TestUnreachableCoderIsNoEmptyList: who sees an empty list deletes things.
+// TestUnreachableCoderIsNoEmptyList: who sees an empty list deletes things. A replica
+// that starts while Coder is away knows nothing and says so; one that knew the
+// workspaces goes on to show them.
 func TestUnreachableCoderIsNoEmptyList(t *testing.T) {
 	names, proxy := startCoders(t)
-	p := startProcess(t, proxy, "--leader-elect=false")
+	ns := namespace(t)
+	args := []string{"--leader-elect=false", "--watch-namespaces=" + ns}
+	p := startProcess(t, proxy, args...)
+	p.ready(t)
+	coder := controlPlaneReady(t, names, ns, "coder")
+	template := coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
+	coder.AddWorkspace("admin", template, "one")
+	p.kill()
+	p.start(t)
 	p.ready(t)
 	serve(t, p)
-	ns := namespace(t)
-	coder := controlPlaneReady(t, names, ns, "coder")
+	list := &aggregationv1alpha1.CoderWorkspaceList{}
+	shows := func(ctx context.Context) error {
+		err := environment.client.List(ctx, list, client.InNamespace(ns))
+		if err == nil && len(list.Items) != 1 {
+			err = fmt.Errorf("there are %d workspaces", len(list.Items))
+		}
+		return err
+	}
+	eventually(t, 30*time.Second, "the workspace is shown", shows)
 	defer coder.Fail(coderdtest.Fault{DropConnection: true})()
-	eventually(t, 10*time.Second, "a list of workspaces is refused", func(ctx context.Context) error {
+	asked := len(coder.Requests())
+	eventually(t, 20*time.Second, "Coder is asked in vain", func(ctx context.Context) error {
+		if err := shows(ctx); err != nil {
+			t.Errorf("a replica that knew the workspaces says %v", err)
+		}
+		if !strings.Contains(p.logs.String(), "EOF") && len(coder.Requests()) == asked {
+			return fmt.Errorf("nobody has asked it")
+		}
+		return nil
+	})
+	p.kill()
+	p.start(t)
+	p.ready(t)
+	eventually(t, 20*time.Second, "a list of workspaces is refused", func(ctx context.Context) error {
 		err := restList(ctx, environment.config, ns)
-		if !apierrors.IsServiceUnavailable(err) {
+		if err == nil {
+			t.Fatal("a list of what nobody knows is not refused")
+		}
+		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), ns+"/coder") {
 			return fmt.Errorf("the answer is %w", err)
 		}
 		if after, ok := apierrors.SuggestsClientDelay(err); !ok || after > 5 {

@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestPolicies: a policy and a webhook of the cluster decide about workspaces as about
+// any object, in create, patch and dry run, before Coder is told anything.
+func TestPolicies(t *testing.T) {
+	names, proxy := startCoders(t)
+	ns := namespace(t)
+	p := startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+ns)
+	p.ready(t)
+	serve(t, p)
+	coder := controlPlaneReady(t, names, ns, "coder")
+	coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
+	eventually(t, 30*time.Second, "a workspace is made", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(environment.client.Create(ctx, workspaceOf(ns, "coder.admin.one", "hello")))
+	})
+	policy(t, ns)
+	webhook(t, ns)
+	for message, content := range map[string]string{
+		"a workspace may run for a day at most": `{"spec":{"ttlMillis":172800000}}`,
+		"the webhook does not like this label":  `{"metadata":{"labels":{"liked":"no"}}}`,
+	} {
+		t.Run(message, func(t *testing.T) {
+			new := workspaceOf(ns, "coder.admin."+strings.ReplaceAll(uuid.NewString()[:8], "-", ""), "hello")
+			if err := json.Unmarshal([]byte(content), new); err != nil {
+				t.Fatal(err)
+			}
+			// A new policy is known a moment later.
+			eventually(t, 30*time.Second, "a dry run is refused", func(ctx context.Context) error {
+				return refused(environment.client.Create(ctx, new.DeepCopy(), client.DryRunAll), message)
+			})
+			writes := coder.Writes()
+			if err := refused(environment.client.Create(t.Context(), new.DeepCopy()), message); err != nil {
+				t.Error(err)
+			}
+			ws := workspaceOf(ns, "coder.admin.one", "")
+			if err := refused(environment.client.Patch(t.Context(), ws, client.RawPatch(types.MergePatchType, []byte(content))), message); err != nil {
+				t.Error(err)
+			}
+			if now := coder.Writes(); now != writes {
+				t.Errorf("Coder was told %d times of what was refused", now-writes)
+			}
+		})
+	}
+	ws := workspaceOf(ns, "coder.admin.one", "")
+	allowed := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liked":"yes"}},"spec":{"ttlMillis":7200000}}`))
+	if err := environment.client.Patch(t.Context(), ws, allowed); err != nil {
+		t.Errorf("what nobody objects to is refused: %v", err)
+	}
+}
+
+func refused(err error, message string) error {
+	if err == nil || !strings.Contains(err.Error(), message) || !(apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
+		return fmt.Errorf("the answer is %v, not a refusal with %q", err, message)
+	}
+	return nil
+}
+
+// policy makes a ValidatingAdmissionPolicy for the workspaces of a namespace.
+func policy(t *testing.T, ns string) {
+	t.Helper()
+	made := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: onlyIn(ns),
+				ResourceRules:     []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: workspaceWrites()}},
+			},
+			Validations: []admissionregistrationv1.Validation{{
+				Expression: "!has(object.spec.ttlMillis) || object.spec.ttlMillis <= 86400000",
+				Message:    "a workspace may run for a day at most",
+			}},
+		},
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: ns, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		},
+	}
+	clusterWide(t, made, binding)
+}
+
+// webhook serves a validating webhook for them, and registers it.
+func webhook(t *testing.T, ns string) {
+	t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		review := &admissionv1.AdmissionReview{}
+		object := &metav1.PartialObjectMetadata{}
+		if err := json.NewDecoder(r.Body).Decode(review); err != nil || json.Unmarshal(review.Request.Object.Raw, object) != nil {
+			http.Error(w, "not understood", http.StatusBadRequest)
+			return
+		}
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: object.Labels["liked"] != "no"}
+		if !review.Response.Allowed {
+			review.Response.Result = &metav1.Status{Code: http.StatusForbidden, Message: "the webhook does not like this label"}
+		}
+		review.Request = nil
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(review)
+	}))
+	t.Cleanup(server.Close)
+	clusterWide(t, &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: ns},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "workspaces.example.com", AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: onlyIn(ns),
+			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), Rules: []admissionregistrationv1.RuleWithOperations{workspaceWrites()},
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{
+				URL:      ptr.To(server.URL),
+				CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+		}},
+	})
+}
+
+func onlyIn(ns string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": ns}}
+}
+
+func workspaceWrites() admissionregistrationv1.RuleWithOperations {
+	return admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+		Rule: admissionregistrationv1.Rule{
+			APIGroups: []string{"aggregation.coder.com"}, APIVersions: []string{"v1alpha1"}, Resources: []string{"coderworkspaces"},
+		},
+	}
+}
+
+// clusterWide makes objects that the test takes away again.
+func clusterWide(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	create(t, objects...)
+	t.Cleanup(func() {
+		for _, object := range objects {
+			if err := environment.client.Delete(context.Background(), object); err != nil {
+				t.Errorf("removing %s: %v", object.GetName(), err)
+			}
+		}
+	})
+}
