@@ -20,13 +20,16 @@ const managerCoder = "coder"
 // statusFields are all fields that managerCoder owns by default.
 const statusFields = `{"f:status":{}}`
 
+// apiVersion is written out, so that ten thousand objects share it.
+const apiVersion = "aggregation.coder.com/v1alpha1"
+
 // ManagedFields are those of an object that nobody has written through
 // Kubernetes: Coder owns the status. They are not worth a record.
 func ManagedFields() []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{{
 		Manager:    managerCoder,
 		Operation:  metav1.ManagedFieldsOperationUpdate,
-		APIVersion: aggregationv1alpha1.GroupVersion.String(),
+		APIVersion: apiVersion,
 		FieldsType: "FieldsV1",
 		FieldsV1:   metav1.NewFieldsV1(statusFields),
 	}}

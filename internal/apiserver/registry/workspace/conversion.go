@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,12 +64,26 @@ func (k *Kind) object(
 		ws.DeletionTimestamp = ptr.To(registry.Seconds(w.LatestBuild.CreatedAt))
 		ws.DeletionGracePeriodSeconds = ptr.To[int64](0)
 	}
-	overlay(ws, registry.Labels(connection.ControlPlane), record)
+	overlay(ws, k.labels(connection.ControlPlane), record)
 	ws.Generation = generationOf(ws.Spec, record, previous)
-	ws.Status = statusOf(w)
+	ws.Status = statusOf(w, string(ws.UID))
 	ws.Status.ObservedGeneration = observedGeneration(ws.Generation, n)
 	ws.Status.Conditions = k.conditions(situationOf(ws, record, n, w.LatestBuild.UpdatedAt), previous)
 	return ws
+}
+
+// shared gives the same text in the place where others have it: ten thousand
+// workspaces have few owners, templates and statuses.
+func shared(text string) string { return unique.Make(text).Value() }
+
+// labels are those of all workspaces of a control plane. The objects share them:
+// nobody writes to an object that is made.
+func (k *Kind) labels(controlPlane types.NamespacedName) map[string]string {
+	if known, ok := k.labelSets.Load(controlPlane); ok {
+		return known.(map[string]string)
+	}
+	known, _ := k.labelSets.LoadOrStore(controlPlane, registry.Labels(controlPlane))
+	return known.(map[string]string)
 }
 
 // overlay gives an object the metadata that the server puts on it, and that of its
@@ -110,14 +125,14 @@ func observedGeneration(generation int64, n notes) int64 {
 // specOf is what Coder was told, and over it what waits or was refused.
 func specOf(w coderd.Workspace, n notes) aggregationv1alpha1.CoderWorkspaceSpec {
 	spec := aggregationv1alpha1.CoderWorkspaceSpec{
-		Organization:          w.OrganizationName,
-		TemplateName:          w.TemplateName,
-		TemplateVersionID:     w.LatestBuild.TemplateVersionID.String(),
+		Organization:          shared(w.OrganizationName),
+		TemplateName:          shared(w.TemplateName),
+		TemplateVersionID:     shared(w.LatestBuild.TemplateVersionID.String()),
 		TemplateVersionPreset: n.Preset,
 		Parameters:            parametersOf(n),
 		Running:               ptr.To(isStarted(w) || n.Restart > 0),
 		AutostartSchedule:     w.Autostart,
-		AutomaticUpdates:      cmp.Or(w.AutomaticUpdates, updatesNever),
+		AutomaticUpdates:      shared(cmp.Or(w.AutomaticUpdates, updatesNever)),
 		Dormant:               ptr.To(w.Dormant),
 	}
 	if w.TTL != nil {
@@ -152,18 +167,19 @@ func parametersOf(n notes) []aggregationv1alpha1.WorkspaceParameter {
 
 func isStarted(w coderd.Workspace) bool { return w.LatestBuild.Transition == coderd.TransitionStart }
 
-func statusOf(w coderd.Workspace) aggregationv1alpha1.CoderWorkspaceStatus {
+func statusOf(w coderd.Workspace, id string) aggregationv1alpha1.CoderWorkspaceStatus {
 	build := w.LatestBuild
+	latest := buildOf(build)
 	status := aggregationv1alpha1.CoderWorkspaceStatus{
-		ID:                w.ID.String(),
+		ID:                id,
 		Phase:             phaseOf(build),
-		OwnerName:         w.OwnerName,
-		OrganizationName:  w.OrganizationName,
-		TemplateName:      w.TemplateName,
-		LatestBuildID:     build.ID.String(),
-		LatestBuildStatus: build.Status,
+		OwnerName:         shared(w.OwnerName),
+		OrganizationName:  shared(w.OrganizationName),
+		TemplateName:      shared(w.TemplateName),
+		LatestBuildID:     latest.ID,
+		LatestBuildStatus: latest.Status,
 		LatestBuildError:  build.Error,
-		LatestBuild:       buildOf(build),
+		LatestBuild:       latest,
 		Agents:            agentsOf(w.Agents),
 		Outdated:          w.Outdated,
 	}
@@ -183,12 +199,12 @@ func buildOf(b coderd.Build) *aggregationv1alpha1.WorkspaceBuild {
 	return &aggregationv1alpha1.WorkspaceBuild{
 		ID:                  b.ID.String(),
 		Number:              b.Number,
-		Transition:          string(b.Transition),
-		Status:              b.Status,
-		Reason:              b.Reason,
+		Transition:          shared(string(b.Transition)),
+		Status:              shared(b.Status),
+		Reason:              shared(b.Reason),
 		Error:               b.Error,
-		TemplateVersionID:   b.TemplateVersionID.String(),
-		TemplateVersionName: b.TemplateVersionName,
+		TemplateVersionID:   shared(b.TemplateVersionID.String()),
+		TemplateVersionName: shared(b.TemplateVersionName),
 		CreatedAt:           ptr.To(registry.Seconds(b.CreatedAt)),
 	}
 }
@@ -196,7 +212,9 @@ func buildOf(b coderd.Build) *aggregationv1alpha1.WorkspaceBuild {
 func agentsOf(agents []coderd.Agent) []aggregationv1alpha1.WorkspaceAgent {
 	var out []aggregationv1alpha1.WorkspaceAgent
 	for _, a := range agents {
-		out = append(out, aggregationv1alpha1.WorkspaceAgent{Name: a.Name, Status: a.Status, LifecycleState: a.LifecycleState})
+		out = append(out, aggregationv1alpha1.WorkspaceAgent{
+			Name: shared(a.Name), Status: shared(a.Status), LifecycleState: shared(a.LifecycleState),
+		})
 	}
 	slices.SortStableFunc(out, func(a, b aggregationv1alpha1.WorkspaceAgent) int { return strings.Compare(a.Name, b.Name) })
 	return out

@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"sync"
+
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +34,8 @@ type Config struct {
 type Kind struct {
 	config Config
 	values *valueCache
+	// labelSets are the labels of each control plane, by its types.NamespacedName.
+	labelSets sync.Map
 }
 
 var (
