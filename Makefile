@@ -32,8 +32,10 @@ test: ## Run unit and integration tests with the race detector (README command t
 test-e2e: ## Run the main job on a real cluster of its own, with the real Coder (root).
 	@hack/test-e2e.sh
 
-bench: ## Run the benchmarks, and a fleet of control planes on a real cluster beside the predecessor's figures (root).
+bench: ## Run the benchmarks, and on a real cluster a fleet of control planes and 10,000 workspaces (root).
 	go test -run '^$$' -bench . -benchmem ./...
+	@hack/bench/storage.sh
+	@hack/bench/aggregated.sh
 	@hack/bench/fleet.sh
 
 build: ## Build bin/coder-k8s.

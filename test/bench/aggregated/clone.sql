@@ -47,11 +47,12 @@ SELECT pg_temp.copy_rows('workspace_builds', $$
 SELECT pg_temp.copy_rows('workspace_resources', $$
   SELECT model.resource AS source, jsonb_build_object('id', c.resource, 'job_id', c.job) AS change FROM copies c, model $$);
 ANALYZE workspaces, provisioner_jobs, workspace_builds, workspace_resources;
--- Nobody reports for these agents, so what they last reported lies ahead: they stay connected.
+-- Nobody reports for these agents, nor for that of the model, so what they last reported lies ahead: they stay connected.
+UPDATE workspace_agents
+   SET lifecycle_state = 'ready', version = 'v2.30.0', first_connected_at = now(), last_connected_at = now() + interval '1 day', started_at = now(), ready_at = now()
+  FROM model WHERE id = model.agent;
 SELECT pg_temp.copy_rows('workspace_agents', $$
-  SELECT model.agent AS source, jsonb_build_object('id', c.agent, 'resource_id', c.resource, 'auth_token', gen_random_uuid(), 'lifecycle_state', 'ready',
-         'version', 'v2.30.0', 'first_connected_at', now(), 'last_connected_at', now() + interval '1 day', 'started_at', now(), 'ready_at', now()) AS change
-    FROM copies c, model $$);
+  SELECT model.agent AS source, jsonb_build_object('id', c.agent, 'resource_id', c.resource, 'auth_token', gen_random_uuid()) AS change FROM copies c, model $$);
 INSERT INTO workspace_agent_log_sources (workspace_agent_id, id, created_at, display_name, icon)
   SELECT c.agent, c.log_source, s.created_at, s.display_name, s.icon FROM copies c, model, workspace_agent_log_sources s WHERE s.workspace_agent_id = model.agent;
 SELECT pg_temp.copy_rows('workspace_agent_scripts', $$

@@ -38,8 +38,8 @@ func main() {
 	flag.StringVar(&o.workspace, "workspace", "coder.admin.hello", "name of the workspace that there is")
 	flag.StringVar(&o.phases, "phases", "", "the phases to run, with commas between them (all when empty)")
 	flag.IntVar(&o.count, "count", 10_000, "how many workspaces to add")
-	flag.DurationVar(&o.rest, "rest", 2*time.Minute, "how long to look at the operator at rest")
-	flag.DurationVar(&o.limit, "limit", 30*time.Minute, "when to give up")
+	flag.DurationVar(&o.rest, "rest", time.Minute, "how long to look at the operator at rest")
+	flag.DurationVar(&o.limit, "limit", 40*time.Minute, "when to give up")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -73,8 +73,8 @@ func run(ctx context.Context, o options) error {
 		name string
 		run  func(context.Context) error
 	}{
-		{"one", b.withOne}, {"tenth", b.withTenth}, {"fill", b.fill}, {"sync", b.firstSync}, {"rest", b.atRest},
-		{"reads", b.reads}, {"builds", b.builds}, {"fanout", b.fanOut}, {"after", b.afterwards},
+		{"one", b.withOne}, {"tenth", b.withTenth}, {"fill", b.fill}, {"sync", b.firstSync},
+		{"reads", b.reads}, {"fanout", b.fanOut}, {"builds", b.builds}, {"after", b.afterwards}, {"rest", b.atRest},
 	} {
 		if b.phases != "" && !strings.Contains(","+b.phases+",", ","+phase.name+",") {
 			continue

@@ -64,6 +64,8 @@ const heapWindow = 30 * time.Second
 
 // withOne measures what the process holds with one workspace.
 func (b *bench) withOne(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if err := b.kube.restart(ctx); err != nil {
 		return err
 	}
@@ -82,6 +84,8 @@ func (b *bench) withOne(ctx context.Context) error {
 
 // withTenth measures it with a tenth of the workspaces.
 func (b *bench) withTenth(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if err := b.kube.clone(ctx, b.count/10); err != nil {
 		return err
 	}
@@ -96,10 +100,9 @@ func (b *bench) withTenth(ctx context.Context) error {
 	return err
 }
 
-// settled measures the memory beside ten informers that know everything.
+// settled measures the memory beside ten informers that know everything. They go on
+// until the context ends.
 func (b *bench) settled(ctx context.Context, want int) (memory, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	if err := b.kube.informers(ctx, 10, want); err != nil {
 		return memory{}, err
 	}
