@@ -107,9 +107,7 @@ func newTwoCoders(t *testing.T) *twoCoders {
 	t.Helper()
 	names, proxy := startCoders(t)
 	s := &twoCoders{ns: namespace(t), warnings: &warnings{}, workspaces: map[string]uuid.UUID{}}
-	s.process = startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+s.ns)
-	s.process.ready(t)
-	serve(t, s.process)
+	controller := startProcess(t, proxy, "--app=controller", "--leader-elect=false", "--watch-namespaces="+s.ns)
 	startStandIn(t, s.ns)
 	s.first = controlPlaneReady(t, names, s.ns, "coder")
 	s.add(s.first, "one", "two", "collected")
@@ -119,6 +117,11 @@ func newTwoCoders(t *testing.T) *twoCoders {
 	if prefix := ptr.Deref(cp.Status.ObjectNamePrefix, ""); prefix != "second." {
 		t.Errorf("the prefix of the second control plane is %q", prefix)
 	}
+	controller.kill()
+	// What is there when the API begins is read at once.
+	s.process = startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+s.ns)
+	s.process.ready(t)
+	serve(t, s.process)
 	config := rest.CopyConfig(environment.config)
 	config.WarningHandler = s.warnings
 	s.client = as(t, config)
