@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -31,22 +33,27 @@ func crashCounts(t *testing.T) string {
 }
 
 // killedOnceTold runs kubectl and kills the operator as soon as Coder was told
-// something. Then kubectl does the same again, as people do, until it is done.
+// something, while kubectl waits for its answer if that is fast enough. Then kubectl
+// does the same again, as people do, until it is done.
 func killedOnceTold(t *testing.T, manifest string, args ...string) {
 	t.Helper()
-	before, first := crashCounts(t), make(chan string, 1)
+	pod := strings.TrimSpace(kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[0].metadata.name}"))
+	kill, before, first := killer(t, pod), crashCounts(t), make(chan string, 1)
 	go func() {
 		out, err := kubectlInput(t, manifest, args...)
 		first <- fmt.Sprintf("%v %s", err, strings.TrimSpace(out))
 	}()
-	eventually(t, time.Minute, "Coder was told", func() error {
-		if now := crashCounts(t); now == before {
-			return fmt.Errorf("it has %s", now)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	every(ctx, 5*time.Millisecond, func() {
+		if crashCounts(t) != before {
+			kill()
+			cancel()
 		}
-		return nil
 	})
-	pod := strings.TrimSpace(kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[0].metadata.name}"))
-	killProcess(t, pod)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.Fatalf("Coder still has %s: %s", before, <-first)
+	}
 	// A pod that is made anew does not wait because the one before has crashed.
 	kubectl(t, "-n", "coder-system", "delete", "pod", pod, "--grace-period=0", "--force")
 	t.Logf("kubectl %s, under the kill: %s", args[0], <-first)

@@ -44,8 +44,17 @@ func replicaPods(t *testing.T) map[string]string {
 // said to anybody, and the kubelet starts it again.
 func killProcess(t *testing.T, pod string) {
 	t.Helper()
+	killer(t, pod)()
+}
+
+// killer has looked up already what killProcess needs.
+func killer(t *testing.T, pod string) func() {
+	t.Helper()
 	id := kubectl(t, "-n", "coder-system", "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
-	nodeShell(t, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "SIGKILL", strings.TrimPrefix(id, "containerd://"))
+	return func() {
+		t.Helper()
+		nodeShell(t, "ctr", "-n", "k8s.io", "tasks", "kill", "-s", "SIGKILL", strings.TrimPrefix(id, "containerd://"))
+	}
 }
 
 // scaleOperator sets the number of replicas and waits until there are just these.

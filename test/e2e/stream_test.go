@@ -157,7 +157,9 @@ func every(ctx context.Context, interval time.Duration, do func()) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			do()
+			if ctx.Err() == nil {
+				do()
+			}
 		}
 	}
 }
