@@ -32,7 +32,7 @@ type era struct {
 	orphaned map[types.NamespacedName]bool
 	// publishing keeps the board from going back in time.
 	publishing sync.Mutex
-	// looked says that the control planes are known.
+	// looked says that the control planes are known. It is guarded by publishing.
 	looked bool
 }
 
@@ -106,7 +106,9 @@ func (e *era) tick(ctx context.Context) {
 		}
 		e.ensure(ctx, member)
 	}
+	e.publishing.Lock()
 	e.looked = true
+	e.publishing.Unlock()
 	for _, m := range e.all() {
 		m.tell()
 	}

@@ -42,12 +42,20 @@ func newFeed[Item any](p *plane, s *stock[Item]) *feed[Item] {
 	return f
 }
 
+// moment is a point in the order of what changes objects: the log's head, and how
+// many objects were settled.
+type moment struct{ head, settled uint64 }
+
+func (f *feed[Item]) moment() moment {
+	return moment{head: f.Log.Head(), settled: f.settle.count.Load()}
+}
+
 // seen is an item that was read, and what became of it.
 type seen[Item any] struct {
 	item Item
 	id   uuid.UUID
-	// began is the log's head before it was read.
-	began  uint64
+	// began is before it was read.
+	began  moment
 	record *metadata.Record
 	// entry is what the log has of it, or nil, since a revision.
 	entry  *objectlog.Entry
@@ -58,7 +66,7 @@ type seen[Item any] struct {
 
 // apply brings items into the log that were read when it had the given head. With
 // hot they were asked for, so that they are settled too.
-func (f *feed[Item]) apply(ctx context.Context, connection connections.Connection, items []Item, began uint64, hot bool) error {
+func (f *feed[Item]) apply(ctx context.Context, connection connections.Connection, items []Item, began moment, hot bool) error {
 	for len(items) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -72,7 +80,7 @@ func (f *feed[Item]) apply(ctx context.Context, connection connections.Connectio
 	return nil
 }
 
-func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Connection, items []Item, began uint64, hot bool) error {
+func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Connection, items []Item, began moment, hot bool) error {
 	batch := &batch[Item]{feed: f}
 	defer batch.unlock()
 	for _, item := range items {
@@ -142,12 +150,16 @@ func (f *feed[Item]) recompose(ctx context.Context, connection connections.Conne
 func (f *feed[Item]) unchanged(s *seen[Item]) bool {
 	entry, since := f.index.find(f.plane.name, uidOf(s.id))
 	record, _ := f.plane.config.Records.Get(f.plane.name, uidOf(s.id))
-	if entry != s.entry || since > s.began || versionOf(record) != versionOf(s.record) {
+	if entry != s.entry || since > s.began.head || versionOf(record) != versionOf(s.record) {
+		return false
+	}
+	// Settling changes Coder and the record, and not the log.
+	if f.settle.settledSince(s.id, s.began.settled) {
 		return false
 	}
 	// The name may have been given to another object after the read.
 	occupant := f.Log.Get(s.key)
-	return occupant == nil || occupant.Revision <= s.began
+	return occupant == nil || occupant.Revision <= s.began.head
 }
 
 func versionOf(record *metadata.Record) string {

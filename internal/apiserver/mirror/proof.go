@@ -95,7 +95,7 @@ func allCertain(all []deletion) bool {
 
 // ask reads one object that the list does not have. It is nil where it is there.
 func (f *feed[Item]) ask(ctx context.Context, connection connections.Connection, coder Coder, id uuid.UUID) (*deletion, error) {
-	began := f.Log.Head()
+	began := f.moment()
 	var item Item
 	err := f.plane.ask(ctx, f.source.call, func(ctx context.Context) error {
 		var err error
@@ -106,7 +106,7 @@ func (f *feed[Item]) ask(ctx context.Context, connection connections.Connection,
 	case err == nil:
 		return nil, f.apply(ctx, connection, []Item{item}, began, true)
 	case coderd.IsNotFound(err):
-		return &deletion{id: id, began: began, proven: f.source.gone(err)}, nil
+		return &deletion{id: id, began: began.head, proven: f.source.gone(err)}, nil
 	default:
 		return nil, err
 	}

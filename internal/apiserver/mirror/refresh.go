@@ -53,7 +53,7 @@ func (f *feed[Item]) refresh(ctx context.Context, connection connections.Connect
 // readSome reads objects and brings them into the log. With hot they are settled too.
 func (f *feed[Item]) readSome(ctx context.Context, connection connections.Connection, ids []uuid.UUID, hot bool) error {
 	coder := f.plane.config.Open(connection)
-	began := f.Log.Head()
+	began := f.moment()
 	var items []Item
 	err := f.plane.ask(ctx, f.source.call, func(ctx context.Context) error {
 		var err error
@@ -124,7 +124,7 @@ func newTemplatesTask(p *plane) *task {
 func (p *plane) readTemplates(ctx context.Context, connection connections.Connection, hot bool) error {
 	f := p.templates
 	coder := p.config.Open(connection)
-	began := f.Log.Head()
+	began := f.moment()
 	var known []uuid.UUID
 	for _, entry := range f.index.of(p.name) {
 		known = append(known, idOf(entry.Object))

@@ -2,7 +2,9 @@ package mirror
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,8 +23,12 @@ type settler[Item any] struct {
 	mu    sync.Mutex
 	items map[uuid.UUID]settling[Item]
 	order []uuid.UUID
+	// last is for each object the count when it was settled last.
+	last map[uuid.UUID]uint64
 	// wake has what waits settled.
 	wake func()
+	// count is how many objects were settled.
+	count atomic.Uint64
 }
 
 type settling[Item any] struct {
@@ -33,7 +39,7 @@ type settling[Item any] struct {
 }
 
 func newSettler[Item any](f *feed[Item]) *settler[Item] {
-	return &settler[Item]{feed: f, items: map[uuid.UUID]settling[Item]{}}
+	return &settler[Item]{feed: f, items: map[uuid.UUID]settling[Item]{}, last: map[uuid.UUID]uint64{}}
 }
 
 // push has an item settled. The key's lock is held.
@@ -71,11 +77,41 @@ func (t *settler[Item]) step(ctx context.Context) {
 	}
 }
 
+// settled notes that what was read of an object until now is old. Where that was
+// about to be settled, it waits no more, and again says that it is to be read again.
+// The key's lock is held.
+func (t *settler[Item]) settled(id uuid.UUID) (again bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last[id] = t.count.Add(1)
+	if _, again = t.items[id]; again {
+		delete(t.items, id)
+		t.order = slices.DeleteFunc(t.order, func(other uuid.UUID) bool { return other == id })
+	}
+	return again
+}
+
+// settledSince says that an object was settled after a count was taken.
+func (t *settler[Item]) settledSince(id uuid.UUID, count uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last[id] > count
+}
+
+func (t *settler[Item]) forget(id uuid.UUID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.last, id)
+}
+
 func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[Item]) {
 	f := t.feed
 	config := f.plane.config
 	connection, live := f.plane.live()
 	entry, revision := f.index.find(f.plane.name, uidOf(id))
+	if entry == nil {
+		t.forget(id)
+	}
 	if !live || entry == nil {
 		return
 	}
@@ -91,6 +127,9 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 	}
 	record, _ := config.Records.Get(f.plane.name, uidOf(id))
 	again, err := f.Kind.Settle(ctx, connection, next.item, record)
+	if t.settled(id) {
+		f.mark(id, soon)
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

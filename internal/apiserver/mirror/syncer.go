@@ -164,8 +164,8 @@ func (s *syncer) readWorkspaces(ctx context.Context, connection connections.Conn
 // page is one page of workspaces.
 type page struct {
 	items []coderd.Workspace
-	// began is the log's head before it was read.
-	began uint64
+	// began is before it was read.
+	began moment
 }
 
 // enumerate reads all workspaces page by page. While one is brought into the log the
@@ -207,7 +207,7 @@ func (s *syncer) pages(ctx context.Context, coder Coder, out chan<- page) (found
 	size := s.plane.config.Timing.Page
 	for pass := range passes {
 		for offset := 0; ; offset += max(1, size-min(overlap, size/10)) {
-			began := s.plane.workspaces.Log.Head()
+			began := s.plane.workspaces.moment()
 			read, err := s.page(ctx, coder, offset, size)
 			if err != nil {
 				return nil, 0, err
