@@ -66,9 +66,10 @@ type twoCoders struct {
 func TestAbsence(t *testing.T) {
 	s := newTwoCoders(t)
 	startControllerManager(t)
-	s.namespaceGoes(t, "with the API up", namespace(t))
 	kept := s.owned(t, "kept", s.oneOfSecond.Name, s.oneOfSecond.UID)
 	back := s.second.Fail(coderdtest.Fault{DropConnection: true})
+	// It takes a while until that is taken for more than a hiccup.
+	s.namespaceGoes(t, "with the API up", namespace(t))
 	s.isCollected(t)
 	s.isStale(t)
 	// Nobody knows whether this one exists.

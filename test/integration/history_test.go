@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -291,53 +290,4 @@ func (h *history) same(ctx context.Context, want map[string]*unstructured.Unstru
 		}
 	}
 	return nil
-}
-
-func byName(list *unstructured.UnstructuredList) map[string]*unstructured.Unstructured {
-	all := map[string]*unstructured.Unstructured{}
-	for i := range list.Items {
-		all[list.Items[i].GetName()] = &list.Items[i]
-	}
-	return all
-}
-
-func ttlOf(object *unstructured.Unstructured) *time.Duration {
-	millis, ok, _ := unstructured.NestedInt64(object.Object, "spec", "ttlMillis")
-	if !ok {
-		return nil
-	}
-	ttl := time.Duration(millis) * time.Millisecond
-	return &ttl
-}
-
-func describe(build string, ttl *time.Duration) string {
-	if ttl == nil {
-		return build
-	}
-	return build + " stops after " + ttl.String()
-}
-
-func revisionsOf(objects map[string]*unstructured.Unstructured) map[string]string {
-	all := map[string]string{}
-	for name, object := range maps.All(objects) {
-		all[name] = object.GetResourceVersion()
-	}
-	return all
-}
-
-func revisionsIn(store cache.Store) map[string]string {
-	all := map[string]string{}
-	for _, item := range store.List() {
-		object := item.(*unstructured.Unstructured)
-		all[object.GetName()] = object.GetResourceVersion()
-	}
-	return all
-}
-
-// every does something again and again until the context is done.
-func every(ctx context.Context, period time.Duration, do func()) {
-	for ctx.Err() == nil {
-		pause(ctx, period)
-		do()
-	}
 }

@@ -70,8 +70,11 @@ func TestPolicies(t *testing.T) {
 }
 
 func refused(err error, message string) error {
-	if err == nil || !strings.Contains(err.Error(), message) || !(apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) {
-		return fmt.Errorf("the answer is %v, not a refusal with %q", err, message)
+	if err == nil {
+		return fmt.Errorf("it was taken, want a refusal with %q", message)
+	}
+	if !strings.Contains(err.Error(), message) || !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("not a refusal with %q: %w", message, err)
 	}
 	return nil
 }
