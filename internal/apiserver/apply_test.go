@@ -43,7 +43,7 @@ func managers(t *testing.T, obj *unstructured.Unstructured) map[string][]string 
 				Labels map[string]any `json:"f:labels"`
 			} `json:"f:metadata"`
 		}
-		if err := json.Unmarshal(entry.FieldsV1.Raw, &owned); err != nil {
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned); err != nil {
 			t.Fatal(err)
 		}
 		key := entry.Manager + " " + string(entry.Operation)

@@ -167,8 +167,11 @@ func (f *fixture) addMany(t testing.TB, n int) (all []string) {
 	f.hint(f.coder.AddWorkspaces(n, "ada", f.template)...)
 	eventually(t, func() error {
 		list, err := f.ws().List(context.Background(), metav1.ListOptions{})
-		if err != nil || len(list.Items) < n {
-			return fmt.Errorf("%d workspaces: %v", len(list.Items), err)
+		if err != nil {
+			return err
+		}
+		if len(list.Items) < n {
+			return fmt.Errorf("%d workspaces, want %d", len(list.Items), n)
 		}
 		all = names(list)
 		return nil
@@ -237,7 +240,10 @@ func gone(t testing.TB, objects dynamic.ResourceInterface, name string) {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("%s is there: %v %v", name, found, err)
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("%s is there: %v", name, found)
 	})
 }
 

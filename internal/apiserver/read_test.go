@@ -251,7 +251,7 @@ func TestOpenAPI(t *testing.T) {
 
 func TestNobodyIsAnonymous(t *testing.T) {
 	f := newFixture(t)
-	nobody := *f.site.config
+	nobody := *f.config
 	nobody.BearerToken = ""
 	for _, header := range []map[string]string{
 		nil,

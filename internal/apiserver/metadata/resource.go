@@ -36,7 +36,7 @@ func (r *Resource) DeepCopy() *Resource {
 		return nil
 	}
 	out := &Resource{TypeMeta: r.TypeMeta, Spec: slices.Clone(r.Spec)}
-	out.ObjectMeta = *r.ObjectMeta.DeepCopy() //nolint:staticcheck // Named, because the resource has a DeepCopy of its own.
+	out.ObjectMeta = *r.ObjectMeta.DeepCopy()
 	return out
 }
 
@@ -54,7 +54,7 @@ type ResourceList struct {
 // DeepCopyObject implements runtime.Object.
 func (l *ResourceList) DeepCopyObject() runtime.Object {
 	out := &ResourceList{TypeMeta: l.TypeMeta, Items: make([]Resource, len(l.Items))}
-	out.ListMeta = *l.ListMeta.DeepCopy() //nolint:staticcheck // Named, so that it is seen what is copied.
+	out.ListMeta = *l.ListMeta.DeepCopy()
 	for i := range l.Items {
 		out.Items[i] = *l.Items[i].DeepCopy()
 	}

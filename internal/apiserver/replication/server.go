@@ -157,26 +157,32 @@ func (r *Replica) feedFollower(w http.ResponseWriter, request *http.Request, num
 		return err
 	}
 	defer r.hub.drop(subscriber)
-	acking := make(chan error, 1)
+	acks := &acks{ended: make(chan struct{})}
 	go func() {
-		acking <- readAcks(request.Body, func(resource string, revision uint64) { r.hub.ack(subscriber, resource, revision) })
+		defer close(acks.ended)
+		acks.err = readAcks(request.Body, func(resource string, revision uint64) { r.hub.ack(subscriber, resource, revision) })
 	}()
 	defer func() {
 		// This ends the reading; a body must not be read after its handler returned.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
-		// That the reading was ended is no news.
-		_ = <-acking
+		<-acks.ended
 	}()
 	for resource, target := range targets {
 		if err := f.batch(request.Context(), batch{resource: resource, previous: target, revision: target}, r.config.timing.appear); err != nil {
 			return err
 		}
 	}
-	return r.pump(request.Context(), f, subscriber, acking)
+	return r.pump(request.Context(), f, subscriber, acks)
+}
+
+// acks is the reading of what a follower acknowledges. err is there when it ended.
+type acks struct {
+	ended chan struct{}
+	err   error
 }
 
 // pump sends what comes up.
-func (r *Replica) pump(ctx context.Context, f *feed, s *subscriber, acking chan error) error {
+func (r *Replica) pump(ctx context.Context, f *feed, s *subscriber, acks *acks) error {
 	ticker := time.NewTicker(r.config.timing.beat)
 	defer ticker.Stop()
 	board := r.config.Board.Changed()
@@ -193,9 +199,8 @@ func (r *Replica) pump(ctx context.Context, f *feed, s *subscriber, acking chan 
 			err = r.sendBoard(f)
 		case <-ticker.C:
 			err = f.frame(frame{Kind: frameBeat, Logs: r.applier.standings()})
-		case err = <-acking:
-			acking <- err
-			return err
+		case <-acks.ended:
+			return acks.err
 		case <-s.gone:
 			return errors.New("it did not keep up, or this replica is no longer the writer")
 		case <-ctx.Done():

@@ -41,7 +41,7 @@ func (k *kube) clone(ctx context.Context, total int) error {
 		return err
 	}
 	if page.Count != total+1 || len(page.Workspaces) != 1 {
-		return fmt.Errorf("Coder lists %d workspaces, want %d", page.Count, total+1)
+		return fmt.Errorf("there are %d workspaces in Coder, want %d", page.Count, total+1)
 	}
 	return nil
 }

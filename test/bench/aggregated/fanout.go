@@ -51,7 +51,7 @@ func (b *bench) fanOut(ctx context.Context) error {
 		for range watchers / streams {
 			go func() {
 				starting <- struct{}{}
-				response, err := send(ctx, client, http.MethodGet, address, k.account, "", nil)
+				response, err := send(ctx, client, http.MethodGet, address, k.account, "", nil) //nolint:bodyclose // readRounds closes it.
 				<-starting
 				opened <- err
 				if err == nil {
