@@ -9,12 +9,10 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
@@ -132,7 +130,7 @@ func (r *Replica) Start(ctx context.Context) error {
 	defer stop()
 	failed := make(chan error, 1)
 	r.server.BaseContext = func(net.Listener) context.Context { return work }
-	r.server.ErrorLog = stdlog.New(refusalLog{logger}, "", 0)
+	r.server.ErrorLog = stdlog.New(&refusalLog{Logger: logger, clock: r.config.Clock}, "", 0)
 	running.Go(func() {
 		err := r.server.ServeTLS(r.config.Listener, "", "")
 		if !errors.Is(err, http.ErrServerClosed) {
@@ -221,13 +219,4 @@ func (r *Replica) replicator(resource string) objectlog.Replicate {
 		}
 		return err
 	}
-}
-
-// refusalLog takes what the server says of connections that did not come about.
-type refusalLog struct{ logr.Logger }
-
-// Write logs one line.
-func (l refusalLog) Write(line []byte) (int, error) {
-	l.Info("Refusing a connection", "reason", strings.TrimSpace(string(line)))
-	return len(line), nil
 }
