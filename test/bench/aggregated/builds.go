@@ -56,7 +56,15 @@ func (b *bench) builds(ctx context.Context) error {
 		started := time.Now()
 		first, last, err := follow(ctx, events, build.Number)
 		if err != nil {
-			return err
+			// Whether Coder itself has done it tells whose fault it is.
+			var now struct {
+				LatestBuild struct {
+					Number int    `json:"build_number"`
+					Status string `json:"status"`
+				} `json:"latest_build"`
+			}
+			asked := b.kube.askCoder(ctx, http.MethodGet, "/api/v2/workspaces/"+workspace.Status.ID, nil, &now)
+			return errors.Join(err, fmt.Errorf("Coder says build %d is %s", now.LatestBuild.Number, now.LatestBuild.Status), asked)
 		}
 		// Coder's answer and the event may cross.
 		begun, done = append(begun, max(0, first.Sub(started))), append(done, last.Sub(started))
@@ -99,11 +107,13 @@ func (k *kube) watchBuilds(ctx context.Context, path string, events chan<- seen)
 func follow(ctx context.Context, events <-chan seen, number int) (first, last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
+	var latest seen
 	for {
 		select {
 		case <-ctx.Done():
-			return first, last, errors.Join(fmt.Errorf("build %d was not seen to begin and to end", number), ctx.Err())
+			return first, last, errors.Join(fmt.Errorf("build %d was not seen to begin and to end: last seen %+v", number, latest), ctx.Err())
 		case event := <-events:
+			latest = event
 			if event.number < number {
 				continue
 			}
