@@ -54,7 +54,7 @@ type ResourceList struct {
 // DeepCopyObject implements runtime.Object.
 func (l *ResourceList) DeepCopyObject() runtime.Object {
 	out := &ResourceList{TypeMeta: l.TypeMeta, Items: make([]Resource, len(l.Items))}
-	out.ListMeta = *l.ListMeta.DeepCopy()
+	l.DeepCopyInto(&out.ListMeta)
 	for i := range l.Items {
 		out.Items[i] = *l.Items[i].DeepCopy()
 	}

@@ -64,7 +64,7 @@ func (b *bench) builds(ctx context.Context) error {
 				} `json:"latest_build"`
 			}
 			asked := b.kube.askCoder(ctx, http.MethodGet, "/api/v2/workspaces/"+workspace.Status.ID, nil, &now)
-			return errors.Join(err, fmt.Errorf("Coder says build %d is %s", now.LatestBuild.Number, now.LatestBuild.Status), asked)
+			return errors.Join(err, fmt.Errorf("in Coder build %d is %s", now.LatestBuild.Number, now.LatestBuild.Status), asked)
 		}
 		// Coder's answer and the event may cross.
 		begun, done = append(begun, max(0, first.Sub(started))), append(done, last.Sub(started))

@@ -234,35 +234,35 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 					},
 					"versionName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionName is the name of the version that is made of files. Unset, Coder invents one. A name can be used once.",
+							Description: "versionName is the name of the next version that is made of files, variables or tags. Unset, it is made of their hash. A name can be used once, so a named version needs a new name with each change.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"versionMessage": {
 						SchemaProps: spec.SchemaProps{
-							Description: "versionMessage describes the version that is made of files.",
+							Description: "versionMessage describes the next version that is made.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"displayName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "displayName is shown instead of the name.",
+							Description: "displayName is shown instead of the name. Unset keeps what Coder has.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"description": {
 						SchemaProps: spec.SchemaProps{
-							Description: "description is shown beside the name.",
+							Description: "description is shown beside the name. Unset keeps what Coder has.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"icon": {
 						SchemaProps: spec.SchemaProps{
-							Description: "icon is the address of an image, for example /icon/k8s.png.",
+							Description: "icon is the address of an image, for example /icon/k8s.png. Unset keeps what Coder has.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -716,7 +716,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 					},
 					"templateVersionPreset": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateVersionPreset is the name of a preset of the template version. It gives values to parameters that parameters does not name, with the builds that this API starts.",
+							Description: "templateVersionPreset is the name of a preset of the template version. It gives values to parameters; what parameters names wins. It is brought to Coder with a build that changes parameters, the preset or the version, not with a plain start or stop.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -731,7 +731,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "parameters are values for the parameters of the template version. What is not named here keeps the value that it has in Coder, and is not shown. A change builds the workspace anew.",
+							Description: "parameters are values for the parameters of the template version. What is not named here keeps the value that it has in Coder, and is not shown; what is shown has the value of the newest build. A change builds the workspace anew. An ephemeral parameter is refused, because its value counts for one build.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -751,7 +751,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 					},
 					"ttlMillis": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ttlMillis is after how many milliseconds a started workspace stops by itself. Unset takes the template's default.",
+							Description: "ttlMillis is after how many milliseconds a started workspace stops by itself. Unset, or 0 at creation, takes the template's default; 0 later is never.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -772,7 +772,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 					},
 					"dormant": {
 						SchemaProps: spec.SchemaProps{
-							Description: "dormant says whether the workspace is put to sleep: it is stopped and cannot start before it is woken with false. Unset keeps what Coder has.",
+							Description: "dormant says whether the workspace is put to sleep: it is stopped, and cannot start before it is woken with false. Unset keeps what Coder has.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
