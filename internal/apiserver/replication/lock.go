@@ -75,13 +75,27 @@ func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 }
 
 // Update renews, acquires or releases it.
+//
+// client-go releases a Lease that it believes to hold after it has read it once more,
+// and does not look at what it read. So a replica that another has replaced meanwhile
+// would take the Lease from that one, which is deciding changes: it has nothing to
+// release.
 func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if l.lease == nil {
 		return errors.New("the Lease was not read yet")
 	}
+	if record.HolderIdentity != l.identity && !l.holds(l.lease) {
+		l.mandate.revoke()
+		return nil
+	}
 	return l.write(ctx, l.lease.DeepCopy(), record, func(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 		return l.leases.Update(ctx, lease, metav1.UpdateOptions{})
 	})
+}
+
+// holds says whether a Lease names this replica.
+func (l *lock) holds(lease *coordinationv1.Lease) bool {
+	return lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == l.identity
 }
 
 func (l *lock) write(
@@ -114,7 +128,7 @@ func (l *lock) observe(lease *coordinationv1.Lease) {
 	if lease.Spec.HolderIdentity != nil {
 		seen.identity = *lease.Spec.HolderIdentity
 	}
-	seen.own = seen.identity == l.identity
+	seen.own = l.holds(lease)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if renewed := lease.Spec.RenewTime; renewed != nil && !renewed.Equal(&l.renewed) {

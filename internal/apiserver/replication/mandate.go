@@ -57,6 +57,10 @@ func (m *mandate) claim(annotations map[string]string, release bool) claim {
 	now := micros(m.numbers.clock.Now())
 	c := claim{begun: time.Now(), term: m.term, release: release}
 	switch {
+	case release && !m.held:
+		// It was acquired, and the answer did not arrive: what another replica reserved
+		// before may have been used.
+		c.ceiling = max(noted, m.numbers.reached(), m.heads(), m.term)
 	case release:
 		// From here on nothing is decided, so the reserve that was not used is given back.
 		m.endLocked()
