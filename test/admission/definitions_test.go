@@ -53,8 +53,8 @@ func TestDefinitionsAreEstablished(t *testing.T) {
 // TestDefinitionsFitClientSideApply: what kubectl apply keeps of an object stands in
 // an annotation, and all annotations together may have 256 KiB.
 func TestDefinitionsFitClientSideApply(t *testing.T) {
-	for kind := range definitions(t) {
-		raw, err := os.ReadFile(filepath.Join(basesDir, "coder.com_"+plural(kind)+".yaml"))
+	for kind, definition := range definitions(t) {
+		raw, err := os.ReadFile(filepath.Join(basesDir, definition.Spec.Group+"_"+definition.Spec.Names.Plural+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

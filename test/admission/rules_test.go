@@ -30,7 +30,9 @@ type transition struct {
 	name              string
 	kinds             []string
 	before, bad, good string
-	at, says          string
+	// object is the name of the object. It may be left out.
+	object   string
+	at, says string
 }
 
 // TestBadInputIsRefused: everything that can be known at admission is refused there,
@@ -54,7 +56,7 @@ func TestBadInputIsRefused(t *testing.T) {
 	for i, r := range transitions {
 		for _, kind := range r.kinds {
 			t.Run(kind+"/"+r.name, func(t *testing.T) {
-				o := object(t, kind, ns, fmt.Sprintf("transition-%d", i), r.before)
+				o := object(t, kind, ns, orElse(r.object, fmt.Sprintf("transition-%d", i)), r.before)
 				if err := environment.client.Create(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}

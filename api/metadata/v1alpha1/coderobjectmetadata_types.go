@@ -55,7 +55,8 @@ type CoderObjectMetadataSpec struct {
 	// UID is the object's, and its id in Coder. It is unset while the object is
 	// being created there.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`
+	// +kubebuilder:validation:MaxLength=36
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')",message="must be a UUID in lower case"
 	UID string `json:"uid,omitempty"`
 	// PendingUID is the UID of the record that stood here while the object was being
 	// created, and which this one replaces.
