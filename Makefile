@@ -7,11 +7,12 @@ SHELL := /usr/bin/env bash
 export CODER_K8S_CACHE ?= $(HOME)/.cache/coder-k8s
 export TOOLS_DIR ?= $(CODER_K8S_CACHE)/tools
 export VERSION ?= v0.1.0-dev
+BINARY ?= bin/coder-k8s
 COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 PKG := github.com/coder-k8s/coder-k8s
 LDFLAGS := -s -w -X $(PKG)/internal/version.version=$(VERSION) -X $(PKG)/internal/version.commit=$(COMMIT)
 
-.PHONY: help generate verify lint test test-e2e bench build image demo demo-down demo-env
+.PHONY: help generate verify lint test conformance test-e2e bench build plugin manifests image images docs release demo demo-down demo-env
 
 help: ## Show this list.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,11 +24,15 @@ verify: ## Fail if generated files, formatting or go.mod differ from their sourc
 	@hack/verify.sh
 
 lint: ## Run the linters, import rules included.
-	@hack/tools.sh golangci-lint
+	@hack/tools.sh golangci-lint actionlint
 	@$(TOOLS_DIR)/golangci-lint run
+	@$(TOOLS_DIR)/actionlint
 
 test: ## Run unit and integration tests with the race detector (README command two).
 	@hack/test.sh
+
+conformance: ## Run the official MCP conformance suite and MCP clients of other people against the MCP server.
+	@hack/conformance/run.sh
 
 test-e2e: ## Run the main job on a real cluster of its own, with the real Coder (root).
 	@hack/test-e2e.sh
@@ -38,11 +43,28 @@ bench: ## Run the benchmarks, and on a real cluster a fleet of control planes an
 	@hack/bench/aggregated.sh
 	@hack/bench/fleet.sh
 
-build: ## Build bin/coder-k8s.
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/coder-k8s ./cmd/coder-k8s
+# Without -buildvcs=false the bytes would depend on tags, and on files that are not part of the commit.
+build: plugin ## Build bin/coder-k8s and bin/kubectl-coder.
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BINARY) ./cmd/coder-k8s
+
+plugin: ## Build bin/kubectl-coder alone.
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(dir $(BINARY))kubectl-coder$(shell go env GOEXE) ./cmd/kubectl-coder
+	@install -m 755 cmd/kubectl-coder/kubectl_complete-coder $(dir $(BINARY))kubectl_complete-coder
+
+manifests: ## Build dist/install.yaml and its variants: split, namespaced, ha and others.
+	@hack/manifests.sh
 
 image: build ## Assemble the container image as bin/coder-k8s.tar.
 	@hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar
+
+images: ## Assemble the images for linux/amd64 and linux/arm64 under one name, as the OCI layout dist/image.
+	@hack/image/images.sh
+
+docs: ## Build the site of docs/ as dist/site; fails on dead links and on pictures that differ from their sources.
+	@hack/docs/build.sh
+
+release: ## Make everything of the release VERSION into dist/release; publishes nothing.
+	@hack/release/release.sh $(VERSION)
 
 demo: ## Start a real cluster with a real Coder and install the operator (README command one, root).
 	@hack/demo/up.sh

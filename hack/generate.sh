@@ -22,8 +22,14 @@ generate "CRDs, shortened" go run ./hack/crd config/crd/bases/*.yaml
 # One role for each component, so that a split installation gets least rights.
 generate "RBAC of the controllers" "$gen" rbac:roleName=coder-k8s-controller paths=./internal/controllers/... output:rbac:dir=config/rbac/controller
 generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths="{./internal/apiserver/...,./internal/coderd/connections/...}" output:rbac:dir=config/rbac/apiserver
-generate "RBAC of the MCP server" "$gen" rbac:roleName=coder-k8s-mcp paths=./internal/mcpserver/... output:rbac:dir=config/rbac/mcp
+generate "RBAC of the MCP server" bash -c 'go run ./hack/mcprole >config/rbac/mcp/role.yaml'
+generate "reference of the MCP server" bash -c 'go run ./hack/mcpreference >docs/reference/mcp.md'
+generate "reference of the kubectl plugin" bash -c 'go run ./hack/pluginreference >docs/reference/kubectl-coder.md'
 generate "OpenAPI" hack/update-openapi.sh
+generate "monitoring" go run ./hack/monitoring
 generate "reference of conditions" bash -c 'go run ./hack/conditions api/v1alpha1 >docs/reference/conditions.md'
 generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
   --output-path=docs/reference/api.md --log-level=ERROR
+# It writes comments and patterns as they are: in Markdown <name> would be a tag that nobody sees, and ](... a link.
+generate "API reference, escaped" sed -E -i 's/<([a-z-]+)>/\&lt;\1\&gt;/g; s/\]\(\[/]\\([/g' docs/reference/api.md
+generate "Helm chart" go run -C hack/chart . "$PWD"

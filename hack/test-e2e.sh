@@ -28,7 +28,20 @@ log="$CACHE/logs/build/operator.log"
 watched "$log" "make build" make --no-print-directory build || die "the operator could not be built: see $log"
 watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || die "the image could not be assembled: see $log"
 "$HERE/load-image.sh" bin/coder-k8s.tar
+hack/tools.sh helm
+hack/monitoring/build.sh
 eval "$("$HERE/env.sh")"
 export E2E_POSTGRES_URL="$DEMO_POSTGRES_URL"
+# With flags of "go test", somebody looks at one thing.
+if [ $# = 0 ]; then
+  step "ways of installation"
+  hack/install-test.sh
+  step "Helm chart"
+  hack/chart/cluster-test.sh
+fi
 step "end-to-end tests"
-go test -tags e2e -count=1 -timeout 40m -v "$@" ./test/e2e/...
+log="$CACHE/logs/e2e-test.log"
+if ! go test -tags e2e -count=1 -timeout 60m -v "$@" ./test/e2e/... 2>&1 | tee "$log"; then
+  awk -f hack/failures.awk "$log"
+  exit 1
+fi

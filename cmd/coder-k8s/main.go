@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
 	"github.com/coder-k8s/coder-k8s/internal/app"
 )
 
@@ -20,5 +22,5 @@ func run() int {
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	return app.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	return app.Run(ctx, os.Args[1:], genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
 }

@@ -38,6 +38,7 @@ busybox=busybox-static
 gcc=gcc
 /usr/include/stdio.h=libc6-dev
 curl=curl
+jq=jq
 modprobe=kmod
 nsenter=util-linux
 flock=util-linux

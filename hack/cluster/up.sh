@@ -63,11 +63,14 @@ node_started() {
   p=$(cat "/proc/$unshare_pid/task/$unshare_pid/children") && p="${p// /}"
   [ -n "$p" ] && [ "$(readlink "/proc/$p/ns/net")" != "$(readlink /proc/self/ns/net)" ] && echo "$p" >"$STATE/node.pid"
 }
-# Nothing is gained by waiting for a node that is dead, or for a daemon that ends as often as it is started.
-node_died() { ! node_pid >/dev/null || [ "$(grep -c ' exited$' "$LOGS/node.log")" -ge 12 ]; }
+# Nothing is gained by waiting for a node that is dead, or for a daemon that ends as often as it is started. A process
+# has no environment for a moment while it becomes another program, as the node's first one does: so a second look.
+node_gone() { ! node_pid >/dev/null && sleep 0.3 && ! node_pid >/dev/null; }
+node_died() { node_gone || [ "$(grep -c ' exited$' "$LOGS/node.log")" -ge 12 ]; }
 node_logs() { tail_of "$LOGS"/{node,etcd,kube-apiserver,containerd,kubelet}.log; }
 until_ok 10 "the node's namespaces" node_started || { tail_of "$LOGS/node.log"; die "the node's namespaces could not be made: see $LOGS/node.log"; }
-export GIVE_UP=node_died  # Read by until_ok.
+# shellcheck disable=SC2034 # until_ok reads it. It is not exported: what takes the cluster down does not know the function.
+GIVE_UP=node_died
 ip link add "$VETH" type veth peer name eth0 netns "$(cat "$STATE/node.pid")" || die "the veth $VETH could not be made"
 ip link set "$VETH" alias "$VETH_ALIAS"
 ip addr add "$HOST_IP/30" dev "$VETH"

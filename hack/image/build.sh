@@ -1,7 +1,7 @@
 #!/bin/bash
 # build.sh BINARY OUT.tar: our image of a static BINARY as a docker-archive tar; prints the tar's path.
 # VERSION is the image's tag (default v0.1.0-dev, the one that config/default names), IMAGE its name, PLATFORM of BINARY
-# (default linux/<this machine's>); GZIP=1 compresses the layers.
+# (default linux/<this machine's>); GZIP=1 compresses the layers; IMAGE_TOOL is this directory's program, built before.
 set -euo pipefail
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 [ $# = 2 ] || { echo "usage: hack/image/build.sh BINARY OUT.tar" >&2; exit 2; }
@@ -16,9 +16,12 @@ SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git -C "$HERE" log -1 --format=%ct 2>/
 export SOURCE_DATE_EPOCH
 
 mkdir -p "$(dirname "$out")"
-tool=$(mktemp)
-trap 'rm -f "$tool"' EXIT
-(cd "$HERE" && CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w" -o "$tool" .)
+tool="${IMAGE_TOOL:-}"
+if [ -z "$tool" ]; then
+  tool=$(mktemp)
+  trap 'rm -f "$tool"' EXIT
+  (cd "$HERE" && CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w" -o "$tool" .)
+fi
 "$tool" -out "$out" -tag "$name:$version" ${PLATFORM:+-platform "$PLATFORM"} ${GZIP:+-gzip} -distroless \
   -entrypoint /coder-k8s -user 65532:65532 -workdir / \
   -label "org.opencontainers.image.title=coder-k8s" \

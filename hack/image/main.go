@@ -5,6 +5,10 @@
 // SOURCE_DATE_EPOCH (seconds; 0 when it is not set).
 //
 //	image -out app.tar -tag example.com/app:v1 -distroless -entrypoint /app -user 65532:65532 ./bin/app:/app
+//
+// With "index" as its first word it joins such images of several platforms under one name:
+//
+//	image index -push example.com/app:v1 app-amd64.tar app-arm64.tar
 package main
 
 import (
@@ -22,7 +26,13 @@ import (
 const usage = "usage: image -out FILE.tar -tag NAME:TAG [flags] [SOURCE:DESTINATION[:MODE]...]"
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	var err error
+	if args := os.Args[1:]; len(args) > 0 && args[0] == "index" {
+		err = runIndex(args[1:], os.Stdout)
+	} else {
+		err = run(args)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error: "+err.Error())
 		os.Exit(1)
 	}

@@ -81,7 +81,7 @@ func assemble(
 	}
 	build := config.BuildHandlerChainFunc
 	config.BuildHandlerChainFunc = func(api http.Handler, c *server.Config) http.Handler {
-		return withoutProtobufObjects(build(api, c))
+		return withoutProtobufObjects(build(withRequestID(api), c))
 	}
 	return nil
 }

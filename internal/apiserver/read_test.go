@@ -187,6 +187,9 @@ func TestDiscoveryAndForms(t *testing.T) {
 	want := []string{
 		"codertemplates codertemplate CoderTemplate[ctpl] [coder] [create delete deletecollection get list patch update watch]",
 		"codertemplates/files  CoderTemplate[] [] [get update]",
+		"codertemplates/log  CoderTemplate[] [] [get]",
+		"codertemplates/parameters  CoderTemplateParameterList[] [] [get]",
+		"codertemplates/versions  CoderTemplateVersionList[] [] [get]",
 		"coderworkspaces coderworkspace CoderWorkspace[cws] [coder] [create delete deletecollection get list patch update watch]",
 		"coderworkspaces/log  CoderWorkspace[] [] [get]",
 		"coderworkspaces/restart  CoderWorkspaceAction[] [] [create]",

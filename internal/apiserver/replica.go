@@ -35,6 +35,7 @@ func newReplica(config Config, k kube, s *storage) (*replication.Replica, error)
 		Board:   s.board,
 		Clock:   config.Clock,
 		Metrics: metrics,
+		Tracing: config.Tracing,
 	})
 }
 

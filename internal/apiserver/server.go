@@ -32,6 +32,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/scheme"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 const (
@@ -73,6 +74,8 @@ type Config struct {
 	ControlPlaneUID func(types.NamespacedName) (types.UID, bool)
 	// Metrics is where the metrics are registered.
 	Metrics prometheus.Registerer
+	// Tracing makes the spans of requests. Nil makes none.
+	Tracing *tracing.Provider
 	// Listener is used in place of the address of the options. It is for tests.
 	Listener net.Listener
 	// PeerListener is the same for the other replicas.
@@ -138,7 +141,12 @@ func newServer(config Config, k kube) (*Server, error) {
 	}
 	s := &Server{informers: k.informers, records: k.recordStore}
 	if config.Options.ownCertificate() {
+		metrics, err := certificates.NewMetrics(config.Metrics)
+		if err != nil {
+			return nil, err
+		}
 		s.certificates = certificates.NewManager(certificates.Config{
+			Metrics:   metrics,
 			Secrets:   k.client.CoreV1().Secrets(config.PodNamespace),
 			Services:  k.dynamic.Resource(certificates.APIServices),
 			Namespace: config.PodNamespace,
@@ -151,6 +159,7 @@ func newServer(config Config, k kube) (*Server, error) {
 		return nil, err
 	}
 	generic := server.NewRecommendedConfig(codecs)
+	generic.TracerProvider = config.Tracing.APIServer()
 	if err := assemble(config.Options, typer, generic, k, s.certificates, config.Listener); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/informers"
@@ -35,6 +36,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // provider is a set of control planes that tests add to and take from.
@@ -156,12 +158,16 @@ type site struct {
 	records  *metadatatest.Records
 	timing   mirror.Timing
 	journal  *journal
+	tracing  *tracing.Provider
+	// files are those of the certificate. Empty means that it is ours to make.
+	files options.CertKey
 	// joined counts the namespaces that were made on it.
 	joined atomic.Int32
 
-	server *Server
-	config *restclient.Config
-	client dynamic.Interface
+	server   *Server
+	listener net.Listener
+	config   *restclient.Config
+	client   dynamic.Interface
 	// stop ends the server and waits for that.
 	stop func()
 }
@@ -197,13 +203,14 @@ func (s *site) build(t testing.TB) net.Listener {
 	untyped := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
 		certificates.APIServices: "APIServiceList",
 	})
-	options := NewOptions()
+	opts := NewOptions()
 	// It reads the OpenAPI of kube-apiserver, which the fake does not have.
-	options.Admission.DisablePlugins = []string{"MutatingAdmissionPolicy"}
+	opts.Admission.DisablePlugins = []string{"MutatingAdmissionPolicy"}
+	opts.SecureServing.ServerCert.CertKey = s.files
 	var err error
 	s.server, err = newServer(Config{
-		Options: options, Connections: s.provider, PodNamespace: podNamespace, Listener: listener,
-		Identity: "replica", PeerListener: peers, Metrics: prometheus.NewRegistry(), MirrorTiming: s.timing,
+		Options: opts, Connections: s.provider, PodNamespace: podNamespace, Listener: listener,
+		Identity: "replica", PeerListener: peers, Metrics: prometheus.NewRegistry(), MirrorTiming: s.timing, Tracing: s.tracing,
 	}, kube{
 		client: s.kube, dynamic: untyped,
 		informers: informers.NewSharedInformerFactory(s.kube, 0),
@@ -228,6 +235,7 @@ func (s *site) start(t testing.TB) {
 func (s *site) run(t testing.TB) (connect func()) {
 	t.Helper()
 	listener := s.build(t)
+	s.listener = listener
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), s.journal.logger()))
 	running, ended := s.server, make(chan error, 1)
 	go func() { ended <- running.Start(ctx) }()

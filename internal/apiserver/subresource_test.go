@@ -3,7 +3,9 @@ package apiserver
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	restclient "k8s.io/client-go/rest"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
@@ -218,6 +221,64 @@ func TestFiles(t *testing.T) {
 		if got := f.do(t, c.method, f.path("codertemplates/"+c.path), nil, c.body); got.status != c.want {
 			t.Errorf("%s: HTTP %d %s, want %d", name, got.status, got.body, c.want)
 		}
+	}
+}
+
+func TestWhatIsReadOfATemplate(t *testing.T) {
+	f := newFixture(t)
+	first := at(f.starter(t), "status", "activeVersionID")
+	newest := f.coder.AddTemplateVersion(f.template, "draft", map[string]string{mainTF: "# draft"})
+	f.coder.WriteLog(newest, "Plan", "of the draft")
+	f.coder.WriteLog(uuid.MustParse(first), "Plan", "of the first")
+	other := f.coder.AddTemplateVersion(f.coder.AddTemplate("coder", "other", nil), "", nil)
+
+	var versions aggregationv1alpha1.CoderTemplateVersionList
+	f.getJSON(t, "codertemplates/coder.starter/versions?limit=1", &versions)
+	if len(versions.Items) != 1 || versions.Items[0].Message != "draft" || versions.Items[0].Active || versions.Continue != newest.String() {
+		t.Errorf("versions: %+v", versions)
+	}
+	f.getJSON(t, "codertemplates/coder.starter/versions?after="+versions.Continue, &versions)
+	if len(versions.Items) != 1 || versions.Items[0].ID != first || !versions.Items[0].Active {
+		t.Errorf("the next versions: %+v", versions)
+	}
+	var parameters aggregationv1alpha1.CoderTemplateParameterList
+	f.getJSON(t, "codertemplates/coder.starter/parameters", &parameters)
+	if parameters.VersionID != first || parameters.Items == nil {
+		t.Errorf("parameters: %+v", parameters)
+	}
+	for query, want := range map[string]string{"": "of the draft", "?version=" + first + "&follow=true": "of the first"} {
+		got := f.do(t, http.MethodGet, f.path("codertemplates/coder.starter/log"+query), nil, "")
+		if got.status != http.StatusOK || !strings.HasPrefix(got.header.Get("Content-Type"), "text/plain") || !strings.HasSuffix(got.body, "[Plan] "+want+"\n") {
+			t.Errorf("log%s: HTTP %d %s: %s", query, got.status, got.header.Get("Content-Type"), got.body)
+		}
+	}
+	for path, want := range map[string]int{
+		"coder.starter/versions?limit=1000":                  http.StatusBadRequest,
+		"coder.starter/parameters?version=" + other.String(): http.StatusNotFound,
+		"coder.starter/log?version=" + other.String():        http.StatusNotFound,
+		"coder.starter/log?version=" + uuid.NewString():      http.StatusNotFound,
+		"coder.starter/log?follow=perhaps":                   http.StatusBadRequest,
+		"coder.none/versions":                                http.StatusNotFound,
+	} {
+		if got := f.do(t, http.MethodGet, f.path("codertemplates/"+path), nil, ""); got.status != want || !strings.Contains(got.body, `"kind":"Status"`) {
+			t.Errorf("%s: HTTP %d %s, want %d", path, got.status, got.body, want)
+		}
+	}
+}
+
+// getJSON reads an object, which must say what it is.
+func (f *fixture) getJSON(t *testing.T, path string, into runtime.Object) {
+	t.Helper()
+	got := f.do(t, http.MethodGet, f.path(path), nil, "")
+	if got.status != http.StatusOK {
+		t.Fatalf("%s: HTTP %d %s", path, got.status, got.body)
+	}
+	if err := json.Unmarshal([]byte(got.body), into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	want := reflect.TypeOf(into).Elem().Name()
+	if gvk := into.GetObjectKind().GroupVersionKind(); gvk != aggregationv1alpha1.GroupVersion.WithKind(want) {
+		t.Errorf("%s is a %s, want %s", path, gvk, want)
 	}
 }
 

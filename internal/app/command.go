@@ -3,81 +3,46 @@ package app
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/version"
-)
-
-// Exit codes of the process.
-const (
-	ExitOK      = 0
-	ExitFailure = 1
-	ExitUsage   = 2
 )
 
 // helpColumns is the width of --help. It is fixed, so that the text is the same
 // everywhere.
 const helpColumns = 100
 
-// usageError is a mistake on the command line.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
 // Run is the whole process: it reads the command line, runs until ctx is done or
 // something fails, and returns the exit code.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	options := NewOptions()
-	return execute(ctx, newCommand(options, func(ctx context.Context) error {
-		return options.start(ctx, stderr)
-	}), args, stdout, stderr)
+	return cli.Execute(ctx, newCommand(options, streams, func(ctx context.Context) error {
+		return options.start(ctx, streams.ErrOut)
+	}), args, streams)
 }
 
-func execute(ctx context.Context, cmd *cobra.Command, args []string, stdout, stderr io.Writer) int {
-	cmd.SetArgs(args)
-	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
-	err := cmd.ExecuteContext(ctx)
-	if err == nil {
-		return ExitOK
-	}
-	for _, line := range strings.Split(err.Error(), "\n") {
-		fmt.Fprintln(stderr, "coder-k8s:", line)
-	}
-	var usage *usageError
-	if errors.As(err, &usage) {
-		fmt.Fprintln(stderr, "coder-k8s: --help lists all flags")
-		return ExitUsage
-	}
-	return ExitFailure
-}
-
-func newCommand(options *Options, start func(context.Context) error) *cobra.Command {
+func newCommand(options *Options, streams genericiooptions.IOStreams, start func(context.Context) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "coder-k8s",
 		Short: "Run Coder on Kubernetes",
 		Long: "coder-k8s runs Coder (coder.com) on Kubernetes: controllers for coder.com, an aggregated API\n" +
 			"server for aggregation.coder.com, and an MCP server for AI tools.",
 		Version:           version.String(),
-		SilenceErrors:     true,
-		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return &usageError{fmt.Errorf("%q is no flag, and there are no commands", args[0])}
+				return cli.Usage("%q is neither a flag nor a command", args[0])
 			}
 			return nil
 		},
 	}
-	cmd.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+
 	sets := options.FlagSets()
 	global := sets.FlagSet("global")
 	global.BoolP("help", "h", false, "print this text")
@@ -86,9 +51,10 @@ func newCommand(options *Options, start func(context.Context) error) *cobra.Comm
 		cmd.Flags().AddFlagSet(set)
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(cmd, sets) })
+	cmd.AddCommand(subcommands(streams)...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := options.Validate(cmd.Flags().Changed); err != nil {
-			return &usageError{err}
+			return &cli.UsageError{Err: err}
 		}
 		return start(cmd.Context())
 	}
@@ -99,7 +65,13 @@ func newCommand(options *Options, start func(context.Context) error) *cobra.Comm
 // at the ends of lines.
 func printHelp(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
+	fmt.Fprintf(&text, "%s\n\nUsage:\n  %s\n  %s [command] --help\n\nCommands:\n", cmd.Long, cmd.UseLine(), cmd.Name())
+	for _, command := range cmd.Commands() {
+		if !command.IsAvailableCommand() {
+			continue
+		}
+		fmt.Fprintf(&text, "  %-15s %s\n", command.Name(), command.Short)
+	}
 	cliflag.PrintSections(&text, sets, helpColumns)
 	for line := range strings.Lines(text.String()) {
 		fmt.Fprintln(cmd.OutOrStdout(), strings.TrimRight(line, " \n"))

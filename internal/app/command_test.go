@@ -12,6 +12,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -26,22 +29,22 @@ func TestExitCodes(t *testing.T) {
 		out, errs  string
 		wantNotRun bool
 	}{
-		"a good end":        {nil, fine, ExitOK, "", "", false},
-		"a failure":         {nil, boom, ExitFailure, "", "coder-k8s: mcp: the port is taken\n", false},
-		"an unknown mode":   {[]string{"--app=everything"}, fine, ExitUsage, "", "it is one of: all, controller, aggregated-apiserver, mcp-http", true},
-		"an unknown flag":   {[]string{"--bogus"}, fine, ExitUsage, "", "unknown flag: --bogus", true},
-		"a bad value":       {[]string{"--leader-elect=perhaps"}, fine, ExitUsage, "", "--leader-elect", true},
-		"an argument":       {[]string{"serve"}, fine, ExitUsage, "", `"serve" is no flag`, true},
-		"help":              {[]string{"--help"}, fine, ExitOK, "--app string", "", true},
-		"help after others": {[]string{"--app=mcp-http", "-h"}, fine, ExitOK, "--mcp-bind-address", "", true},
-		"the version":       {[]string{"--version"}, fine, ExitOK, "coder-k8s version v", "", true},
+		"a good end":        {nil, fine, cli.ExitOK, "", "", false},
+		"a failure":         {nil, boom, cli.ExitFailure, "", "coder-k8s: mcp: the port is taken\n", false},
+		"an unknown mode":   {[]string{"--app=everything"}, fine, cli.ExitUsage, "", "it is one of: all, controller, aggregated-apiserver, mcp-http", true},
+		"an unknown flag":   {[]string{"--bogus"}, fine, cli.ExitUsage, "", "unknown flag: --bogus", true},
+		"a bad value":       {[]string{"--leader-elect=perhaps"}, fine, cli.ExitUsage, "", "--leader-elect", true},
+		"an argument":       {[]string{"serve"}, fine, cli.ExitUsage, "", `"serve" is neither a flag nor a command`, true},
+		"help":              {[]string{"--help"}, fine, cli.ExitOK, "--app string", "", true},
+		"help after others": {[]string{"--app=mcp-http", "-h"}, fine, cli.ExitOK, "--mcp-bind-address", "", true},
+		"the version":       {[]string{"--version"}, fine, cli.ExitOK, "coder-k8s version v", "", true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			ran := false
 			var stdout, stderr bytes.Buffer
-			cmd := newCommand(NewOptions(), func(ctx context.Context) error { ran = true; return tc.start(ctx) })
-			code := execute(t.Context(), cmd, tc.args, &stdout, &stderr)
+			cmd := newCommand(NewOptions(), genericiooptions.NewTestIOStreamsDiscard(), func(ctx context.Context) error { ran = true; return tc.start(ctx) })
+			code := cli.Execute(t.Context(), cmd, tc.args, genericiooptions.IOStreams{Out: &stdout, ErrOut: &stderr})
 			if code != tc.code {
 				t.Errorf("the exit code is %d, want %d", code, tc.code)
 			}
@@ -61,7 +64,7 @@ func TestExitCodes(t *testing.T) {
 func TestHelpIsTheGolden(t *testing.T) {
 	const golden = "testdata/help.golden.txt"
 	var stdout, stderr bytes.Buffer
-	if code := execute(t.Context(), newCommand(NewOptions(), nil), []string{"--help"}, &stdout, &stderr); code != ExitOK {
+	if code := cli.Execute(t.Context(), newCommand(NewOptions(), genericiooptions.NewTestIOStreamsDiscard(), nil), []string{"--help"}, genericiooptions.IOStreams{Out: &stdout, ErrOut: &stderr}); code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	if *update {

@@ -22,7 +22,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 	"github.com/coder-k8s/coder-k8s/internal/version"
+)
+
+// The names of the components.
+const (
+	controllersName   = "controllers"
+	aggregatedAPIName = "aggregated-api"
+	mcpName           = "mcp"
 )
 
 // component is one part of the process. The manager runs it; add gives it to the
@@ -45,6 +53,8 @@ type environment struct {
 	manager   manager.Manager
 	namespace string
 	metrics   *metrics.Metrics
+	// tracing makes spans. It is nil where no collector is named.
+	tracing *tracing.Provider
 	// refused is told where Coder refuses the operator's token, or cannot do its
 	// work. It is nil where the controllers do not run.
 	refused func(controlPlane types.NamespacedName)
@@ -74,7 +84,7 @@ func (named) NeedLeaderElection() bool { return false }
 
 func controllersComponent() component {
 	return component{
-		name:    "controllers",
+		name:    controllersName,
 		elected: true,
 		cached:  always,
 		// A replica that waits to be elected is ready too: it is what takes over.
@@ -91,7 +101,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 		return err
 	}
 	kit, err := workload.New(env.manager, workload.Options{
-		Optional: optional, Metrics: env.metrics, ClusterDomain: env.options.ClusterDomain,
+		Optional: optional, Metrics: env.metrics, Tracing: env.tracing, ClusterDomain: env.options.ClusterDomain,
 		OperatorNamespace: env.namespace, Namespaces: env.options.WatchNamespaces,
 	})
 	if err != nil {
@@ -128,7 +138,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 }
 
 func aggregatedAPIComponent() component {
-	const name = "aggregated-api"
+	const name = aggregatedAPIName
 	return component{
 		name:   name,
 		cached: func(o *Options) bool { return !o.Coder.static() },
@@ -147,6 +157,7 @@ func aggregatedAPIComponent() component {
 				Namespaces:      env.options.WatchNamespaces,
 				ControlPlaneUID: env.controlPlaneUID,
 				Metrics:         ctrlmetrics.Registry,
+				Tracing:         env.tracing,
 			})
 			if err != nil {
 				return nil, err
@@ -194,18 +205,26 @@ func (env *environment) connections() (apiserver.Connections, error) {
 }
 
 func mcpComponent() component {
-	const name = "mcp"
+	const name = mcpName
 	return component{
 		name:   name,
 		cached: never,
 		add: func(_ context.Context, env *environment) (healthz.Checker, error) {
+			if env.options.MCP.Off() {
+				return nil, nil
+			}
 			server, err := mcpserver.New(mcpserver.Config{
-				Options:    *env.options.MCP,
-				RESTConfig: env.config,
-				Scheme:     env.manager.GetScheme(),
-				Mapper:     env.manager.GetRESTMapper(),
-				Namespace:  env.namespace,
-				Version:    version.Version(),
+				Options:         *env.options.MCP,
+				RESTConfig:      env.config,
+				Scheme:          env.manager.GetScheme(),
+				Mapper:          env.manager.GetRESTMapper(),
+				Namespace:       env.namespace,
+				ClusterDomain:   env.options.ClusterDomain,
+				InCluster:       inCluster(os.Getenv),
+				WatchNamespaces: env.options.WatchNamespaces,
+				Version:         version.Version(),
+				Registerer:      ctrlmetrics.Registry,
+				Tracing:         env.tracing,
 			})
 			if err != nil {
 				return nil, err

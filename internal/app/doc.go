@@ -9,5 +9,7 @@
 //   - A component that fails ends the process with its error and exit code 1. A
 //     mistake on the command line is exit code 2, with all mistakes at once. Being
 //     told to stop is exit code 0 within ten seconds, whatever hangs.
+//   - What is wrong with the installation is told before anything else, and ends the
+//     process only where it could not work at all: where a definition is missing.
 //   - Secrets, ConfigMaps, Pods and Jobs are never cached.
 package app

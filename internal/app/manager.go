@@ -22,13 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/monitoring/buildinfo"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -78,6 +78,10 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 // newManager makes the manager. controllers says whether it will run those, which
 // are what leader election and most of the cache are for.
 func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace string, controllers bool) (manager.Manager, error) {
+	certificate, err := o.Metrics.certificate(cfg, namespace)
+	if err != nil {
+		return nil, err
+	}
 	if o.LeaderElection.Namespace != "" {
 		namespace = o.LeaderElection.Namespace
 	}
@@ -99,12 +103,8 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 			// They are large, many or secret, and read by name when they are needed.
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &batchv1.Job{}},
 		}},
-		HealthProbeBindAddress: o.HealthProbeBindAddress,
-		Metrics: metricsserver.Options{
-			BindAddress:    o.MetricsBindAddress,
-			SecureServing:  true,
-			FilterProvider: filters.WithAuthenticationAndAuthorization,
-		},
+		HealthProbeBindAddress:        o.HealthProbeBindAddress,
+		Metrics:                       o.Metrics.server(certificate),
 		LeaderElection:                controllers && o.LeaderElection.Enabled,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       namespace,
@@ -114,7 +114,13 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
-	return mgr, nil
+	if err := buildinfo.Register(ctrlmetrics.Registry); err != nil {
+		return nil, err
+	}
+	if certificate == nil {
+		return mgr, nil
+	}
+	return mgr, mgr.Add(certificate)
 }
 
 // cacheWarmer fills the cache of control planes as soon as the process starts and

@@ -27,6 +27,10 @@ func podNamespace(getenv func(string) string, readFile func(string) ([]byte, err
 
 func ownNamespace() string { return podNamespace(os.Getenv, os.ReadFile) }
 
+// inCluster says whether the process runs in a pod: Kubernetes gives every
+// container this variable.
+func inCluster(getenv func(string) string) bool { return getenv("KUBERNETES_SERVICE_HOST") != "" }
+
 const (
 	podNameEnv = "POD_NAME"
 	podIPEnv   = "POD_IP"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // off is the address that switches a listener off.
@@ -23,15 +24,15 @@ type Options struct {
 	Kubeconfig string
 	// HealthProbeBindAddress serves /healthz and /readyz, in every mode.
 	HealthProbeBindAddress string
-	// MetricsBindAddress serves /metrics over TLS to callers that may get it.
-	MetricsBindAddress string
 	// WatchNamespaces are the namespaces to work in. None means all.
 	WatchNamespaces []string
 	// ClusterDomain is the DNS domain of the cluster.
 	ClusterDomain string
 
+	Metrics        MetricsOptions
 	LeaderElection LeaderElectionOptions
 	Log            LogOptions
+	Tracing        tracing.Options
 	Coder          CoderOptions
 	AggregatedAPI  *apiserver.Options
 	MCP            *mcpserver.Options
@@ -49,10 +50,11 @@ func NewOptions() *Options {
 	return &Options{
 		Mode:                   ModeAll,
 		HealthProbeBindAddress: ":8081",
-		MetricsBindAddress:     ":8443",
 		ClusterDomain:          "cluster.local",
+		Metrics:                MetricsOptions{BindAddress: ":8443"},
 		LeaderElection:         LeaderElectionOptions{Enabled: true},
 		Log:                    LogOptions{Format: logFormatJSON, Level: "info"},
+		Tracing:                tracing.NewOptions(),
 		Coder:                  newCoderOptions(),
 		AggregatedAPI:          apiserver.NewOptions(),
 		MCP:                    mcpserver.NewOptions(),
@@ -68,16 +70,15 @@ func (o *Options) FlagSets() cliflag.NamedFlagSets {
 		"kubeconfig of the cluster (default: $KUBECONFIG, else the pod's own service account, else ~/.kube/config)")
 	fs.StringVar(&o.HealthProbeBindAddress, "health-probe-bind-address", o.HealthProbeBindAddress,
 		"host:port that serves /healthz and /readyz over plain HTTP")
-	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
-		"host:port that serves /metrics over TLS to callers with the right to get it; 0 switches it off")
-
 	fs.StringSliceVar(&o.WatchNamespaces, "watch-namespaces", o.WatchNamespaces,
 		"namespaces to work in, separated by commas; the operator then needs rights in no other (default: all)")
 	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain,
 		"DNS domain of the cluster, in the addresses of its Services")
 
+	o.Metrics.addFlags(sets.FlagSet("metrics"))
 	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
 	o.Log.addFlags(sets.FlagSet("logging"))
+	o.Tracing.AddFlags(sets.FlagSet("tracing"))
 	o.AggregatedAPI.AddFlags(sets.FlagSet("aggregated API server"))
 	o.Coder.addFlags(sets.FlagSet("static Coder"))
 	o.MCP.AddFlags(sets.FlagSet("MCP server"))
@@ -103,12 +104,14 @@ func (o *Options) Validate(given func(flag string) bool) error {
 		validateClusterDomain(o.ClusterDomain),
 	)
 	errs = append(errs, validateNamespaces(o.WatchNamespaces)...)
-	if o.MetricsBindAddress != off {
-		errs = append(errs, validateAddress("--metrics-bind-address", o.MetricsBindAddress))
-	}
+	errs = append(errs, o.Metrics.validate()...)
 	errs = append(errs, o.Coder.validate(o.Mode, given)...)
+	errs = append(errs, o.Tracing.Validate()...)
 	errs = append(errs, o.AggregatedAPI.Validate()...)
 	errs = append(errs, o.MCP.Validate()...)
+	if o.Mode == ModeMCP && o.MCP.Off() {
+		errs = append(errs, fmt.Errorf("--mcp-bind-address=0 switches off all that --app=%s runs; give it an address, for example %s", o.Mode, mcpserver.DefaultBindAddress))
+	}
 	return errors.Join(errs...)
 }
 

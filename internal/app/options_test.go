@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // parse reads args as the process does, and returns what validation says.
@@ -14,7 +15,7 @@ func parse(t *testing.T, args ...string) (*Options, error) {
 	t.Helper()
 	options := NewOptions()
 	var err error
-	cmd := newCommand(options, nil)
+	cmd := newCommand(options, genericiooptions.NewTestIOStreamsDiscard(), nil)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		err = options.Validate(cmd.Flags().Changed)
 		return nil
@@ -40,6 +41,7 @@ func TestGoodCommandLines(t *testing.T) {
 		"the timeout in all":                    {"--coder-request-timeout=1m"},
 		"the timeout with the aggregated API":   {"--app=aggregated-apiserver", "--coder-request-timeout=1m"},
 		"metrics off":                           {"--metrics-bind-address=0"},
+		"MCP off":                               {"--mcp-bind-address=0", "--mcp-auth=none"},
 		"log level debug":                       {"--log-level=debug", "--log-format=console"},
 		"log level as a number":                 {"--log-level=4"},
 		"a coder flag at its default elsewhere": {"--app=controller"},
@@ -77,9 +79,13 @@ func TestBadCommandLines(t *testing.T) {
 		"an address with a password":          {[]string{"--app=aggregated-apiserver", "--coder-url=https://me:hunter2@a", "--coder-session-token=x", "--coder-namespace=n"}, []string{"holds a user name"}},
 		"an address that cannot be read":      {[]string{"--app=aggregated-apiserver", "--coder-url=https://me:hunter2@a b", "--coder-session-token=x", "--coder-namespace=n"}, []string{"--coder-url is not an address"}},
 		"all mistakes at once":                {[]string{"--app=x", "--log-level=loud", "--log-format=xml", "--mcp-bind-address=y", "--health-probe-bind-address=z", "--metrics-bind-address=w"}, []string{"--app", "--log-format", "--mcp-bind-address", "--health-probe-bind-address", "--metrics-bind-address"}},
+		"a ratio of traces above one":         {[]string{"--tracing-endpoint=otel:4317", "--tracing-sampling-ratio=1.5"}, []string{"--tracing-sampling-ratio=1.5"}},
+		"a CA without a collector":            {[]string{"--tracing-ca-file=/x"}, []string{"--tracing-endpoint"}},
 		"a log level that is none":            {[]string{"--log-level=11"}, []string{"--log-level=11"}},
 		"a half certificate of the API":       {[]string{"--tls-cert-file=/x"}, []string{"--tls-private-key-file"}},
 		"a half certificate of MCP":           {[]string{"--mcp-tls-key-file=/x"}, []string{"--mcp-tls-cert-file"}},
+		"MCP off where nothing else runs":     {[]string{"--app=mcp-http", "--mcp-bind-address=0"}, []string{"--mcp-bind-address=0 switches off all that --app=mcp-http runs"}},
+		"MCP for everybody on all addresses":  {[]string{"--mcp-auth=none"}, []string{"--mcp-auth=none", "--mcp-bind-address=127.0.0.1:8090"}},
 		"probes cannot be switched off":       {[]string{"--health-probe-bind-address=0"}, []string{"--health-probe-bind-address"}},
 		"a probe address without a port":      {[]string{"--health-probe-bind-address=localhost:"}, []string{"--health-probe-bind-address"}},
 		"a namespace that is none":            {[]string{"--watch-namespaces=team-a,Team B"}, []string{`--watch-namespaces: "Team B" is not the name of a namespace`}},
@@ -132,6 +138,20 @@ func TestTokenFile(t *testing.T) {
 				t.Errorf("the error is %v, want one with %q", err, tc.says)
 			}
 		})
+	}
+}
+
+func TestInCluster(t *testing.T) {
+	for want, host := range map[bool]string{true: "10.0.0.1", false: ""} {
+		getenv := func(name string) string {
+			if name == "KUBERNETES_SERVICE_HOST" {
+				return host
+			}
+			return ""
+		}
+		if got := inCluster(getenv); got != want {
+			t.Errorf("with %q it is %v", host, got)
+		}
 	}
 }
 

@@ -20,9 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
 const processTimeout = 30 * time.Second
@@ -45,21 +48,31 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// cluster is an API server that serves nothing but its version, and a kubeconfig
-// for it.
+// cluster is an API server that serves nothing but its version and reviews of
+// tokens, all of which it takes for bad, and a kubeconfig for it.
 func cluster(t *testing.T) string {
 	t.Helper()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/version" {
+		switch r.URL.Path {
+		case "/version":
+			fmt.Fprintln(w, `{"major":"1","minor":"37"}`)
+		case "/apis/authentication.k8s.io/v1/tokenreviews":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintln(w, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenReview","status":{}}`)
+		default:
 			http.NotFound(w, r)
-			return
 		}
-		fmt.Fprintln(w, `{"major":"1","minor":"37"}`)
 	}))
 	t.Cleanup(api.Close)
+	return kubeconfigOf(t, api.URL)
+}
+
+// kubeconfigOf is the file of a kubeconfig for an API server.
+func kubeconfigOf(t *testing.T, server string) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	config := clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: api.URL}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: server}},
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c"}},
 		CurrentContext: "c",
 	}
@@ -97,7 +110,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
-		os.Exit(Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(Run(ctx, os.Args[1:], genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
 	}
 	os.Exit(m.Run())
 }
@@ -166,7 +179,7 @@ func TestTheProcessServesUntilItIsToldToEnd(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exitCode(t, 10*time.Second); code != ExitOK {
+	if code := p.exitCode(t, 10*time.Second); code != cli.ExitOK {
 		t.Errorf("the exit code is %d:\n%s", code, p.stderr.String())
 	}
 	for line := range strings.Lines(p.stderr.String()) {
@@ -185,14 +198,14 @@ func TestAComponentThatFailsEndsTheProcess(t *testing.T) {
 	p := startProcess(t, "--app=mcp-http", "--kubeconfig="+cluster(t), "--metrics-bind-address=0",
 		"--health-probe-bind-address="+freeAddress(t), "--mcp-bind-address="+taken.Addr().String())
 	code := p.exitCode(t, processTimeout)
-	if want := "coder-k8s: mcp: listening on --mcp-bind-address " + taken.Addr().String(); code != ExitFailure || !strings.Contains(p.stderr.String(), want) {
+	if want := "coder-k8s: mcp: listening on --mcp-bind-address " + taken.Addr().String(); code != cli.ExitFailure || !strings.Contains(p.stderr.String(), want) {
 		t.Errorf("the exit code is %d, want 1 and %q:\n%s", code, want, p.stderr.String())
 	}
 }
 
 func TestAMissingKubeconfigIsAFailure(t *testing.T) {
 	p := startProcess(t, "--app=mcp-http", "--kubeconfig=/does/not/exist")
-	if code := p.exitCode(t, processTimeout); code != ExitFailure || !strings.Contains(p.stderr.String(), "/does/not/exist") {
+	if code := p.exitCode(t, processTimeout); code != cli.ExitFailure || !strings.Contains(p.stderr.String(), "/does/not/exist") {
 		t.Errorf("the exit code is %d: %s", code, p.stderr.String())
 	}
 }

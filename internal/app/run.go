@@ -15,6 +15,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -32,20 +33,25 @@ func (o *Options) start(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := o.assemble(ctx, components)
+	traces, err := o.startTracing(ctx, logger)
+	if err != nil {
+		return err
+	}
+	mgr, err := o.assemble(ctx, components, traces)
 	if err != nil {
 		return err
 	}
 	logger.Info("Starting coder-k8s", "version", version.String(), "app", o.Mode)
-	return runUntilDone(ctx, logger, patience, mgr.Start)
+	return runUntilDone(ctx, logger, patience, flushed(traces, logger, mgr.Start))
 }
 
 // assemble makes the manager and adds the components to it.
-func (o *Options) assemble(ctx context.Context, components []component) (manager.Manager, error) {
+func (o *Options) assemble(ctx context.Context, components []component, traces *tracing.Provider) (manager.Manager, error) {
 	cfg, err := restConfig(o.Kubeconfig)
 	if err != nil {
 		return nil, err
 	}
+	cfg.Wrap(traces.Wrap)
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -54,12 +60,19 @@ func (o *Options) assemble(ctx context.Context, components []component) (manager
 	for _, c := range components {
 		elect = elect || c.elected
 	}
-	env := &environment{options: o, config: cfg, namespace: ownNamespace()}
+	env := &environment{options: o, config: cfg, namespace: ownNamespace(), tracing: traces}
 	if env.metrics, err = metrics.New(ctrlmetrics.Registry); err != nil {
+		return nil, err
+	}
+	check := env.newPreflight(components)
+	if err := check.begin(ctx); err != nil {
 		return nil, err
 	}
 	if env.manager, err = o.newManager(cfg, scheme, env.namespace, elect); err != nil {
 		return nil, err
+	}
+	if err := check.attach(env); err != nil {
+		return nil, fmt.Errorf("adding the check of the installation: %w", err)
 	}
 	warmer := &cacheWarmer{cache: env.manager.GetCache()}
 	ready := map[string]healthz.Checker{"caches": warmer.Ready}

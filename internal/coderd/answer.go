@@ -19,6 +19,8 @@ type answer struct {
 	html       bool
 	retryAfter time.Duration
 	location   string
+	// requestID is the one under which Coder logs the request.
+	requestID string
 }
 
 type answerKey struct{}
@@ -43,11 +45,7 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if seen != nil {
 		*seen = answer{}
 	}
-	begin := time.Now()
-	res, err := t.next.RoundTrip(req)
-	if t.observe != nil {
-		t.observe(newCall(req, res, time.Since(begin)))
-	}
+	res, err := t.send(req)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +72,7 @@ func (a *answer) note(res *http.Response) {
 		html:       kind == "text/html",
 		retryAfter: retryAfter(res.Header),
 		location:   res.Header.Get("Location"),
+		requestID:  coderRequestID(res),
 	}
 }
 

@@ -1,7 +1,6 @@
 package coderd
 
 import (
-	"net/http"
 	"strings"
 	"time"
 )
@@ -17,14 +16,6 @@ type Call struct {
 	Status int
 	// Duration is the time until the answer began.
 	Duration time.Duration
-}
-
-func newCall(req *http.Request, res *http.Response, took time.Duration) Call {
-	call := Call{Method: req.Method, Endpoint: endpointClass(req.URL.Path), Duration: took}
-	if res != nil {
-		call.Status = res.StatusCode
-	}
-	return call
 }
 
 // endpointClass replaces everything in a path that is not a word of Coder's API.

@@ -153,7 +153,7 @@ func (c *Client) call(ctx context.Context, op string, do func(ctx context.Contex
 // nothing about the token.
 func (c *Client) callWithoutToken(ctx context.Context, op string, do func(ctx context.Context) error) error {
 	var seen answer
-	err := do(context.WithValue(ctx, answerKey{}, &seen))
+	err := do(context.WithValue(concealed(ctx), answerKey{}, &seen))
 	if err == nil && seen.status != 0 && seen.html {
 		// Coder's client believes some answers by their status alone, and a login
 		// page in front of Coder has the status 200.

@@ -48,8 +48,9 @@ data "coder_parameter" "region" {
   name    = "region"
   default = "eu"
   option {
-    name  = "Europe"
-    value = "eu"
+    name        = "Europe"
+    value       = "eu"
+    description = "Near to us"
   }
   option {
     name  = "America"
@@ -114,10 +115,12 @@ func (c *contract) imports(t *testing.T) {
 	}
 	parameters := must[[]coderd.VersionParameter](t)(c.admin.VersionParameters(ctx, v.ID))
 	if diff := cmp.Diff([]coderd.VersionParameter{
-		{Name: "note", Type: "string", Required: true, Mutable: true, Regex: "^[a-z]*$", RegexMessage: "small letters only"},
-		{Name: "once", Type: "string", Default: "no", Mutable: true, Ephemeral: true},
-		{Name: "region", Type: "string", Default: "eu", Options: []coderd.ParameterOption{{Name: "Europe", Value: "eu"}, {Name: "America", Value: "us"}}},
-		{Name: "size", DisplayName: "Size", Type: "number", Default: "2", Mutable: true, Min: small(1), Max: small(10), RegexMessage: "from 1 to 10"},
+		{Name: "note", Type: "string", FormType: "input", Required: true, Mutable: true, Regex: "^[a-z]*$", RegexMessage: "small letters only"},
+		{Name: "once", Type: "string", FormType: "input", Default: "no", Mutable: true, Ephemeral: true},
+		{Name: "region", Type: "string", FormType: "radio", Default: "eu", Options: []coderd.ParameterOption{
+			{Name: "Europe", Value: "eu", Description: "Near to us"}, {Name: "America", Value: "us"},
+		}},
+		{Name: "size", DisplayName: "Size", Type: "number", FormType: "input", Default: "2", Mutable: true, Min: small(1), Max: small(10), RegexMessage: "from 1 to 10"},
 	}, parameters); diff != "" {
 		t.Errorf("parameters (-want +got):\n%s", diff)
 	}
@@ -238,6 +241,10 @@ func (c *contract) archives(t *testing.T) {
 		if v.ID == second.ID {
 			t.Error("an archived version is listed")
 		}
+	}
+	all := must[[]coderd.TemplateVersion](t)(c.admin.AllTemplateVersions(ctx, template))
+	if last := all[len(all)-1]; last.ID != second.ID || !last.Archived || last.CreatedBy != contractUser {
+		t.Errorf("the newest of all versions: %+v", last)
 	}
 	expect(t, c.admin.SetActiveVersion(ctx, template, second.ID), refusal{http.StatusBadRequest, "The provided template version is archived.", nil})
 	_, err = c.admin.CreateWorkspace(ctx, c.member, coderd.NewWorkspace{Name: "x-" + c.suffix, TemplateVersionID: second.ID})

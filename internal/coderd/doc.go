@@ -14,6 +14,10 @@
 //   - A part of the API that this Coder does not have is IsNotSupported, which is
 //     neither "not found" nor an outage. What it has but no license for is
 //     IsNotEntitled.
-//   - Nothing is logged here. Coder's client gets no logger and no tracing.
+//   - Each request is one line in the log of its context and one span in its trace,
+//     both without the path, in which a key may stand. Coder's client gets no logger
+//     and no tracing.
+//   - The request id of the context goes with each request, in a header and in the
+//     User-Agent, which is what Coder logs.
 //   - Reads see what Coder holds at that moment; nothing is cached.
 package coderd

@@ -28,6 +28,10 @@ type Error struct {
 	Fields []FieldError
 	// RetryAfter is how long Coder asks to wait. 0 means that it said nothing.
 	RetryAfter time.Duration
+	// RequestID is the one under which Coder logs the request, or empty. It is no
+	// part of the text: that is the same for as long as the trouble is, so that what
+	// repeats it in a status does not change with every attempt.
+	RequestID string
 	// Err is the cause where there was no answer, for example
 	// context.DeadlineExceeded.
 	Err error
@@ -176,7 +180,7 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 	if errors.As(err, &own) {
 		return own
 	}
-	e := &Error{Op: op, RetryAfter: seen.retryAfter, Err: causeOf(err)}
+	e := &Error{Op: op, RetryAfter: seen.retryAfter, RequestID: seen.requestID, Err: causeOf(err)}
 	var sdkError *codersdk.Error
 	switch {
 	case seen.status == 0:

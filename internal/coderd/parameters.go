@@ -23,6 +23,8 @@ type VersionParameter struct {
 	Name, DisplayName, Description string
 	// Type is string, number, bool or list(string).
 	Type string
+	// FormType is how people are asked, for example radio or slider.
+	FormType string
 	// Required says that there is no default, so that a first build must give a
 	// value.
 	Required bool
@@ -42,7 +44,7 @@ type VersionParameter struct {
 }
 
 // ParameterOption is one value that may be chosen.
-type ParameterOption struct{ Name, Value string }
+type ParameterOption struct{ Name, Value, Description string }
 
 // VersionPreset is a set of values of a template version that has a name.
 type VersionPreset struct {
@@ -100,6 +102,7 @@ func newVersionParameter(p codersdk.TemplateVersionParameter) VersionParameter {
 		DisplayName:  p.DisplayName,
 		Description:  p.Description,
 		Type:         p.Type,
+		FormType:     p.FormType,
 		Required:     p.Required,
 		Default:      p.DefaultValue,
 		Mutable:      p.Mutable,
@@ -111,7 +114,7 @@ func newVersionParameter(p codersdk.TemplateVersionParameter) VersionParameter {
 		Monotonic:    string(p.ValidationMonotonic),
 	}
 	for _, o := range p.Options {
-		out.Options = append(out.Options, ParameterOption{Name: o.Name, Value: o.Value})
+		out.Options = append(out.Options, ParameterOption{Name: o.Name, Value: o.Value, Description: o.Description})
 	}
 	return out
 }

@@ -93,11 +93,20 @@ const versionsPerPage = 200
 // TemplateVersions lists the versions of a template, the oldest first. Archived
 // ones are left out.
 func (c *Client) TemplateVersions(ctx context.Context, template uuid.UUID) ([]TemplateVersion, error) {
+	return c.templateVersions(ctx, codersdk.TemplateVersionsByTemplateRequest{TemplateID: template})
+}
+
+// AllTemplateVersions is TemplateVersions with the archived ones.
+func (c *Client) AllTemplateVersions(ctx context.Context, template uuid.UUID) ([]TemplateVersion, error) {
+	return c.templateVersions(ctx, codersdk.TemplateVersionsByTemplateRequest{TemplateID: template, IncludeArchived: true})
+}
+
+func (c *Client) templateVersions(ctx context.Context, request codersdk.TemplateVersionsByTemplateRequest) ([]TemplateVersion, error) {
 	var out []TemplateVersion
-	request := codersdk.TemplateVersionsByTemplateRequest{TemplateID: template, Pagination: codersdk.Pagination{Limit: versionsPerPage}}
+	request.Limit = versionsPerPage
 	for {
 		read := 0
-		err := c.call(ctx, fmt.Sprintf("listing the versions of template %s", template), func(ctx context.Context) error {
+		err := c.call(ctx, fmt.Sprintf("listing the versions of template %s", request.TemplateID), func(ctx context.Context) error {
 			versions, err := c.sdk.TemplateVersionsByTemplate(ctx, request)
 			for _, v := range versions {
 				out = append(out, newTemplateVersion(v))

@@ -143,6 +143,27 @@ func TestAllVersionsAreRead(t *testing.T) {
 	}
 }
 
+func TestArchivedVersionsAreReadWhereTheyAreAskedFor(t *testing.T) {
+	server := coderdtest.New(t)
+	client := newClient(t, server, server.AddUser("ada", "owner"))
+	template := server.AddTemplate("coder", "small", nil)
+	old := server.AddTemplateVersion(template, "old", nil)
+	if err := client.ArchiveVersion(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 250 {
+		server.AddTemplateVersion(template, fmt.Sprint(i), nil)
+	}
+	offered, err := client.TemplateVersions(t.Context(), template)
+	if err != nil || len(offered) != 251 {
+		t.Errorf("%d versions are offered, want 251: %v", len(offered), err)
+	}
+	all, err := client.AllTemplateVersions(t.Context(), template)
+	if err != nil || len(all) != 252 || all[1].ID != old || !all[1].Archived || all[2].Archived {
+		t.Errorf("%d versions in all, want 252 of which the second is archived: %v", len(all), err)
+	}
+}
+
 func TestTheValueOfAVariableIsInNoError(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -2,19 +2,18 @@
 // tool can look at and mend Coder on Kubernetes with exactly the rights of the
 // person who gave it a token.
 //
-// A request passes these steps, in this order: recovery from a panic, request
-// id and access log, size limit, Host and Origin check, TokenReview, the right
-// to post to /mcp (SubjectAccessReview), and only then the protocol. The tools
-// themselves are in the package tools.
+// It owns the settings, and puts the parts together: gate (the steps over HTTP),
+// identity (who calls), protocol (both eras, tools, prompts, resources), callers
+// (Kubernetes as the caller). It owns the listener, its readiness and its end.
 //
 // Invariants:
-//   - There is no way in without a bearer token whose audience is coder-k8s-mcp.
-//     The token is shown to the TokenReview API and to nobody else; it is not
-//     logged, and the caches keep only a keyed hash of it.
-//   - Every call to Kubernetes on behalf of a caller goes through one transport
-//     that impersonates the caller of the context and refuses to send anything
-//     where there is none. Reads are direct, never from a cache of the operator's
-//     own rights.
-//   - No state outlives a request, so any replica can answer any of them, in both
-//     protocol eras (2025-11-25 and 2026-07-28).
+//   - Nothing reaches the protocol that did not pass all steps of the gate and of
+//     identity; probes and the metadata for clients are all that does without.
+//   - What tools do is done as the caller. The server's own rights are for reviews
+//     of tokens and of access, for where control planes are, and for the one Secret
+//     that its replicas share. hack/mcprole writes them into config/rbac/mcp from
+//     what tools, prompts and resources name, so that a new one cannot be forgotten.
+//   - Without sessions no state outlives a request, so any replica can answer any of
+//     them, in both protocol eras (2025-11-25 and 2026-07-28).
+//   - The end takes at most eight seconds, whatever clients do.
 package mcpserver

@@ -1,141 +1,194 @@
 package mcpserver
 
 import (
-	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"k8s.io/utils/clock"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
 )
 
-func TestHostAndOrigin(t *testing.T) {
-	options := *NewOptions()
-	options.AllowedHosts = []string{"mcp.example.com"}
-	options.AllowedOrigins = []string{"https://tools.example.com"}
-	g := newGuard(options, "coder-system")
-	handler := g.wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
-	none := []string(nil)
-	tests := map[string]struct {
-		host   string
-		origin []string
-		ok     bool
-	}{
-		"localhost":                          {"localhost:8090", none, true},
-		"localhost in capitals":              {"LOCALHOST", none, true},
-		"loopback address":                   {"127.0.0.1:8090", none, true},
-		"loopback address of IPv6":           {"[::1]:8090", none, true},
-		"the pod's own address":              {"10.1.2.3:8090", none, true},
-		"an address of IPv6":                 {"[fd00::1]:8090", none, true},
-		"the Service":                        {"coder-k8s:8090", none, true},
-		"the Service with its namespace":     {"coder-k8s.coder-system:8090", none, true},
-		"the Service with svc":               {"coder-k8s.coder-system.svc:8090", none, true},
-		"the Service in full":                {"coder-k8s.coder-system.svc.cluster.local:8090", none, true},
-		"the Service in full, absolute":      {"coder-k8s.coder-system.svc.cluster.local.:8090", none, true},
-		"a configured name":                  {"mcp.example.com", none, true},
-		"a name that was rebound":            {"evil.example.com:8090", none, false},
-		"a name that begins like ours":       {"localhost.evil.example.com", none, false},
-		"a name that ends like ours":         {"evil-coder-k8s.coder-system.svc:8090", none, false},
-		"the Service of another namespace":   {"coder-k8s.other.svc:8090", none, false},
-		"a name like an address":             {"127.0.0.1.evil.example.com", none, false},
-		"no host":                            {"", none, false},
-		"its own origin":                     {"localhost:8090", []string{"http://localhost:8090"}, true},
-		"its own origin at an address":       {"10.1.2.3:8090", []string{"http://10.1.2.3:8090"}, true},
-		"a configured origin":                {"mcp.example.com", []string{"https://tools.example.com"}, true},
-		"a configured origin, other scheme":  {"mcp.example.com", []string{"http://tools.example.com"}, false},
-		"another origin":                     {"localhost:8090", []string{"https://evil.example.com"}, false},
-		"another port of the same host":      {"localhost:8090", []string{"http://localhost:3000"}, false},
-		"another origin at an address":       {"10.1.2.3:8090", []string{"http://evil.example.com"}, false},
-		"rebound, so the origin is the host": {"evil.example.com:8090", []string{"http://evil.example.com:8090"}, false},
-		"the origin null":                    {"localhost:8090", []string{"null"}, false},
-		"an empty origin":                    {"localhost:8090", []string{""}, false},
-		"an origin of a file":                {"localhost:8090", []string{"file://"}, false},
-		"two origins":                        {"localhost:8090", []string{"http://localhost:8090", "https://evil.example.com"}, false},
-	}
-	for name, tc := range tests {
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions} {
-			t.Run(name+" "+method, func(t *testing.T) {
-				r := httptest.NewRequest(method, "/mcp", nil)
-				r.Host = tc.host
-				if tc.origin != nil {
-					r.Header["Origin"] = tc.origin
-				}
-				w := httptest.NewRecorder()
-				handler.ServeHTTP(w, r)
-				if (w.Code == http.StatusOK) != tc.ok {
-					t.Errorf("the answer is %d %s", w.Code, w.Body)
-				}
-			})
-		}
-	}
-}
-
-func TestHostIsCheckedBeforeTheToken(t *testing.T) {
-	h := running(t)
-	response, _ := h.post(t, strings.NewReader("{}"), func(r *http.Request) { r.Host = "evil.example.com" })
-	if response.StatusCode != http.StatusForbidden || h.people.reviews != 0 {
-		t.Errorf("the answer is %d after %d reviews, want 403 after none", response.StatusCode, h.people.reviews)
-	}
-}
+const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 
 func TestRequestsThatAreRefused(t *testing.T) {
-	big := strings.Repeat(" ", maxBodyBytes+1)
+	big := strings.Repeat(" ", 1<<20+1)
+	token := func(value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+value) }
+	}
 	tests := map[string]struct {
-		body   io.Reader
+		body   string
 		change func(*http.Request)
 		status int
+		says   string
+		header map[string]string
 	}{
-		"too large, with its length":      {strings.NewReader(big), nil, http.StatusRequestEntityTooLarge},
-		"too large, in chunks":            {io.MultiReader(strings.NewReader(big)), nil, http.StatusRequestEntityTooLarge},
-		"a form of a web page, as a POST": {strings.NewReader("[" + callBody("list_workspaces", "{}") + "]"), func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, http.StatusUnsupportedMediaType},
-		"GET, because there is no stream": {http.NoBody, func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed},
-		"another path":                    {http.NoBody, func(r *http.Request) { r.URL.Path = "/other" }, http.StatusNotFound},
+		"no token":                   {listTools, func(r *http.Request) { r.Header.Del("Authorization") }, 401, "kubectl create token", map[string]string{"Www-Authenticate": `Bearer realm="coder-k8s-mcp"`}},
+		"a token that nobody knows":  {listTools, token("made-up"), 401, "", nil},
+		"a user who may not enter":   {listTools, token(eveToken), 403, "coder-k8s-mcp-user", nil},
+		"a host that was rebound":    {listTools, func(r *http.Request) { r.Host = "evil.example.com" }, 403, "--mcp-allowed-hosts", nil},
+		"a page of another origin":   {listTools, func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") }, 403, "--mcp-allowed-origins", nil},
+		"too large":                  {big, nil, 413, "1 MiB", nil},
+		"too large, from a stranger": {big, func(r *http.Request) { r.Header.Del("Authorization") }, 413, "1 MiB", nil},
+		"too large, in chunks":       {big, func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader(big)), -1 }, 413, "", nil},
+		"not JSON":                   {listTools, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, 415, "", nil},
+		"GET, as there is no stream": {"", func(r *http.Request) { r.Method = http.MethodGet }, 405, "", nil},
+		"another path":               {listTools, func(r *http.Request) { r.URL.Path = "/other" }, 404, "", nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := running(t)
-			response, body := h.post(t, tc.body, tc.change)
-			if response.StatusCode != tc.status {
-				t.Errorf("the answer is %d %q, want %d", response.StatusCode, body, tc.status)
+			response, body := h.post(t, strings.NewReader(tc.body), tc.change)
+			if response.StatusCode != tc.status || !strings.Contains(body, tc.says) {
+				t.Errorf("the answer is %d %q, want %d with %q", response.StatusCode, body, tc.status, tc.says)
 			}
-			if response.Header.Get(requestIDHeader) == "" {
+			for header, want := range tc.header {
+				if got := response.Header.Get(header); got != want {
+					t.Errorf("%s is %q, want %q", header, got, want)
+				}
+			}
+			if strings.Contains(name, "may not enter") && !strings.Contains(h.logs.String(), `"status"=403 "user"="eve"`) {
+				t.Errorf("the log does not say who may not enter:\n%s", h.logs)
+			}
+			if response.Header.Get("X-Request-Id") == "" {
 				t.Error("the answer has no request id")
 			}
-			if len(h.kube.requests(workspacesPath)) != 0 {
-				t.Error("a tool ran")
+			if logs := h.logs.String() + body; strings.Contains(logs, "token-of") || strings.Contains(logs, "made-up") {
+				t.Errorf("a token is in the log or the answer:\n%s", logs)
 			}
 		})
 	}
 }
 
-func TestALargeRequestOfAStrangerIsNotRead(t *testing.T) {
+func TestTheServerGoesByItsNames(t *testing.T) {
+	h := running(t, func(c *Config) {
+		c.Options.AllowedHosts = []string{"mcp.internal"}
+		c.Options.AllowedOrigins = []string{"https://tools.example.com"}
+		c.Options.Identity.PublicURL = "https://mcp.example.com/mcp"
+	})
+	for _, tc := range []struct{ host, origin string }{
+		{"mcp.internal", ""}, {"mcp.example.com", ""}, {"coder-k8s.coder-system.svc.cluster.local:8090", ""},
+		{"localhost:8090", "https://tools.example.com"}, {"localhost:8090", "https://mcp.example.com"},
+	} {
+		response, body := h.post(t, strings.NewReader(listTools), func(r *http.Request) {
+			r.Host = tc.host
+			if tc.origin != "" {
+				r.Header.Set("Origin", tc.origin)
+			}
+		})
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("as %q from %q the answer is %d %s", tc.host, tc.origin, response.StatusCode, body)
+		}
+	}
+}
+
+// A page of another site can have a browser send such a request without asking
+// anybody, to a server that listens on the user's machine.
+func TestAPageCannotRunATool(t *testing.T) {
+	one := callBody("list_control_planes", "{}")
+	batch := `[{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"x","version":"1"}}},` +
+		`{"jsonrpc":"2.0","method":"notifications/initialized"},` + one + `]`
+	simple := []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""}
+	for who, mode := range map[string]identity.Mode{"with tokens": identity.ModeTokenReview, "for everybody on the machine": identity.ModeNone} {
+		h := running(t, func(c *Config) {
+			c.Options.Identity.Mode = mode
+			c.Options.BindAddress = "127.0.0.1:0"
+		})
+		for what, body := range map[string]string{"a batch": batch, "a call": one} {
+			for _, contentType := range simple {
+				for from, change := range map[string]func(*http.Request){
+					"a page of another site":            func(r *http.Request) { r.Header.Set("Origin", "https://evil.example.com") },
+					"a page whose name was rebound":     func(r *http.Request) { r.Host = "evil.example.com"; r.Header.Set("Origin", "http://evil.example.com") },
+					"a page whose browser says nothing": func(*http.Request) {},
+				} {
+					t.Run(strings.Join([]string{who, what, contentType, from}, ", "), func(t *testing.T) {
+						response, answer := h.post(t, strings.NewReader(body), func(r *http.Request) {
+							r.Header.Set("Content-Type", contentType)
+							r.Header.Set("Accept", "*/*")
+							change(r)
+						})
+						if response.StatusCode < 400 || response.StatusCode >= 500 {
+							t.Errorf("the answer is %d %s", response.StatusCode, answer)
+						}
+					})
+				}
+			}
+		}
+		for _, r := range h.kube.requests("", controlPlanesPath) {
+			if r.Header.Get("Impersonate-User") != "" || mode == identity.ModeNone {
+				t.Errorf("%s: a tool ran", who)
+			}
+		}
+	}
+}
+
+func TestUsersAreLimited(t *testing.T) {
+	h := running(t, func(c *Config) { c.Options.RateLimit, c.Options.RateBurst = 0.001, 2 })
+	post := func(token string) *http.Response {
+		response, _ := h.post(t, strings.NewReader(listTools), func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
+		return response
+	}
+	for range 2 {
+		if response := post(aliceToken); response.StatusCode != http.StatusOK {
+			t.Fatalf("the answer is %d", response.StatusCode)
+		}
+	}
+	if response := post(aliceToken); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" {
+		t.Errorf("above the limit the answer is %d, Retry-After %q", response.StatusCode, response.Header.Get("Retry-After"))
+	}
+	if response := post(bobToken); response.StatusCode != http.StatusOK {
+		t.Errorf("another user gets %d", response.StatusCode)
+	}
+}
+
+func TestABusyServerSaysSo(t *testing.T) {
+	h := running(t, func(c *Config) { c.Options.MaxInFlight = 1 })
+	entered, open := make(chan struct{}), make(chan struct{})
+	h.kube.handle("GET "+workspacesPath, func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-open
+		writeJSON(w, http.StatusOK, workspaceList())
+	})
+	var group sync.WaitGroup
+	group.Go(func() {
+		// The first request of all: nothing before it can still have the one place.
+		response, body := h.post(t, strings.NewReader(callBody("list_workspaces", `{"namespace":"coder"}`)), nil)
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("the call that is in work is answered with %d %q", response.StatusCode, body)
+		}
+	})
+	await(t, "the call is in work", entered)
+	response, body := h.post(t, strings.NewReader(listTools), nil)
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+		t.Errorf("the answer is %d %q", response.StatusCode, body)
+	}
+	if response, err := http.Get(strings.TrimSuffix(h.url, mcpPath) + "/readyz"); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("a busy server says that it is not ready: %v, %v", response, err)
+	}
+	close(open)
+	group.Wait()
+}
+
+func TestMetadataIsForClientsOfAnIssuer(t *testing.T) {
 	h := running(t)
-	response, _ := h.post(t, strings.NewReader(strings.Repeat(" ", maxBodyBytes+1)), func(r *http.Request) { r.Header.Del("Authorization") })
-	if response.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("the answer is %d, want 413", response.StatusCode)
+	response, err := http.Get(strings.TrimSuffix(h.url, mcpPath) + identity.MetadataPath)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestAPanicIsAnAnswer(t *testing.T) {
-	logs := &logBuffer{}
-	handler := recovered(logs.logger(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret detail") }))
-	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/mcp", nil))
-	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret detail") {
-		t.Errorf("the answer is %d %s", w.Code, w.Body)
+	drain(response)
+	if response.StatusCode != http.StatusNotFound {
+		t.Errorf("without an issuer the answer is %d, want 404", response.StatusCode)
 	}
-	if !strings.Contains(logs.String(), "secret detail") {
-		t.Error("the log does not have the panic")
-	}
-}
-
-func TestAPanicOfAToolIsAnError(t *testing.T) {
-	boom := func(context.Context, string, mcp.Request) (mcp.Result, error) { panic("secret detail") }
-	_, err := guardCalls(clock.RealClock{})(boom)(t.Context(), methodCallTool, &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "x"}})
-	if err == nil || strings.Contains(err.Error(), "secret detail") {
-		t.Errorf("the error is %v", err)
+	h = newHarness(t, func(c *Config) {
+		c.Options.Identity.Mode = identity.ModeOIDC
+		c.Options.Identity.PublicURL = "https://mcp.example.com/mcp"
+		c.Options.Identity.OIDC.IssuerURL = "https://login.example.com"
+	})
+	for _, path := range []string{identity.MetadataPath, identity.MetadataPath + mcpPath} {
+		body, status := serve(h, path, map[string]string{"Origin": "https://tool.example.org"})
+		if status != http.StatusOK || !strings.Contains(body, "https://login.example.com") {
+			t.Errorf("%s gives %d %s", path, status, body)
+		}
 	}
 }

@@ -3,19 +3,28 @@ package mcpserver
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// DefaultBindAddress is where the server listens unless told otherwise.
-const DefaultBindAddress = ":8090"
+const (
+	// DefaultBindAddress is where the server listens unless told otherwise.
+	DefaultBindAddress = ":8090"
+	// off is the address that switches the server off.
+	off = "0"
+)
 
 // Options are the settings of the server that a person gives.
 type Options struct {
-	// BindAddress is host:port to listen on.
+	// BindAddress is host:port to listen on, or 0.
 	BindAddress string
 	// TLSCertFile and TLSKeyFile hold a certificate and its key. Both empty means
 	// plain HTTP. They are read again when they change.
@@ -26,37 +35,97 @@ type Options struct {
 	// AllowedOrigins are web origins, such as https://tools.example.com, whose
 	// pages may call the server. The server's own origin may always.
 	AllowedOrigins []string
+	// Identity is how the server finds out who calls.
+	Identity *identity.Options
+	// Tools says which of the tools are offered.
+	Tools toolset.Options
+	// RateLimit is how many requests a user may make a second, and RateBurst how
+	// many at once. MaxInFlight is how many requests of all users may be in work at
+	// a time. Zero means no limit.
+	RateLimit   float64
+	RateBurst   int
+	MaxInFlight int
+	// MaxSessions is how many sessions clients of the protocol 2025-11-25 may have;
+	// zero means that there are none.
+	MaxSessions int
+	// MaxStreamsPerUser is how many streams a user may have open. Zero means no
+	// limit.
+	MaxStreamsPerUser int
 }
 
 // NewOptions returns the defaults.
 func NewOptions() *Options {
-	return &Options{BindAddress: DefaultBindAddress}
+	return &Options{
+		BindAddress:       DefaultBindAddress,
+		Identity:          identity.NewOptions(),
+		RateLimit:         10,
+		RateBurst:         20,
+		MaxInFlight:       256,
+		MaxStreamsPerUser: 10,
+	}
 }
+
+// Off says that there is to be no server.
+func (o *Options) Off() bool { return o.BindAddress == off }
 
 // AddFlags registers the options as flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.BindAddress, "mcp-bind-address", o.BindAddress,
-		"host:port on which the MCP server listens")
+		"host:port on which the MCP server listens; 0 switches it off")
 	fs.StringVar(&o.TLSCertFile, "mcp-tls-cert-file", o.TLSCertFile,
 		"PEM certificate with which the MCP server serves TLS; read again when it changes (default: plain HTTP)")
 	fs.StringVar(&o.TLSKeyFile, "mcp-tls-key-file", o.TLSKeyFile,
 		"PEM key of --mcp-tls-cert-file")
 	fs.StringSliceVar(&o.AllowedHosts, "mcp-allowed-hosts", o.AllowedHosts,
 		"further names under which clients reach the MCP server, for example the host of an Ingress; "+
-			"localhost, the names of Service coder-k8s and IP addresses are always allowed")
+			"localhost, the names of Service coder-k8s, the host of --mcp-public-url and IP addresses are always allowed")
 	fs.StringSliceVar(&o.AllowedOrigins, "mcp-allowed-origins", o.AllowedOrigins,
 		"web origins (scheme://host[:port]) whose pages may call the MCP server, besides its own")
+	o.Identity.AddFlags(fs)
+	fs.BoolVar(&o.Tools.ReadOnly, "mcp-read-only", o.Tools.ReadOnly,
+		"offer only the tools that change nothing")
+	fs.StringSliceVar(&o.Tools.Toolsets, "mcp-toolsets", o.Tools.Toolsets,
+		"toolsets to offer: "+strings.Join([]string{toolset.ControlPlanes, toolset.Workspaces, toolset.Templates, toolset.Observation}, ", ")+" (default: all)")
+	fs.StringSliceVar(&o.Tools.Enabled, "mcp-enabled-tools", o.Tools.Enabled,
+		"tools to offer, and no others (default: all)")
+	fs.StringSliceVar(&o.Tools.Disabled, "mcp-disabled-tools", o.Tools.Disabled,
+		"tools not to offer")
+	fs.Float64Var(&o.RateLimit, "mcp-rate-limit", o.RateLimit,
+		"requests that each user may make a second, on each replica; 0 for no limit")
+	fs.IntVar(&o.RateBurst, "mcp-rate-burst", o.RateBurst,
+		"requests that a user who made none for a while may make at once")
+	fs.IntVar(&o.MaxInFlight, "mcp-max-in-flight", o.MaxInFlight,
+		"requests that the MCP server works on at a time, a quarter of them for one user; 0 for no limit")
+	fs.IntVar(&o.MaxSessions, "mcp-max-sessions", o.MaxSessions,
+		"sessions for clients of the protocol 2025-11-25, so that they too can be asked to confirm; "+
+			"a session stays on its replica, so more than one replica needs requests to be routed by the header Mcp-Session-Id; 0 for none, which every client can do without")
+	fs.IntVar(&o.MaxStreamsPerUser, "mcp-max-streams-per-user", o.MaxStreamsPerUser,
+		"streams and subscriptions that each user may have open; 0 for no limit")
 }
 
-// Validate returns all problems at once.
+// Validate returns all problems at once. Nothing is wrong with what has no effect
+// because the server is switched off.
 func (o *Options) Validate() []error {
+	if o.Off() {
+		return nil
+	}
 	var errs []error
-	if _, _, err := net.SplitHostPort(o.BindAddress); err != nil {
-		errs = append(errs, fmt.Errorf("--mcp-bind-address %q is not host:port, for example :8090", o.BindAddress))
+	if _, port, err := net.SplitHostPort(o.BindAddress); err != nil || port == "" {
+		errs = append(errs, fmt.Errorf("--mcp-bind-address %q is not host:port, for example %s; 0 switches the server off", o.BindAddress, DefaultBindAddress))
 	}
 	if (o.TLSCertFile == "") != (o.TLSKeyFile == "") {
 		errs = append(errs, errors.New("--mcp-tls-cert-file and --mcp-tls-key-file belong together: give both or neither"))
 	}
+	errs = append(errs, o.validateNames()...)
+	errs = append(errs, o.Identity.Validate(o.BindAddress)...)
+	if _, err := tools.All().Filter(o.Tools); err != nil {
+		errs = append(errs, fmt.Errorf("--mcp-toolsets, --mcp-enabled-tools, --mcp-disabled-tools and --mcp-read-only do not go together: %w", err))
+	}
+	return append(errs, o.validateLimits()...)
+}
+
+func (o *Options) validateNames() []error {
+	var errs []error
 	for _, host := range o.AllowedHosts {
 		if host == "" || strings.ContainsAny(host, "/*@ ") {
 			errs = append(errs, fmt.Errorf("--mcp-allowed-hosts: %q is not a host name; give it without scheme, path and wildcard", host))
@@ -66,6 +135,30 @@ func (o *Options) Validate() []error {
 		u, err := url.Parse(origin)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
 			errs = append(errs, fmt.Errorf("--mcp-allowed-origins: %q is not an origin; write it like https://tools.example.com", origin))
+		}
+	}
+	return errs
+}
+
+func (o *Options) validateLimits() []error {
+	var errs []error
+	if o.RateLimit < 0 || math.IsNaN(o.RateLimit) || math.IsInf(o.RateLimit, 0) {
+		errs = append(errs, fmt.Errorf("--mcp-rate-limit=%g is not a number of requests a second; give one above 0, or 0 for no limit", o.RateLimit))
+	}
+	if o.RateLimit > 0 && o.RateBurst < 1 {
+		errs = append(errs, fmt.Errorf("--mcp-rate-burst=%d would let nobody in; give at least 1, or --mcp-rate-limit=0 for no limit", o.RateBurst))
+	}
+	for _, limit := range []struct {
+		flag  string
+		value int
+		zero  string
+	}{
+		{"--mcp-max-in-flight", o.MaxInFlight, "no limit"},
+		{"--mcp-max-sessions", o.MaxSessions, "no sessions"},
+		{"--mcp-max-streams-per-user", o.MaxStreamsPerUser, "no limit"},
+	} {
+		if limit.value < 0 {
+			errs = append(errs, fmt.Errorf("%s=%d is below zero; give 0 for %s", limit.flag, limit.value, limit.zero))
 		}
 	}
 	return errs

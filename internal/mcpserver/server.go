@@ -2,31 +2,39 @@ package mcpserver
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/uuid"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-)
 
-const (
-	drainTime = 4 * time.Second
-	stopTime  = 7 * time.Second
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/gate"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/metrics"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/protocol"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/sharedkey"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // Config is what the server is made of.
@@ -35,24 +43,31 @@ type Config struct {
 	// RESTConfig has the server's own identity, with which it asks about callers
 	// and which it lets callers act through.
 	RESTConfig *rest.Config
-	// Scheme knows the types of both API groups.
+	// Scheme knows the types of both API groups, and Kubernetes' own.
 	Scheme *runtime.Scheme
 	// Mapper maps kinds to resources with the server's own identity. Nil makes one.
 	Mapper meta.RESTMapper
-	// Namespace is that of Service coder-k8s, whose names clients may use.
-	Namespace string
+	// Namespace is that of Service coder-k8s, whose names clients may use, and of the
+	// Secret that replicas share. ClusterDomain is the one of the cluster.
+	Namespace, ClusterDomain string
+	// InCluster says that the process runs in a pod.
+	InCluster bool
+	// WatchNamespaces are those in which control planes may be. None means all.
+	WatchNamespaces []string
 	// Version is what the server tells clients.
 	Version string
+	// Registerer takes the metrics. Nil counts nothing.
+	Registerer prometheus.Registerer
+	// Tracing makes the spans of calls. Nil makes none.
+	Tracing *tracing.Provider
 
 	// Logger is controller-runtime's unless set.
 	Logger logr.Logger
 
-	// Kube replaces the client for reviews, in tests.
-	Kube kubernetes.Interface
 	// Listener replaces the one made from Options.BindAddress, in tests.
 	Listener net.Listener
 	// Clock is the real one unless set.
-	Clock clock.PassiveClock
+	Clock clock.WithTicker
 }
 
 // Server is the MCP server. It is a manager.Runnable.
@@ -60,6 +75,9 @@ type Server struct {
 	options  Options
 	listener net.Listener
 	handler  http.Handler
+	identity *identity.Identity
+	protocol *protocol.Server
+	key      *sharedkey.Key
 	probe    *probe
 	logger   logr.Logger
 	serving  atomic.Bool
@@ -70,6 +88,54 @@ type Server struct {
 
 // New prepares a server. Nothing is opened and nobody is asked before Start.
 func New(cfg Config) (*Server, error) {
+	own, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	reviews, err := kubernetes.NewForConfig(own)
+	if err != nil {
+		return nil, fmt.Errorf("making the client for reviews: %w", err)
+	}
+	kube, err := callers.New(cfg.RESTConfig, cfg.Scheme, cfg.Mapper)
+	if err != nil {
+		return nil, err
+	}
+	offered, err := tools.All().Filter(cfg.Options.Tools)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := cfg.metrics(offered)
+	if err != nil {
+		return nil, err
+	}
+	namespaces, err := cfg.namespaces(own)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		options:  cfg.Options,
+		listener: cfg.Listener,
+		key:      cfg.key(reviews.CoreV1().Secrets(cfg.Namespace)),
+		probe:    newProbe(reviews.Discovery().RESTClient(), cfg.Clock),
+		logger:   cfg.Logger,
+		drain:    drainTime,
+		stop:     stopTime,
+	}
+	reviewer := access.NewReviewer(access.Config{Kube: reviews, Callers: kube, Namespaces: namespaces, Clock: cfg.Clock})
+	if s.identity, err = cfg.identity(reviews.AuthenticationV1().TokenReviews(), reviewer, counts); err != nil {
+		return nil, err
+	}
+	if s.protocol, err = cfg.protocol(kube, offered, reviewer, counts, s.key); err != nil {
+		return nil, err
+	}
+	s.handler = s.routes(cfg.gate(s.identity, counts))
+	return s, nil
+}
+
+// complete fills in what was not given, and returns the configuration of clients
+// with the server's own identity. The API server's own fairness limits them;
+// client-go's limit would make all callers share a few requests a second.
+func (cfg *Config) complete() (*rest.Config, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
@@ -78,147 +144,101 @@ func New(cfg Config) (*Server, error) {
 	}
 	own := rest.CopyConfig(cfg.RESTConfig)
 	own.QPS, own.Burst, own.RateLimiter = -1, 0, nil
-	kube, err := kubernetes.NewForConfig(own)
-	if err != nil {
-		return nil, fmt.Errorf("making the client for token reviews: %w", err)
-	}
-	if cfg.Kube == nil {
-		cfg.Kube = kube
-	}
-	if err := cfg.completeMapper(own); err != nil {
-		return nil, err
-	}
-	callers, err := newCallerClient(cfg.RESTConfig, cfg.Scheme, cfg.Mapper)
-	if err != nil {
-		return nil, err
-	}
-	key := make([]byte, 32)
-	if _, err := rand.Read(key); err != nil {
-		return nil, fmt.Errorf("making the key of the token cache: %w", err)
-	}
-	s := &Server{
-		options:  cfg.Options,
-		listener: cfg.Listener,
-		probe:    &probe{client: kube.Discovery().RESTClient(), clock: cfg.Clock},
-		logger:   cfg.Logger,
-		drain:    drainTime,
-		stop:     stopTime,
-	}
-	protocol := newProtocolHandler(newProtocol(cfg.Version, callers, cfg.Clock, cfg.Logger), cfg.Logger)
-	authn := newTokenReviewer(cfg.Kube.AuthenticationV1().TokenReviews(), cfg.Clock, key)
-	authz := newEntryReviewer(cfg.Kube.AuthorizationV1().SubjectAccessReviews(), cfg.Clock)
-	s.handler = s.routes(cfg, authenticated(authn, authz, protocol))
-	return s, nil
-}
-
-// completeMapper makes a mapper where none was given.
-func (cfg *Config) completeMapper(own *rest.Config) error {
 	if cfg.Mapper != nil {
-		return nil
+		return own, nil
 	}
 	httpClient, err := rest.HTTPClientFor(own)
 	if err != nil {
-		return fmt.Errorf("making the client for discovery: %w", err)
+		return nil, fmt.Errorf("making the client for discovery: %w", err)
 	}
 	if cfg.Mapper, err = apiutil.NewDynamicRESTMapper(own, httpClient); err != nil {
-		return fmt.Errorf("making the mapper of kinds: %w", err)
+		return nil, fmt.Errorf("making the mapper of kinds: %w", err)
 	}
-	return nil
+	return own, nil
 }
 
-func (s *Server) routes(cfg Config, protocol http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle(mcpPath, newGuard(cfg.Options, cfg.Namespace).wrap(protocol))
-	// Probes tell nothing, so anybody may ask.
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.Ready(r); err != nil {
-			s.logger.V(1).Info("Not ready", "reason", err.Error())
-			http.Error(w, "not ready", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok")
+// key seals questions to users. A server on somebody's own machine has no replicas,
+// and leaves nothing in the clusters that its kubeconfig reaches.
+func (cfg *Config) key(secrets corev1client.SecretInterface) *sharedkey.Key {
+	if cfg.Options.Identity.Mode == identity.ModeNone {
+		return sharedkey.Alone()
+	}
+	return sharedkey.New(secrets, cfg.Clock, cfg.Logger)
+}
+
+func (cfg *Config) metrics(offered *toolset.Set) (*metrics.Metrics, error) {
+	if cfg.Registerer == nil {
+		return nil, nil
+	}
+	var names []string
+	for _, definition := range offered.Definitions() {
+		names = append(names, definition.Name)
+	}
+	return metrics.New(cfg.Registerer, names)
+}
+
+// namespaces is where callers are asked about their rights.
+func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string, error), error) {
+	if len(cfg.WatchNamespaces) > 0 {
+		return func(context.Context) ([]string, error) { return cfg.WatchNamespaces, nil }, nil
+	}
+	objects, err := metadata.NewForConfig(own)
+	if err != nil {
+		return nil, fmt.Errorf("making the client that finds control planes: %w", err)
+	}
+	return newNamespaces(objects, cfg.Clock).list, nil
+}
+
+func (cfg *Config) identity(reviews authenticationclient.TokenReviewInterface, entry access.Reviewer, counts *metrics.Metrics) (*identity.Identity, error) {
+	return identity.New(identity.Config{
+		Options:     *cfg.Options.Identity,
+		BindAddress: cfg.Options.BindAddress,
+		InCluster:   cfg.InCluster,
+		Reviews:     reviews,
+		Entry:       entry,
+		Observe: func(ctx context.Context, outcome identity.Outcome, user string) {
+			counts.Authenticated(string(outcome))
+			gate.NoteUser(ctx, user)
+		},
+		Clock: cfg.Clock,
 	})
-	return recovered(s.logger, logged(s.logger, cfg.Clock, uuid.NewString, limited(cfg.Clock, mux)))
 }
 
-// NeedLeaderElection lets every replica serve.
-func (*Server) NeedLeaderElection() bool { return false }
-
-// Start serves until ctx is done, and then ends within eight seconds whatever
-// clients do: calls may finish for a while, then they are cancelled, then the
-// connections are closed.
-func (s *Server) Start(ctx context.Context) error {
-	listener, err := s.listen(ctx)
-	if err != nil {
-		return err
-	}
-	// Calls outlive the end of ctx for drainTime, so they have a context of their
-	// own.
-	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancelCalls()
-	server := &http.Server{
-		Handler:           s.handler,
-		BaseContext:       func(net.Listener) context.Context { return callCtx },
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(logr.ToSlogHandler(s.logger.V(1)), slog.LevelInfo),
-	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	s.serving.Store(true)
-	defer s.serving.Store(false)
-	s.logger.Info("Serving MCP", "address", listener.Addr().String(), "tls", s.options.TLSCertFile != "")
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serving MCP on %s: %w", listener.Addr(), err)
-	case <-ctx.Done():
-	}
-	s.serving.Store(false)
-	s.end(server, cancelCalls)
-	return nil
+func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer access.Reviewer, counts *metrics.Metrics, key *sharedkey.Key) (*protocol.Server, error) {
+	content := resources.New(kube, cfg.Clock)
+	return protocol.New(protocol.Config{
+		Version: cfg.Version,
+		Tools:   offered,
+		Env:     toolset.Env{Kube: kube, Confirmer: confirm.New(key.Get, cfg.Clock), Clock: cfg.Clock},
+		Content: func(server *mcp.Server) {
+			prompts.Register(server, kube)
+			content.Register(server)
+		},
+		Completion:        content.Complete,
+		Subscriptions:     content,
+		Access:            reviewer,
+		Metrics:           counts,
+		Tracing:           cfg.Tracing,
+		MaxSessions:       cfg.Options.MaxSessions,
+		MaxStreamsPerUser: cfg.Options.MaxStreamsPerUser,
+		// As many as the gate lets through, for which there is a connection.
+		MaxSessionCallsPerUser: gate.ShareOfUser(cfg.Options.MaxInFlight),
+		Clock:                  cfg.Clock,
+		Logger:                 cfg.Logger,
+	})
 }
 
-// end never fails: what is still open in the end belongs to clients that were
-// told to go.
-func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
-	drained := time.AfterFunc(s.drain, cancelCalls)
-	defer drained.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), s.stop)
-	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
-		s.logger.Info("Cutting connections that are still open", "after", s.stop.String())
-		if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			s.logger.Error(err, "Closing the MCP server")
-		}
-	}
-}
-
-func (s *Server) listen(ctx context.Context) (net.Listener, error) {
-	listener := s.listener
-	if listener == nil {
-		var err error
-		if listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.options.BindAddress); err != nil {
-			return nil, fmt.Errorf("listening on --mcp-bind-address %s: %w", s.options.BindAddress, err)
-		}
-	}
-	if s.options.TLSCertFile == "" {
-		return listener, nil
-	}
-	watcher, err := certwatcher.New(s.options.TLSCertFile, s.options.TLSKeyFile)
-	if err != nil {
-		_ = listener.Close()
-		return nil, fmt.Errorf("reading --mcp-tls-cert-file and --mcp-tls-key-file: %w", err)
-	}
-	go func() {
-		if err := watcher.Start(ctx); err != nil {
-			s.logger.Error(err, "Watching the certificate of the MCP server")
-		}
-	}()
-	return tls.NewListener(listener, &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		GetCertificate: watcher.GetCertificate,
-		NextProtos:     []string{"http/1.1"},
-	}), nil
+func (cfg *Config) gate(id *identity.Identity, counts *metrics.Metrics) *gate.Gate {
+	o := cfg.Options
+	return gate.New(gate.Config{
+		Limits: gate.Limits{RatePerUser: o.RateLimit, Burst: o.RateBurst, InFlight: o.MaxInFlight},
+		Names: gate.Names{
+			Namespace: cfg.Namespace, ClusterDomain: cfg.ClusterDomain,
+			Hosts: o.AllowedHosts, Origins: o.AllowedOrigins, PublicURL: o.Identity.PublicURL,
+		},
+		Authenticate: id.Authenticated,
+		Metrics:      counts,
+		Clock:        cfg.Clock,
+		Logger:       cfg.Logger,
+	})
 }

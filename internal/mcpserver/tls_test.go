@@ -39,29 +39,3 @@ func TestServesTLS(t *testing.T) {
 		t.Errorf("the answer is %d, want 401", response.StatusCode)
 	}
 }
-
-func TestOptionsSayWhatIsWrong(t *testing.T) {
-	tests := map[string]struct {
-		change func(*Options)
-		says   string
-	}{
-		"an address without a port":     {func(o *Options) { o.BindAddress = "localhost" }, "--mcp-bind-address"},
-		"a certificate without its key": {func(o *Options) { o.TLSCertFile = "x" }, "--mcp-tls-key-file"},
-		"a host that is an address":     {func(o *Options) { o.AllowedHosts = []string{"https://a"} }, "--mcp-allowed-hosts"},
-		"a wildcard host":               {func(o *Options) { o.AllowedHosts = []string{"*"} }, "--mcp-allowed-hosts"},
-		"an origin without a scheme":    {func(o *Options) { o.AllowedOrigins = []string{"a.example.com"} }, "--mcp-allowed-origins"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			o := NewOptions()
-			if errs := o.Validate(); len(errs) != 0 {
-				t.Fatalf("the defaults are refused: %v", errs)
-			}
-			tc.change(o)
-			errs := o.Validate()
-			if len(errs) != 1 || !strings.Contains(errs[0].Error(), tc.says) {
-				t.Errorf("Validate says %v, want one error with %q", errs, tc.says)
-			}
-		})
-	}
-}

@@ -1,6 +1,7 @@
 package version
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 )
@@ -17,11 +18,13 @@ func Version() string { return version }
 // UserAgent is how the process names itself to the servers that it calls.
 func UserAgent() string { return "coder-k8s/" + version }
 
+// Commit is the commit that was built, or unknown.
+func Commit() string { return cmp.Or(commit, "unknown") }
+
+// Go is the version of the toolchain.
+func Go() string { return runtime.Version() }
+
 // String is version, commit and toolchain in one line.
 func String() string {
-	c := commit
-	if c == "" {
-		c = "unknown"
-	}
-	return fmt.Sprintf("%s (commit %s, %s, %s/%s)", version, c, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("%s (commit %s, %s, %s/%s)", version, Commit(), Go(), runtime.GOOS, runtime.GOARCH)
 }

@@ -88,10 +88,24 @@ const rest = time.Minute
 // coderBudget is how many requests a minute a Coder at rest may get.
 const coderBudget = 60
 
+// forgetKilledReplicas removes the Leases of replicas that this story has killed. The
+// operator does that itself ten minutes later, which may be in the middle of a test.
+func forgetKilledReplicas(t *testing.T) {
+	t.Helper()
+	pods := replicaPods(t)
+	for _, name := range strings.Fields(kubectl(t, "-n", "coder-system", "get", "leases", "-o", "jsonpath={.items[*].metadata.name}")) {
+		if pod, ok := strings.CutPrefix(name, "coder-k8s-apiserver-"); ok && pods[pod] == "" {
+			t.Logf("a killed replica has left Lease %s", name)
+			kubectl(t, "-n", "coder-system", "delete", "lease", name, "--ignore-not-found")
+		}
+	}
+}
+
 // testRest leaves a control plane, a provisioner and a proxy alone: nobody writes
 // anything, and Coder is asked only by the mirror, within its budget.
 func testRest(t *testing.T) {
 	explain(t, sampleNamespace)
+	forgetKilledReplicas(t)
 	versions := func() string {
 		return kubectl(t, "-n", sampleNamespace, "get",
 			"ccp,cprov,cwp,deployments,replicasets,pods,services,serviceaccounts,secrets,configmaps,roles,rolebindings,events",

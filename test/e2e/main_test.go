@@ -38,6 +38,10 @@ func TestEndToEnd(t *testing.T) {
 		t.Run("killed during writes", testKilledDuringWrites)
 		t.Run("replicas", testReplicas)
 		t.Run("MCP", testMCP)
+		t.Run("plugin", testPlugin)
+		t.Run("Prometheus", testPrometheus)
+		t.Run("export", testExport)
+		t.Run("support bundle", testSupportBundle)
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)
 		t.Run("Coder unreachable", testCoderUnreachable)
@@ -65,7 +69,11 @@ func TestEndToEnd(t *testing.T) {
 			t.Run("deployment with users", testDeploymentWithUsers)
 		}
 	}
+	t.Run("evals", testEvals)
+	t.Run("tutorials", testTutorials)
+	t.Run("migrate", testMigrate)
 	t.Run("remove", testRemove)
+	t.Run("upgrade", testUpgrade)
 }
 
 // testInstall installs the operator with the manifests that a user applies.
@@ -184,47 +192,6 @@ func testMainJob(t *testing.T) {
 			return nil
 		})
 	})
-}
-
-// testMCP calls the MCP server as a ServiceAccount, and without a token.
-func testMCP(t *testing.T) {
-	explain(t, sampleNamespace)
-	kubectl(t, "-n", sampleNamespace, "create", "serviceaccount", "robot")
-	kubectl(t, "-n", sampleNamespace, "create", "rolebinding", "robot-view", "--clusterrole=view", "--serviceaccount="+sampleNamespace+":robot")
-	kubectl(t, "create", "clusterrolebinding", "e2e-robot-mcp", "--clusterrole=coder-k8s-mcp-user", "--serviceaccount="+sampleNamespace+":robot")
-	t.Cleanup(func() { cleanup("delete", "clusterrolebinding", "e2e-robot-mcp") })
-	token := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "create", "token", "robot", "--audience=coder-k8s-mcp"))
-
-	if status, body := callMCP(t, "", "list_control_planes", `{}`); status != 401 {
-		t.Errorf("without a token the answer is %d, not 401: %s", status, body)
-	}
-	apiToken := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "create", "token", "robot"))
-	if status, body := callMCP(t, apiToken, "list_control_planes", `{}`); status != 401 {
-		t.Errorf("with a token for another audience the answer is %d, not 401: %s", status, body)
-	}
-	eventually(t, 15*time.Second, "the robot lists control planes", func() error {
-		status, body := callMCP(t, token, "list_control_planes", `{"namespace":"coder"}`)
-		if status != 200 || !strings.Contains(body, `"name":"coder"`) || !strings.Contains(body, "Ready") {
-			return fmt.Errorf("%d %s", status, body)
-		}
-		return nil
-	})
-	if status, body := callMCP(t, token, "list_workspaces", `{"namespace":"coder"}`); status != 200 || !strings.Contains(body, "coder.admin.hello") {
-		t.Errorf("list_workspaces: %d %s", status, body)
-	}
-	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=0")
-	waitCondition(t, time.Minute, "Ready", "True", "Stopped", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
-	if _, body := callMCP(t, token, "set_workspace_running", `{"namespace":"coder","name":"coder.admin.hello","running":true}`); !strings.Contains(body, `"isError":true`) || !strings.Contains(body, "update") {
-		t.Errorf("a caller who may only view has changed a workspace, or is not told what is missing: %s", body)
-	}
-	kubectl(t, "-n", sampleNamespace, "create", "rolebinding", "robot-edit", "--clusterrole=edit", "--serviceaccount="+sampleNamespace+":robot")
-	eventually(t, 30*time.Second, "the robot starts the workspace once it may", func() error {
-		if _, body := callMCP(t, token, "set_workspace_running", `{"namespace":"coder","name":"coder.admin.hello","running":true}`); strings.Contains(body, `"isError":true`) {
-			return fmt.Errorf("%s", body)
-		}
-		return nil
-	})
-	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
 }
 
 // testNamespaceWithoutControlPlane deletes one: an aggregated API that answers

@@ -8,34 +8,125 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
-// callMCP calls a tool over plain HTTP, as any client in the cluster would, and
-// gives the status and the body.
-func callMCP(t *testing.T, token, tool, arguments string) (int, string) {
+// testMCP uses the MCP server as people and their AI tools do: with the tokens of
+// ServiceAccounts, through the Service, in both eras of the protocol. Tokens of
+// people come from an issuer of OpenID Connect, which this cluster does not have:
+// that way in is tested in internal/mcpserver/identity alone.
+func testMCP(t *testing.T) {
+	explain(t, sampleNamespace)
+	t.Run("who gets in", testMCPEntry)
+	t.Run("who may only view", testMCPViewer)
+	t.Run("tools", testMCPTools)
+	t.Run("resources, prompts and completion", testMCPContent)
+	t.Run("two replicas", testMCPReplicas)
+	t.Run("rollout", testMCPRollout)
+}
+
+// postMCP posts to the MCP server over plain HTTP, as any client in the cluster can.
+func postMCP(t *testing.T, token, body string) (response *http.Response, answer string) {
 	t.Helper()
-	service := get(t, "-n", "coder-system", "service", "coder-k8s")
-	url := fmt.Sprintf("http://%s:8090/mcp", field(service, "spec", "clusterIP"))
-	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, arguments)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+mcpHost+"/mcp", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	request.Host = "coder-k8s.coder-system.svc:8090"
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
-	request.Header.Set("MCP-Protocol-Version", "2025-11-25")
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := http.DefaultClient.Do(request)
+	request.Header.Set("MCP-Protocol-Version", legacyEra)
+	client := &http.Client{Transport: robot{token: token}.throughService(t), Timeout: 30 * time.Second}
+	response, err = client.Do(request)
 	if err != nil {
 		t.Fatalf("calling the MCP server: %v", err)
 	}
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatalf("reading the MCP server's answer: %v", err)
 	}
-	return response.StatusCode, string(answer)
+	return response, string(text)
+}
+
+const listControlPlanes = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_control_planes","arguments":{"namespace":"coder"}}}`
+
+// testMCPEntry knocks with tokens that are none, are for somebody else, or belong to
+// one who may not enter.
+func testMCPEntry(t *testing.T) {
+	stranger := newRobot(t, sampleNamespace, "e2e-stranger", "view")
+	ofAPI := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "create", "token", "e2e-stranger"))
+	ofOther := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "create", "token", "e2e-stranger", "--audience=somebody-else"))
+	for name, token := range map[string]string{
+		"no token": "", "no token at all": "nonsense", "a token for the API": ofAPI, "a token for another audience": ofOther,
+		"a token with a broken signature": stranger.token[:len(stranger.token)-8] + "AAAAAAAA",
+	} {
+		response, answer := postMCP(t, token, listControlPlanes)
+		if challenge := response.Header.Get("WWW-Authenticate"); response.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(challenge, "Bearer ") {
+			t.Errorf("%s: the answer is %d, not 401 with a challenge (%q): %s", name, response.StatusCode, challenge, answer)
+		}
+	}
+	eventually(t, 15*time.Second, "who may enter is let in", func() error {
+		if response, answer := postMCP(t, stranger.token, listControlPlanes); response.StatusCode != http.StatusOK || !strings.Contains(answer, `"phase":"Ready"`) {
+			return fmt.Errorf("%d %s", response.StatusCode, answer)
+		}
+		return nil
+	})
+	kubectl(t, "delete", "clusterrolebinding", "e2e-mcp-"+sampleNamespace+"-e2e-stranger")
+	eventually(t, time.Minute, "who may not enter any more is told whom to ask", func() error {
+		response, answer := postMCP(t, stranger.token, listControlPlanes)
+		if response.StatusCode != http.StatusForbidden || !containsAll(answer, stranger.user(), "coder-k8s-mcp-user") {
+			return fmt.Errorf("%d %s", response.StatusCode, answer)
+		}
+		return nil
+	})
+	noTokenTold(t, operatorLogs(t), stranger.token, ofAPI, ofOther)
+}
+
+// testMCPViewer sees and changes nothing, until it gets the right to.
+func testMCPViewer(t *testing.T) {
+	// It runs, so that stopping it is something to refuse.
+	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=1")
+	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	viewer, did := newRobot(t, sampleNamespace, "e2e-viewer", "view"), newDeeds()
+	a := viewer.connect(t, modernEra, viewer.throughService(t), did)
+	listed, err := a.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range listed.Tools {
+		// What works with no more than the right to look is shown, and refused then.
+		if tool.Name == "set_workspace_running" || tool.Name == "delete_workspace" || tool.Name == "push_template" {
+			t.Errorf("%s is shown to a caller who may only view", tool.Name)
+		}
+	}
+	t.Logf("a viewer is shown %d tools", len(listed.Tools))
+	hello := func() map[string]any { return map[string]any{"name": "coder.admin.hello"} }
+	for tool, more := range map[string]map[string]any{
+		"set_workspace_running": {"running": false, "confirm": "coder.admin.hello"},
+		"delete_workspace":      {"confirm": "coder.admin.hello"},
+		"update_workspace":      {"ttl": "8h"},
+		"change_control_plane":  {"name": "coder", "replicas": 2},
+	} {
+		arguments := hello()
+		for name, value := range more {
+			arguments[name] = value
+		}
+		if said := a.refused(t, tool, arguments); !containsAll(said, viewer.user(), "may not", "ask an administrator for the right") {
+			t.Errorf("%s by one who may only view: %s", tool, said)
+		} else {
+			t.Logf("%s: %s", tool, said)
+		}
+	}
+	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=0")
+	waitCondition(t, time.Minute, "Ready", "True", "Stopped", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	apply(t, fmt.Sprintf(robotRole, sampleNamespace, "e2e-viewer", "edit"))
+	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "rolebinding", "e2e-viewer-edit") })
+	eventually(t, 30*time.Second, "it starts the workspace once it may", func() error {
+		if result := a.call(t, "set_workspace_running", map[string]any{"name": "coder.admin.hello", "running": true, "wait": true}); result.IsError {
+			return fmt.Errorf("%s", words(result))
+		}
+		return nil
+	})
+	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	checkAudit(t, operatorLogs(t), viewer, did)
 }

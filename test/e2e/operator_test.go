@@ -3,9 +3,9 @@
 package e2e
 
 import (
-	"bufio"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
 	"os/exec"
 	"strconv"
@@ -47,8 +47,8 @@ func (c operatorCounts) since(before operatorCounts) operatorCounts {
 	return operatorCounts{c.writes - before.writes, c.coderRequests - before.coderRequests}
 }
 
-// countsOf reads the metrics of the only replica as Prometheus does.
-func countsOf(t *testing.T) operatorCounts {
+// metricsOf reads the metrics of the only replica as Prometheus does, as lines.
+func metricsOf(t *testing.T) []string {
 	t.Helper()
 	apply(t, metricsReader)
 	token := strings.TrimSpace(kubectl(t, "-n", "default", "create", "token", "e2e-metrics"))
@@ -65,15 +65,20 @@ func countsOf(t *testing.T) operatorCounts {
 		t.Fatalf("reading the operator's metrics: %v", err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		t.Fatalf("reading the operator's metrics: %s", response.Status)
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("reading the operator's metrics: %s %v", response.Status, err)
 	}
+	return strings.Split(string(body), "\n")
+}
+
+// countsOf reads what the only replica has counted.
+func countsOf(t *testing.T) operatorCounts {
+	t.Helper()
 	var counts operatorCounts
 	found := false
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), "} ")
+	for _, line := range metricsOf(t) {
+		name, value, _ := strings.Cut(line, "} ")
 		number, _ := strconv.ParseFloat(value, 64)
 		switch {
 		case strings.HasPrefix(name, "coder_k8s_coder_requests_total{"):
@@ -84,8 +89,8 @@ func countsOf(t *testing.T) operatorCounts {
 			found = true
 		}
 	}
-	if err := lines.Err(); err != nil || !found {
-		t.Fatalf("the operator does not count its requests to Kubernetes: %v", err)
+	if !found {
+		t.Fatal("the operator does not count its requests to Kubernetes")
 	}
 	return counts
 }
@@ -182,7 +187,7 @@ func testLeaderKilled(t *testing.T) {
 	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=2")
 	t.Cleanup(func() { cleanup("-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1") })
 	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
-	leader := leaderPod(t)
+	leader := livingLeader(t)
 
 	start := time.Now()
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+coderImage+`"}}`)
@@ -208,6 +213,13 @@ func testLeaderKilled(t *testing.T) {
 	oneToken(t, token)
 	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1")
 	kubectl(t, "-n", "coder-system", "wait", "--for=jsonpath={.status.replicas}=1", "deploy/coder-k8s", "--timeout=60s")
+	onePodLeads(t)
+	serving(t)
+}
+
+// onePodLeads waits until the operator has one pod, and that leads.
+func onePodLeads(t *testing.T) {
+	t.Helper()
 	eventually(t, time.Minute, "one pod of the operator is left, and leads", func() error {
 		pods := strings.Fields(kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[*].metadata.name}"))
 		if now := leaderPod(t); len(pods) != 1 || pods[0] != now {
@@ -215,7 +227,21 @@ func testLeaderKilled(t *testing.T) {
 		}
 		return nil
 	})
-	serving(t)
+}
+
+// livingLeader waits until the pod that leads is one that is there: the Lease names
+// one that was killed for as long as it lasts.
+func livingLeader(t *testing.T) string {
+	t.Helper()
+	var leader string
+	eventually(t, time.Minute, "a pod leads that is there", func() error {
+		leader = leaderPod(t)
+		if pods := replicaPods(t); pods[leader] == "" {
+			return fmt.Errorf("the pods are %v, and %s leads", pods, leader)
+		}
+		return nil
+	})
+	return leader
 }
 
 // leaderPod is the name of the pod that holds the lease.

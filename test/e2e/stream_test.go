@@ -300,6 +300,27 @@ func (s *stream) writeUntil(t *testing.T, taken time.Time, limit time.Duration) 
 	}
 }
 
+// writeMeanwhile writes all the time while something is done.
+func (s *stream) writeMeanwhile(do func()) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	last := time.Now()
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		every(ctx, 50*time.Millisecond, func() {
+			if s.patch() {
+				s.back = max(s.back, time.Since(last))
+				last = time.Now()
+			}
+		})
+	})
+	defer func() {
+		cancel()
+		writing.Wait()
+		s.back = max(s.back, time.Since(last))
+	}()
+	do()
+}
+
 // end checks what everybody has seen.
 func (s *stream) end(t *testing.T, within time.Duration) {
 	t.Helper()

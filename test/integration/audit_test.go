@@ -40,15 +40,20 @@ func auditFile(dir string) string { return filepath.Join(dir, "audit.log") }
 
 // request is one request to kube-apiserver, as it wrote it down.
 type request struct {
-	Verb, RequestURI string
-	User             struct {
+	AuditID, Verb, RequestURI string
+	User                      struct {
 		Username string
 		Extra    map[string][]string
 	}
-	ImpersonatedUser *struct{ Username string }
-	ObjectRef        struct{ Resource, Namespace, Name, Subresource string }
-	ResponseStatus   struct{ Code int }
-	Annotations      map[string]string
+	ImpersonatedUser *struct {
+		Username string
+		Groups   []string
+	}
+	// ImpersonationConstraint is the right to be that user by which it was allowed.
+	AuthenticationMetadata struct{ ImpersonationConstraint string }
+	ObjectRef              struct{ APIGroup, Resource, Namespace, Name, Subresource string }
+	ResponseStatus         struct{ Code int }
+	Annotations            map[string]string
 }
 
 func (r request) String() string {
@@ -70,7 +75,7 @@ func (r request) lacksRight() bool {
 // leases are of the process, not of its work.
 func (r request) changes() bool {
 	switch r.ObjectRef.Resource {
-	case "events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews":
+	case "events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews":
 		return false
 	}
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb)
@@ -128,6 +133,9 @@ func changesBy(t *testing.T, from int64, p *process) []request {
 // the program lacks a right.
 func notForbidden(t *testing.T, p *process) {
 	t.Helper()
+	if p.lacksRights {
+		return
+	}
 	for _, r := range requests(t, p.auditFrom) {
 		if r.by(p) && r.lacksRight() {
 			t.Errorf("the operator may not do what it tries: %s", r)

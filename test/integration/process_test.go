@@ -58,7 +58,9 @@ type process struct {
 	// serverRestarts says that its kube-apiserver begins anew, which refuses
 	// everything for a moment because it does not know the roles yet.
 	serverRestarts bool
-	ended          chan struct{}
+	// lacksRights says that the test gave it fewer rights than it wants.
+	lacksRights bool
+	ended       chan struct{}
 }
 
 // startProcess starts the program with the operator's own rights. Its calls to
@@ -70,6 +72,14 @@ func startProcess(t *testing.T, proxy string, args ...string) *process {
 
 // startProcessAs starts it with the rights of a client configuration.
 func startProcessAs(t *testing.T, config *rest.Config, proxy string, args ...string) *process {
+	t.Helper()
+	p := newProcess(t, config, proxy, args...)
+	p.run(t)
+	return p
+}
+
+// newProcess is one that has not been started yet.
+func newProcess(t *testing.T, config *rest.Config, proxy string, args ...string) *process {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -86,6 +96,12 @@ func startProcessAs(t *testing.T, config *rest.Config, proxy string, args ...str
 		"--bind-address", "127.0.0.1", "--secure-port", p.apiPort, "--peer-bind-address", "127.0.0.1:" + p.peerPort,
 	}, args...)
 	p.environment = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_NAME="+p.name, "HTTP_PROXY="+proxy, "NO_PROXY=")
+	return p
+}
+
+// run starts the program until the test ends, and looks then at what it left.
+func (p *process) run(t *testing.T) {
+	t.Helper()
 	p.start(t)
 	t.Cleanup(func() {
 		p.kill()
@@ -97,7 +113,6 @@ func startProcessAs(t *testing.T, config *rest.Config, proxy string, args ...str
 		}
 		notForbidden(t, p)
 	})
-	return p
 }
 
 // start starts the program, again where it has ended: as the same container does,

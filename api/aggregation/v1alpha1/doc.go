@@ -4,7 +4,7 @@
 // It owns their shape alone. Their truth lives in Coder; the aggregated API
 // server in internal/apiserver reads and writes it.
 //
-// Invariants: types, constants and their registration only. The list types have
+// Invariants: types, constants and their registration only. The lists of objects have
 // exactly the fields that the JSON encoder of k8s.io/apimachinery streams.
 //
 // +k8s:openapi-gen=true

@@ -16,8 +16,17 @@ func Resource(name string) schema.GroupResource {
 
 // AddToScheme registers the types of this package with a scheme, for clients.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &CoderWorkspace{}, &CoderWorkspaceList{}, &CoderTemplate{}, &CoderTemplateList{},
-		&CoderWorkspaceAction{}, &CoderWorkspaceLogOptions{})
+	s.AddKnownTypes(GroupVersion, Types()...)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
+}
+
+// Types gives one object of each type of this group.
+func Types() []runtime.Object {
+	return []runtime.Object{
+		&CoderWorkspace{}, &CoderWorkspaceList{}, &CoderTemplate{}, &CoderTemplateList{},
+		&CoderWorkspaceAction{}, &CoderWorkspaceLogOptions{},
+		&CoderTemplateVersionList{}, &CoderTemplateVersionOptions{},
+		&CoderTemplateParameterList{}, &CoderTemplateParameterOptions{}, &CoderTemplateLogOptions{},
+	}
 }

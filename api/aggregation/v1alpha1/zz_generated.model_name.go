@@ -16,6 +16,41 @@ func (in CoderTemplateList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplateLogOptions) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateLogOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplateParameter) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateParameter"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplateParameterList) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateParameterList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplateParameterOption) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateParameterOption"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplateParameterOptions) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateParameterOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplateParameterValidation) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateParameterValidation"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplatePreset) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplatePreset"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CoderTemplateSpec) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.CoderTemplateSpec"
 }
@@ -23,6 +58,21 @@ func (in CoderTemplateSpec) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CoderTemplateStatus) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.CoderTemplateStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplateVersion) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateVersion"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplateVersionList) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateVersionList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderTemplateVersionOptions) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderTemplateVersionOptions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -13,7 +13,7 @@
 //   - caBundle is written before a certificate is served that needs it.
 //   - The Secret is read by its name and never through a cache, which would need
 //     the right to list Secrets.
-//   - A Secret of that name without our label is somebody else's, cert-manager's
+//   - A Secret of that name without our label or annotation is somebody else's, cert-manager's
 //     for example: it is served, and never written.
 //   - Nothing but spec.caBundle is applied to the APIService, with a field manager
 //     of its own.

@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -30,6 +31,9 @@ const (
 	apiServiceName = "v1alpha1.aggregation.coder.com"
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	managedBy      = "coder-k8s"
+	// annotationFilledBy says the same as the label, on a Secret of an installation:
+	// Helm puts its own name into that label on all that it makes.
+	annotationFilledBy = "coder.com/filled-by"
 
 	// interval is how often Secret and APIService are looked at.
 	interval = 30 * time.Second
@@ -46,11 +50,18 @@ var APIServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", V
 type Config struct {
 	// Secrets are those of the pod's namespace, uncached.
 	Secrets corev1client.SecretInterface
-	// Services are the APIServices, uncached.
+	// Services are the APIServices, uncached. Nil is for a certificate that
+	// kube-apiserver has no need to trust.
 	Services dynamic.ResourceInterface
 	// Namespace is that of the pod and of the Service.
 	Namespace string
-	Clock     clock.WithTicker
+	// Secret holds CA and certificate. Empty is SecretName.
+	Secret string
+	// Service is by whose names clients know us. Empty is ServiceName.
+	Service string
+	Clock   clock.WithTicker
+	// Metrics may be nil.
+	Metrics *Metrics
 }
 
 // Manager keeps the certificate.
@@ -60,7 +71,11 @@ type Manager struct {
 }
 
 // NewManager makes a Manager that has not looked yet.
-func NewManager(config Config) *Manager { return &Manager{Config: config} }
+func NewManager(config Config) *Manager {
+	config.Secret = cmp.Or(config.Secret, SecretName)
+	config.Service = cmp.Or(config.Service, ServiceName)
+	return &Manager{Config: config, provider: Provider{secret: config.Secret}}
+}
 
 // Provider gives what is served.
 func (m *Manager) Provider() *Provider { return &m.provider }
@@ -116,7 +131,7 @@ func (m *Manager) wait(ctx context.Context, d time.Duration) bool {
 func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
 	data, err := m.ensureSecret(ctx)
 	if err != nil {
-		return false, fmt.Errorf("keeping Secret %s/%s: %w", m.Namespace, SecretName, err)
+		return false, fmt.Errorf("keeping Secret %s/%s: %w", m.Namespace, m.Secret, err)
 	}
 	err = m.applyCA(ctx, data[keyCA])
 	absent := apierrors.IsNotFound(err)
@@ -128,7 +143,8 @@ func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
 		}
 	}
 	if m.provider.set(data[keyLeaf], data[keyLeafKey]) {
-		log.FromContext(ctx).Info("Serving with a certificate", "secret", m.Namespace+"/"+SecretName)
+		m.Metrics.serving(m.Secret, data[keyLeaf])
+		log.FromContext(ctx).Info("Serving with a certificate", "secret", m.Namespace+"/"+m.Secret)
 	}
 	if absent {
 		// It is installed with us, and may come a moment later.
@@ -140,19 +156,19 @@ func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
 // ensureSecret gives the Secret's data, in which everything is in order.
 func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
 	for range attempts {
-		secret, err := m.Secrets.Get(ctx, SecretName, metav1.GetOptions{})
+		secret, err := m.Secrets.Get(ctx, m.Secret, metav1.GetOptions{})
 		missing := apierrors.IsNotFound(err)
 		switch {
 		case missing:
 			secret = &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{
-					Name: SecretName, Namespace: m.Namespace, Labels: map[string]string{labelManagedBy: managedBy},
+					Name: m.Secret, Namespace: m.Namespace, Labels: map[string]string{labelManagedBy: managedBy},
 				},
 				Type: corev1.SecretTypeTLS,
 			}
 		case err != nil:
 			return nil, err
-		case secret.Labels[labelManagedBy] != managedBy:
+		case !ours(secret):
 			return foreign(secret)
 		}
 		data, done, err := renew(secret.Data, m.names(), m.Clock.Now())
@@ -172,10 +188,15 @@ func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		log.FromContext(ctx).Info("Renewing the serving certificate", "secret", m.Namespace+"/"+SecretName, "done", done)
+		log.FromContext(ctx).Info("Renewing the serving certificate", "secret", m.Namespace+"/"+m.Secret, "done", done)
 		return data, nil
 	}
 	return nil, errors.New("it keeps changing; trying again later")
+}
+
+// ours says whether the Secret is ours to fill.
+func ours(secret *corev1.Secret) bool {
+	return secret.Labels[labelManagedBy] == managedBy || secret.Annotations[annotationFilledBy] == managedBy
 }
 
 // foreign checks a Secret that somebody else keeps.
@@ -189,13 +210,13 @@ func foreign(secret *corev1.Secret) (map[string][]byte, error) {
 
 // names are those by which kube-apiserver knows us.
 func (m *Manager) names() []string {
-	service := ServiceName + "." + m.Namespace + ".svc"
+	service := m.Service + "." + m.Namespace + ".svc"
 	return []string{service, service + ".cluster.local"}
 }
 
 // applyCA tells kube-apiserver whom to trust, if it does not know.
 func (m *Manager) applyCA(ctx context.Context, bundle []byte) error {
-	if len(bundle) == 0 {
+	if len(bundle) == 0 || m.Services == nil {
 		return nil
 	}
 	current, err := m.Services.Get(ctx, apiServiceName, metav1.GetOptions{})

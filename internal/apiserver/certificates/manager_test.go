@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -274,5 +275,59 @@ func TestWithoutAPIService(t *testing.T) {
 	}
 	if !m.Provider().filled() {
 		t.Error("nothing is served")
+	}
+}
+
+// A certificate that kube-apiserver has no need to trust, as that of the metrics:
+// the Secret is there from the installation, empty.
+func TestACertificateOfItsOwnSecretAndService(t *testing.T) {
+	w := newWorld()
+	secrets := w.kube.CoreV1().Secrets(podNamespace)
+	if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Name: "coder-k8s-metrics-tls",
+		// As Helm leaves it.
+		Labels: map[string]string{labelManagedBy: "Helm"}, Annotations: map[string]string{annotationFilledBy: managedBy},
+	}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := NewManager(Config{
+		Secrets: secrets, Namespace: podNamespace, Clock: w.clock, Metrics: metrics,
+		Secret: "coder-k8s-metrics-tls", Service: "coder-k8s-metrics",
+	})
+	look(t, m)
+	secret, err := secrets.Get(t.Context(), "coder-k8s-metrics-tls", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(secret.Data[keyCA])
+	chain, _ := m.Provider().CurrentCertKeyContent()
+	leaf, err := certutil.ParseCertsPEM(chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leaf[0].Verify(x509.VerifyOptions{
+		Roots: roots, DNSName: "coder-k8s-metrics.coder-system.svc", CurrentTime: w.clock.Now(),
+	}); err != nil {
+		t.Error(err)
+	}
+	if len(w.services.applied) != 0 {
+		t.Errorf("an APIService was written: %v", w.services.applied)
+	}
+	families, err := registry.Gather()
+	if err != nil || len(families) != 1 {
+		t.Fatalf("%d metrics, %v", len(families), err)
+	}
+	series := families[0].GetMetric()[0]
+	if secret, at := series.GetLabel()[0].GetValue(), series.GetGauge().GetValue(); secret != "coder-k8s-metrics-tls" || at != float64(leaf[0].NotAfter.Unix()) {
+		t.Errorf("the certificate of %s runs out at %v, want %v", secret, at, leaf[0].NotAfter.Unix())
+	}
+	if name := m.Provider().Name(); name != "Secret coder-k8s-metrics-tls" {
+		t.Errorf("the provider is named %q", name)
 	}
 }

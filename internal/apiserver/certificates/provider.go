@@ -9,6 +9,7 @@ import (
 
 // Provider gives the server what to serve with, and tells it of changes.
 type Provider struct {
+	secret    string
 	mu        sync.RWMutex
 	leaf, key []byte
 	listeners []dynamiccertificates.Listener
@@ -17,7 +18,7 @@ type Provider struct {
 var _ dynamiccertificates.CertKeyContentProvider = (*Provider)(nil)
 
 // Name implements dynamiccertificates.CertKeyContentProvider.
-func (*Provider) Name() string { return "Secret " + SecretName }
+func (p *Provider) Name() string { return "Secret " + p.secret }
 
 // CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
 func (p *Provider) CurrentCertKeyContent() (certificate, key []byte) {

@@ -46,7 +46,7 @@ func (s Subject) Status(err error) error {
 	case errors.As(err, &unavailable):
 		return Unavailable(unavailable.Error(), unavailable.RetryAfter)
 	case errors.As(err, &fault):
-		return s.fromCoder(fault)
+		return withCoderRequest(s.fromCoder(fault), fault.RequestID)
 	case errors.Is(err, context.DeadlineExceeded):
 		return apierrors.NewTimeoutError(err.Error(), seconds(0))
 	default:
@@ -54,7 +54,15 @@ func (s Subject) Status(err error) error {
 	}
 }
 
-func (s Subject) fromCoder(fault *coderd.Error) error {
+// withCoderRequest keeps under which id Coder logs what it could not do, for Name.
+func withCoderRequest(err *apierrors.StatusError, id string) error {
+	if err.ErrStatus.Code >= http.StatusInternalServerError && id != "" {
+		err.ErrStatus = withCause(err.ErrStatus, CauseCoderRequestID, id)
+	}
+	return err
+}
+
+func (s Subject) fromCoder(fault *coderd.Error) *apierrors.StatusError {
 	switch {
 	case coderd.IsNotFound(fault):
 		return apierrors.NewNotFound(s.Resource, s.Name)
@@ -77,7 +85,7 @@ func (s Subject) fromCoder(fault *coderd.Error) error {
 	}
 }
 
-func (s Subject) invalid(fault *coderd.Error) error {
+func (s Subject) invalid(fault *coderd.Error) *apierrors.StatusError {
 	var causes field.ErrorList
 	for _, f := range fault.Fields {
 		path, ok := s.Fields[f.Field]
@@ -98,7 +106,7 @@ func (s Subject) invalid(fault *coderd.Error) error {
 
 // Unavailable says that nothing is known now, and when to ask again. A client
 // library asks again by itself.
-func Unavailable(reason string, after time.Duration) error {
+func Unavailable(reason string, after time.Duration) *apierrors.StatusError {
 	err := apierrors.NewServiceUnavailable(reason)
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(seconds(after))}
 	return err

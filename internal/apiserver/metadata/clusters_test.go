@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // place is one kind of cluster that records are kept in, and what a person can do
@@ -121,20 +120,7 @@ func run(t *testing.T, store *metadata.Store) {
 // own.
 func overAPIServer(t *testing.T) func(t *testing.T) *place {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
-	}
-	server := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "config", "crd", "bases", "internal.coder.com_coderobjectmetadata.yaml")},
-		ErrorIfCRDPathMissing: true,
-	}
-	config, err := server.Start()
-	must(t, err)
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	config := kubetest.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases", "internal.coder.com_coderobjectmetadata.yaml"))
 	core, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
 	must(t, err)
 	n := 0

@@ -86,7 +86,8 @@ type Timing struct {
 	// Count is how often the workspaces are counted. 0 means 60s.
 	Count time.Duration
 	// Batch is how often some of all known workspaces are read, Round how long a
-	// round of them takes at least. 0 means 6s and 60s.
+	// round of them takes at least. A build that begins and ends between two questions
+	// for jobs is seen by no other way. 0 means 6s and 10s.
 	Batch, Round time.Duration
 	// Organizations is how often the organizations are read. 0 means 5min.
 	Organizations time.Duration
@@ -110,7 +111,7 @@ func (t *Timing) complete() {
 	for field, fallback := range map[*time.Duration]time.Duration{
 		&t.Members: time.Second, &t.Jobs: 1600 * time.Millisecond, &t.Busy: 2 * time.Second,
 		&t.Drowsy: 30 * time.Second, &t.Patience: 5 * time.Minute, &t.Templates: 30 * time.Second,
-		&t.Count: time.Minute, &t.Batch: 6 * time.Second, &t.Round: time.Minute,
+		&t.Count: time.Minute, &t.Batch: 6 * time.Second, &t.Round: 10 * time.Second,
 		&t.Organizations: 5 * time.Minute, &t.Probe: 5 * time.Second, &t.StaleAfter: 30 * time.Second,
 		&t.QuarantineAfter: 5 * time.Minute, &t.RefusedAfter: 5 * time.Second,
 		&t.ConfirmAfter: time.Minute, &t.Sweep: 5 * time.Minute,

@@ -103,7 +103,8 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	now := f.plane.config.Clock.Now()
 	for _, s := range batch.done {
 		f.queue.setBusy(s.id, f.source.busy(s.item), now)
-		if hot || asks(s.record) {
+		// What went wrong is not tried again before its time, however often it is read.
+		if hot || asks(s.record) && !f.queue.failing(s.id) {
 			f.settle.push(s, now)
 		}
 	}

@@ -2,13 +2,13 @@ package mirror
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
 // Metrics is what the mirror tells Prometheus. Nil tells nothing.
@@ -50,25 +50,9 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		}, []string{"kind"}),
 	}
 	return m, errors.Join(
-		register(registerer, &m.lag), register(registerer, &m.syncs), register(registerer, &m.objects),
-		register(registerer, &m.held), register(registerer, &m.state), register(registerer, &m.commits),
+		collector.Register(registerer, &m.lag), collector.Register(registerer, &m.syncs), collector.Register(registerer, &m.objects),
+		collector.Register(registerer, &m.held), collector.Register(registerer, &m.state), collector.Register(registerer, &m.commits),
 	)
-}
-
-// register uses what the registry has, where it has the same already.
-func register[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
-	err := registerer.Register(*collector)
-	var known prometheus.AlreadyRegisteredError
-	if errors.As(err, &known) {
-		if existing, same := known.ExistingCollector.(C); same {
-			*collector = existing
-			return nil
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("registering a metric of the mirror: %w", err)
-	}
-	return nil
 }
 
 // committed counts changes.

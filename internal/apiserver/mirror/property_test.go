@@ -376,27 +376,45 @@ func TestRecordsSurvive(t *testing.T) {
 	s.equal(c)
 }
 
-// TestSettle has a kind asked as long as it wants.
-func TestSettle(t *testing.T) {
-	s := newSim(t, 1)
+// settling is a mirror of five workspaces, of which Kubernetes wants something of the
+// one with the given id. settle says, for how often it was asked, what the kind says.
+func settling(t *testing.T, settle func(r *metadata.Record, times int) (bool, error)) (s *sim, kind *workspaceKind, id uuid.UUID) {
+	t.Helper()
+	s = newSim(t, 1)
 	c := s.add("team", "prod")
 	c.fill(5)
-	id := c.ids()[0]
-	kind := s.mirror.config.Workspaces.Kind.(*workspaceKind)
-	kind.settle = func(_ coderd.Workspace, r *metadata.Record) (bool, error) {
-		switch n := len(r.Intent); {
-		case n > 0 && kind.settled[id] == 1:
-			return false, errors.New("a bad moment")
-		default:
-			return kind.settled[id] < 4, nil
-		}
-	}
+	id = c.ids()[0]
+	kind = s.mirror.config.Workspaces.Kind.(*workspaceKind)
+	kind.settle = func(_ coderd.Workspace, r *metadata.Record) (bool, error) { return settle(r, kind.settled[id]) }
 	if _, err := s.records.Put(s.ctx, &metadata.Record{ControlPlane: c.name, Kind: kindWorkspace, Name: "x", UID: uidOf(id), Intent: []byte(`{"stop":true}`)}); err != nil {
 		t.Fatal(err)
 	}
 	s.until(time.Minute, "Ready", s.ready(c))
-	s.run(20 * time.Second)
+	return s, kind, id
+}
+
+// TestSettle has a kind asked as long as it wants.
+func TestSettle(t *testing.T) {
+	s, kind, id := settling(t, func(r *metadata.Record, times int) (bool, error) {
+		if len(r.Intent) > 0 && times == 1 {
+			return false, errors.New("a bad moment")
+		}
+		return times < 4, nil
+	})
+	// The round that reads everything again comes after 10 s, and settles what asks.
+	s.run(9 * time.Second)
 	if diff := cmp.Diff(map[uuid.UUID]int{id: 4}, kind.settled); diff != "" {
 		t.Errorf("settled (-want +got):\n%s", diff)
+	}
+}
+
+// TestSettleThatFails is tried again less and less often, although the rounds read the
+// workspace every 10 s.
+func TestSettleThatFails(t *testing.T) {
+	s, kind, id := settling(t, func(*metadata.Record, int) (bool, error) { return false, errors.New("a bad moment") })
+	s.run(10 * time.Minute)
+	// After 2, 4, 8 s and so on, and then every 256 s.
+	if n := kind.settled[id]; n < 8 || n > 10 {
+		t.Errorf("tried %d times in ten minutes", n)
 	}
 }

@@ -72,6 +72,14 @@ func (q *queue) retry(id uuid.UUID, now time.Time) {
 	q.markLocked(id, now.Add(q.timing.Busy<<failed))
 }
 
+// failing says that something went wrong with an object, which is why it will be read
+// again at its time.
+func (q *queue) failing(id uuid.UUID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.failed[id] > 0
+}
+
 // worked forgets what went wrong with an object.
 func (q *queue) worked(id uuid.UUID) {
 	q.mu.Lock()

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // LocalCommitter decides writes on the replica that is the writer.
@@ -25,7 +27,10 @@ func NewLocalCommitter(log *Log, sequencer *Sequencer, writer Writer) *LocalComm
 }
 
 // Commit writes under the key's lock.
-func (c *LocalCommitter) Commit(ctx context.Context, commit Commit) (*Entry, error) {
+func (c *LocalCommitter) Commit(ctx context.Context, commit Commit) (_ *Entry, err error) {
+	// It begins before the lock, so that waiting for another write can be seen.
+	ctx, span := tracing.Start(ctx, "Decide a write")
+	defer func() { tracing.End(span, err) }()
 	unlock, err := c.log.Lock(ctx, commit.Key)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for another write of %s: %w", commit.Key, err)

@@ -114,7 +114,7 @@ func (s *Store) fresh(ctx context.Context) (uint64, error) {
 	revision, err := s.config.Fresh(ctx)
 	if err != nil {
 		// Without the writer there are no writes: the local head is the best there is.
-		klog.FromContext(ctx).V(2).Info("Reading without the writer", "prefix", s.config.Prefix, "err", err)
+		klog.FromContext(ctx).V(2).Info("Reading without the writer", "prefix", s.config.Prefix, "error", err.Error())
 		return s.config.Log.Head(), ctx.Err()
 	}
 	if s.config.Log.Head() >= revision {

@@ -7,9 +7,23 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
+
+// Connection finds the connection of a namespace whose objects have the prefix. It is
+// nil where there is none. Errors are API statuses.
+func Connection(ctx context.Context, provider connections.Provider, namespace, prefix string) (*connections.Connection, error) {
+	found, err := provider.ForNamespace(ctx, namespace)
+	for i := range found {
+		if found[i].NamePrefix == prefix {
+			return &found[i], nil
+		}
+	}
+	// One that is not ready may be the one with this prefix.
+	return nil, coderfault.Subject{}.Status(err)
+}
 
 // NoControlPlane says that nothing can be created under a name.
 func NoControlPlane(namespace, prefix string) *field.Error {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/dryrun"
 	"k8s.io/utils/clock"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 )
 
 // Checker asks Coder, without a write, whether it would accept one. The write
@@ -57,7 +59,8 @@ func (r *REST) Categories() []string { return []string{"coder"} }
 func (r *REST) ReadinessCheck() error { return nil }
 
 // Get implements rest.Getter.
-func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions) (_ runtime.Object, err error) {
+	defer coderfault.Name(ctx, &err)
 	namespace := request.NamespaceValue(ctx)
 	if r.gate.nothing(ctx, namespace) {
 		return nil, r.notFound(name)
@@ -81,7 +84,8 @@ func (r *REST) believed(ctx context.Context, name string, err error) error {
 }
 
 // List implements rest.Lister.
-func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (runtime.Object, error) {
+func (r *REST) List(ctx context.Context, options *metainternalversion.ListOptions) (_ runtime.Object, err error) {
+	defer coderfault.Name(ctx, &err)
 	namespace := request.NamespaceValue(ctx)
 	if r.gate.nothing(ctx, namespace) {
 		return r.emptyList()
@@ -106,7 +110,8 @@ func (r *REST) emptyList() (runtime.Object, error) {
 
 // Watch implements rest.Watcher. A namespace without a control plane can be
 // watched: it may get one.
-func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (watch.Interface, error) {
+func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (_ watch.Interface, err error) {
+	defer coderfault.Name(ctx, &err)
 	namespace := request.NamespaceValue(ctx)
 	if !r.gate.nothing(ctx, namespace) {
 		if err := r.gate.read(ctx, namespace); err != nil {
@@ -119,7 +124,8 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 // Create makes an object.
 func (r *REST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
-) (runtime.Object, error) {
+) (_ runtime.Object, err error) {
+	defer coderfault.Name(ctx, &err)
 	return r.Store.Create(ctx, obj, r.checkedCreate(validate, options.DryRun), options)
 }
 
@@ -127,7 +133,8 @@ func (r *REST) Create(
 func (r *REST) Update(
 	ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
 	validateUpdate rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
+) (_ runtime.Object, _ bool, err error) {
+	defer coderfault.Name(ctx, &err)
 	namespace := request.NamespaceValue(ctx)
 	if !forceCreate && r.gate.nothing(ctx, namespace) {
 		return nil, false, r.notFound(name)
@@ -144,7 +151,8 @@ func (r *REST) Update(
 // itself, nothing is destroyed: its objects are released.
 func (r *REST) Delete(
 	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
-) (runtime.Object, bool, error) {
+) (_ runtime.Object, _ bool, err error) {
+	defer coderfault.Name(ctx, &err)
 	namespace := request.NamespaceValue(ctx)
 	released, err := r.gate.Namespaces.ReleasedNow(ctx, namespace)
 	if err != nil {
@@ -163,7 +171,8 @@ func (r *REST) Delete(
 // DeleteCollection implements rest.CollectionDeleter.
 func (r *REST) DeleteCollection(
 	ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, list *metainternalversion.ListOptions,
-) (runtime.Object, error) {
+) (_ runtime.Object, err error) {
+	defer coderfault.Name(ctx, &err)
 	namespace := request.NamespaceValue(ctx)
 	if r.gate.nothing(ctx, namespace) {
 		return r.emptyList()

@@ -6,11 +6,13 @@ import (
 	"net/http/httptrace"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // group is that of all logs, for messages.
@@ -43,7 +45,9 @@ func (c *committer) Commit(ctx context.Context, commit objectlog.Commit) (*objec
 }
 
 // forward asks the writer.
-func (c *committer) forward(ctx context.Context, commit objectlog.Commit) (*objectlog.Entry, error) {
+func (c *committer) forward(ctx context.Context, commit objectlog.Commit) (_ *objectlog.Entry, err error) {
+	ctx, span := tracing.Start(ctx, "Forward a write", trace.WithSpanKind(trace.SpanKindClient))
+	defer func() { tracing.End(span, err) }()
 	r := c.replica
 	current, _ := r.lock.seen()
 	if current.identity == "" || current.own {

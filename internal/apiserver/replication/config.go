@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // DefaultBindAddress is where replicas talk to each other.
@@ -41,6 +42,8 @@ type Config struct {
 	Clock clock.Clock
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Tracing makes the spans of what other replicas ask for. Nil makes none.
+	Tracing *tracing.Provider
 
 	// timing and dial are for tests; their zero values are production's.
 	timing timing

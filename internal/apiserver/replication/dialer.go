@@ -128,6 +128,7 @@ func (d *dialer) open(ctx context.Context, to target, path string, body io.Reade
 	if err != nil {
 		return nil, fmt.Errorf("making a request to %s%s: %w", to.address, path, err)
 	}
+	announce(ctx, request.Header)
 	response, err := d.client(to).Do(request)
 	if err != nil {
 		return nil, err

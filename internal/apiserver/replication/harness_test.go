@@ -26,6 +26,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 const (
@@ -228,6 +229,7 @@ type options struct {
 	run     func(ctx context.Context)
 	writer  objectlog.Writer
 	metrics *Metrics
+	tracing *tracing.Provider
 	// cut begins without a network.
 	cut bool
 }
@@ -268,7 +270,7 @@ func (c *cluster) start(name string, o options) *node {
 	}
 	n.Replica, err = New(Config{
 		Identity: name, Namespace: namespace, Client: client, Listener: listener{inner, n.network},
-		Logs: logs, Board: n.board, Clock: o.clock, Metrics: o.metrics, timing: c.timing, dial: n.network.dial,
+		Logs: logs, Board: n.board, Clock: o.clock, Metrics: o.metrics, Tracing: o.tracing, timing: c.timing, dial: n.network.dial,
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -2,9 +2,10 @@ package replication
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
 // Metrics counts what replication does. Nil counts nothing.
@@ -46,26 +47,10 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			"How often a follower was dropped because it did not keep up.")),
 	}
 	return m, errors.Join(
-		register(registerer, &m.isWriter), register(registerer, &m.followerCount), register(registerer, &m.lagSeconds),
-		register(registerer, &m.lagRevisions), register(registerer, &m.takeovers), register(registerer, &m.forwardedCount),
-		register(registerer, &m.resets), register(registerer, &m.drops),
+		collector.Register(registerer, &m.isWriter), collector.Register(registerer, &m.followerCount), collector.Register(registerer, &m.lagSeconds),
+		collector.Register(registerer, &m.lagRevisions), collector.Register(registerer, &m.takeovers), collector.Register(registerer, &m.forwardedCount),
+		collector.Register(registerer, &m.resets), collector.Register(registerer, &m.drops),
 	)
-}
-
-// register uses what the registry has, where it has the same already.
-func register[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
-	err := registerer.Register(*collector)
-	var known prometheus.AlreadyRegisteredError
-	if errors.As(err, &known) {
-		if existing, same := known.ExistingCollector.(C); same {
-			*collector = existing
-			return nil
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("registering a metric of replication: %w", err)
-	}
-	return nil
 }
 
 func (m *Metrics) writing(is bool) {

@@ -22,7 +22,7 @@ func (r *Replica) newServer(certificate tls.Certificate) *http.Server {
 	mux.HandleFunc("POST "+pathPull, r.servePull)
 	mux.HandleFunc("POST "+pathHint, func(http.ResponseWriter, *http.Request) { r.election.look() })
 	return &http.Server{
-		Handler: mux,
+		Handler: r.announced(mux),
 		TLSConfig: pinned(certificate, func(fingerprint string) error {
 			ctx, cancel := context.WithTimeout(context.Background(), r.config.timing.request)
 			defer cancel()

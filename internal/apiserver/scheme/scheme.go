@@ -15,10 +15,7 @@ func New(kinds ...func(*runtime.Scheme) error) (*runtime.Scheme, serializer.Code
 	s := runtime.NewScheme()
 	utilruntime.Must(aggregationv1alpha1.AddToScheme(s))
 	internal := schema.GroupVersion{Group: aggregationv1alpha1.GroupVersion.Group, Version: runtime.APIVersionInternal}
-	s.AddKnownTypes(internal,
-		&aggregationv1alpha1.CoderWorkspace{}, &aggregationv1alpha1.CoderWorkspaceList{},
-		&aggregationv1alpha1.CoderTemplate{}, &aggregationv1alpha1.CoderTemplateList{},
-		&aggregationv1alpha1.CoderWorkspaceAction{}, &aggregationv1alpha1.CoderWorkspaceLogOptions{})
+	s.AddKnownTypes(internal, aggregationv1alpha1.Types()...)
 	for _, add := range kinds {
 		utilruntime.Must(add(s))
 	}

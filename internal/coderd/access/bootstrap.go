@@ -19,7 +19,7 @@ type session struct {
 // end logs out. A session that cannot be ended runs out after a day.
 func (s *session) end(ctx context.Context) {
 	if err := s.client.Logout(ctx); err != nil {
-		log.FromContext(ctx).V(1).Info("Leaving a session of the operator's account to run out", "cause", err.Error())
+		log.FromContext(ctx).V(1).Info("Leaving a session of the operator's account to run out", "error", err.Error())
 	}
 }
 

@@ -70,7 +70,7 @@ func (p *pass) lastWords(ctx context.Context, job *batchv1.Job) string {
 	pods := &corev1.PodList{}
 	err := p.Client.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}, client.Limit(20))
 	if err != nil {
-		log.FromContext(ctx).V(1).Info("Not looking at the pods of a failed Job", "job", job.Name, "cause", err.Error())
+		log.FromContext(ctx).V(1).Info("Not looking at the pods of a failed Job", "job", job.Name, "error", err.Error())
 		return ""
 	}
 	said := ""

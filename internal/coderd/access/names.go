@@ -72,38 +72,23 @@ const (
 	InitialAdminExists  = "exists"
 )
 
-const maxNameLength = 63
-
 // TokenSecretName is the Secret in which the operator keeps the token that it
 // made.
 func TokenSecretName(cp *coderv1alpha1.CoderControlPlane) string {
 	if name := cp.Spec.OperatorAccess.GeneratedTokenSecretName; name != "" {
 		return name
 	}
-	return suffixed(cp.Name, "-operator-token")
+	return coderv1alpha1.SuffixedName(cp.Name, "-operator-token")
 }
 
 // CredentialsSecretName is the Secret with the operator's own account.
 func CredentialsSecretName(cp *coderv1alpha1.CoderControlPlane) string {
-	return suffixed(cp.Name, "-operator-credentials")
+	return coderv1alpha1.SuffixedName(cp.Name, "-operator-credentials")
 }
 
 // InitialAdminSecretName is the Secret with the account of a person.
 func InitialAdminSecretName(cp *coderv1alpha1.CoderControlPlane) string {
-	return suffixed(cp.Name, "-initial-admin")
-}
-
-// suffixed appends a suffix to a name. Where the result is too long, the name is
-// cut and a hash of all of it tells two long names apart. The public predecessor
-// names its token Secret in this way.
-func suffixed(name, suffix string) string {
-	if len(name)+len(suffix) <= maxNameLength {
-		return name + suffix
-	}
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(name))
-	hash := fmt.Sprintf("-%08x", h.Sum32())
-	return name[:maxNameLength-len(suffix)-len(hash)] + hash + suffix
+	return coderv1alpha1.InitialAdminSecretName(cp.Name)
 }
 
 // TokenName is the name of the operator's token in Coder. While a token is being

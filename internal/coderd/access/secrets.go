@@ -16,11 +16,7 @@ import (
 func (m *Manager) secretsOf(cp *coderv1alpha1.CoderControlPlane) ownsecret.Secrets {
 	return ownsecret.Secrets{
 		Client: m.Client, Owner: cp, Kind: "CoderControlPlane", Noun: "control plane",
-		Labels: map[string]string{
-			coderv1alpha1.LabelName:      coderv1alpha1.ControlPlaneName,
-			coderv1alpha1.LabelInstance:  cp.Name,
-			coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
-		},
+		Labels: coderv1alpha1.ControlPlaneLabels(cp.Name),
 	}
 }
 

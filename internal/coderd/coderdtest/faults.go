@@ -133,6 +133,7 @@ func (f *activeFault) answer(w http.ResponseWriter) {
 	}
 	if f.HTML {
 		w.Header().Del(codersdk.BuildVersionHeader)
+		w.Header().Del("X-Coder-Request-Id")
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, "<html><body>%d %s</body></html>", status, http.StatusText(status))

@@ -59,6 +59,7 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 		} else {
 			s.count(class)
 		}
+		w.Header().Set("X-Coder-Request-Id", s.receive(r))
 		if !s.late(r) {
 			return
 		}

@@ -57,6 +57,7 @@ type Server struct {
 	latency   time.Duration
 	faults    []*activeFault
 	requests  map[string]int
+	received  []Received
 }
 
 // New starts a server without any user that ends with the test.

@@ -158,14 +158,32 @@ func (b *block) parameter() codersdk.TemplateVersionParameter {
 	for _, inner := range b.inner {
 		switch {
 		case inner.is("option"):
-			out.Options = append(out.Options, codersdk.TemplateVersionParameterOption{Name: inner.values["name"], Value: inner.values["value"]})
+			out.Options = append(out.Options, codersdk.TemplateVersionParameterOption{
+				Name: inner.values["name"], Value: inner.values["value"], Description: inner.values["description"],
+			})
 		case inner.is("validation"):
 			out.ValidationRegex, out.ValidationError = inner.values["regex"], inner.values["error"]
 			out.ValidationMin, out.ValidationMax = inner.number("min"), inner.number("max")
 			out.ValidationMonotonic = codersdk.ValidationMonotonicOrder(inner.values["monotonic"])
 		}
 	}
+	if out.FormType == "" {
+		out.FormType = formTypeOf(out)
+	}
 	return out
+}
+
+// formTypeOf is how Coder asks people where a template does not say it.
+func formTypeOf(p codersdk.TemplateVersionParameter) string {
+	switch {
+	case len(p.Options) > 0:
+		return "radio"
+	case p.Type == "bool":
+		return "checkbox"
+	case p.Type == "list(string)":
+		return "tag-select"
+	}
+	return "input"
 }
 
 func (b *block) number(key string) *int32 {

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -31,6 +30,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // apiServer is a real kube-apiserver with the controller on a real manager: the
@@ -44,21 +44,7 @@ type apiServer struct {
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
-	}
-	server := &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join("..", "..", "..", "config", "crd", "bases")}, ErrorIfCRDPathMissing: true,
-	}
-	cfg, err := server.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cfg := kubetest.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme,
@@ -68,6 +54,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		}
 	}
 	a := &apiServer{t: t, config: cfg, clock: clocktesting.NewFakeClock(time.Now())}
+	var err error
 	if a.client, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 func (s *scope) inputs() resources.Inputs {
 	in := resources.Inputs{
 		EnvFromNames: s.Workload.EnvFromNames, OperatorNamespace: s.Workload.OperatorNamespace,
-		Checksum: s.Workload.Checksum, KeepReplicas: s.Workload.KeepReplicas,
+		Checksum: s.Workload.Checksum, KeepReplicas: s.Workload.KeepReplicas, Adopted: s.Workload.Adopted,
 	}
 	if s.Workload.Serving != nil {
 		in.ClusterDomain = s.Workload.Serving.ClusterDomain

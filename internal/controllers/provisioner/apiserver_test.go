@@ -3,7 +3,6 @@ package provisioner
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,13 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // apiServer is a real kube-apiserver with the controller on a real manager: the
@@ -39,22 +38,7 @@ type apiServer struct {
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
-	}
-	server := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-	}
-	config, err := server.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	config := kubetest.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -63,6 +47,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	}
 	a := &apiServer{t: t, coder: coderdtest.New(t, coderdtest.WithLicensing())}
 	a.coder.SetFeature(feature, "entitled")
+	var err error
 	if a.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}

@@ -51,9 +51,14 @@ func (s *scope) coderIsGone() bool {
 	return s.cr.Spec.ControlPlaneRef != nil && (s.cp == nil || !s.cp.DeletionTimestamp.IsZero())
 }
 
+// deleteDeployment deletes the Deployment before the rest. None has a name that
+// cannot be one, which an annotation may still ask for.
 func (r *Reconciler) deleteDeployment(ctx context.Context, s *scope) error {
+	if workload.InvalidName(s.Shared()) != "" {
+		return nil
+	}
 	d := &appsv1.Deployment{}
-	err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: resources.DeploymentName(s.cr.Name)}, d)
+	err := r.kit.Live.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: s.Workload.Name}, d)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -57,6 +57,23 @@ func TestK18DeletionLetsJobsFinishAndDeletesTheKey(t *testing.T) {
 	f.reconcile()
 }
 
+// An annotation that names what no Deployment can be called holds up no deletion.
+func TestDeletionWithANameThatIsNone(t *testing.T) {
+	f := readyFixture(t)
+	f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
+		cr.Annotations = map[string]string{coderv1alpha1.AnnotationWorkloadName: "../coder"}
+	})
+	f.reconcile()
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionFalse, coderv1alpha1.ReasonInvalidName)
+	f.delete()
+	f.must(f.cluster.Delete(t.Context(), f.deployment()))
+	f.roll()
+	f.reconcile()
+	if !f.gone() || f.keyNames() != "" {
+		t.Errorf("gone: %v, keys: %q", f.gone(), f.keyNames())
+	}
+}
+
 func TestDeletionWaitsForJobsNoLongerThanTheGracePeriod(t *testing.T) {
 	f := readyFixture(t)
 	f.slow = true

@@ -130,7 +130,7 @@ func older(a, b *coderv1alpha1.CoderProvisioner) bool {
 // unwell says that there is a Deployment without all of its pods.
 func (r *Reconciler) unwell(ctx context.Context, s *scope) (bool, error) {
 	d := &appsv1.Deployment{}
-	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: resources.DeploymentName(s.cr.Name)}, d)
+	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: s.Workload.Name}, d)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -150,6 +150,7 @@ func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 	if s.key.Record != nil {
 		s.inputs.KeyID = s.key.Record.ID
 	}
+	s.inputs.Adopted = s.Workload.Adopted
 	s.Workload = resources.Workload(s.cr, s.inputs)
 	switch {
 	case s.inputs.URL == "":
@@ -191,7 +192,7 @@ func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
 // pods are those that have not ended, past any cache.
 func (r *Reconciler) pods(ctx context.Context, s *scope) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
-	err := r.kit.Live.List(ctx, list, client.InNamespace(s.cr.Namespace), client.MatchingLabels(resources.Labels(s.cr.Name)))
+	err := r.kit.Live.List(ctx, list, client.InNamespace(s.cr.Namespace), client.MatchingLabels(s.PodLabels()))
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}

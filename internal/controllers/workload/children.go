@@ -96,7 +96,8 @@ func (t *Toolkit) tryApply(ctx context.Context, p *Pass, desired client.Object) 
 }
 
 func (t *Toolkit) controlledBy(p *Pass) apply.Claim {
-	return apply.ControlledBy(p.Object, t.Client.Scheme())
+	return apply.Adopting(apply.ControlledBy(p.Object, t.Client.Scheme()),
+		coderv1alpha1.AnnotationAdopt, p.Kind.Name+"/"+p.Object.GetName())
 }
 
 // refuse ends a step whose object cannot be made of the spec.

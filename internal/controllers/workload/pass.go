@@ -5,6 +5,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -65,6 +66,8 @@ type Pass struct {
 	Released bool
 
 	used []contentKey
+	// adopted is the Deployment where it was handed over, or nil.
+	adopted *appsv1.Deployment
 	// seen is the version of our Deployment from which KeepReplicas was decided, or
 	// empty where there is none.
 	seen string
@@ -99,6 +102,17 @@ func (p *Pass) Wanted() int32 {
 		return *p.Deployment.Spec.Replicas
 	}
 	return resources.Replicas(p.Workload)
+}
+
+// PodLabels choose the pods. Of an object that is being deleted the Deployment may be
+// gone before them, so the status tells.
+func (p *Pass) PodLabels() map[string]string {
+	if p.Deleting() {
+		if chosen, err := labels.ConvertSelectorToLabelsMap(p.Previous.Selector); err == nil && len(chosen) > 0 {
+			return chosen
+		}
+	}
+	return resources.PodLabels(p.Workload)
 }
 
 // Available says whether our Deployment has the pods that are wanted.

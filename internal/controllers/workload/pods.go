@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // revisionAnnotation is what the Deployment controller counts revisions in.
@@ -60,7 +61,7 @@ func firstTrouble(pods []corev1.Pod, look func(*corev1.Pod) *Problem) *Problem {
 // newestPods are the pods of the newest revision, oldest first, without those
 // that are ending.
 func (t *Toolkit) newestPods(ctx context.Context, p *Pass) ([]corev1.Pod, error) {
-	ours := []client.ListOption{client.InNamespace(p.Workload.Namespace), client.MatchingLabels(p.Workload.Labels)}
+	ours := []client.ListOption{client.InNamespace(p.Workload.Namespace), client.MatchingLabels(resources.PodLabels(p.Workload))}
 	sets := &appsv1.ReplicaSetList{}
 	if err := t.Live.List(ctx, sets, ours...); err != nil {
 		return nil, fmt.Errorf("listing replica sets: %w", err)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
 // fresh is how old a line may be to tell what a running process is doing. Coder
@@ -41,7 +42,7 @@ func endedWell(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
 
 func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod, status *corev1.ContainerStatus) *Problem {
 	words, running := t.lastWords(ctx, pod, status), ""
-	explains := p.Hooks.Explain != nil && status.Name == p.Workload.Container
+	explains := p.Hooks.Explain != nil && status.Name == resources.PodContainer(p.Workload)
 	if explains && status.State.Running != nil {
 		running = t.tail(ctx, pod, LogRequest{Container: status.Name, Since: fresh})
 	}
@@ -57,7 +58,7 @@ func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod
 			return &Problem{cause.Reason, Clipped(Redact(cause.Message, secrets...))}
 		}
 	}
-	return crashTrouble(status, p.Workload.Container, Redact(lastLine(words), secrets...))
+	return crashTrouble(status, resources.PodContainer(p.Workload), Redact(lastLine(words), secrets...))
 }
 
 // crashTrouble is a container that ended at least once and is not ready.

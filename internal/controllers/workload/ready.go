@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -33,7 +34,10 @@ type Summary struct {
 func (p *Pass) Status(s Summary) coderv1alpha1.WorkloadStatus {
 	status := *p.Previous.DeepCopy()
 	status.ObservedGeneration = p.Object.GetGeneration()
-	status.Selector = labels.SelectorFromSet(p.Workload.Labels).String()
+	// While the Deployment goes, or cannot be read, its pods are still those of before.
+	if p.Outcome.Succeeded(StepAdoption) || status.Selector == "" {
+		status.Selector = labels.SelectorFromSet(resources.PodLabels(p.Workload)).String()
+	}
 	if p.Deployment != nil {
 		status.Replicas = p.Deployment.Status.Replicas
 		status.ReadyReplicas = p.Deployment.Status.ReadyReplicas

@@ -66,6 +66,9 @@ func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
 		}
 	}
 	p.Workload.Checksum = hex.EncodeToString(sum.Sum(nil))
+	if p.adopted != nil {
+		resources.RememberChecksum(&p.Workload, p.adopted)
+	}
 	return nil
 }
 

@@ -89,7 +89,7 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 	if r.Further != nil {
 		r.Further(b)
 	}
-	c, err := b.Build(r.Reconciler)
+	c, err := b.Build(traced{next: r.Reconciler, kind: r.Kind.Name, tracing: t.Tracing})
 	if err != nil {
 		return fmt.Errorf("making the controller of %s: %w", r.Kind.Name, err)
 	}

@@ -9,6 +9,7 @@ import (
 // The names of the shared steps.
 const (
 	StepName             = "name"
+	StepAdoption         = "adoption"
 	StepFinalizer        = "finalizer"
 	StepReferences       = "references"
 	StepServiceAccount   = "service account"
@@ -34,12 +35,14 @@ type Needs struct {
 	Deployment []string
 }
 
-// Begin are the first shared steps: the name and the finalizer. All of the kind's
+// Begin are the first shared steps: the name, what was handed over, and the
+// finalizer. All of the kind's
 // own steps need StepFinalizer.
 func Begin[S Scope](t *Toolkit) []steps.Step[S] {
 	return []steps.Step[S]{
 		Step[S](StepName, t.CheckName),
-		Step[S](StepFinalizer, t.EnsureFinalizer, StepName),
+		Step[S](StepAdoption, t.LookForAdopted, StepName),
+		Step[S](StepFinalizer, t.EnsureFinalizer, StepAdoption),
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 const (
@@ -60,6 +61,8 @@ type Options struct {
 	Optional KindSet
 	// Metrics counts. Nil means that nothing is counted.
 	Metrics *metrics.Metrics
+	// Tracing makes the spans of passes. Nil makes none.
+	Tracing *tracing.Provider
 	// FieldOwner names the operator in managed fields. Empty means coder-k8s.
 	FieldOwner string
 	// ClusterDomain is the DNS domain of the cluster. Empty means cluster.local.

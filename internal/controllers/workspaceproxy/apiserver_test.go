@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -25,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -33,6 +31,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // apiServer is a real kube-apiserver with the controller on a real manager: the
@@ -46,22 +45,7 @@ type apiServer struct {
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
-	}
-	server := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-	}
-	restConfig, err := server.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	restConfig := kubetest.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -70,6 +54,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	}
 	a := &apiServer{t: t, coder: coderdtest.New(t, coderdtest.WithLicensing()), writes: &writeLog{}}
 	a.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
+	var err error
 	if a.client, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}

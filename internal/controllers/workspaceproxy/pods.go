@@ -42,6 +42,7 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 		return waits("a session token from Coder")
 	}
 	s.inputs.Token = *token
+	s.inputs.Adopted = s.Workload.Adopted
 	s.Workload = resources.Workload(s.proxy, s.inputs)
 	return nil
 }

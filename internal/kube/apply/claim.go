@@ -37,6 +37,22 @@ func (c controlled) Holds(live client.Object) bool {
 	return metav1.IsControlledBy(live, c.owner)
 }
 
+// Adopting claims what another claim does, and what has no controller and carries an
+// annotation with this value: somebody who may write the object handed it over.
+func Adopting(claim Claim, annotation, value string) Claim {
+	return adopting{Claim: claim, annotation: annotation, value: value}
+}
+
+type adopting struct {
+	Claim
+	annotation, value string
+}
+
+func (a adopting) Holds(live client.Object) bool {
+	return a.Claim.Holds(live) ||
+		(metav1.GetControllerOf(live) == nil && live.GetAnnotations()[a.annotation] == a.value)
+}
+
 // MarkedWith claims objects in other namespaces, where an owner reference cannot
 // point: by labels, and by annotations that hold the uid of the owner.
 func MarkedWith(labels, annotations map[string]string) Claim {

@@ -5,8 +5,9 @@
 //
 // Invariants:
 //
-//   - Nothing is adopted. An object of the same name that is not already the
-//     owner's (Claim) is left as it is, and the caller gets a *NotOwnedError. A
+//   - Nothing is adopted that was not handed over (Adopting). An object of the same
+//     name that is not already the owner's (Claim) is left as it is, and the caller
+//     gets a *NotOwnedError. A
 //     cache may be behind or hold only a part of the cluster, so absence is
 //     believed only when the API server itself says so; and an apply to an object
 //     that exists carries its uid, so that it cannot hit one that took its place.

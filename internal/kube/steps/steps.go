@@ -5,6 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
 // Step is one part of a reconcile over a scope of type S.
@@ -62,11 +67,25 @@ func Run[S any](ctx context.Context, scope S, list []Step[S]) Outcome {
 			outcome.Skipped[step.Name] = missing
 			continue
 		}
-		if err := step.Run(ctx, scope); err != nil {
+		if err := run(ctx, scope, step); err != nil {
 			outcome.fail(step.Name, err)
 		}
 	}
 	return outcome
+}
+
+// run runs one step as a span of the pass.
+func run[S any](ctx context.Context, scope S, step Step[S]) error {
+	ctx, span := tracing.Start(ctx, step.Name)
+	err := step.Run(ctx, scope)
+	var waiting *Waiting
+	if errors.As(err, &waiting) {
+		span.AddEvent("waiting", trace.WithAttributes(attribute.String("reason", waiting.Reason)))
+		span.End()
+		return err
+	}
+	tracing.End(span, err)
+	return err
 }
 
 func firstMissing(outcome Outcome, needs []string) string {

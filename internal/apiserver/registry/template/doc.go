@@ -1,6 +1,6 @@
 // Package template serves templates: conversion from what Coder tells, conditions,
 // validation, table, the calls to Coder behind the verbs, the promotion of versions
-// that were built, and the subresource files.
+// that were built, and the subresources files, versions, parameters and log.
 //
 // Invariants:
 //   - A version is built while the request that made it has long returned. That it
@@ -36,6 +36,8 @@
 //     allowed to get each Secret that goes into it. A Secret that changes is seen
 //     within a minute or so.
 //   - What only a record keeps is changed without a call to Coder.
+//   - The subresources versions, parameters and log ask Coder each time, so they may
+//     be ahead of the object.
 //   - The first version is active before it is built, because Coder knows no
 //     template without a version. Conditions tell how its build ends.
 package template

@@ -127,9 +127,13 @@ func Attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	return labels.Set(tmpl.Labels), selectable, nil
 }
 
-// AddToScheme makes the scheme know which fields a selector may name.
+// AddToScheme registers what clients may ask of templates beyond the types: the
+// fields of selectors, and the queries of the subresources.
 func AddToScheme(s *runtime.Scheme) error {
-	return s.AddFieldLabelConversionFunc(aggregationv1alpha1.GroupVersion.WithKind(kindName), FieldLabel)
+	if err := s.AddFieldLabelConversionFunc(aggregationv1alpha1.GroupVersion.WithKind(kindName), FieldLabel); err != nil {
+		return err
+	}
+	return addQueriesToScheme(s)
 }
 
 var _ Store = (*registry.Store)(nil)

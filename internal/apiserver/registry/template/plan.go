@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -94,7 +93,7 @@ func (k *Kind) planCreate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTe
 	if err != nil {
 		return plan{}, invalid(tmpl, field.Invalid(namePath, tmpl.Name, err.Error()))
 	}
-	connection, err := k.find(ctx, tmpl.Namespace, name.Prefix)
+	connection, err := registry.Connection(ctx, k.config.Connections, tmpl.Namespace, name.Prefix)
 	if err != nil {
 		return plan{}, err
 	}
@@ -138,26 +137,13 @@ func newTemplate(name string, spec aggregationv1alpha1.CoderTemplateSpec) coderd
 	return request
 }
 
-// find gives the connection of a namespace whose objects have the prefix. It is
-// nil where there is none.
-func (k *Kind) find(ctx context.Context, namespace, prefix string) (*connections.Connection, error) {
-	all, err := k.config.Connections.ForNamespace(ctx, namespace)
-	for i := range all {
-		if all[i].NamePrefix == prefix {
-			return &all[i], nil
-		}
-	}
-	// One that is not ready may be the one with this prefix.
-	return nil, coderfault.Subject{}.Status(err)
-}
-
 // locate finds the connection and the id in Coder of an object that was read.
 func (k *Kind) locate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (connections.Connection, uuid.UUID, error) {
 	id, err := uuid.Parse(string(tmpl.UID))
 	if err != nil {
 		return connections.Connection{}, uuid.Nil, apierrors.NewConflict(resource, tmpl.Name, fmt.Errorf("its metadata.uid %q is not an id in Coder", tmpl.UID))
 	}
-	connection, err := k.find(ctx, tmpl.Namespace, k.Prefix(tmpl.Name))
+	connection, err := registry.Connection(ctx, k.config.Connections, tmpl.Namespace, k.Prefix(tmpl.Name))
 	if err != nil {
 		return connections.Connection{}, uuid.Nil, err
 	}

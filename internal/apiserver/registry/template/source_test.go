@@ -191,8 +191,8 @@ func TestFilesAreRead(t *testing.T) {
 	other := f.coder.AddTemplateVersion(f.coder.AddTemplate("coder", "other", nil), "", map[string]string{mainTF: "secret"})
 	for query, right := range map[string]func(error) bool{
 		"version=no":                apierrors.IsBadRequest,
-		"version=" + other.String(): apierrors.IsBadRequest,
-		"version=00000000-0000-0000-0000-000000000001": apierrors.IsBadRequest,
+		"version=" + other.String(): apierrors.IsNotFound,
+		"version=00000000-0000-0000-0000-000000000001": apierrors.IsNotFound,
 		"format=rar": apierrors.IsBadRequest,
 	} {
 		if answer := f.subresource(http.MethodGet, "coder.starter", query, nil); !right(answer.err) || answer.Body.Len() > 0 {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -27,7 +28,51 @@ type Store interface {
 
 // Subresources are the storages below codertemplates, by name.
 func (k *Kind) Subresources(store Store) map[string]rest.Storage {
-	return map[string]rest.Storage{"files": &filesREST{kind: k, store: store}}
+	return map[string]rest.Storage{
+		"files":      &filesREST{kind: k, store: store},
+		"versions":   &versionsREST{kind: k, store: store},
+		"parameters": &parametersREST{kind: k, store: store},
+		"log":        &logREST{kind: k, store: store},
+	}
+}
+
+// subject is the template that a subresource is asked of, in Coder.
+type subject struct {
+	tmpl       *aggregationv1alpha1.CoderTemplate
+	connection connections.Connection
+	id         uuid.UUID
+}
+
+// subject finds the template of that name in the namespace of the request.
+func (k *Kind) subject(ctx context.Context, store Store, name string) (subject, error) {
+	obj, err := store.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return subject{}, err
+	}
+	tmpl, ok := obj.(*aggregationv1alpha1.CoderTemplate)
+	if !ok {
+		return subject{}, apierrors.NewInternalError(errNotTemplate(obj))
+	}
+	connection, id, err := k.locate(ctx, tmpl)
+	return subject{tmpl: tmpl, connection: connection, id: id}, err
+}
+
+// version reads one version of the template. Text that is no UUID is 400, and a
+// version of another template or of none is 404.
+func (s subject) version(ctx context.Context, parameter, text string) (coderd.TemplateVersion, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return coderd.TemplateVersion{}, apierrors.NewBadRequest(fmt.Sprintf("%s is %q, and must be the UUID of a version", parameter, text))
+	}
+	v, err := s.connection.Client.TemplateVersion(ctx, id)
+	switch {
+	case coderd.IsNotFound(err), err == nil && (v.TemplateID == nil || *v.TemplateID != s.id):
+		missing := apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/versions"), text)
+		missing.ErrStatus.Message = fmt.Sprintf("%s %s is not a version of template %q; the subresource versions lists those that there are",
+			parameter, text, s.tmpl.Name)
+		return coderd.TemplateVersion{}, missing
+	}
+	return v, fault(s.tmpl.Name, err)
 }
 
 // filesREST is codertemplates/files: the archive of which a template is made. GET
@@ -55,20 +100,13 @@ func (r *filesREST) NewConnectOptions() (options runtime.Object, subpath bool, p
 }
 
 // Connect implements rest.Connecter.
-func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (http.Handler, error) {
-	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
+func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, responder rest.Responder) (_ http.Handler, err error) {
+	defer coderfault.Name(ctx, &err)
+	found, err := r.kind.subject(ctx, r.store, name)
 	if err != nil {
 		return nil, err
 	}
-	tmpl, ok := obj.(*aggregationv1alpha1.CoderTemplate)
-	if !ok {
-		return nil, apierrors.NewInternalError(errNotTemplate(obj))
-	}
-	connection, id, err := r.kind.locate(ctx, tmpl)
-	if err != nil {
-		return nil, err
-	}
-	files := &filesRequest{filesREST: r, tmpl: tmpl, connection: connection, id: id, responder: responder}
+	files := &filesRequest{filesREST: r, subject: found, responder: responder}
 	// The context of the request that comes to the handler is not that of the Store.
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var err error
@@ -77,6 +115,7 @@ func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 		} else {
 			err = files.put(ctx, w, req)
 		}
+		coderfault.Name(ctx, &err)
 		if err != nil {
 			responder.Error(err)
 		}
@@ -86,10 +125,8 @@ func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 // filesRequest is one request.
 type filesRequest struct {
 	*filesREST
-	tmpl       *aggregationv1alpha1.CoderTemplate
-	connection connections.Connection
-	id         uuid.UUID
-	responder  rest.Responder
+	subject
+	responder rest.Responder
 }
 
 func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
@@ -130,18 +167,8 @@ func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, e
 		}
 		version = r.tmpl.Status.ActiveVersionID
 	}
-	id, err := uuid.Parse(version)
-	if err != nil {
-		return uuid.Nil, apierrors.NewBadRequest(fmt.Sprintf("version is %q, and must be the UUID of a version", version))
-	}
-	v, err := r.connection.Client.TemplateVersion(ctx, id)
-	switch {
-	case coderd.IsNotFound(err), err == nil && (v.TemplateID == nil || *v.TemplateID != r.id):
-		return uuid.Nil, apierrors.NewBadRequest(fmt.Sprintf("version %s is not one of template %q", version, r.tmpl.Name))
-	case err != nil:
-		return uuid.Nil, fault(r.tmpl.Name, err)
-	}
-	return v.FileID, nil
+	v, err := r.version(ctx, "version", version)
+	return v.FileID, err
 }
 
 // put gives Coder the archive, and then changes the template as any update does, so

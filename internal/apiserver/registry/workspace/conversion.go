@@ -40,7 +40,7 @@ func (k *Kind) Object(
 	if refreshed, err := k.refresh(ctx, connection, item, n); err == nil {
 		n = refreshed
 	} else {
-		log.FromContext(ctx).V(1).Info("Showing parameters of an earlier build", "workspace", item.ID, "reason", err.Error())
+		log.FromContext(ctx).V(1).Info("Showing parameters of an earlier build", "id", item.ID, "reason", err.Error())
 	}
 	return k.object(connection, item, record, n, before), nil
 }

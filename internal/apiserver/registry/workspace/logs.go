@@ -2,21 +2,18 @@ package workspace
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/google/uuid"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/buildlog"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
@@ -43,13 +40,14 @@ func (*logREST) NewGetOptions() (runtime.Object, bool, string) {
 }
 
 // ProducesMIMETypes implements rest.StorageMetadata.
-func (*logREST) ProducesMIMETypes(string) []string { return []string{"text/plain"} }
+func (*logREST) ProducesMIMETypes(string) []string { return []string{buildlog.MediaType} }
 
 // ProducesObject implements rest.StorageMetadata.
 func (*logREST) ProducesObject(string) any { return "" }
 
 // Get implements rest.GetterWithOptions.
-func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) (_ runtime.Object, err error) {
+	defer coderfault.Name(ctx, &err)
 	asked, ok := options.(*aggregationv1alpha1.CoderWorkspaceLogOptions)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the options are a %T, want CoderWorkspaceLogOptions", options))
@@ -67,7 +65,7 @@ func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) 
 
 func (k *Kind) openLog(
 	ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace, asked *aggregationv1alpha1.CoderWorkspaceLogOptions,
-) (*buildLog, error) {
+) (*buildlog.Stream, error) {
 	connection, id, err := k.locate(ctx, ws)
 	if err != nil {
 		return nil, err
@@ -80,7 +78,7 @@ func (k *Kind) openLog(
 	if err != nil {
 		return nil, fault(ws.Name, err)
 	}
-	return &buildLog{lines: lines, flush: asked.Follow}, nil
+	return buildlog.New(lines, asked.Follow), nil
 }
 
 // findBuild finds a build of the workspace by its number. The newest one is asked
@@ -102,75 +100,4 @@ func findBuild(ctx context.Context, client *coderd.Client, workspace uuid.UUID, 
 		return uuid.Nil, missing
 	}
 	return build.ID, err
-}
-
-// buildLog is an answer that is a stream of text. It is no object of the API.
-type buildLog struct {
-	lines *coderd.LogStream
-	flush bool
-}
-
-var _ rest.ResourceStreamer = (*buildLog)(nil)
-
-// GetObjectKind implements runtime.Object.
-func (*buildLog) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-
-// DeepCopyObject implements runtime.Object. A stream is never copied.
-func (l *buildLog) DeepCopyObject() runtime.Object { return l }
-
-// InputStream implements rest.ResourceStreamer.
-func (l *buildLog) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
-	reader := &lineReader{
-		next:  func() (coderd.LogLine, error) { return l.lines.Next(ctx) },
-		close: l.lines.Close,
-		gone:  func() bool { return ctx.Err() != nil },
-	}
-	return reader, l.flush, "text/plain; charset=utf-8", nil
-}
-
-// lineReader writes the lines of a log as text, one by one as they come.
-type lineReader struct {
-	next  func() (coderd.LogLine, error)
-	close func() error
-	// gone says that nobody reads any more.
-	gone func() bool
-	rest []byte
-	err  error
-}
-
-// Read implements io.Reader.
-func (r *lineReader) Read(p []byte) (int, error) {
-	for len(r.rest) == 0 {
-		if r.err != nil {
-			return 0, r.err
-		}
-		line, err := r.next()
-		switch {
-		case err == nil:
-			r.rest = formatLine(line)
-		case errors.Is(err, io.EOF), r.gone():
-			r.err = io.EOF
-		default:
-			// The answer has begun, so this is the only place to tell it.
-			r.rest, r.err = []byte("the log cannot be read further: "+err.Error()+"\n"), io.EOF
-		}
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
-}
-
-// Close implements io.Closer.
-func (r *lineReader) Close() error { return r.close() }
-
-// formatLine is the time, the stage and the output, which may have more lines.
-func formatLine(line coderd.LogLine) []byte {
-	begin := line.CreatedAt.UTC().Format(time.RFC3339Nano) + " [" + line.Stage + "] "
-	var out strings.Builder
-	for text := range strings.Lines(line.Output + "\n") {
-		out.WriteString(begin)
-		out.WriteString(strings.TrimRight(text, "\r\n"))
-		out.WriteString("\n")
-	}
-	return []byte(out.String())
 }

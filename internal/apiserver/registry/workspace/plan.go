@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/fleet"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -32,7 +31,7 @@ func (k *Kind) plan(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace)
 	if err != nil {
 		return plan{}, invalid(ws.Name, field.Invalid(namePath, ws.Name, err.Error()))
 	}
-	connection, err := fleet.Find(ctx, k.config.Connections, ws.Namespace, name.Prefix)
+	connection, err := registry.Connection(ctx, k.config.Connections, ws.Namespace, name.Prefix)
 	if err != nil {
 		return plan{}, err
 	}

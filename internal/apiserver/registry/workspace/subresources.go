@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"strconv"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
 // Store is what the subresources stand on.
@@ -54,33 +54,10 @@ func AddToScheme(s *runtime.Scheme) error {
 
 // readLogOptions reads the query of a log.
 func readLogOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspaceLogOptions) error {
-	read := func(name string, parse func(text string) error) error {
-		text := query.Get(name)
-		if text == "" {
-			return nil
-		}
-		if err := parse(text); err != nil {
-			return apierrors.NewBadRequest(fmt.Sprintf("the query parameter %s=%s cannot be read: %v", name, text, err))
-		}
-		return nil
-	}
-	if err := read("follow", func(text string) (err error) {
-		options.Follow, err = strconv.ParseBool(text)
-		return err
-	}); err != nil {
-		return err
-	}
-	if err := read("build", func(text string) error {
-		number, err := strconv.ParseInt(text, 10, 32)
-		options.Build = int32(number)
-		return err
-	}); err != nil {
-		return err
-	}
-	return read("after", func(text string) (err error) {
-		options.After, err = strconv.ParseInt(text, 10, 64)
-		return err
-	})
+	return registry.ReadQuery(query,
+		registry.BoolParameter("follow", &options.Follow),
+		registry.NumberParameter("build", &options.Build),
+		registry.NumberParameter("after", &options.After))
 }
 
 // changeOf is an update that changes the workspace that is there.

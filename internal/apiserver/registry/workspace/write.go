@@ -12,9 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/fleet"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -73,7 +73,7 @@ func (k *Kind) locate(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspac
 	if err != nil {
 		return connections.Connection{}, uuid.Nil, apierrors.NewNotFound(resource, ws.Name)
 	}
-	connection, err := fleet.Find(ctx, k.config.Connections, ws.Namespace, name.Prefix)
+	connection, err := registry.Connection(ctx, k.config.Connections, ws.Namespace, name.Prefix)
 	if err != nil {
 		return connections.Connection{}, uuid.Nil, err
 	}

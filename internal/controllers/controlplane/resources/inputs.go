@@ -1,5 +1,9 @@
 package resources
 
+import (
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
 // Inputs is what a child needs and the spec does not hold: the reconciler looks
 // it up first.
 type Inputs struct {
@@ -11,6 +15,8 @@ type Inputs struct {
 	OperatorNamespace string
 	// Checksum identifies the content that the pods refer to.
 	Checksum string
+	// Adopted is what stays of a Deployment that was handed over, or nil.
+	Adopted *workloadresources.Adopted
 	// KeepReplicas leaves the number of pods to whoever scaled the Deployment.
 	KeepReplicas bool
 }

@@ -14,11 +14,7 @@ const adminJobPodName = coderv1alpha1.ControlPlaneName + "-admin"
 // Labels are on every child, and are the selector of the Deployment and of the
 // Service.
 func Labels(cp *coderv1alpha1.CoderControlPlane) map[string]string {
-	return map[string]string{
-		coderv1alpha1.LabelName:      coderv1alpha1.ControlPlaneName,
-		coderv1alpha1.LabelInstance:  cp.Name,
-		coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
-	}
+	return coderv1alpha1.ControlPlaneLabels(cp.Name)
 }
 
 // OwnerLabels name the control plane on objects that may live in another

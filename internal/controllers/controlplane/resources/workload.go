@@ -44,6 +44,7 @@ func Workload(cp *coderv1alpha1.CoderControlPlane, in Inputs) workloadresources.
 		Checksum:           in.Checksum,
 		KeepReplicas:       in.KeepReplicas,
 		OperatorNamespace:  in.OperatorNamespace,
+		Adopted:            in.Adopted,
 		Spec:               &cp.Spec.WorkloadSpec,
 		Serving:            serving(cp, in),
 		Rights:             rights(cp),

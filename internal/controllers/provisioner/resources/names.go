@@ -27,6 +27,15 @@ func DeploymentName(name string) string {
 	return workloadresources.ShortName("provisioner-", name, "", maxLabelLength)
 }
 
+// WorkloadName is that of the Deployment: the one that was handed over where the
+// annotation names it.
+func WorkloadName(p *coderv1alpha1.CoderProvisioner) string {
+	if name := p.Annotations[coderv1alpha1.AnnotationWorkloadName]; name != "" {
+		return name
+	}
+	return DeploymentName(p.Name)
+}
+
 // ServiceAccountName is the identity of the pods.
 func ServiceAccountName(p *coderv1alpha1.CoderProvisioner) string {
 	if p.Spec.ServiceAccount.Name != "" {

@@ -39,6 +39,8 @@ type Inputs struct {
 	KeySecret *coderv1alpha1.ProvisionerKeySecretReference
 	// KeyID identifies that key. A change rolls the pods.
 	KeyID string
+	// Adopted is what stays of a Deployment that was handed over, or nil.
+	Adopted *workloadresources.Adopted
 	// OperatorNamespace is where the operator runs.
 	OperatorNamespace string
 }
@@ -46,7 +48,7 @@ type Inputs struct {
 // Workload is a CoderProvisioner as the shared builders take it.
 func Workload(p *coderv1alpha1.CoderProvisioner, in Inputs) workloadresources.Workload {
 	return workloadresources.Workload{
-		Name: DeploymentName(p.Name), Namespace: p.Namespace,
+		Name: WorkloadName(p), Namespace: p.Namespace,
 		Labels:    Labels(p.Name),
 		Component: "provisionerd",
 		Container: Container,
@@ -58,6 +60,7 @@ func Workload(p *coderv1alpha1.CoderProvisioner, in Inputs) workloadresources.Wo
 		ServiceAccountName: ServiceAccountName(p),
 		GracePeriodSeconds: gracePeriod,
 		OperatorNamespace:  in.OperatorNamespace,
+		Adopted:            in.Adopted,
 		Spec:               specWithKeyID(p, in.KeyID),
 		Rights:             rights(p),
 	}
@@ -136,7 +139,7 @@ func environment(p *coderv1alpha1.CoderProvisioner, in Inputs) []corev1.EnvVar {
 	}
 	// A daemon takes the name of its host, and that is the pod's up to the first
 	// dot and 63 characters. Two pods must not share it.
-	if name := DeploymentName(p.Name); len(name)+podSuffix > maxLabelLength || strings.Contains(name, ".") {
+	if name := WorkloadName(p); len(name)+podSuffix > maxLabelLength || strings.Contains(name, ".") {
 		env = append(env, corev1.EnvVar{Name: envDaemonName, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"},
 		}})

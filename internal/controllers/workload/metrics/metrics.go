@@ -2,13 +2,13 @@ package metrics
 
 import (
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
 // Metrics counts what the controllers do. Nil counts nothing.
@@ -36,7 +36,7 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		}, []string{"kind"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_coder_requests_total",
-			Help: "Requests to Coder, by class of address, method and status (0 without an answer).",
+			Help: "Requests to Coder, by class of address, such as /api/v2/users/{}, method and status (0 without an answer).",
 		}, []string{"endpoint", "method", "code"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "coder_k8s_coder_request_duration_seconds",
@@ -45,11 +45,11 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		}, []string{"endpoint", "method", "code"}),
 		tokenExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_operator_token_expiry_timestamp_seconds",
-			Help: "When the operator's token for a control plane runs out.",
+			Help: "When the operator's token for a control plane runs out. It is replaced after two thirds of its life.",
 		}, []string{"namespace", "name"}),
 		licenseExpiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_license_expiry_timestamp_seconds",
-			Help: "When the license of a control plane runs out.",
+			Help: "When the license of a control plane (spec.licenseSecretRef) runs out.",
 		}, []string{"namespace", "name"}),
 		ready: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "coder_k8s_ready",
@@ -57,27 +57,10 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 		}, []string{"kind", "namespace", "name"}),
 	}
 	return m, errors.Join(
-		register(registerer, &m.outcomes), register(registerer, &m.timeToReady), register(registerer, &m.requests),
-		register(registerer, &m.durations), register(registerer, &m.tokenExpiry), register(registerer, &m.licenseExpiry),
-		register(registerer, &m.ready),
+		collector.Register(registerer, &m.outcomes), collector.Register(registerer, &m.timeToReady), collector.Register(registerer, &m.requests),
+		collector.Register(registerer, &m.durations), collector.Register(registerer, &m.tokenExpiry), collector.Register(registerer, &m.licenseExpiry),
+		collector.Register(registerer, &m.ready),
 	)
-}
-
-// register uses what the registry has, where it has the same already: a process may
-// make its parts more than once, as tests do.
-func register[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
-	err := registerer.Register(*collector)
-	var known prometheus.AlreadyRegisteredError
-	if errors.As(err, &known) {
-		if existing, same := known.ExistingCollector.(C); same {
-			*collector = existing
-			return nil
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("registering a metric: %w", err)
-	}
-	return nil
 }
 
 // Reconciled counts a pass.

@@ -2,7 +2,6 @@ package resources
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,21 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // A real kube-apiserver takes all objects of every workload, also over those of
 // every other workload of the same name, and what is there then does not depend
 // on what was there before.
 func TestTheAPIServerTakesEveryObjectOverEveryOther(t *testing.T) {
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
-	}
 	c := apiServer(t)
 	all := ofOneName()
 	for _, to := range slices.Sorted(maps.Keys(all)) {
@@ -98,18 +94,7 @@ func apiServer(t *testing.T) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &envtest.Environment{
-		CRDDirectoryPaths: []string{filepath.Join(module, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml")},
-	}
-	config, err := server.Start()
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Errorf("stopping kube-apiserver: %v", err)
-		}
-	})
-	if err != nil {
-		t.Fatalf("starting etcd and kube-apiserver: %v", err)
-	}
+	config := kubetest.Start(t, filepath.Join(module, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
 	config.QPS = -1
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, gatewayv1.Install} {

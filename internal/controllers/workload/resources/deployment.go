@@ -28,6 +28,9 @@ func Deployment(w Workload) (*appsv1.Deployment, error) {
 		annotations = map[string]string{}
 	}
 	annotations[coderv1alpha1.AnnotationReplicas] = strconv.Itoa(int(Replicas(w)))
+	if w.Adopted != nil && w.Adopted.Checksum != "" {
+		annotations[coderv1alpha1.AnnotationAdoptedChecksum] = w.Adopted.Checksum
+	}
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "Deployment"},
 		ObjectMeta: meta(w, w.Name, w.Spec.Deployment.Labels, annotations),

@@ -17,7 +17,7 @@ func meta(w Workload, name string, labels, annotations map[string]string) metav1
 }
 
 func selector(w Workload) metav1.LabelSelector {
-	return metav1.LabelSelector{MatchLabels: merged(w.Labels)}
+	return metav1.LabelSelector{MatchLabels: PodLabels(w)}
 }
 
 // merged is one new map of all sets, in which the later ones win.

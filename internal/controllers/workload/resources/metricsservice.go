@@ -24,7 +24,7 @@ func MetricsService(w Workload) *corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{Name: MetricsServiceName(w), Namespace: w.Namespace, Labels: metricsLabels(w)},
 		Spec: corev1.ServiceSpec{
 			Type:     corev1.ServiceTypeClusterIP,
-			Selector: merged(w.Labels),
+			Selector: PodLabels(w),
 			Ports: []corev1.ServicePort{{
 				Name: portMetrics, Port: metricsPort, TargetPort: intstr.FromString(portMetrics), Protocol: corev1.ProtocolTCP,
 			}},

@@ -11,7 +11,12 @@ import (
 // PodTemplate is the pods of the Deployment: what follows from the fields, with
 // spec.podTemplate merged over it. A template that does not fit is a SpecError.
 func PodTemplate(w Workload) (corev1.PodTemplateSpec, error) {
-	return mergedTemplate(w, PlainPodTemplate(w))
+	template, err := mergedTemplate(w, PlainPodTemplate(w))
+	if err != nil {
+		return corev1.PodTemplateSpec{}, err
+	}
+	likeAdopted(w, &template)
+	return template, nil
 }
 
 // PlainPodTemplate is the pods as they follow from the fields, without
@@ -31,7 +36,7 @@ func PlainPodTemplate(w Workload) corev1.PodTemplateSpec {
 		Containers:                    []corev1.Container{container(w, mounts)},
 	}
 	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: merged(w.Labels), Annotations: podAnnotations(w)},
+		ObjectMeta: metav1.ObjectMeta{Labels: PodLabels(w), Annotations: podAnnotations(w)},
 		// The copy shares nothing with the spec.
 		Spec: *spec.DeepCopy(),
 	}
@@ -64,9 +69,9 @@ func affinity(w Workload) *corev1.Affinity {
 	default:
 		return given
 	}
-	own := map[string]string{}
+	own, pods := map[string]string{}, PodLabels(w)
 	for _, key := range []string{coderv1alpha1.LabelName, coderv1alpha1.LabelInstance} {
-		if value, ok := w.Labels[key]; ok {
+		if value, ok := pods[key]; ok {
 			own[key] = value
 		}
 	}

@@ -23,7 +23,7 @@ func Service(w Workload) *corev1.Service {
 		ObjectMeta: meta(w, w.Name, spec.Labels, spec.Annotations),
 		Spec: corev1.ServiceSpec{
 			Type:            serviceType(spec),
-			Selector:        merged(w.Labels),
+			Selector:        PodLabels(w),
 			Ports:           servicePorts(w),
 			SessionAffinity: spec.SessionAffinity,
 		},

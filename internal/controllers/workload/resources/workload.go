@@ -49,6 +49,9 @@ type Workload struct {
 	// may be any namespace.
 	OperatorNamespace string
 
+	// Adopted is what stays of a Deployment that was handed over, or nil.
+	Adopted *Adopted
+
 	// Spec is what the three kinds have in common.
 	Spec *coderv1alpha1.WorkloadSpec
 	// Serving is nil where nothing is served.

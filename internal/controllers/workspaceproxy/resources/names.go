@@ -16,6 +16,10 @@ const (
 // Name is that of the Deployment and of the Service, and the beginning of the
 // names of the others.
 func Name(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
+	// Objects of another name that were handed over keep it.
+	if name := proxy.Annotations[coderv1alpha1.AnnotationWorkloadName]; name != "" {
+		return name
+	}
 	return workloadresources.ShortName(namePrefix, proxy.Name, "", maxLabelLength)
 }
 

@@ -41,6 +41,8 @@ type Inputs struct {
 	Token coderv1alpha1.TokenSecretReference
 	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
 	ClusterDomain string
+	// Adopted is what stays of a Deployment that was handed over, or nil.
+	Adopted *workloadresources.Adopted
 	// OperatorNamespace is where the operator runs.
 	OperatorNamespace string
 }
@@ -48,6 +50,10 @@ type Inputs struct {
 // Workload is what the shared builders make the objects of a proxy from. It
 // shares the spec's memory.
 func Workload(proxy *coderv1alpha1.CoderWorkspaceProxy, in Inputs) workloadresources.Workload {
+	port := int32(httpPort)
+	if in.Adopted != nil && in.Adopted.HTTPPort != 0 {
+		port = in.Adopted.HTTPPort
+	}
 	return workloadresources.Workload{
 		Name:               Name(proxy),
 		Namespace:          proxy.Namespace,
@@ -56,21 +62,22 @@ func Workload(proxy *coderv1alpha1.CoderWorkspaceProxy, in Inputs) workloadresou
 		Container:          ContainerName,
 		Image:              cmp.Or(proxy.Spec.Image, in.Image, defaultImage),
 		Command:            []string{program},
-		Args:               arguments(proxy),
+		Args:               arguments(proxy, port),
 		Env:                environment(in),
 		ServiceAccountName: ServiceAccountName(proxy),
 		GracePeriodSeconds: gracePeriodSeconds,
 		OperatorNamespace:  in.OperatorNamespace,
+		Adopted:            in.Adopted,
 		Spec:               &proxy.Spec.WorkloadSpec,
 		Serving: &workloadresources.Serving{
-			Spec: &proxy.Spec.ServingSpec, HTTPPort: httpPort, HTTPSPort: httpsPort,
+			Spec: &proxy.Spec.ServingSpec, HTTPPort: port, HTTPSPort: httpsPort,
 			ClusterDomain: in.ClusterDomain, ClusterAccessURL: true,
 		},
 	}
 }
 
-func arguments(proxy *coderv1alpha1.CoderWorkspaceProxy) []string {
-	args := []string{"wsproxy", "server", fmt.Sprintf("--http-address=0.0.0.0:%d", httpPort)}
+func arguments(proxy *coderv1alpha1.CoderWorkspaceProxy, port int32) []string {
+	args := []string{"wsproxy", "server", fmt.Sprintf("--http-address=0.0.0.0:%d", port)}
 	if proxy.Spec.DerpOnly {
 		args = append(args, "--derp-only")
 	}

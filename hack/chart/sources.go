@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+)
+
+// source is a part of the installation: what it adds to the two modes, and when.
+type source struct {
+	// condition is an expression over the values; none is always.
+	condition string
+	// all and split are what the part has in each mode. Where split is nil, it is
+	// made of all.
+	all, split rendering
+}
+
+// sources are all parts. The first one is the installation without options.
+type sources []source
+
+func readSources(root string) (sources, error) {
+	config := filepath.Join(root, "config")
+	dirs := []struct{ condition, all, split string }{
+		{"", filepath.Join(config, "default"), filepath.Join(config, "split")},
+		{".Values.watchNamespaces", filepath.Join(config, "namespaced"), ""},
+		{".Values.mcp.legacyImpersonation", filepath.Join(config, "legacy-impersonation"), ""},
+		{".Values.networkPolicy.enabled", filepath.Join(config, "network-policies"), filepath.Join(root, "hack", "chart", "overlays", "split-network-policies")},
+	}
+	parts := make(sources, len(dirs))
+	for i, dir := range dirs {
+		parts[i].condition = dir.condition
+		for path, into := range map[string]*rendering{dir.all: &parts[i].all, dir.split: &parts[i].split} {
+			if path == "" {
+				continue
+			}
+			var err error
+			if *into, err = render(path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return parts, nil
+}
+
+// base is the installation without options.
+func (s sources) base() source { return s[0] }
+
+// namespaced is the installation for some namespaces.
+func (s sources) namespaced() source { return s[1] }
+
+// objects gives those of some kinds in all parts, each once.
+func (s sources) objects(kinds ...string) rendering {
+	var objects rendering
+	for _, kind := range kinds {
+		for _, part := range s {
+			for _, r := range []rendering{part.all, part.split} {
+				for _, o := range r.ofKind(kind) {
+					if objects.find(o) == nil {
+						objects = append(objects, o)
+					}
+				}
+			}
+		}
+	}
+	return objects
+}
+
+// of gives the part that brings an object, and the object as each mode has it.
+func (s sources) of(o object) (part source, all, split object, err error) {
+	for _, part := range s {
+		all, split = part.all.find(o), part.split.find(o)
+		if all == nil && split == nil {
+			continue
+		}
+		if part.split == nil {
+			split, err = s.inSplit(o)
+		}
+		return part, all, split, err
+	}
+	return source{}, nil, nil, fmt.Errorf("%s is in no part", o.key())
+}
+
+// inSplit gives an object that is written for mode all as mode split needs it: a
+// binding's subject is then the ServiceAccount that is bound to the role, or to the
+// one whose name this role's name continues.
+func (s sources) inSplit(o object) (object, error) {
+	if !strings.HasSuffix(o.kind(), "Binding") {
+		return o, nil
+	}
+	role, longest := text(o, "roleRef", "name"), ""
+	var subjects any
+	for _, binding := range s.base().split.ofKind("ClusterRoleBinding") {
+		if bound := text(binding, "roleRef", "name"); strings.HasPrefix(role, bound) && len(bound) > len(longest) {
+			longest, subjects = bound, binding["subjects"]
+		}
+	}
+	if subjects == nil {
+		return nil, fmt.Errorf("config/split binds nobody to a role like %s, so that nobody can be bound to it", role)
+	}
+	out := maps.Clone(o)
+	out["subjects"] = subjects
+	return out, nil
+}

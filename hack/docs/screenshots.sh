@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# screenshots.sh: makes the pictures of terminals in docs/pictures from what real commands write on a real cluster: that of the
+# current KUBECONFIG, on which the demo runs (make demo; eval "$(make -s demo-env)"). It needs kubectl and kubectl-coder in PATH,
+# makes two workspaces and a provisioner without a license beside the demo's samples, and takes them away again.
+set -euo pipefail
+. "$(dirname "$0")/../cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+command -v kubectl-coder >/dev/null || die "kubectl-coder is not in PATH: make build, then PATH=\"\$PWD/bin:\$PATH\""
+COLUMNS_SHOWN=120
+EXTRA=(coder.admin.docs coder.admin.website)
+
+work=$(mktemp -d)
+finish() {
+  kubectl -n coder delete --ignore-not-found --wait=false -f config/samples/coderprovisioner.yaml >/dev/null 2>&1 || true
+  kubectl -n coder delete --ignore-not-found --wait=false coderworkspaces "${EXTRA[@]}" >/dev/null 2>&1 || true
+  rm -rf "$work"
+}
+trap finish EXIT
+(cd hack/docs/terminal && go build -o "$work/terminal" .)
+
+shot() { # NAME COMMAND [FLAG...]: runs COMMAND on a terminal of its own; the flags go to the program that draws it
+  local name="$1" command="$2"
+  shift 2
+  # A command may say by its exit code that something is wrong: that is shown, too.
+  TERM=xterm-256color script -qec "stty cols $COLUMNS_SHOWN rows 50; $command" /dev/null </dev/null >"$work/output" || true
+  "$work/terminal" -columns "$COLUMNS_SHOWN" -command "$command" "$@" <"$work/output" >"$work/$name.svg" || die "$command: $(cat "$work/output")"
+  mv "$work/$name.svg" "docs/pictures/$name.svg"
+  step "docs/pictures/$name.svg: $command"
+}
+
+for name in "${EXTRA[@]}"; do
+  sed "s/^  name: coder\.admin\..*/  name: $name/" config/samples/coderworkspace.yaml | kubectl apply -f - >/dev/null
+done
+kubectl apply -f config/samples/coderprovisioner.yaml >/dev/null
+for name in "${EXTRA[@]}"; do
+  kubectl -n coder wait --for=condition=Ready "coderworkspace/$name" --timeout=180s >/dev/null || die "workspace $name did not become Ready"
+done
+
+shot kinds "kubectl get codercontrolplanes,codertemplates,coderworkspaces -A"
+shot status "kubectl coder status -n coder"
+shot tree "kubectl coder tree -n coder"
+kubectl coder stop --all -n coder --yes --wait >"$work/output" 2>&1
+# The line of progress is written over, so the picture is of the last time that it was there.
+shot start "kubectl coder start --all -n coder --wait" -while "2/3"

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"html"
+	"strings"
+)
+
+// Sizes in pixels.
+const (
+	charWidth  = 8.4
+	lineHeight = 19
+	fontSize   = 14
+	margin     = 16
+	minColumns = 60
+)
+
+// colours are those of a dark terminal, by their number in ECMA-48. A bright one,
+// 91 to 97, looks like the plain one.
+func colours() map[int]string {
+	return map[int]string{0: "#e6edf3", 31: "#ff7b72", 32: "#3fb950", 33: "#d29922", 34: "#58a6ff", 35: "#bc8cff", 36: "#39c5cf", 37: "#e6edf3"}
+}
+
+// picture draws a screen as SVG. Each run of one style is stretched to the columns
+// that it has, so that columns stand in line with any font.
+func picture(s *screen) string {
+	columns := minColumns
+	for _, line := range s.lines {
+		columns = max(columns, len(line))
+	}
+	var out strings.Builder
+	width, height := float64(columns)*charWidth+2*margin, len(s.lines)*lineHeight+2*margin
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d">`+"\n", width, height, width, height)
+	fmt.Fprintf(&out, "<style>text { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: %dpx; white-space: pre }</style>\n", fontSize)
+	out.WriteString(`<rect width="100%" height="100%" rx="8" fill="#0d1117"/>` + "\n")
+	for row, line := range s.lines {
+		for begin := 0; begin < len(line); {
+			end := begin + 1
+			for end < len(line) && line[end].style == line[begin].style {
+				end++
+			}
+			writeRun(&out, row, begin, line[begin:end])
+			begin = end
+		}
+	}
+	out.WriteString("</svg>\n")
+	return out.String()
+}
+
+func writeRun(out *strings.Builder, row, column int, run []cell) {
+	text := strings.TrimRight(plain(run), " ")
+	trimmed := strings.TrimLeft(text, " ")
+	if trimmed == "" {
+		return
+	}
+	column += len([]rune(text)) - len([]rune(trimmed))
+	attributes := fmt.Sprintf(`fill="%s"`, colour(run[0].style))
+	if run[0].style.bold {
+		attributes += ` font-weight="bold"`
+	}
+	if run[0].style.faint {
+		attributes += ` opacity="0.6"`
+	}
+	fmt.Fprintf(out, `<text xml:space="preserve" x="%.1f" y="%d" textLength="%.1f" %s>%s</text>`+"\n",
+		margin+float64(column)*charWidth, margin+row*lineHeight+fontSize, float64(len([]rune(trimmed)))*charWidth, attributes, html.EscapeString(trimmed))
+}
+
+func colour(s style) string {
+	number := s.colour
+	if number > 90 {
+		number -= 60
+	}
+	return colours()[number]
+}

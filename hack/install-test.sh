@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# install-test.sh: tries the ways of installation on the cluster of the current KUBECONFIG, one after the other, with a
+# real Coder that stays what it is meanwhile. The image must be known to the cluster, and the operator not installed.
+# E2E_POSTGRES_URL is the PostgreSQL of that cluster; a database of our own is made there. Takes two to four minutes.
+set -euo pipefail
+. "$(dirname "$0")/cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+PATH="$BIN:$PATH"
+[ -n "${KUBECONFIG:-}" ] || die "KUBECONFIG is not set; hack/cluster/env.sh prints that of a cluster"
+[ -n "${E2E_POSTGRES_URL:-}" ] || die "E2E_POSTGRES_URL is not set; hack/cluster/env.sh prints it as DEMO_POSTGRES_URL"
+LOG="$CACHE/logs/install-test.log"
+mkdir -p "$(dirname "$LOG")"
+: >"$LOG"
+
+quiet() { "$@" >>"$LOG" 2>&1; }
+fail() {
+  {
+    kubectl get pods,pdb,networkpolicies -n coder-system -o wide
+    kubectl get ccp,cws,ctpl -A
+    kubectl get apiservice v1alpha1.aggregation.coder.com -o jsonpath='{.status.conditions}'
+    kubectl get events -n coder-system --sort-by=.lastTimestamp | tail -n 10
+  } 2>&1 | cut -c1-300 >&2 || true
+  tail_of "$LOG"
+  die "$1"
+}
+
+# installed DIRECTORY DEPLOYMENT...: applies it and waits until all of it works.
+installed() {
+  local directory="$1" deployment
+  shift
+  quiet kubectl apply -k "$directory" || fail "kubectl apply -k $directory failed"
+  for deployment in "$@"; do
+    until_ok 120 "$deployment" kubectl -n coder-system rollout status "deployment/$deployment" --timeout=1s ||
+      fail "$directory: Deployment $deployment did not become available"
+  done
+  until_ok 60 "the aggregated API" kubectl wait --for=condition=Available apiservice/v1alpha1.aggregation.coder.com --timeout=1s ||
+    fail "$directory: the APIService did not become Available"
+  restricted "$directory"
+  step "installed: kubectl apply -k $directory ($*)"
+}
+
+# The namespace takes no pod below the level restricted, so that our pods run says that they are at it.
+restricted() {
+  local level
+  level=$(kubectl get namespace coder-system -o 'jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}')
+  [ "$level" = restricted ] || fail "$1: coder-system enforces \"$level\", not restricted"
+}
+
+# Not grep -q, which ends before all is written to it: that would be the failure of who writes.
+listed() { kubectl -n coder get coderworkspaces -o name | grep coder.admin.hello >/dev/null; }
+answered() { hack/demo/mcp-call.sh list_control_planes | grep '"structuredContent":{"items":\[{"name":"coder"' >/dev/null; }
+# A pod's name is that of its Deployment, and two parts more; coder-k8s is the beginning of another Deployment's name too.
+leads() { [[ "$(kubectl -n coder-system get lease coder-k8s-controller.coder.com -o 'jsonpath={.spec.holderIdentity}')" =~ ^"$1"-[0-9a-z]+-[0-9a-z]+_ ]]; }
+
+# works HOLDER: Coder is Ready, by a leader of this Deployment; its workspace is listed, and MCP answers.
+works() {
+  until_ok 60 "a leader of $1" leads "$1" || fail "no pod of $1 leads the controllers"
+  quiet kubectl -n coder wait --for=condition=Ready ccp/coder --timeout=180s || fail "the control plane is not Ready"
+  until_ok 90 "the workspace in the list" listed || fail "kubectl get coderworkspaces does not list the workspace"
+  until_ok 30 "the MCP server" answered || fail "the MCP server does not answer a caller"
+  step "works: control plane Ready, workspace listed, MCP answers"
+}
+
+# same: Coder's pod is the one that it was at the beginning.
+coder_pods() { kubectl -n coder get pods -l app.kubernetes.io/instance=coder -o 'jsonpath={.items[*].metadata.uid}'; }
+same() { [ "$(coder_pods)" = "$pods" ] || fail "Coder's pod was replaced: $pods, now $(coder_pods)"; }
+
+may() { # ServiceAccount, arguments of kubectl auth can-i
+  kubectl auth can-i "${@:2}" --as="system:serviceaccount:coder-system:$1" >>"$LOG" 2>&1
+}
+
+# Three Deployments, two replicas each, in a namespace that is closed.
+database() { echo "${E2E_POSTGRES_URL/\/\?//$1?}"; }
+quiet psql "$(database postgres)" -c 'DROP DATABASE IF EXISTS installtest WITH (FORCE)' -c 'CREATE DATABASE installtest' ||
+  fail "the database installtest could not be made"
+installed test/manifests/testdata/closed coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp
+quiet kubectl apply -f config/samples/namespace.yaml -f hack/demo/user.yaml
+quiet kubectl -n coder create secret generic coder-db --from-literal="url=$(database installtest)"
+quiet kubectl apply -f config/samples/codercontrolplane.yaml
+quiet kubectl -n coder wait --for=condition=Ready ccp/coder --timeout=300s || fail "the control plane did not become Ready"
+for sample in codertemplate coderworkspace; do
+  until_ok 90 "$sample" quiet kubectl apply -f "config/samples/$sample.yaml" || fail "$sample cannot be applied"
+done
+works coder-k8s-controller
+pods=$(coder_pods)
+[ -n "$pods" ] || fail "there is no pod of Coder"
+may coder-k8s-controller list secrets -A || fail "the controllers may not list Secrets"
+for account in coder-k8s-apiserver coder-k8s-mcp; do
+  ! may "$account" list secrets -n coder || fail "$account may list Secrets"
+  ! may "$account" create pods -n coder || fail "$account may create pods"
+done
+
+# For one namespace, in one Deployment: what the split installation had besides goes by hand.
+split=(deployment,serviceaccount,pdb,networkpolicy -l "app.kubernetes.io/component in (controller, apiserver, mcp)")
+installed config/namespaced coder-k8s
+quiet kubectl -n coder-system delete "${split[@]}"
+quiet kubectl -n coder-system delete networkpolicy,pdb -l app.kubernetes.io/name=coder-k8s
+quiet kubectl delete clusterrolebinding coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp-control-planes
+works coder-k8s
+same
+! may coder-k8s list secrets -n default || fail "the operator may list Secrets where it does not watch"
+
+# Highly available: while the replica that leads goes, the other answers.
+installed config/ha coder-k8s
+quiet kubectl -n coder delete rolebinding coder-k8s-controller coder-k8s-apiserver
+quiet kubectl delete clusterrole,clusterrolebinding coder-k8s-apiserver-cluster
+works coder-k8s
+same
+two() { [ "$(kubectl -n coder-system get pods -o name | wc -l)" = 2 ]; }
+until_ok 60 "the pods of before to end" two || fail "there are not two pods"
+# One of those may have led, and nobody does for a moment after it.
+until_ok 60 "a leader among the two" leads coder-k8s || fail "no replica leads"
+listed || fail "the workspace is not listed before a replica goes"
+quiet kubectl -n coder-system delete pod "$(kubectl -n coder-system get lease coder-k8s-controller.coder.com -o 'jsonpath={.spec.holderIdentity}' | sed 's/_.*//')" --wait=false ||
+  fail "the replica that leads cannot be deleted"
+for _ in 1 2 3 4 5; do listed || fail "the workspace is not listed while a replica goes"; done
+works coder-k8s
+
+# Removed, and nothing stays.
+for sample in coderworkspace codertemplate; do
+  quiet kubectl delete -f "config/samples/$sample.yaml" --timeout=90s || fail "the sample $sample cannot be deleted"
+done
+quiet kubectl -n coder delete ccp coder --timeout=90s || fail "the control plane cannot be deleted"
+quiet kubectl delete -k config/ha --timeout=90s || fail "kubectl delete -k config/ha failed"
+quiet kubectl delete -f hack/demo/user.yaml
+quiet kubectl delete namespace coder --timeout=90s || fail "namespace coder cannot be deleted"
+left=$(kubectl get crd,clusterrole,clusterrolebinding,apiservice,priorityclass,validatingadmissionpolicy,validatingadmissionpolicybinding -o name |
+  grep -E '/coder-k8s(-|$)|coder\.com' || true)
+[ -z "$left" ] || fail "left behind: $left"
+step "removed: kubectl delete -k config/ha leaves nothing behind"

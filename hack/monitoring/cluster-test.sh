@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# cluster-test.sh [GO TEST FLAG...]: a real Prometheus scrapes the operator of the cluster of $KUBECONFIG, as
+# config/monitoring/servicemonitor.yaml says, and answers every query of the alerts and of the dashboard. The operator's
+# image has to be on the node; the operator and the samples are installed where they are not there, with the database
+# "coder" of the PostgreSQL of $E2E_POSTGRES_URL or $DEMO_POSTGRES_URL (hack/cluster/env.sh prints that).
+set -euo pipefail
+. "$(dirname "$0")/../cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+[ -n "${KUBECONFIG:-}" ] || die "KUBECONFIG is not set; hack/cluster/env.sh prints that of a cluster"
+export PATH="$BIN:$PATH" TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
+hack/monitoring/build.sh
+kubectl="$BIN/kubectl"
+postgres="${E2E_POSTGRES_URL:-${DEMO_POSTGRES_URL:-}}"
+log="$CACHE/logs/monitoring/install.log"
+mkdir -p "$(dirname "$log")"
+: >"$log"
+
+control_plane_is_ready() {
+  "$kubectl" -n coder wait --for=condition=Ready codercontrolplane/coder --timeout=1s
+}
+
+install() {
+  "$kubectl" apply -k config/default
+  "$kubectl" apply -f config/samples/namespace.yaml
+  if ! "$kubectl" -n coder get secret coder-db; then
+    "$kubectl" -n coder create secret generic coder-db --from-literal="url=${postgres/\/\?//coder?}"
+  fi
+  "$kubectl" -n coder-system rollout status deployment/coder-k8s --timeout=60s
+  "$kubectl" apply -f config/samples/codercontrolplane.yaml
+}
+
+if ! control_plane_is_ready >>"$log" 2>&1; then
+  step "installing the operator and a control plane"
+  [ -n "$postgres" ] || die "DEMO_POSTGRES_URL is not set; hack/cluster/env.sh prints that of a cluster"
+  install >>"$log" 2>&1 || { tail_of "$log"; die "the operator could not be installed: see $log"; }
+  until_ok 120 "the control plane" control_plane_is_ready || die "CoderControlPlane coder/coder is not Ready"
+fi
+step "the queries of alerts and dashboard, against a real Prometheus"
+go test -tags e2e -count=1 -timeout 5m -v -run 'OnTheCluster' "$@" ./test/monitoring

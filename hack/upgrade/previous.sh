@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# previous.sh DIRECTORY: the previous release as its users have it, in DIRECTORY: its manifests in config/ and its image
+# in image.tar. test/upgrade/previous names its commit and its tag. Ends with status 3 where the clone does not have the
+# commit: a shallow one.
+set -euo pipefail
+. "$(dirname "$0")/../cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+[ $# = 1 ] || { echo "usage: hack/upgrade/previous.sh DIRECTORY" >&2; exit 2; }
+out="$1"
+read -r commit tag <test/upgrade/previous
+if ! git cat-file -e "$commit^{commit}" 2>/dev/null; then
+  echo "error: the commit $commit of the previous release $tag is not in this clone: git fetch --unshallow" >&2
+  exit 3
+fi
+
+mkdir -p "$out"
+source=$(mktemp -d)
+trap 'rm -rf "$source"' EXIT
+git archive "$commit" | tar -x -C "$source"
+rm -rf "$out/config"
+cp -r "$source/config" "$out/config"
+# The manifests of a release name its own image.
+grep -rl 'coder-k8s:v0.1.0-dev$' "$out/config" | xargs sed -i "s|coder-k8s:v0.1.0-dev\$|coder-k8s:$tag|"
+
+log="$CACHE/logs/build/previous.log"
+mkdir -p "$(dirname "$log")"
+: >"$log"
+build() {
+  local version=github.com/coder-k8s/coder-k8s/internal/version
+  (cd "$source" && CGO_ENABLED=0 go build -buildvcs=false -trimpath \
+    -ldflags "-s -w -X $version.version=$tag -X $version.commit=$commit" -o "$source/coder-k8s" ./cmd/coder-k8s)
+}
+watched "$log" "building $tag" build || die "the previous release $tag could not be built: see $log"
+VERSION="$tag" watched "$log" "image of $tag" hack/image/build.sh "$source/coder-k8s" "$out/image.tar" ||
+  die "the image of $tag could not be assembled: see $log"
+step "previous release $tag: $out ($(du -m "$out/image.tar" | cut -f1) MB)"

@@ -1,0 +1,35 @@
+package certificates
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
+)
+
+// Metrics tells when what is served with runs out. Nil tells nothing.
+type Metrics struct {
+	expiry *prometheus.GaugeVec
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "coder_k8s_certificate_expiry_timestamp_seconds",
+		Help: "When the certificate that is served with runs out, by the Secret that it comes from. There is none for one from files.",
+	}, []string{"secret"})}
+	return m, collector.Register(registerer, &m.expiry)
+}
+
+// serving tells what is served with now.
+func (m *Metrics) serving(secret string, chain []byte) {
+	if m == nil {
+		return
+	}
+	certificates, err := certutil.ParseCertsPEM(chain)
+	if err != nil {
+		m.expiry.DeleteLabelValues(secret)
+		return
+	}
+	m.expiry.WithLabelValues(secret).Set(float64(certificates[0].NotAfter.Unix()))
+}

@@ -1,0 +1,97 @@
+package librarymetrics
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	// These register their metrics where they are imported, as the server does.
+	_ "k8s.io/apiserver/pkg/admission/metrics"
+	_ "k8s.io/apiserver/pkg/audit"
+)
+
+// registry has a metric that is told and one that is not.
+func registry(t *testing.T) *prometheus.Registry {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	for _, name := range []string{"apiserver_request_total", "apiserver_secret_total"} {
+		requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: "Requests."},
+			[]string{"group", "resource", "subresource", "verb"})
+		registry.MustRegister(requests)
+		for _, labels := range [][]string{
+			{"aggregation.coder.com", "coderworkspaces", "", "LIST"},
+			{"aggregation.coder.com", "coderworkspaces", "log", "GET"},
+			{"", "", "", "GET"},
+			{"made.up", "coderworkspaces", "", "LIST"},
+			{"aggregation.coder.com", "made-up-1", "", "LIST"},
+			{"aggregation.coder.com", "coderworkspaces", "made-up-2", "LIST"},
+		} {
+			requests.WithLabelValues(labels...).Inc()
+		}
+	}
+	return registry
+}
+
+func TestOnlyWhatIsServedIsTold(t *testing.T) {
+	families, err := chosen{registry(t)}.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var values []string
+			for _, label := range metric.GetLabel() {
+				values = append(values, label.GetValue())
+			}
+			got = append(got, family.GetName()+" "+strings.Join(values, ","))
+		}
+	}
+	want := []string{
+		"apiserver_request_total ,,,GET",
+		"apiserver_request_total aggregation.coder.com,coderworkspaces,,LIST",
+		"apiserver_request_total aggregation.coder.com,coderworkspaces,log,GET",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
+
+type broken struct{ prometheus.Gatherer }
+
+func (b broken) Gather() ([]*dto.MetricFamily, error) {
+	families, _ := b.Gatherer.Gather()
+	return families, errors.New("one collector failed")
+}
+
+// What could be gathered is told even where something else could not.
+func TestAnErrorKeepsTheRest(t *testing.T) {
+	families, err := chosen{broken{registry(t)}}.Gather()
+	if err == nil || len(families) != 1 {
+		t.Errorf("%d families, error %v", len(families), err)
+	}
+}
+
+// The library has every family of the list under that name, so an update of it
+// cannot take one away unseen.
+func TestTheLibraryHasTheFamilies(t *testing.T) {
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		Describe(descriptions)
+		close(descriptions)
+	}()
+	missing := Families()
+	for description := range descriptions {
+		missing = slices.DeleteFunc(missing, func(name string) bool {
+			return strings.Contains(description.String(), `fqName: "`+name+`"`)
+		})
+	}
+	if len(missing) > 0 {
+		t.Errorf("the library has no metrics of these names: %q", missing)
+	}
+}

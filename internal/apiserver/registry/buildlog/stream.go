@@ -1,0 +1,103 @@
+package buildlog
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+// MediaType is that of the answer without parameters.
+const MediaType = "text/plain"
+
+// Lines gives the lines of a log one after the other. coderd.LogStream is one.
+type Lines interface {
+	// Next waits for the next line. It is io.EOF after the last one.
+	Next(ctx context.Context) (coderd.LogLine, error)
+	Close() error
+}
+
+// Stream is an answer that is a stream of text. It is no object of the API.
+type Stream struct {
+	lines Lines
+	flush bool
+}
+
+var (
+	_ rest.ResourceStreamer = (*Stream)(nil)
+	_ Lines                 = (*coderd.LogStream)(nil)
+)
+
+// New makes the answer of the lines, which it closes. Follow sends each line at
+// once.
+func New(lines Lines, follow bool) *Stream { return &Stream{lines: lines, flush: follow} }
+
+// GetObjectKind implements runtime.Object.
+func (*Stream) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject implements runtime.Object. A stream is never copied.
+func (s *Stream) DeepCopyObject() runtime.Object { return s }
+
+// InputStream implements rest.ResourceStreamer.
+func (s *Stream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, bool, string, error) {
+	lines := &reader{
+		next:  func() (coderd.LogLine, error) { return s.lines.Next(ctx) },
+		close: s.lines.Close,
+		gone:  func() bool { return ctx.Err() != nil },
+	}
+	return lines, s.flush, MediaType + "; charset=utf-8", nil
+}
+
+// reader writes the lines of a log as text, one by one as they come.
+type reader struct {
+	next  func() (coderd.LogLine, error)
+	close func() error
+	// gone says that nobody reads any more.
+	gone func() bool
+	rest []byte
+	err  error
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	for len(r.rest) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		line, err := r.next()
+		switch {
+		case err == nil:
+			r.rest = formatLine(line)
+		case errors.Is(err, io.EOF), r.gone():
+			r.err = io.EOF
+		default:
+			// The answer has begun, so this is the only place to tell it.
+			r.rest, r.err = []byte("the log cannot be read further: "+err.Error()+"\n"), io.EOF
+		}
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (r *reader) Close() error { return r.close() }
+
+// formatLine is the time, the stage and the output, which may have more lines.
+func formatLine(line coderd.LogLine) []byte {
+	begin := line.CreatedAt.UTC().Format(time.RFC3339Nano) + " [" + line.Stage + "] "
+	var out strings.Builder
+	for text := range strings.Lines(line.Output + "\n") {
+		out.WriteString(begin)
+		out.WriteString(strings.TrimRight(text, "\r\n"))
+		out.WriteString("\n")
+	}
+	return []byte(out.String())
+}

@@ -1,0 +1,21 @@
+package apiserver
+
+import (
+	"net/http"
+
+	"k8s.io/apiserver/pkg/audit"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/requestid"
+)
+
+// withRequestID makes the Audit-ID the id of the request, in its context and in its
+// logger. kube-apiserver gives each request that it passes on the one of its own
+// audit log.
+func withRequestID(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := requestid.Into(r.Context(), audit.GetAuditIDTruncated(r.Context()))
+		logger := log.FromContext(ctx).WithName("apiserver").WithValues(requestid.LogKey, requestid.From(ctx))
+		next.ServeHTTP(w, r.WithContext(log.IntoContext(ctx, logger)))
+	})
+}

@@ -1,0 +1,176 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
+)
+
+const (
+	// metricsSecret holds the certificate of the metrics, and the CA by which
+	// Prometheus verifies it. It is part of the installation.
+	metricsSecret = "coder-k8s-metrics-tls"
+	// metricsService is by whose name Prometheus verifies it.
+	metricsService = "coder-k8s-metrics"
+	// metricsLook is how often the Secret is looked at.
+	metricsLook = 30 * time.Second
+)
+
+// MetricsOptions are where /metrics is served and with which certificate.
+type MetricsOptions struct {
+	// BindAddress serves over TLS, to callers that may get /metrics.
+	BindAddress string
+	// CertFile and KeyFile are read again when they change. Where they are empty,
+	// the certificate stands in a Secret that the operator fills.
+	CertFile, KeyFile string
+}
+
+func (o *MetricsOptions) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.BindAddress, "metrics-bind-address", o.BindAddress,
+		"host:port that serves /metrics over TLS to callers with the right to get it; 0 switches it off")
+	fs.StringVar(&o.CertFile, "metrics-tls-cert-file", o.CertFile,
+		"certificate of /metrics, read again when it changes (default: that of Secret "+metricsSecret+", which the operator fills)")
+	fs.StringVar(&o.KeyFile, "metrics-tls-private-key-file", o.KeyFile, "private key of --metrics-tls-cert-file")
+}
+
+func (o *MetricsOptions) validate() []error {
+	var errs []error
+	if o.BindAddress != off {
+		errs = append(errs, validateAddress("--metrics-bind-address", o.BindAddress))
+	}
+	if (o.CertFile == "") != (o.KeyFile == "") {
+		errs = append(errs, fmt.Errorf("--metrics-tls-cert-file (%q) and --metrics-tls-private-key-file (%q) must be set together", o.CertFile, o.KeyFile))
+	}
+	return errs
+}
+
+// server is how the manager serves the metrics.
+func (o *MetricsOptions) server(certificate metricsCertificate) metricsserver.Options {
+	options := metricsserver.Options{BindAddress: o.BindAddress, SecureServing: true, FilterProvider: admitMetricsReaders}
+	if certificate != nil {
+		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = certificate.GetCertificate }}
+	}
+	return options
+}
+
+// admitMetricsReaders answers callers that may get /metrics, as kube-apiserver says,
+// with the metrics of this process and those of the API server library. The latter
+// has a registry of its own, which the handler of controller-runtime does not know.
+func admitMetricsReaders(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+	admit, err := filters.WithAuthenticationAndAuthorization(config, client)
+	if err != nil {
+		return nil, err
+	}
+	told := promhttp.HandlerFor(prometheus.Gatherers{ctrlmetrics.Registry, librarymetrics.Gatherer()}, promhttp.HandlerOpts{
+		// A part that cannot tell is no reason to tell nothing.
+		ErrorHandling: promhttp.ContinueOnError,
+	})
+	return func(log logr.Logger, _ http.Handler) (http.Handler, error) { return admit(log, told) }, nil
+}
+
+// metricsCertificate is what the metrics are served with. The manager keeps it up to
+// date on every replica.
+type metricsCertificate interface {
+	manager.Runnable
+	manager.LeaderElectionRunnable
+	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
+}
+
+// certificate is that of the files, or of the Secret in a namespace. It is nil where
+// no metrics are served.
+func (o *MetricsOptions) certificate(config *rest.Config, namespace string) (metricsCertificate, error) {
+	if o.BindAddress == off {
+		return nil, nil
+	}
+	if o.CertFile != "" {
+		watcher, err := certwatcher.New(o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --metrics-tls-cert-file %s and --metrics-tls-private-key-file %s: %w", o.CertFile, o.KeyFile, err)
+		}
+		return watcher, nil
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of kube-apiserver: %w", err)
+	}
+	expiry, err := certificates.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	return newSecretCertificate(certificates.Config{
+		Secrets: client.CoreV1().Secrets(namespace), Namespace: namespace,
+		Secret: metricsSecret, Service: metricsService,
+		Clock: clock.RealClock{}, Metrics: expiry,
+	})
+}
+
+// secretCertificate is that of a Secret. Until the Secret has one it is one that
+// nobody can verify, so that who does not verify can look at a process that lacks
+// the right to the Secret, or runs outside of a cluster.
+type secretCertificate struct {
+	keeper       *certificates.Manager
+	unverifiable tls.Certificate
+}
+
+func newSecretCertificate(config certificates.Config) (*secretCertificate, error) {
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate for the metrics: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate for the metrics: %w", err)
+	}
+	return &secretCertificate{keeper: certificates.NewManager(config), unverifiable: pair}, nil
+}
+
+// NeedLeaderElection lets every replica serve.
+func (*secretCertificate) NeedLeaderElection() bool { return false }
+
+// Start keeps the certificate until the context is done.
+func (c *secretCertificate) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("metrics"))
+	wait.UntilWithContext(ctx, c.look, metricsLook)
+	return nil
+}
+
+func (c *secretCertificate) look(ctx context.Context) {
+	if _, err := c.keeper.Look(ctx); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Error(err, "Serving metrics with a certificate that may not be verified; the Secret and the right to it are part of the installation, apply that again")
+	}
+}
+
+// GetCertificate implements the field of tls.Config.
+func (c *secretCertificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	certificate, key := c.keeper.Provider().CurrentCertKeyContent()
+	if len(certificate) == 0 {
+		return &c.unverifiable, nil
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the certificate in Secret %s and its key do not belong together", metricsSecret), err)
+	}
+	return &pair, nil
+}

@@ -1,0 +1,78 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Cell is a text in a table.
+type Cell struct {
+	Text   string
+	Colour Colour
+}
+
+// Table is rows below a header, in columns of equal width. No line ends with spaces.
+type Table struct {
+	Header []string
+	Rows   [][]Cell
+}
+
+// Add adds a row.
+func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
+
+// Text is a plain cell. An empty one shows as a dash, so that the columns can be
+// counted.
+func Text(text string) Cell {
+	if text = Clean(text); text == "" {
+		text = "-"
+	}
+	return Cell{Text: text}
+}
+
+// In is the cell in a colour.
+func (c Cell) In(colour Colour) Cell { return Cell{Text: c.Text, Colour: colour} }
+
+// Write writes the table. Nothing is written of one without rows.
+func (t *Table) Write(w io.Writer, paint Paint) {
+	if len(t.Rows) == 0 {
+		return
+	}
+	rows := make([][]Cell, 0, len(t.Rows)+1)
+	if len(t.Header) > 0 {
+		head := make([]Cell, 0, len(t.Header))
+		for _, text := range t.Header {
+			head = append(head, Cell{text, Faint})
+		}
+		rows = append(rows, head)
+	}
+	rows = append(rows, t.Rows...)
+	widths := columnWidths(rows)
+	for _, row := range rows {
+		for len(row) > 0 && row[len(row)-1].Text == "" {
+			row = row[:len(row)-1]
+		}
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(paint.Text(cell.Colour, cell.Text))
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell.Text)+3))
+			}
+		}
+		fmt.Fprintln(w, line.String())
+	}
+}
+
+func columnWidths(rows [][]Cell) []int {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell.Text))
+		}
+	}
+	return widths
+}

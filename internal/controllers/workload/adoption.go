@@ -1,0 +1,59 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+// LookForAdopted completes the Workload with what stays of a Deployment that was
+// handed over. The labels of its pods are not ours, and everything that finds pods
+// needs them, so this comes before all that.
+func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
+	d, err := t.ownDeployment(ctx, p)
+	if err != nil {
+		p.Complain(coderv1alpha1.ReasonApplyFailed, Redact(err.Error()))
+		return err
+	}
+	if d == nil {
+		return nil
+	}
+	// Services and policies can follow labels with values only, and one that follows
+	// none would take in every pod of the namespace.
+	if s := d.Spec.Selector; s != nil && (len(s.MatchLabels) == 0 || len(s.MatchExpressions) > 0) {
+		found, ended := waitingProblem(coderv1alpha1.ReasonNotOwned, fmt.Sprintf(
+			"Deployment %q cannot be taken over, because its selector is not made of matchLabels alone; delete one of the two, "+
+				"or remove the annotation %s", d.Name, coderv1alpha1.AnnotationAdopt))
+		p.Problems = append(p.Problems, *found)
+		return ended
+	}
+	if p.Workload.Adopted = resources.AdoptedFrom(p.Workload, d); p.Workload.Adopted != nil {
+		p.adopted = d
+	}
+	return nil
+}
+
+// ownDeployment is the Deployment of the workload as it is, or nil where there is
+// none or it is someone else's. The cache may not hold what was just handed over.
+func (t *Toolkit) ownDeployment(ctx context.Context, p *Pass) (*appsv1.Deployment, error) {
+	claim := t.controlledBy(p)
+	key := client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}
+	for _, reader := range []client.Reader{t.Client, t.Live} {
+		d := &appsv1.Deployment{}
+		err := reader.Get(ctx, key, d)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("reading Deployment %q: %w", key.Name, err)
+		case claim.Holds(d):
+			return d, nil
+		}
+	}
+	return nil, nil
+}

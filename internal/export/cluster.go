@@ -1,0 +1,124 @@
+package export
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+)
+
+// cluster is the aggregated API of a cluster.
+type cluster struct {
+	config *rest.Config
+	// namespace is empty for all namespaces.
+	namespace string
+	// controlPlane is empty for all control planes.
+	controlPlane string
+}
+
+// read lists templates and workspaces.
+func (c cluster) read(ctx context.Context, r *report) (found, error) {
+	heard := &warnings{}
+	config := rest.CopyConfig(c.config)
+	config.WarningHandler = heard
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return found{}, fmt.Errorf("using the kubeconfig: %w", err)
+	}
+	var out found
+	err = c.each(ctx, client, "codertemplates", func(item *unstructured.Unstructured) error {
+		var t template
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &t.CoderTemplate)
+		if err == nil {
+			out.templates = append(out.templates, t)
+		}
+		return err
+	}, r)
+	if err != nil {
+		r.leave("the templates: %v", explained(err))
+	}
+	err = c.each(ctx, client, "coderworkspaces", func(item *unstructured.Unstructured) error {
+		var ws aggregationv1alpha1.CoderWorkspace
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &ws)
+		if err == nil {
+			out.workspaces = append(out.workspaces, ws)
+		}
+		return err
+	}, r)
+	if err != nil {
+		r.leave("the workspaces: %v", explained(err))
+	}
+	for _, text := range heard.all() {
+		r.leave("what may be missing or old: %s", text)
+	}
+	return out, nil
+}
+
+// each gives the objects of a resource. One that cannot be read is left out.
+func (c cluster) each(
+	ctx context.Context, client dynamic.Interface, resource string, take func(*unstructured.Unstructured) error, r *report,
+) error {
+	objects := client.Resource(aggregationv1alpha1.GroupVersion.WithResource(resource)).Namespace(c.namespace)
+	selector := labels.Everything()
+	if c.controlPlane != "" {
+		selector = labels.SelectorFromSet(labels.Set{aggregationv1alpha1.LabelControlPlaneName: c.controlPlane})
+	}
+	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return objects.List(ctx, options)
+	})
+	return list.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector.String()}, func(obj runtime.Object) error {
+		item := obj.(*unstructured.Unstructured)
+		if err := take(item); err != nil {
+			r.leave("%s %s/%s: this program does not understand it, so it may be older than the server: %v",
+				item.GetKind(), item.GetNamespace(), item.GetName(), err)
+		}
+		return nil
+	})
+}
+
+// explained adds what to do about an API that is not there.
+func explained(err error) error {
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the cluster does not serve %s; install coder-k8s, or give --url and --token-file to ask a Coder itself: %w",
+			aggregationv1alpha1.GroupVersion, err)
+	}
+	return err
+}
+
+// warnings keeps what the server warns of.
+type warnings struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(code int, _, text string) {
+	const miscellaneous = 299
+	if code != miscellaneous || text == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, known := range w.texts {
+		if known == text {
+			return
+		}
+	}
+	w.texts = append(w.texts, text)
+}
+
+func (w *warnings) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.texts
+}

@@ -1,0 +1,140 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	templateregistry "github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
+	workspaceregistry "github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// coder is a Coder that is asked itself, without an operator in between.
+type coder struct {
+	client *coderd.Client
+	// namespace is where the manifests shall live. It may be empty.
+	namespace string
+}
+
+// read lists templates and workspaces, and what belongs to each.
+func (c coder) read(ctx context.Context, r *report) (found, error) {
+	connection := connections.Connection{ControlPlane: types.NamespacedName{Namespace: c.namespace}, Client: c.client}
+	var out found
+	templates, err := c.client.Templates(ctx)
+	if err != nil {
+		r.leave("the templates: %v", err)
+	}
+	kind := templateregistry.New(templateregistry.Config{Clock: clock.RealClock{}})
+	for _, item := range templates {
+		t, err := c.template(ctx, kind, connection, item)
+		if err != nil {
+			r.leave("template %s of organization %s: %v", item.Name, item.OrganizationName, err)
+			continue
+		}
+		out.templates = append(out.templates, t)
+	}
+	workspaces, err := c.client.Workspaces(ctx)
+	if err != nil {
+		r.leave("the workspaces: %v", err)
+	}
+	reader := workspaceReader{coder: c, connection: connection, asked: map[uuid.UUID]map[string]bool{}, kind: workspaceregistry.New(workspaceregistry.Config{Clock: clock.RealClock{}})}
+	for _, item := range workspaces {
+		ws, err := reader.workspace(ctx, item)
+		if err != nil {
+			r.leave("workspace %s of %s: %v", item.Name, item.OwnerName, err)
+			continue
+		}
+		out.workspaces = append(out.workspaces, *ws)
+	}
+	if err := ctx.Err(); err != nil {
+		return found{}, fmt.Errorf("reading Coder at %s: %w", c.client.URL(), err)
+	}
+	return out, nil
+}
+
+// template makes the object of a template. The aggregated API shows the values of
+// those variables that it was given; here all are shown that Coder tells.
+func (c coder) template(ctx context.Context, kind *templateregistry.Kind, connection connections.Connection, item coderd.Template) (template, error) {
+	object, err := kind.Object(ctx, connection, item, nil, nil)
+	if err != nil {
+		return template{}, err
+	}
+	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)
+	if !ok {
+		return template{}, fmt.Errorf("it became a %T", object)
+	}
+	out := template{CoderTemplate: *tmpl, told: true}
+	variables, err := c.client.VersionVariables(ctx, item.ActiveVersionID)
+	if err != nil && !coderd.IsTooEarly(err) {
+		return template{}, err
+	}
+	for _, v := range variables {
+		switch {
+		case v.Sensitive:
+			out.sensitive = append(out.sensitive, v.Name)
+		case v.Value != v.Default:
+			out.Spec.Variables = append(out.Spec.Variables, aggregationv1alpha1.TemplateVariable{Name: v.Name, Value: v.Value})
+		}
+	}
+	return out, nil
+}
+
+// workspaceReader makes objects of workspaces.
+type workspaceReader struct {
+	coder
+	connection connections.Connection
+	kind       *workspaceregistry.Kind
+	// asked are the parameters that versions ask for, and whether each is kept.
+	asked map[uuid.UUID]map[string]bool
+}
+
+// workspace makes the object of a workspace, with the values of all parameters:
+// there is no record of which were given here.
+func (w *workspaceReader) workspace(ctx context.Context, item coderd.Workspace) (*aggregationv1alpha1.CoderWorkspace, error) {
+	object, err := w.kind.Object(ctx, w.connection, item, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	ws, ok := object.(*aggregationv1alpha1.CoderWorkspace)
+	if !ok {
+		return nil, errors.New("it became something else")
+	}
+	kept, err := w.kept(ctx, item.LatestBuild.TemplateVersionID)
+	if err != nil {
+		return nil, err
+	}
+	values, err := w.client.BuildParameters(ctx, item.LatestBuild.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range values {
+		if kept[p.Name] {
+			ws.Spec.Parameters = append(ws.Spec.Parameters, aggregationv1alpha1.WorkspaceParameter{Name: p.Name, Value: p.Value})
+		}
+	}
+	return ws, nil
+}
+
+// kept gives the parameters of a version whose values last longer than one build.
+func (w *workspaceReader) kept(ctx context.Context, version uuid.UUID) (map[string]bool, error) {
+	if known, ok := w.asked[version]; ok {
+		return known, nil
+	}
+	parameters, err := w.client.VersionParameters(ctx, version)
+	if err != nil && !coderd.IsTooEarly(err) {
+		return nil, err
+	}
+	kept := map[string]bool{}
+	for _, p := range parameters {
+		kept[p.Name] = !p.Ephemeral
+	}
+	w.asked[version] = kept
+	return kept, nil
+}

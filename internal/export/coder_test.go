@@ -1,0 +1,95 @@
+package export
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// direct gives a Coder with a template and a workspace, and the arguments to ask it.
+func direct(t *testing.T, files map[string]string) (*coderdtest.Server, []string) {
+	t.Helper()
+	coder := coderdtest.New(t)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(coder.AddUser("root", "owner")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	coder.AddUser("ada", "member")
+	coder.AddWorkspace("ada", coder.AddTemplate("coder", "first", files), "dev")
+	coder.AddTemplate("coder", "second", map[string]string{"main.tf": "# second"})
+	return coder, []string{"--url", coder.URL, "--token-file", token}
+}
+
+// TestACoderItself is asked for all parameters but those that count once.
+func TestACoderItself(t *testing.T) {
+	_, args := direct(t, map[string]string{"main.tf": `
+data "coder_parameter" "size" {
+  name = "size"
+  default = "small"
+  mutable = true
+}
+data "coder_parameter" "once" {
+  name = "once"
+  default = "x"
+  ephemeral = true
+  mutable = true
+}
+`})
+	got := run(t, append(args, "-n", "coder")...)
+	if got.code != cli.ExitOK {
+		t.Errorf("exit code %d: %s", got.code, got.stderr)
+	}
+	for _, want := range []string{"name: coder.first", "name: coder.second", "name: coder.ada.dev", "- name: size\n    value: small", "namespace: coder\n"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("%q is not there:\n%s", want, got.stdout)
+		}
+	}
+	if strings.Contains(got.stdout, "name: once\n    value") {
+		t.Errorf("an ephemeral parameter is exported:\n%s", got.stdout)
+	}
+	if again := run(t, append(args, "-n", "coder")...); again.stdout != got.stdout {
+		t.Error("a second export gives other bytes")
+	}
+	if without := run(t, args...); strings.Contains(without.stdout, "namespace:") {
+		t.Errorf("a namespace is there although none was given:\n%s", without.stdout)
+	}
+}
+
+// TestOneThatCannotBeRead is named, and the rest goes on.
+func TestOneThatCannotBeRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault         coderdtest.Fault
+		want          string
+		there, absent string
+	}{
+		"the variables of a template": {
+			coderdtest.Fault{PathPrefix: "/api/v2/templateversions/", Status: http.StatusInternalServerError, Times: 1},
+			"left out: template first of organization coder:", "name: coder.second", "name: coder.first",
+		},
+		"the parameters of a build": {
+			coderdtest.Fault{PathPrefix: "/api/v2/workspacebuilds/", Status: http.StatusInternalServerError},
+			"left out: workspace dev of ada:", "name: coder.first", "name: coder.ada.dev",
+		},
+		"all workspaces": {
+			coderdtest.Fault{PathPrefix: "/api/v2/workspaces", Status: http.StatusInternalServerError},
+			"left out: the workspaces:", "name: coder.first", "name: coder.ada.dev",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			coder, args := direct(t, map[string]string{"main.tf": "# first"})
+			coder.Fail(test.fault)
+			got := run(t, args...)
+			if got.code != cli.ExitPartial || !strings.Contains(got.stderr, test.want) {
+				t.Errorf("exit code %d, want %d and %q:\n%s", got.code, cli.ExitPartial, test.want, got.stderr)
+			}
+			if !strings.Contains(got.stdout, test.there) || strings.Contains(got.stdout, test.absent) {
+				t.Errorf("want %q and not %q:\n%s", test.there, test.absent, got.stdout)
+			}
+		})
+	}
+}

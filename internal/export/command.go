@@ -1,0 +1,133 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/version"
+)
+
+// options are the command line.
+type options struct {
+	kube                  *genericclioptions.ConfigFlags
+	streams               genericiooptions.IOStreams
+	allNamespaces         bool
+	controlPlane          string
+	url, tokenFile        string
+	templates, workspaces bool
+	owners                []string
+	output, report        string
+}
+
+// NewCommand is "coder-k8s export".
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams}
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Print the workspaces and templates of a Coder as manifests",
+		Long: "Export prints the templates and workspaces of a living Coder as CoderTemplate and CoderWorkspace\n" +
+			"manifests, which apply to it without a change, and to another Coder that has the same\n" +
+			"organizations and users. It asks the aggregated API of the cluster, or with --url a Coder itself.\n\n" +
+			"Secret values are never exported. What was left out is named on standard error.\n" +
+			"Exit code: 0 all was exported, 1 nothing was, 2 the command line is wrong, 3 something was left out.",
+		Example: "  coder-k8s export -n coder -o manifests/\n" +
+			"  coder-k8s export --url https://coder.example.com --token-file token -n coder --templates",
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "export those of all namespaces")
+	flags.StringVar(&o.controlPlane, "control-plane", "", "export only those of this CoderControlPlane")
+	flags.StringVar(&o.url, "url", "", "ask the Coder at this address, and not the cluster")
+	flags.StringVar(&o.tokenFile, "token-file", "", "the file with the session token for --url; of an owner, it shows everything")
+	flags.BoolVar(&o.templates, "templates", false, "export templates (default: both)")
+	flags.BoolVar(&o.workspaces, "workspaces", false, "export workspaces (default: both)")
+	flags.StringSliceVar(&o.owners, "owner", nil, "export only workspaces of these users")
+	flags.StringVarP(&o.output, "output", "o", "-", "the directory to write to; - is standard output")
+	flags.StringVar(&o.report, "report", "", "the file to write to what was left out and what to know, too")
+	o.kube.AddFlags(flags)
+	return cmd
+}
+
+func (o *options) validate() error {
+	switch {
+	case (o.url == "") != (o.tokenFile == ""):
+		return cli.Usage("--url and --token-file go together")
+	case o.url != "" && (o.allNamespaces || o.controlPlane != ""):
+		return cli.Usage("--url asks one Coder itself, so --all-namespaces and --control-plane mean nothing with it")
+	case o.output == "":
+		return cli.Usage("--output is empty; give a directory, or - for standard output")
+	case o.allNamespaces && *o.kube.Namespace != "":
+		return cli.Usage("--namespace and --all-namespaces exclude each other")
+	}
+	if !o.templates && !o.workspaces {
+		o.templates, o.workspaces = true, true
+	}
+	return nil
+}
+
+// source is where templates and workspaces are read.
+type source interface {
+	read(ctx context.Context, r *report) (found, error)
+}
+
+func (o *options) source() (source, error) {
+	if o.url != "" {
+		token, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --token-file: %w", err)
+		}
+		if strings.TrimSpace(string(token)) == "" {
+			return nil, fmt.Errorf("--token-file %s is empty; write a session token of Coder into it (coder tokens create)", o.tokenFile)
+		}
+		client, err := coderd.New(coderd.Config{URL: o.url, Token: strings.TrimSpace(string(token)), UserAgent: version.UserAgent()})
+		if err != nil {
+			return nil, fmt.Errorf("--url: %w", err)
+		}
+		return coder{client: client, namespace: *o.kube.Namespace}, nil
+	}
+	config, err := cli.Cluster(o.kube, version.UserAgent())
+	if err != nil {
+		return nil, err
+	}
+	namespace := ""
+	if !o.allNamespaces {
+		if namespace, _, err = o.kube.ToRawKubeConfigLoader().Namespace(); err != nil {
+			return nil, fmt.Errorf("finding the namespace: %w", err)
+		}
+	}
+	return cluster{config: config, namespace: namespace, controlPlane: o.controlPlane}, nil
+}
+
+func (o *options) run(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	from, err := o.source()
+	if err != nil {
+		return err
+	}
+	r := &report{}
+	all, err := from.read(ctx, r)
+	if err != nil {
+		return err
+	}
+	manifests := o.manifests(all, r)
+	if err := o.write(manifests); err != nil {
+		return err
+	}
+	fmt.Fprint(o.streams.ErrOut, r)
+	if len(manifests) == 0 && len(r.leftOut) == 0 {
+		fmt.Fprintln(o.streams.ErrOut, "There is nothing to export. Is it the right namespace, and is its control plane ready?")
+	}
+	return errors.Join(o.writeReport(r), r.err(len(manifests)))
+}

@@ -1,0 +1,50 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+)
+
+// report is what a person must know of an export beside the manifests. It quotes what
+// is called as strangers like, so nothing in it can operate a terminal.
+type report struct {
+	// leftOut is what was asked for and is not in the manifests.
+	leftOut []string
+	// notes are what another Coder will see differently.
+	notes []string
+}
+
+func (r *report) leave(format string, args ...any) {
+	r.leftOut = append(r.leftOut, terminal.Clean(fmt.Sprintf(format, args...)))
+}
+
+func (r *report) note(format string, args ...any) {
+	r.notes = append(r.notes, terminal.Clean(fmt.Sprintf(format, args...)))
+}
+
+// String is the report as lines.
+func (r *report) String() string {
+	var b strings.Builder
+	for _, line := range r.leftOut {
+		fmt.Fprintf(&b, "left out: %s\n", line)
+	}
+	for _, line := range r.notes {
+		fmt.Fprintf(&b, "note: %s\n", line)
+	}
+	return b.String()
+}
+
+// err says whether the export is what was asked for.
+func (r *report) err(exported int) error {
+	switch {
+	case len(r.leftOut) == 0:
+		return nil
+	case exported == 0:
+		return errors.New("nothing was exported: " + strings.Join(r.leftOut, "\n"))
+	}
+	return &cli.PartialError{Err: fmt.Errorf("%d manifests were exported; %d things were left out, see above", exported, len(r.leftOut))}
+}

@@ -1,0 +1,34 @@
+package export
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+)
+
+// found is what lives in a Coder.
+type found struct {
+	templates  []template
+	workspaces []aggregationv1alpha1.CoderWorkspace
+}
+
+// template is a template with what is known of its variables beyond its files.
+type template struct {
+	aggregationv1alpha1.CoderTemplate
+	// sensitive are the variables whose value Coder keeps for itself.
+	sensitive []string
+	// told says that Coder was asked which variables are sensitive.
+	told bool
+}
+
+// sort gives everything the order in which it is written.
+func (f *found) sort() {
+	slices.SortFunc(f.templates, func(a, b template) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(f.workspaces, func(a, b aggregationv1alpha1.CoderWorkspace) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+}

@@ -1,0 +1,168 @@
+package installation
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+const (
+	applyAPIService = "apply the APIService of this version: kubectl apply -k config/apiserver, or upgrade the Helm release"
+	// authorityKey is that of the authority in the Secret of the aggregated API.
+	authorityKey = "ca.crt"
+)
+
+// apiService says whether kube-apiserver passes aggregation.coder.com on to this
+// installation.
+func (c *checker) apiService(ctx context.Context) ([]Problem, error) {
+	if !c.want.AggregatedAPI {
+		return nil, nil
+	}
+	service := &apiregistrationv1.APIService{}
+	err := c.kube.Get(ctx, client.ObjectKey{Name: APIServiceName}, service)
+	switch {
+	case apierrors.IsNotFound(err):
+		return []Problem{apiServiceProblem("is missing", applyAPIService)}, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	}
+	if taken := c.taken(service); taken != nil {
+		return []Problem{*taken}, nil
+	}
+	foreign, err := c.foreignAuthority(ctx, service)
+	if foreign != nil {
+		return []Problem{*foreign}, err
+	}
+	if unavailable := unavailable(service); unavailable != nil {
+		return []Problem{*unavailable}, err
+	}
+	return nil, err
+}
+
+func apiServiceProblem(what, do string) Problem {
+	return Problem{Object: "APIService " + APIServiceName, What: what, Do: do}
+}
+
+// taken says that requests go to somebody else.
+func (c *checker) taken(service *apiregistrationv1.APIService) *Problem {
+	ours := c.want.Namespace + "/" + APIServiceService
+	what := ""
+	switch ref := service.Spec.Service; {
+	case service.DeletionTimestamp != nil:
+		p := apiServiceProblem("is being deleted", applyAPIService)
+		p.Since = &service.DeletionTimestamp.Time
+		return &p
+	case ref == nil:
+		what = "is served by kube-apiserver itself: somebody defined kinds of the group " + service.Spec.Group
+	case ref.Namespace+"/"+ref.Name != ours:
+		what = fmt.Sprintf("sends requests to Service %s/%s, not to %s", ref.Namespace, ref.Name, ours)
+	default:
+		return nil
+	}
+	if who := writerOf(service, "f:service"); who != "" {
+		what += fmt.Sprintf(" (written by %q)", who)
+	}
+	p := apiServiceProblem(what, "remove the other installation if nobody needs it, and then "+applyAPIService)
+	return &p
+}
+
+// foreignAuthority says that kube-apiserver trusts another authority than that of
+// the certificate which the operator itself keeps.
+func (c *checker) foreignAuthority(ctx context.Context, service *apiregistrationv1.APIService) (*Problem, error) {
+	if service.Spec.InsecureSkipTLSVerify {
+		p := apiServiceProblem("does not verify who answers (insecureSkipTLSVerify)", applyAPIService)
+		return &p, nil
+	}
+	secret := &corev1.Secret{}
+	err := c.kube.Get(ctx, client.ObjectKey{Namespace: c.want.Namespace, Name: APIServiceSecret}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		// The certificate comes from files.
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading Secret %s/%s: %w", c.want.Namespace, APIServiceSecret, err)
+	case secret.Labels[coderv1alpha1.LabelManagedBy] != coderv1alpha1.ManagedBy, sharesAuthority(service.Spec.CABundle, secret.Data[authorityKey]):
+		return nil, nil
+	}
+	what := fmt.Sprintf("trusts another authority than that in Secret %s/%s", c.want.Namespace, APIServiceSecret)
+	if len(service.Spec.CABundle) == 0 {
+		what = "trusts no authority yet"
+	} else if who := writerOf(service, "f:caBundle"); who != "" {
+		what += fmt.Sprintf(" (spec.caBundle is written by %q)", who)
+	}
+	p := apiServiceProblem(what, "keep others from writing spec.caBundle; the operator writes it every 30 seconds while it runs")
+	p.MayPass = true
+	return &p, nil
+}
+
+// sharesAuthority says whether two bundles have a certificate in common. During a
+// rotation they are not equal.
+func sharesAuthority(a, b []byte) bool {
+	first, err := certutil.ParseCertsPEM(a)
+	if err != nil {
+		return false
+	}
+	second, err := certutil.ParseCertsPEM(b)
+	if err != nil {
+		return false
+	}
+	for _, one := range first {
+		for _, other := range second {
+			if bytes.Equal(one.Raw, other.Raw) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// writerOf names the field manager that wrote a field of the spec last.
+func writerOf(service *apiregistrationv1.APIService, field string) string {
+	who := ""
+	var last metav1.Time
+	for _, entry := range service.ManagedFields {
+		if entry.FieldsV1 == nil || !bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"`+field+`"`)) {
+			continue
+		}
+		if who == "" || entry.Time != nil && last.Before(entry.Time) {
+			who = entry.Manager
+		}
+		if entry.Time != nil {
+			last = *entry.Time
+		}
+	}
+	return who
+}
+
+// unavailable says that kube-apiserver does not reach the aggregated API.
+func unavailable(service *apiregistrationv1.APIService) *Problem {
+	for _, condition := range service.Status.Conditions {
+		if condition.Type != apiregistrationv1.Available || condition.Status == apiregistrationv1.ConditionTrue {
+			continue
+		}
+		p := apiServiceProblem(fmt.Sprintf("is not available (%s: %s)", condition.Reason, condition.Message), nextStep(condition.Reason))
+		p.Since, p.MayPass = &condition.LastTransitionTime.Time, true
+		return &p
+	}
+	return nil
+}
+
+// nextStep is what to look at, by what kube-apiserver says.
+func nextStep(reason string) string {
+	switch reason {
+	case "ServiceNotFound", "ServicePortError", "ServiceAccessError":
+		return "apply config/apiserver again, in which the Service is"
+	case "MissingEndpoints", "EndpointsNotFound", "EndpointsAccessError":
+		return "look why no pod of the operator is ready: kubectl get pods -l app.kubernetes.io/name=coder-k8s -A"
+	}
+	return "look at the operator's log, and whether the control plane's nodes reach its pods on port 6443 (NetworkPolicies, firewalls)"
+}

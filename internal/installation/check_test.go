@@ -1,0 +1,226 @@
+package installation
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func everything(own bool) Expectation {
+	return Expectation{Namespace: Namespace, Controllers: true, AggregatedAPI: true, MCP: true, OwnRights: own}
+}
+
+// startsWith says whether a problem begins with a sentence.
+func startsWith(sentence string) func(Problem) bool {
+	return func(p Problem) bool { return strings.HasPrefix(p.String(), sentence) }
+}
+
+// No pod runs here, which is a problem of its own.
+func noPod(p Problem) bool {
+	return p.Object == "APIService "+APIServiceName && strings.Contains(p.What, "EndpointsNotFound") ||
+		p.Object == "Deployment coder-system/coder-k8s" && p.What == "has none of 1 pods available"
+}
+
+func TestManifestsAreAllThatIsNeeded(t *testing.T) {
+	c := installed(t)
+	for name, as := range map[string]struct {
+		own  bool
+		want int
+	}{"administrator": {false, 2}, "operator": {true, 1}} {
+		t.Run(name, func(t *testing.T) {
+			config := c.config
+			if as.own {
+				config = c.as(t, Namespace, Name)
+			}
+			eventually(t, config, everything(as.own), func(found []Problem) bool {
+				return len(found) == as.want && !slices.ContainsFunc(found, func(p Problem) bool { return !noPod(p) })
+			})
+		})
+	}
+}
+
+// Whoever may see next to nothing is told nothing wrong.
+func TestStrangerIsToldWhatEverybodyMaySee(t *testing.T) {
+	c := installed(t)
+	problems, err := Check(t.Context(), c.as(t, "default", "stranger"), everything(false))
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v:\n%s", err, lines(problems))
+	}
+}
+
+func TestWhatIsBrokenIsNamed(t *testing.T) {
+	c := installed(t)
+	operator := c.as(t, Namespace, Name)
+	const (
+		rbac      = "rbac.authorization.k8s.io/v1"
+		admission = "admissionregistration.k8s.io/v1"
+		extension = "apiextensions.k8s.io/v1"
+		crd       = "CustomResourceDefinition"
+	)
+	for name, test := range map[string]struct {
+		broken func(*testing.T)
+		// Each begins a problem. Empty means that the caller cannot know.
+		administrator, operator string
+		blocks                  bool
+	}{
+		"no definition": {
+			broken: func(t *testing.T) { c.without(t, extension, crd, "", "coderprovisioners.coder.com") },
+			administrator: "CustomResourceDefinition coderprovisioners.coder.com is missing: apply the definitions of this version: " +
+				"kubectl apply -k config/crd",
+			operator: "CustomResourceDefinition coderprovisioners.coder.com is missing or not established: apply",
+			blocks:   true,
+		},
+		"no definition of metadata": {
+			broken:        func(t *testing.T) { c.without(t, extension, crd, "", "coderobjectmetadata.internal.coder.com") },
+			administrator: "CustomResourceDefinition coderobjectmetadata.internal.coder.com is missing: ",
+			operator:      "CustomResourceDefinition coderobjectmetadata.internal.coder.com is missing or not established: ",
+			blocks:        true,
+		},
+		"an older definition": {
+			broken: func(t *testing.T) { c.olderDefinition(t) },
+			administrator: "CustomResourceDefinition codercontrolplanes.coder.com is of another version than this program: " +
+				"it has no spec.operatorAccess, spec.licenseSecretRef, spec.rbac: ",
+			operator: "CustomResourceDefinition codercontrolplanes.coder.com is of another version than this program: " +
+				"it has no spec.operatorAccess, spec.licenseSecretRef, spec.rbac: ",
+		},
+		"no binding of the controllers": {
+			broken:        func(t *testing.T) { c.without(t, rbac, "ClusterRoleBinding", "", "coder-k8s-controller") },
+			administrator: "ClusterRole coder-k8s-controller is bound to nobody: apply the roles",
+			operator:      "ServiceAccount coder-system/coder-k8s may not use what it needs: ",
+		},
+		"no role of the MCP server": {
+			broken:        func(t *testing.T) { c.without(t, rbac, "ClusterRole", "", "coder-k8s-mcp") },
+			administrator: "ClusterRole coder-k8s-mcp is missing: apply the roles",
+			operator:      "ServiceAccount coder-system/coder-k8s has none of the ",
+		},
+		"an older role": {
+			broken:        func(t *testing.T) { c.olderRole(t) },
+			administrator: "ClusterRole coder-k8s-apiserver lacks rights that this version needs: coderobjectmetadata.internal.coder.com (create, delete, get, list, update, watch): ",
+			operator:      "ServiceAccount coder-system/coder-k8s may not use what it needs: coderobjectmetadata.internal.coder.com (create, delete, get, list, update, watch): apply the roles",
+		},
+		"no role in its own namespace": {
+			broken:   func(t *testing.T) { c.without(t, rbac, "RoleBinding", Namespace, "coder-k8s-apiserver-replicas") },
+			operator: "ServiceAccount coder-system/coder-k8s may not use what it needs in namespace coder-system: leases.coordination.k8s.io (delete, ",
+		},
+		"no APIService": {
+			broken:        func(t *testing.T) { c.without(t, "apiregistration.k8s.io/v1", "APIService", "", APIServiceName) },
+			administrator: "APIService v1alpha1.aggregation.coder.com is missing: apply the APIService of this version: kubectl apply -k config/apiserver",
+			operator:      "APIService v1alpha1.aggregation.coder.com is missing: ",
+		},
+		"an APIService of others": {
+			broken: func(t *testing.T) {
+				c.changed(t, "apiregistration.k8s.io/v1", "APIService", APIServiceName, "elsewhere", "spec", "service", "namespace")
+			},
+			administrator: "APIService v1alpha1.aggregation.coder.com sends requests to Service elsewhere/coder-k8s-apiserver, not to coder-system/coder-k8s-apiserver (written by \"",
+			operator:      "APIService v1alpha1.aggregation.coder.com sends requests to Service elsewhere/coder-k8s-apiserver",
+		},
+		"nobody verified": {
+			broken: func(t *testing.T) {
+				c.changed(t, "apiregistration.k8s.io/v1", "APIService", APIServiceName, true, "spec", "insecureSkipTLSVerify")
+			},
+			administrator: "APIService v1alpha1.aggregation.coder.com does not verify who answers",
+			operator:      "APIService v1alpha1.aggregation.coder.com does not verify who answers",
+		},
+		"no policy": {
+			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicy", "", PolicyName) },
+			administrator: "ValidatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
+			operator:      "ValidatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
+		},
+		"no policy about tokens": {
+			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicy", "", TokenPolicyName) },
+			administrator: "ValidatingAdmissionPolicy coder-k8s-token-secrets is missing: apply the policy",
+			operator:      "ValidatingAdmissionPolicy coder-k8s-token-secrets is missing: apply the policy",
+		},
+		"no binding of the policy": {
+			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicyBinding", "", PolicyName) },
+			administrator: "ValidatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy guards nothing: ",
+			operator:      "ValidatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy guards nothing: ",
+		},
+		"a policy that only warns": {
+			broken: func(t *testing.T) {
+				c.changed(t, admission, "ValidatingAdmissionPolicyBinding", PolicyName, []any{"Warn"}, "spec", "validationActions")
+			},
+			administrator: "ValidatingAdmissionPolicyBinding coder-k8s-workspace-namespaces does not deny",
+			operator:      "ValidatingAdmissionPolicyBinding coder-k8s-workspace-namespaces does not deny",
+		},
+		"no Deployment": {
+			broken:        func(t *testing.T) { c.without(t, "apps/v1", "Deployment", Namespace, Name) },
+			administrator: "Namespace coder-system has no Deployment that runs the MCP server: ",
+		},
+		"another operator": {
+			broken: func(t *testing.T) { c.anotherOperator(t) },
+			administrator: "Deployment coder-elsewhere/coder-k8s runs the controllers for the same namespaces as namespace coder-system does, " +
+				"and both write the same objects: remove one of the two",
+			operator: "Deployment coder-elsewhere/coder-k8s runs the controllers for the same namespaces",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.broken(t)
+			told := func(sentence string) func([]Problem) bool {
+				return func(found []Problem) bool {
+					i := slices.IndexFunc(found, startsWith(sentence))
+					return i >= 0 && found[i].Blocks == test.blocks && (!test.blocks || i == 0)
+				}
+			}
+			if test.administrator != "" {
+				eventually(t, c.config, everything(false), told(test.administrator))
+			}
+			if test.operator != "" {
+				eventually(t, operator, everything(true), told(test.operator))
+			}
+		})
+	}
+}
+
+// olderDefinition takes three fields out of a definition.
+func (c cluster) olderDefinition(t *testing.T) {
+	t.Helper()
+	const name = "codercontrolplanes.coder.com"
+	versions := c.get(t, "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name).Object["spec"].(map[string]any)["versions"].([]any)
+	schema := versions[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+	spec := inner(inner(schema, "properties"), "spec")
+	for _, field := range []string{"rbac", "operatorAccess", "licenseSecretRef"} {
+		delete(inner(spec, "properties"), field)
+	}
+	// The rules name those fields.
+	delete(spec, "x-kubernetes-validations")
+	delete(schema, "x-kubernetes-validations")
+	c.changed(t, "apiextensions.k8s.io/v1", "CustomResourceDefinition", name, versions, "spec", "versions")
+}
+
+// olderRole takes the last rule out of the role of the aggregated API.
+func (c cluster) olderRole(t *testing.T) {
+	t.Helper()
+	rules := c.get(t, "rbac.authorization.k8s.io/v1", "ClusterRole", "", "coder-k8s-apiserver").Object["rules"].([]any)
+	rules = slices.DeleteFunc(rules, func(rule any) bool {
+		return rule.(map[string]any)["apiGroups"].([]any)[0] == "internal.coder.com"
+	})
+	c.changed(t, "rbac.authorization.k8s.io/v1", "ClusterRole", "coder-k8s-apiserver", rules, "rules")
+}
+
+// anotherOperator installs a second Deployment in a namespace of its own.
+func (c cluster) anotherOperator(t *testing.T) {
+	t.Helper()
+	const elsewhere = "coder-elsewhere"
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}}
+	if err := c.kube.Create(t.Context(), ns); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	second := c.get(t, "apps/v1", "Deployment", Namespace, Name)
+	second.SetNamespace(elsewhere)
+	second.SetResourceVersion("")
+	second.SetUID("")
+	if err := c.kube.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.kube.Delete(context.Background(), second); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,236 @@
+package installation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const timeout = 15 * time.Second
+
+// cluster is a real kube-apiserver in which the manifests of config/default are.
+type cluster struct {
+	config *rest.Config
+	kube   client.Client
+}
+
+// servers are started by the first test that needs one, and ended by TestMain.
+type servers struct {
+	once    sync.Once
+	err     error
+	stop    func() error
+	cluster cluster
+}
+
+var started servers
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	code := m.Run()
+	if started.stop != nil {
+		if err := started.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping kube-apiserver:", err)
+		}
+	}
+	os.Exit(code)
+}
+
+func installed(t *testing.T) cluster {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("KUBEBUILDER_ASSETS does not say where kube-apiserver is; make test does")
+	}
+	started.once.Do(func() { started.err = started.start() })
+	if started.err != nil {
+		t.Fatal(started.err)
+	}
+	return started.cluster
+}
+
+func (s *servers) start() error {
+	server := &envtest.Environment{}
+	config, err := server.Start()
+	if err != nil {
+		return err
+	}
+	s.stop = server.Stop
+	config.QPS = -1
+	kube, err := client.New(config, client.Options{})
+	if err != nil {
+		return err
+	}
+	s.cluster = cluster{config: config, kube: kube}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	objects, err := manifests(ctx)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := apply(ctx, kube, object); err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}})
+	return err
+}
+
+// manifests are those of config/default as kubectl renders them.
+func manifests(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	var stderr bytes.Buffer
+	kubectl := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", "../../config/default")
+	kubectl.Stderr = &stderr
+	out, err := kubectl.Output()
+	if err != nil {
+		return nil, fmt.Errorf("rendering config/default: %w: %s", err, stderr.String())
+	}
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, err
+		}
+		objects = append(objects, object)
+	}
+}
+
+func apply(ctx context.Context, kube client.Client, object *unstructured.Unstructured) error {
+	object = object.DeepCopy()
+	object.SetResourceVersion("")
+	object.SetUID("")
+	object.SetManagedFields(nil)
+	return kube.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership)
+}
+
+// get reads an object of which only kind and name are given.
+func (c cluster) get(t *testing.T, apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion(apiVersion)
+	object.SetKind(kind)
+	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// without deletes an object for the rest of a test.
+func (c cluster) without(t *testing.T, apiVersion, kind, namespace, name string) {
+	t.Helper()
+	object := c.get(t, apiVersion, kind, namespace, name)
+	if err := c.kube.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := apply(context.Background(), c.kube, object); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// changed changes an object for the rest of a test.
+func (c cluster) changed(t *testing.T, apiVersion, kind, name string, value any, fields ...string) {
+	t.Helper()
+	object := c.get(t, apiVersion, kind, "", name)
+	before, known, err := unstructured.NestedFieldCopy(object.Object, fields...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.set(t, object, value, fields...)
+	t.Cleanup(func() {
+		if !known {
+			before = nil
+		}
+		c.set(t, object, before, fields...)
+	})
+}
+
+// set writes one field; nil takes it away. Others write the object too.
+func (c cluster) set(t *testing.T, object *unstructured.Unstructured, value any, fields ...string) {
+	t.Helper()
+	patch := map[string]any{}
+	if err := unstructured.SetNestedField(patch, value, fields...); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.kube.Patch(context.Background(), object, client.RawPatch(types.MergePatchType, raw)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// as is the configuration of a ServiceAccount.
+func (c cluster) as(t *testing.T, namespace, name string) *rest.Config {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := c.kube.Create(t.Context(), account); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	request := &authenticationv1.TokenRequest{}
+	if err := c.kube.SubResource("token").Create(t.Context(), account, request); err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(c.config)
+	config.BearerToken, config.QPS = request.Status.Token, -1
+	return config
+}
+
+// eventually looks until the problems are as they must be. kube-apiserver's own
+// caches follow a moment after a write.
+func eventually(t *testing.T, config *rest.Config, want Expectation, right func([]Problem) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	last := ""
+	for {
+		problems, err := Check(ctx, config, want)
+		if err == nil && right(problems) {
+			return
+		}
+		if ctx.Err() == nil {
+			last = fmt.Sprintf("%v\n%s", err, lines(problems))
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the problems do not become what they should: %s", last)
+		case <-ticker.C:
+		}
+	}
+}
+
+func lines(problems []Problem) string {
+	var all []string
+	for _, p := range problems {
+		all = append(all, p.String())
+	}
+	return strings.Join(all, "\n")
+}

@@ -1,0 +1,213 @@
+package installation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// applyDefinitions is what to do about most that is wrong with definitions.
+const applyDefinitions = "apply the definitions of this version: kubectl apply -k config/crd, or upgrade the Helm release"
+
+// namedFields is how many missing fields are named.
+const namedFields = 3
+
+// DefinitionKind is that of a CustomResourceDefinition.
+func DefinitionKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+}
+
+// definitions says which kinds the cluster does not have as this program needs them.
+func (c *checker) definitions(ctx context.Context) ([]Problem, error) {
+	var wanted []Definition
+	switch {
+	case c.want.Controllers:
+		wanted = Definitions()
+	case c.want.AggregatedAPI || c.want.MCP:
+		wanted = []Definition{controlPlanes()}
+	}
+	if c.want.AggregatedAPI {
+		wanted = append(wanted, MetadataDefinition())
+	}
+	var problems []Problem
+	var errs []error
+	for _, d := range wanted {
+		found, err := c.definition(ctx, d)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		problems = append(problems, found...)
+	}
+	return problems, errors.Join(errs...)
+}
+
+// definition looks at the definition itself where the caller may read it, and else
+// at what everybody may know of it.
+func (c *checker) definition(ctx context.Context, d Definition) ([]Problem, error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(DefinitionKind())
+	err := c.kube.Get(ctx, client.ObjectKey{Name: d.Name}, crd)
+	switch {
+	case apierrors.IsForbidden(err):
+		return c.published(d)
+	case apierrors.IsNotFound(err):
+		return []Problem{d.problem("is missing", true, nil)}, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", d.Name, err)
+	}
+	return d.defects(crd)
+}
+
+func (d Definition) problem(what string, blocks bool, since *time.Time) Problem {
+	return Problem{
+		Object: "CustomResourceDefinition " + d.Name, What: what, Do: applyDefinitions, Blocks: blocks, Since: since,
+	}
+}
+
+// crdObject is what is read of a CustomResourceDefinition.
+type crdObject struct {
+	Spec struct {
+		Names    struct{ Kind string }
+		Versions []struct {
+			Name   string
+			Served bool
+			Schema struct{ OpenAPIV3Schema map[string]any }
+		}
+	}
+	Status struct {
+		Conditions []struct {
+			Type, Status, Reason, Message string
+			LastTransitionTime            time.Time
+		}
+	}
+}
+
+// defects says what is wrong with a definition that is there.
+func (d Definition) defects(object *unstructured.Unstructured) ([]Problem, error) {
+	raw, err := json.Marshal(object.Object)
+	if err != nil {
+		return nil, err
+	}
+	crd := &crdObject{}
+	if err := json.Unmarshal(raw, crd); err != nil {
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", d.Name, err)
+	}
+	if gone := object.GetDeletionTimestamp(); gone != nil {
+		p := d.problem("is being deleted, and with it every "+d.Kind, true, &gone.Time)
+		p.Do = "finish the removal with coder-k8s uninstall; a deletion cannot be taken back"
+		return []Problem{p}, nil
+	}
+	if kind := crd.Spec.Names.Kind; kind != d.Kind {
+		p := d.problem(fmt.Sprintf("is somebody else's: it defines the kind %s, not %s", kind, d.Kind), true, nil)
+		p.Do = "remove the other definition, or install coder-k8s in another cluster"
+		return []Problem{p}, nil
+	}
+	for _, condition := range crd.Status.Conditions {
+		switch {
+		case condition.Status != "False":
+		case condition.Type == "NamesAccepted":
+			p := d.problem(fmt.Sprintf("shares a name with another definition (%s)", condition.Message), true, &condition.LastTransitionTime)
+			p.Do = "remove the other definition: kubectl get crds lists all"
+			return []Problem{p}, nil
+		case condition.Type == "Established":
+			return []Problem{d.problem(fmt.Sprintf("is not established (%s: %s)", condition.Reason, condition.Message),
+				true, &condition.LastTransitionTime)}, nil
+		}
+	}
+	for _, v := range crd.Spec.Versions {
+		if v.Name == d.Resource.Version && v.Served {
+			return d.compare(v.Schema.OpenAPIV3Schema), nil
+		}
+	}
+	return []Problem{d.notServed()}, nil
+}
+
+func (d Definition) notServed() Problem {
+	return d.problem("does not serve version "+d.Resource.Version, true, nil)
+}
+
+// compare says which fields of this program the schema does not have.
+func (d Definition) compare(schema map[string]any) []Problem {
+	lacking := lackingFields(d.object, schema)
+	if len(lacking) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(lacking) - namedFields; n > 0 {
+		lacking, more = lacking[:namedFields], fmt.Sprintf(" and %d more", n)
+	}
+	return []Problem{d.problem("is of another version than this program: it has no "+strings.Join(lacking, ", ")+more, false, nil)}
+}
+
+// published looks at what kube-apiserver tells every caller: which kinds it serves,
+// and their schema.
+func (c *checker) published(d Definition) ([]Problem, error) {
+	served, err := c.discovery.ServerResourcesForGroupVersion(d.Resource.GroupVersion().String())
+	switch {
+	case apierrors.IsNotFound(err):
+		return []Problem{d.problem("is missing or not established", true, nil)}, nil
+	case err != nil:
+		return nil, fmt.Errorf("asking kube-apiserver what it serves of %s: %w", d.Resource.GroupVersion(), err)
+	}
+	found := slices.IndexFunc(served.APIResources, func(r metav1.APIResource) bool { return r.Name == d.Resource.Resource })
+	if found < 0 {
+		return []Problem{d.problem("is missing or not established", true, nil)}, nil
+	}
+	if kind := served.APIResources[found].Kind; kind != d.Kind {
+		p := d.problem(fmt.Sprintf("is somebody else's: it defines the kind %s, not %s", kind, d.Kind), true, nil)
+		p.Do = "remove the other definition, or install coder-k8s in another cluster"
+		return []Problem{p}, nil
+	}
+	return c.publishedSchema(d)
+}
+
+// publishedSchema compares with the schema of the cluster's OpenAPI document.
+func (c *checker) publishedSchema(d Definition) ([]Problem, error) {
+	paths, err := c.discovery.OpenAPIV3().Paths()
+	if err != nil {
+		return nil, fmt.Errorf("asking kube-apiserver for its OpenAPI documents: %w", err)
+	}
+	document, known := paths["apis/"+d.Resource.GroupVersion().String()]
+	if !known {
+		// It is published a moment after the kind is served.
+		return nil, nil
+	}
+	raw, err := document.Schema("application/json")
+	if err != nil {
+		return nil, fmt.Errorf("asking kube-apiserver for the schema of %s: %w", d.Resource.GroupVersion(), err)
+	}
+	var openAPI struct {
+		Components struct{ Schemas map[string]map[string]any }
+	}
+	if err := json.Unmarshal(raw, &openAPI); err != nil {
+		return nil, fmt.Errorf("reading the schema of %s: %w", d.Resource.GroupVersion(), err)
+	}
+	for _, schema := range openAPI.Components.Schemas {
+		if defines(schema, d) {
+			return d.compare(schema), nil
+		}
+	}
+	return nil, nil
+}
+
+// defines says whether a schema is that of the kind.
+func defines(schema map[string]any, d Definition) bool {
+	kinds, _, err := unstructured.NestedSlice(schema, "x-kubernetes-group-version-kind")
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(kinds, func(entry any) bool {
+		kind, ok := entry.(map[string]any)
+		return ok && kind["group"] == d.Resource.Group && kind["version"] == d.Resource.Version && kind["kind"] == d.Kind
+	})
+}

@@ -1,0 +1,75 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// guard is an admission policy of an installation.
+type guard struct {
+	// name is that of the policy and of its binding.
+	name string
+	// without is what is possible where it is missing.
+	without string
+}
+
+func (c *checker) guards() []guard {
+	var guards []guard
+	if c.want.Controllers {
+		guards = append(guards, guard{PolicyName, "whoever may write a control plane lets Coder into every namespace"})
+	}
+	if c.want.AggregatedAPI {
+		guards = append(guards, guard{TokenPolicyName, "a part of the operator that was taken over could act as another"})
+	}
+	return guards
+}
+
+func (g guard) problem(kind, what string) []Problem {
+	return []Problem{{
+		Object: kind + " " + g.name, What: what,
+		Do: "apply the policy of this version: kubectl apply -k config/policy, or upgrade the Helm release; without it, " + g.without,
+	}}
+}
+
+// policies says which guards do not stand.
+func (c *checker) policies(ctx context.Context) ([]Problem, error) {
+	var problems []Problem
+	var errs []error
+	for _, g := range c.guards() {
+		found, err := c.policy(ctx, g)
+		problems, errs = append(problems, found...), append(errs, err)
+	}
+	return problems, errors.Join(errs...)
+}
+
+func (c *checker) policy(ctx context.Context, g guard) ([]Problem, error) {
+	const policyKind, bindingKind = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	switch err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, policy); {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return g.problem(policyKind, "is missing"), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", policyKind, g.name, err)
+	case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy == admissionregistrationv1.Ignore:
+		return g.problem(policyKind, "lets pass what it cannot judge (failurePolicy Ignore)"), nil
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	switch err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, binding); {
+	case apierrors.IsNotFound(err):
+		return g.problem(bindingKind, "is missing, so the policy guards nothing"), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", bindingKind, g.name, err)
+	case binding.Spec.PolicyName != g.name:
+		return g.problem(bindingKind, "binds another policy, "+binding.Spec.PolicyName), nil
+	case !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny):
+		return g.problem(bindingKind, "does not deny what the policy refuses"), nil
+	}
+	return nil, nil
+}

@@ -1,0 +1,162 @@
+package access
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/answers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+)
+
+const (
+	// rightsTTL is how long a right that was given or taken away is not seen here.
+	rightsTTL = 30 * time.Second
+	// unsureTTL is how long nothing is asked again after an answer that could not be
+	// had.
+	unsureTTL = 5 * time.Second
+	// rightsTimeout bounds all the questions about one caller.
+	rightsTimeout = 3 * time.Second
+	// maxNamespaces bounds how many questions there are about one caller.
+	maxNamespaces = 50
+	// maxReviews bounds how many of them there are at once.
+	maxReviews = 8
+)
+
+// Rights are what a caller needs for the questions about them to be asked.
+// Kubernetes gives them to everybody who is authenticated.
+func Rights() []Right {
+	return []Right{{Verb: "create", Group: authorizationv1.GroupName, Resource: "selfsubjectrulesreviews"}}
+}
+
+// rightsReviewer asks the API server for the rules that apply to the caller.
+type rightsReviewer struct {
+	callers    client.Client
+	namespaces func(context.Context) ([]string, error)
+	answers    *answers.Cache[map[Right]bool]
+}
+
+func newRightsReviewer(c client.Client, namespaces func(context.Context) ([]string, error), clk clock.PassiveClock) *rightsReviewer {
+	return &rightsReviewer{callers: c, namespaces: namespaces, answers: answers.NewCache[map[Right]bool](cacheSize, rightsTimeout, clk)}
+}
+
+// Lacks implements Reviewer.
+func (r *rightsReviewer) Lacks(ctx context.Context, rights []Right) map[Right]bool {
+	key, ok := question(ctx, rights)
+	if !ok {
+		return nil
+	}
+	lacking, err := r.answers.Get(ctx, key, func(ctx context.Context) (map[Right]bool, time.Duration, error) {
+		lacking, err := r.review(ctx, rights)
+		if err != nil {
+			log.FromContext(ctx).V(1).Info("Could not find out the rights of a caller, who is offered everything", "reason", err.Error())
+			return nil, unsureTTL, nil
+		}
+		return lacking, rightsTTL, nil
+	})
+	if err != nil {
+		return nil
+	}
+	return lacking
+}
+
+// question is all on which the answer depends. There is none for who acts as the
+// process itself, whose rights nobody limits here.
+func question(ctx context.Context, rights []Right) (string, bool) {
+	u, ok := request.UserFrom(ctx)
+	if !ok || len(rights) == 0 {
+		return "", false
+	}
+	if _, local := u.(callers.Local); local {
+		return "", false
+	}
+	key, err := json.Marshal([]any{u.GetName(), callers.Groups(u), rights})
+	return string(key), err == nil
+}
+
+// review asks in one namespace after the other until nothing is lacking. The
+// first is asked alone: who has the rights in the whole cluster has them there.
+// What is left when the questions are used up is not known to be lacking.
+func (r *rightsReviewer) review(ctx context.Context, rights []Right) (map[Right]bool, error) {
+	namespaces, err := r.whereToAsk(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lacking := make(map[Right]bool, len(rights))
+	for _, right := range rights {
+		lacking[right] = true
+	}
+	for asked, size := 0, 1; asked < len(namespaces) && len(lacking) > 0; size = maxReviews {
+		if asked >= maxNamespaces {
+			return nil, nil
+		}
+		batch := namespaces[asked:min(asked+size, len(namespaces), maxNamespaces)]
+		asked += len(batch)
+		rules, complete, err := r.rulesIn(ctx, batch)
+		if err != nil || !complete {
+			return nil, err
+		}
+		for right := range lacking {
+			if slices.ContainsFunc(rules, func(rule authorizationv1.ResourceRule) bool { return grants(rule, right) }) {
+				delete(lacking, right)
+			}
+		}
+	}
+	return lacking, nil
+}
+
+// whereToAsk gives the caller's own namespace, if they are a service account, and
+// those with something to work on.
+func (r *rightsReviewer) whereToAsk(ctx context.Context) ([]string, error) {
+	namespaces, err := r.namespaces(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("finding the namespaces to ask about: %w", err)
+	}
+	if len(namespaces) == 0 {
+		return nil, errors.New("there is no namespace to ask about")
+	}
+	u, _ := request.UserFrom(ctx)
+	own, _, err := serviceaccount.SplitUsername(u.GetName())
+	if err != nil || slices.Contains(namespaces, own) {
+		return namespaces, nil //nolint:nilerr // Who is no service account has no namespace of their own.
+	}
+	return append([]string{own}, namespaces...), nil
+}
+
+// rulesIn asks for the caller's rules in some namespaces at once, and whether
+// those are all.
+func (r *rightsReviewer) rulesIn(ctx context.Context, namespaces []string) ([]authorizationv1.ResourceRule, bool, error) {
+	reviews := make([]authorizationv1.SelfSubjectRulesReview, len(namespaces))
+	var group errgroup.Group
+	for i, namespace := range namespaces {
+		reviews[i].Spec.Namespace = namespace
+		group.Go(func() error {
+			if err := r.callers.Create(ctx, &reviews[i]); err != nil {
+				return fmt.Errorf("asking for the rules in namespace %q: %w", namespace, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, false, err
+	}
+	var rules []authorizationv1.ResourceRule
+	for _, review := range reviews {
+		if review.Status.Incomplete {
+			return nil, false, nil
+		}
+		rules = append(rules, review.Status.ResourceRules...)
+	}
+	return rules, true, nil
+}

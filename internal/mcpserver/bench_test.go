@@ -1,0 +1,251 @@
+package mcpserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// benchTool is a tool with a small answer, that asks nobody.
+const benchTool = "list_things"
+
+type benchInput struct {
+	Namespace string `json:"namespace,omitempty"`
+}
+
+type benchThing struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Phase     string `json:"phase"`
+	Ready     int    `json:"readyReplicas"`
+	URL       string `json:"url"`
+}
+
+type benchOutput struct {
+	Items []benchThing `json:"items"`
+}
+
+func benchAnswer() benchOutput {
+	var out benchOutput
+	for i := range 20 {
+		out.Items = append(out.Items, benchThing{
+			Name: "coder", Namespace: fmt.Sprintf("team-%02d", i), Phase: "Ready", Ready: 2, URL: fmt.Sprintf("https://coder-%02d.example.com", i),
+		})
+	}
+	return out
+}
+
+// benchStack is everything between the listener and a tool that asks nobody.
+func benchStack(b *testing.B) http.Handler {
+	b.Helper()
+	kube := newKubeAPI(b)
+	cfg := Config{
+		Options:    *NewOptions(),
+		RESTConfig: &rest.Config{Host: kube.URL, BearerToken: ownToken, ContentConfig: rest.ContentConfig{ContentType: "application/json"}},
+		Scheme:     testScheme(b), Mapper: testMapper(), Namespace: "coder-system", ClusterDomain: "cluster.local",
+		Logger: logr.Discard(), Registerer: prometheus.NewRegistry(),
+	}
+	cfg.Options.RateLimit, cfg.Options.RateBurst = 1e6, 1e6
+	must := func(err error) {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	own, err := cfg.complete()
+	must(err)
+	reviews, err := kubernetes.NewForConfig(own)
+	must(err)
+	asCaller, err := callers.New(cfg.RESTConfig, cfg.Scheme, cfg.Mapper)
+	must(err)
+	offered := &toolset.Set{}
+	toolset.Add(offered, toolset.Definition{Name: benchTool, Title: "List things", Description: "Lists things.", Toolset: toolset.Observation, Effect: toolset.Reads},
+		func(context.Context, *toolset.Call, benchInput) (benchOutput, error) { return benchAnswer(), nil })
+	counts, err := cfg.metrics(offered)
+	must(err)
+	namespaces, err := cfg.namespaces(own)
+	must(err)
+	s := &Server{logger: cfg.Logger}
+	reviewer := access.NewReviewer(access.Config{Kube: reviews, Callers: asCaller, Namespaces: namespaces, Clock: cfg.Clock})
+	s.identity, err = cfg.identity(reviews.AuthenticationV1().TokenReviews(), reviewer, counts)
+	must(err)
+	s.protocol, err = cfg.protocol(asCaller, offered, reviewer, counts, s.key)
+	must(err)
+	return s.routes(cfg.gate(s.identity, counts))
+}
+
+// bareSDK is the same tool on nothing but the SDK.
+func bareSDK() http.Handler {
+	server := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "v0"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: benchTool, Description: "Lists things."},
+		func(context.Context, *mcp.CallToolRequest, benchInput) (*mcp.CallToolResult, benchOutput, error) {
+			return nil, benchAnswer(), nil
+		})
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+}
+
+func benchServer(b *testing.B, handler http.Handler) string {
+	server := httptest.NewServer(handler)
+	b.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+// benchClient sends one request again and again over one connection, and costs as
+// little as it can, because it runs in the same process.
+type benchClient struct {
+	conn    net.Conn
+	answers *bufio.Reader
+	request []byte
+}
+
+func newBenchClient(b *testing.B, address, tool string) *benchClient {
+	b.Helper()
+	conn, err := (&net.Dialer{}).DialContext(b.Context(), "tcp", address)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { conn.Close() })
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{},"_meta":{`+
+		`"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, modernEra)
+	var request bytes.Buffer
+	fmt.Fprintf(&request, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"Authorization: Bearer %s\r\nMcp-Protocol-Version: %s\r\nMcp-Method: tools/call\r\nMcp-Name: %s\r\nContent-Length: %d\r\n\r\n%s",
+		address, aliceToken, modernEra, tool, len(body), body)
+	return &benchClient{conn: conn, answers: bufio.NewReader(conn), request: request.Bytes()}
+}
+
+// call returns how long the call took.
+func (c *benchClient) call(b *testing.B) time.Duration {
+	start := time.Now()
+	if _, err := c.conn.Write(c.request); err != nil {
+		b.Fatal(err)
+	}
+	response, err := http.ReadResponse(c.answers, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	took := time.Since(start)
+	if response.StatusCode != http.StatusOK || !bytes.Contains(answer, []byte("team-19")) {
+		b.Fatalf("the answer is %d %s", response.StatusCode, answer)
+	}
+	return took
+}
+
+func milliseconds(took []time.Duration, part float64) float64 {
+	slices.Sort(took)
+	return float64(took[int(part*float64(len(took)-1))].Microseconds()) / 1000
+}
+
+// measured calls one after the other, on one core.
+func measured(b *testing.B, address, tool string) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	client := newBenchClient(b, address, tool)
+	client.call(b)
+	var took []time.Duration
+	b.ReportAllocs()
+	for b.Loop() {
+		took = append(took, client.call(b))
+	}
+	b.ReportMetric(milliseconds(took, .5), "p50-ms")
+	b.ReportMetric(milliseconds(took, .99), "p99-ms")
+	b.ReportMetric(float64(len(took))/b.Elapsed().Seconds(), "calls/s")
+}
+
+func BenchmarkBareSDK(b *testing.B) { measured(b, benchServer(b, bareSDK()), benchTool) }
+
+// With the answers of reviews cached, as they are for all but one call in ten
+// seconds.
+func BenchmarkCallThroughTheStack(b *testing.B) {
+	measured(b, benchServer(b, benchStack(b)), benchTool)
+}
+
+// With a request to a Kubernetes API that answers at once, from the same process.
+func BenchmarkCallThatReadsKubernetes(b *testing.B) {
+	h := newHarness(b)
+	h.server.logger = logr.Discard()
+	h.kube.answer("GET "+controlPlanesPath, http.StatusOK, controlPlaneList(20))
+	measured(b, benchServer(b, h.server.handler), "list_control_planes")
+}
+
+// BenchmarkOverheadAt200ASecond calls both servers in turn, so that what else the
+// machine does hits both, and reports the difference.
+func BenchmarkOverheadAt200ASecond(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	bare, stack := newBenchClient(b, benchServer(b, bareSDK()), benchTool), newBenchClient(b, benchServer(b, benchStack(b)), benchTool)
+	bare.call(b)
+	stack.call(b)
+	tick := time.NewTicker(time.Second / 200)
+	defer tick.Stop()
+	var ofBare, ofStack []time.Duration
+	for b.Loop() {
+		<-tick.C
+		ofBare = append(ofBare, bare.call(b))
+		<-tick.C
+		ofStack = append(ofStack, stack.call(b))
+	}
+	b.ReportMetric(milliseconds(ofBare, .5), "bare-p50-ms")
+	b.ReportMetric(milliseconds(ofBare, .99), "bare-p99-ms")
+	b.ReportMetric(milliseconds(ofStack, .5)-milliseconds(ofBare, .5), "overhead-p50-ms")
+	b.ReportMetric(milliseconds(ofStack, .99)-milliseconds(ofBare, .99), "overhead-p99-ms")
+}
+
+// BenchmarkTwoHundredClients has 200 clients of both eras come, call ten times and
+// go. It reports what the process takes with them, client and API server included.
+func BenchmarkTwoHundredClients(b *testing.B) {
+	h := running(b, func(c *Config) { c.Options.MaxInFlight = 0 })
+	soak(b, h, 2, 1)
+	before := runtime.NumGoroutine()
+	calls := 0
+	for b.Loop() {
+		soak(b, h, 200, 10)
+		calls += 200 * 10
+	}
+	b.ReportMetric(float64(calls)/b.Elapsed().Seconds(), "calls/s")
+	b.ReportMetric(residentMiB(b), "MiB")
+	h.kube.CloseClientConnections()
+	b.ReportMetric(float64(runtime.NumGoroutine()-before), "goroutines-left")
+}
+
+// residentMiB is the memory of the process as Linux counts it.
+func residentMiB(b *testing.B) float64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Skip("this system does not tell")
+	}
+	for line := range strings.Lines(string(status)) {
+		if value, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kib / 1024
+		}
+	}
+	return 0
+}

@@ -1,0 +1,88 @@
+package callers
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/coder-k8s/coder-k8s/internal/requestid"
+)
+
+// errNoCaller is what a call without a caller in its context ends with.
+var errNoCaller = errors.New("no caller in the context of the request: nothing is sent with the server's own rights")
+
+// impersonationPrefix begins every header by which a request takes on a user.
+const impersonationPrefix = "Impersonate-"
+
+// impersonator sends every request as the caller of its context, and none where
+// there is no caller.
+type impersonator struct {
+	next http.RoundTripper
+	// local sends what Local calls, as the kubeconfig says.
+	local http.RoundTripper
+}
+
+var _ utilnet.RoundTripperWrapper = (*impersonator)(nil)
+
+// RoundTrip implements http.RoundTripper.
+func (i *impersonator) RoundTrip(r *http.Request) (*http.Response, error) {
+	u, ok := request.UserFrom(r.Context())
+	if !ok || Refused(u) != "" {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, errNoCaller
+	}
+	r = utilnet.CloneRequest(r)
+	for header := range r.Header {
+		if strings.HasPrefix(http.CanonicalHeaderKey(header), impersonationPrefix) {
+			delete(r.Header, header)
+		}
+	}
+	// The id of the call is the one of all its requests in the audit log of Kubernetes.
+	if id := requestid.From(r.Context()); id != "" {
+		r.Header.Set(requestid.AuditHeader, id)
+	}
+	if _, local := u.(Local); local {
+		return toldAtOnce(i.local.RoundTrip(r))
+	}
+	r.Header.Set(authenticationv1.ImpersonateUserHeader, u.GetName())
+	for _, group := range Groups(u) {
+		r.Header.Add(authenticationv1.ImpersonateGroupHeader, group)
+	}
+	return toldAtOnce(i.next.RoundTrip(r))
+}
+
+// toldAtOnce takes off the header at which client-go waits and asks again, up to ten
+// times: a caller is told within their deadline what is away, and decides. When to
+// ask again stands in the body too.
+func toldAtOnce(response *http.Response, err error) (*http.Response, error) {
+	if response != nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (i *impersonator) WrappedRoundTripper() http.RoundTripper { return i.next }
+
+// Groups are those with which a caller is impersonated. Left out is what the API
+// server adds by itself: all groups of a service account (constrained
+// impersonation refuses them there), and system:authenticated.
+func Groups(u user.Info) []string {
+	if isServiceAccount(u.GetName()) {
+		return nil
+	}
+	var groups []string
+	for _, group := range u.GetGroups() {
+		if group != user.AllAuthenticated {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}

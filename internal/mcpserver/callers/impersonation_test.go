@@ -1,0 +1,200 @@
+package callers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+)
+
+// impersonation are the headers of a request by which it takes on a user.
+func impersonation(r *http.Request) map[string][]string {
+	found := map[string][]string{}
+	for name, values := range r.Header {
+		if strings.HasPrefix(strings.ToLower(name), "impersonate-") {
+			found[name] = values
+		}
+	}
+	return found
+}
+
+func TestNothingIsSentWithoutACaller(t *testing.T) {
+	api := newKubeAPI(t, pods)
+	kube := api.client(t)
+	for name, ctx := range map[string]context.Context{
+		"no caller":                      t.Context(),
+		"no caller but a nil":            request.WithUser(t.Context(), nil),
+		"a caller without a name":        as(t.Context(), ""),
+		"a part of Kubernetes":           as(t.Context(), "system:kube-controller-manager"),
+		"a member of system:masters":     as(t.Context(), "alice", "a", "system:masters"),
+		"a name with a line in it":       as(t.Context(), "alice\r\nImpersonate-Group: system:masters"),
+		"a service account with no name": as(t.Context(), "system:serviceaccount:coder:"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := kube.List(ctx, &corev1.PodList{}); !errors.Is(err, errNoCaller) {
+				t.Errorf("List ended with %v", err)
+			}
+			if err := kube.Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "x"}}); !errors.Is(err, errNoCaller) {
+				t.Errorf("Create ended with %v", err)
+			}
+			if _, err := kube.Watch(ctx, &corev1.PodList{}); !errors.Is(err, errNoCaller) {
+				t.Errorf("Watch ended with %v", err)
+			}
+			if _, err := kube.Raw.Get(ctx, "/version", nil); !errors.Is(err, errNoCaller) {
+				t.Errorf("a raw get ended with %v", err)
+			}
+		})
+	}
+	if n := len(api.requests()); n != 0 {
+		t.Errorf("the API server saw %d requests", n)
+	}
+}
+
+func TestEachRequestIsSentAsItsCaller(t *testing.T) {
+	tests := map[string]struct {
+		ctx  func(context.Context) context.Context
+		want map[string][]string
+	}{
+		"a person with groups": {
+			ctx:  func(ctx context.Context) context.Context { return as(ctx, "alice", "b", "system:authenticated", "a") },
+			want: map[string][]string{"Impersonate-User": {"alice"}, "Impersonate-Group": {"b", "a"}},
+		},
+		"a service account by its name alone": {
+			ctx: func(ctx context.Context) context.Context {
+				return as(ctx, "system:serviceaccount:coder:robot", "system:serviceaccounts", "others")
+			},
+			want: map[string][]string{"Impersonate-User": {"system:serviceaccount:coder:robot"}},
+		},
+		"the process itself": {
+			ctx:  func(ctx context.Context) context.Context { return request.WithUser(ctx, Local{}) },
+			want: map[string][]string{},
+		},
+		"somebody called like the process itself": {
+			ctx:  func(ctx context.Context) context.Context { return as(ctx, Local{}.GetName()) },
+			want: map[string][]string{"Impersonate-User": {"local"}},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			api := newKubeAPI(t, pods)
+			kube := api.client(t)
+			ctx := tc.ctx(t.Context())
+			if err := kube.List(ctx, &corev1.PodList{}); err != nil {
+				t.Fatal(err)
+			}
+			raw, err := kube.Raw.Get(ctx, "/version", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw.Close()
+			for _, r := range api.requests() {
+				if diff := cmp.Diff(tc.want, impersonation(r)); diff != "" {
+					t.Errorf("%s was sent as somebody else (-want +got):\n%s", r.URL.Path, diff)
+				}
+				if got := r.Header.Get("Authorization"); got != "Bearer "+ownToken {
+					t.Errorf("%s was sent with the credentials %q", r.URL.Path, got)
+				}
+			}
+		})
+	}
+}
+
+func TestAKubeconfigThatActsAsSomebody(t *testing.T) {
+	api := newKubeAPI(t, pods)
+	kube := api.client(t, func(cfg *rest.Config) {
+		cfg.Impersonate = rest.ImpersonationConfig{UserName: "deputy", Groups: []string{"deputies"}}
+	})
+	for _, ctx := range []context.Context{request.WithUser(t.Context(), Local{}), as(t.Context(), "alice")} {
+		if err := kube.List(ctx, &corev1.PodList{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []map[string][]string{
+		{"Impersonate-User": {"deputy"}, "Impersonate-Group": {"deputies"}},
+		{"Impersonate-User": {"alice"}},
+	}
+	for i, r := range api.requests() {
+		if diff := cmp.Diff(want[i], impersonation(r)); diff != "" {
+			t.Errorf("request %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+func TestHeadersThatWereThereBeforeAreRemoved(t *testing.T) {
+	api := newKubeAPI(t, pods)
+	transport := &impersonator{next: http.DefaultTransport, local: http.DefaultTransport}
+	for _, caller := range []context.Context{as(t.Context(), "alice"), request.WithUser(t.Context(), Local{})} {
+		r, err := http.NewRequestWithContext(caller, http.MethodGet, api.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header["Impersonate-User"] = []string{"system:admin"}
+		r.Header["impersonate-group"] = []string{"system:masters"}
+		r.Header["Impersonate-Uid"] = []string{"0"}
+		r.Header["Impersonate-Extra-Scopes"] = []string{"all"}
+		response, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if r.Header.Get("Impersonate-User") != "system:admin" {
+			t.Error("the request itself was changed, which a transport must not do")
+		}
+	}
+	seen := api.requests()
+	if diff := cmp.Diff(map[string][]string{"Impersonate-User": {"alice"}}, impersonation(seen[0])); diff != "" {
+		t.Errorf("as a person (-want +got):\n%s", diff)
+	}
+	if got := impersonation(seen[1]); len(got) != 0 {
+		t.Errorf("as the process itself there are %v", got)
+	}
+}
+
+func TestCallersAtTheSameTimeStayApart(t *testing.T) {
+	api := newKubeAPI(t, pods)
+	kube := api.client(t)
+	people := map[string][]string{"alice": {"platform"}, "bob": {"sales", "staff"}}
+	var group sync.WaitGroup
+	for i := range 200 {
+		name := []string{"alice", "bob"}[i%2]
+		group.Go(func() {
+			ctx := as(t.Context(), name, people[name]...)
+			raw, err := kube.Raw.Get(ctx, "/api/v1/namespaces/"+name, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			raw.Close()
+		})
+	}
+	group.Wait()
+	seen := api.requests()
+	if len(seen) != 200 {
+		t.Fatalf("the API server saw %d requests, want 200", len(seen))
+	}
+	for _, r := range seen {
+		name := strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/")
+		if got := r.Header.Values("Impersonate-User"); !slices.Equal(got, []string{name}) {
+			t.Fatalf("what %s asked was sent as %v", name, got)
+		}
+		if got := r.Header.Values("Impersonate-Group"); !slices.Equal(got, people[name]) {
+			t.Fatalf("what %s asked was sent with the groups %v", name, got)
+		}
+	}
+}
+
+func TestCallersDoNotShareALimitOfTheClient(t *testing.T) {
+	cfg := impersonating(&rest.Config{QPS: 5, Burst: 10, Timeout: 1})
+	if cfg.QPS >= 0 || cfg.RateLimiter != nil || cfg.Timeout != 0 {
+		t.Errorf("the client has QPS %v, limiter %v, timeout %v", cfg.QPS, cfg.RateLimiter, cfg.Timeout)
+	}
+}

@@ -1,0 +1,52 @@
+package callers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// Getter reads a path of the Kubernetes API as it is.
+type Getter interface {
+	// Get opens path, for example /api/v1/namespaces/coder/pods/x/log. The error of
+	// an answer that is no success is one of k8s.io/apimachinery/pkg/api/errors. The
+	// reader must be closed; it ends with the context.
+	Get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error)
+}
+
+type rawGetter struct{ client rest.Interface }
+
+func newRawGetter(cfg *rest.Config, httpClient *http.Client) (Getter, error) {
+	cfg = rest.CopyConfig(cfg)
+	// Errors are read as JSON; what is read otherwise is not decoded.
+	cfg.ContentType, cfg.AcceptContentTypes = "application/json", "*/*"
+	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	c, err := rest.UnversionedRESTClientForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	return &rawGetter{client: c}, nil
+}
+
+// Get implements Getter. A path that would lead elsewhere than it reads is
+// refused, because parts of it are names that a model gave.
+func (g *rawGetter) Get(ctx context.Context, apiPath string, query url.Values) (io.ReadCloser, error) {
+	if !strings.HasPrefix(apiPath, "/") || path.Clean(apiPath) != apiPath || strings.ContainsAny(apiPath, "?#%\\") {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is no path of the Kubernetes API: a name in it has characters that names cannot have", apiPath))
+	}
+	req := g.client.Get().AbsPath(apiPath)
+	for name, values := range query {
+		for _, value := range values {
+			req = req.Param(name, value)
+		}
+	}
+	return req.Stream(ctx)
+}

@@ -1,0 +1,109 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+)
+
+// agentTrouble is what the script says that fetches and starts the agent.
+type agentTrouble struct {
+	signs    *regexp.Regexp
+	what, do string
+}
+
+var agentTroubles = []agentTrouble{
+	{regexp.MustCompile(`(?i)could not resolve host|no such host|bad address`), "the workspace cannot resolve the address of Coder",
+		"give the control plane an access URL that resolves inside workspaces"},
+	{regexp.MustCompile(`(?i)x509|certificate`), "the workspace does not trust the certificate of Coder",
+		"have the image of the workspace trust it, or give Coder a certificate that it trusts"},
+	{regexp.MustCompile(`(?i)failed to connect|connection refused|timed out|timeout|no route to host|network is unreachable`), "the workspace does not reach Coder",
+		"see that a NetworkPolicy or firewall lets workspaces reach Coder's access URL"},
+	{regexp.MustCompile(`(?i)\b401\b|unauthorized|agent token`), "Coder does not accept the agent's token",
+		"start the workspace anew, so that it gets a token of its newest build"},
+	{regexp.MustCompile(`(?i)curl, wget|command not found|no such file`), "the image of the workspace lacks a program that the agent needs",
+		"use an image with curl or wget and the shell that the template calls"},
+}
+
+// lostAgents are agents of a running workspace that are not connected.
+func lostAgents(f *workspaceFacts) []conclusion {
+	c := f.condition(aggregationv1alpha1.ConditionAgentsConnected)
+	severity := severityError
+	switch c.Reason {
+	case aggregationv1alpha1.ReasonAgentsUnavailable:
+	case aggregationv1alpha1.ReasonAgentsConnecting:
+		severity = severityWarning
+	default:
+		return nothing()
+	}
+	what, do := "the process of the agent does not run or does not reach Coder",
+		"see the pod or machine of the workspace: it must run the agent's script, and reach "+f.accessURL()
+	shown := proof(c)
+	symptom := true
+	if trouble, line, found := f.agentWords(); found {
+		what, do, shown, symptom = trouble.what, trouble.do, evidence(line), false
+	}
+	return []conclusion{{
+		Finding: Finding{Severity: severity, Where: f.where(), What: oneLine(c.Message, longestSentence) + ": " + what, Evidence: shown, Do: do},
+		symptom: symptom, next: f.showPods(),
+	}}
+}
+
+func (f *workspaceFacts) accessURL() string {
+	if f.controlPlane == nil || f.controlPlane.Status.AccessURL == "" {
+		return "Coder's access URL"
+	}
+	return "Coder's access URL " + f.controlPlane.Status.AccessURL
+}
+
+// agentWords are what the pods of the workspace say about why the agent does not
+// connect. The last line that does counts.
+func (f *workspaceFacts) agentWords() (trouble agentTrouble, line string, found bool) {
+	for _, l := range f.logs {
+		for _, line := range slices.Backward(strings.Split(l.text, "\n")) {
+			for _, trouble := range agentTroubles {
+				if trouble.signs.MatchString(line) {
+					return trouble, line, true
+				}
+			}
+		}
+	}
+	return agentTrouble{}, "", false
+}
+
+func (f *workspaceFacts) showPods() []Next {
+	var all []Next
+	for _, s := range running(f.current) {
+		all = append(all, showLog(s, false))
+	}
+	return append(all[:min(len(all), 1)], f.readBuild())
+}
+
+// failedStartup is a startup script that failed or did not end.
+func failedStartup(f *workspaceFacts) []conclusion {
+	for _, agent := range f.object.Status.Agents {
+		what := ""
+		switch agent.LifecycleState {
+		case "start_error":
+			what = "the startup script of agent %s failed"
+		case "start_timeout":
+			what = "the startup script of agent %s did not end in time"
+		default:
+			continue
+		}
+		severity := severityWarning
+		if f.object.Status.Healthy != nil && !*f.object.Status.Healthy {
+			severity = severityError
+		}
+		return one(Finding{
+			Severity: severity, Where: f.where(), What: fmt.Sprintf(what, agent.Name),
+			Evidence: fmt.Sprintf("agent %s: status %s, lifecycle %s", agent.Name, cmp.Or(agent.Status, "unknown"), agent.LifecycleState),
+			Do:       "read /tmp/coder-startup-script.log in the workspace, and mend coder_script or startup_script in the template",
+		}, f.callTemplate())
+	}
+	return nothing()
+}

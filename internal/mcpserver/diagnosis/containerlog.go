@@ -1,0 +1,129 @@
+package diagnosis
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const (
+	containerLogLines = 40
+	buildLogLines     = 60
+	// logBytes bounds what is kept of one log.
+	logBytes = 16 << 10
+	// containerLogBytes bounds what the kubelet sends. Its limit cuts the newest lines
+	// off, so it is far above what so few lines have.
+	containerLogBytes = 1 << 20
+	// mostLogs is of how many containers the logs are read.
+	mostLogs = 3
+)
+
+// containerLog is the end of the log of a container.
+type containerLog struct {
+	pod, container string
+	// previous says that it is that of the container before the last restart.
+	previous bool
+	text     string
+}
+
+// containerLogs reads the logs of the containers that may tell what is wrong: the
+// present one and the one before.
+func (g *gathering) containerLogs(ctx context.Context, suspects []suspect) []containerLog {
+	suspects = suspects[:min(len(suspects), mostLogs)]
+	logs := make([]containerLog, 0, 2*len(suspects))
+	for _, s := range suspects {
+		for _, previous := range []bool{false, true} {
+			if previous && !s.hasPrevious() || !previous && !s.hasStarted() {
+				continue
+			}
+			if words := g.containerLog(ctx, s, previous); words != "" {
+				logs = append(logs, containerLog{pod: s.pod.Name, container: s.status.Name, previous: previous, text: words})
+			}
+		}
+	}
+	return logs
+}
+
+func (g *gathering) containerLog(ctx context.Context, s suspect, previous bool) string {
+	query := url.Values{
+		"container":  {s.status.Name},
+		"tailLines":  {strconv.Itoa(containerLogLines)},
+		"limitBytes": {strconv.Itoa(containerLogBytes)},
+	}
+	if previous {
+		query.Set("previous", "true")
+	}
+	path := callers.SubresourcePath(corev1.SchemeGroupVersion, s.pod.Namespace, pods, s.pod.Name, "log")
+	words, err := g.rawTail(ctx, path, query, containerLogLines)
+	// 400 says that there is no such log yet or any more, 404 that the pod is gone.
+	if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
+		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: podLogs, Namespace: s.pod.Namespace, Name: s.pod.Name, Err: err})
+	}
+	return words
+}
+
+// buildLog is the end of the log of a build of a workspace or template. That there
+// is none is a gap, because it is only asked for where a build was.
+func (g *gathering) buildLog(ctx context.Context, resource, kind, namespace, name string) string {
+	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, namespace, kind, name, "log")
+	words, err := g.rawTail(ctx, path, nil, buildLogLines)
+	if err != nil {
+		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: resource, Namespace: namespace, Name: name, Err: err})
+	}
+	return words
+}
+
+// rawTail reads the last lines of a text that the API serves.
+func (g *gathering) rawTail(ctx context.Context, path string, query url.Values, lines int) (string, error) {
+	reader, err := g.kube.Raw.Get(ctx, path, query)
+	if err != nil {
+		return "", err
+	}
+	defer reader.Close()
+	kept, _, err := text.Tail(reader, lines, logBytes)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", path, err)
+	}
+	return text.Clean(kept), nil
+}
+
+// shownLog bounds a log for the report.
+func shownLog(l Log) Log {
+	const longest = 4 << 10
+	l.Text = tail(strings.TrimSpace(l.Text), longest)
+	return l
+}
+
+func containerLogsShown(all []containerLog) []Log {
+	shown := make([]Log, 0, len(all))
+	for _, l := range all {
+		shown = append(shown, shownLog(Log{Where: fmt.Sprintf("Pod/%s, container %s", l.pod, l.container), Previous: l.previous, Text: l.text}))
+	}
+	return shown
+}
+
+// suspect is a container that may tell what is wrong.
+type suspect struct {
+	pod    *corev1.Pod
+	status *corev1.ContainerStatus
+}
+
+// hasStarted says that the container has a log of its own.
+func (s suspect) hasStarted() bool {
+	return s.status.State.Running != nil || s.status.State.Terminated != nil
+}
+
+// hasPrevious says that there was a container before this one.
+func (s suspect) hasPrevious() bool {
+	return s.status.LastTerminationState.Terminated != nil && s.status.RestartCount > 0
+}

@@ -1,0 +1,145 @@
+package diagnosis
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+const (
+	mostProvisioners = 50
+	// mostTemplates bounds those whose newest version failed.
+	mostTemplates = 3
+	// fieldVersionStatus is a field of templates that can be selected by.
+	fieldVersionStatus = "status.latestVersionStatus"
+	versionFailed      = "failed"
+)
+
+// controlPlaneFacts is what is known of a control plane.
+type controlPlaneFacts struct {
+	object *coderv1alpha1.CoderControlPlane
+	// deployment is nil where there is none, and where it could not be read.
+	deployment        *appsv1.Deployment
+	deploymentMissing bool
+	// pods are all of them, and earlier those of an earlier revision.
+	pods, earlier []corev1.Pod
+	podFacts
+	provisioners []coderv1alpha1.CoderProvisioner
+	templates    []failedTemplate
+	gaps         []gap
+}
+
+// failedTemplate is a template whose newest version could not be built.
+type failedTemplate struct {
+	object *aggregationv1alpha1.CoderTemplate
+	// log is the end of the log of that build.
+	log string
+}
+
+// controlPlane reads what surrounds a control plane.
+func (g *gathering) controlPlane(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) *controlPlaneFacts {
+	f := &controlPlaneFacts{object: cp}
+	f.remedy = controlPlaneRemedies()
+	g.part(func() {
+		d := &appsv1.Deployment{}
+		found, read := g.get(ctx, d, deployments, client.ObjectKeyFromObject(cp))
+		if f.deploymentMissing = read && !found; found {
+			f.deployment = d
+		}
+	})
+	g.part(func() {
+		f.pods, f.sets = g.podsOfControlPlane(ctx, cp)
+		f.current, f.earlier = byRevision(f.pods, newestReplicaSet(f.sets))
+		f.logs = g.containerLogs(ctx, suspects(f.current, !isTrue(cp.Status.Conditions, coderv1alpha1.ConditionReady)))
+	})
+	var all []corev1.Event
+	g.part(func() { all = g.eventsOf(ctx, cp.Namespace) })
+	g.part(func() { f.provisioners = g.provisionersOf(ctx, cp.Namespace, cp.Name) })
+	g.part(func() { f.templates = g.failedTemplates(ctx, cp) })
+	f.gaps = g.wait()
+	f.events = concerning(all, aboutControlPlane(cp, f.pods, f.sets))
+	return f
+}
+
+func controlPlaneRemedies() remedies {
+	return remedies{
+		image: "spec.image", resources: "spec.resources", placement: "spec.nodeSelector, spec.tolerations and spec.affinity",
+		volumes: "spec.volumes", references: "spec.extraEnv, spec.envFrom and spec.database",
+		security: "spec.securityContext and spec.podSecurityContext", process: "the spec of the control plane or in what it refers to",
+	}
+}
+
+// podsOfControlPlane are the pods, and the ReplicaSets of its Deployment.
+func (g *gathering) podsOfControlPlane(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) ([]corev1.Pod, []appsv1.ReplicaSet) {
+	ours := client.MatchingLabels(cp.PodLabels())
+	list, sets := &corev1.PodList{}, &appsv1.ReplicaSetList{}
+	var both sync.WaitGroup
+	both.Go(func() { g.list(ctx, list, pods, cp.Namespace, mostPods, ours) })
+	both.Go(func() { g.list(ctx, sets, replicaSets, cp.Namespace, mostReplicaSets, ours) })
+	both.Wait()
+	return list.Items, sets.Items
+}
+
+// suspects are the containers whose logs may tell something: those that are not
+// ready, or else, where something is wrong all the same, those that run.
+func suspects(current []corev1.Pod, wrong bool) []suspect {
+	found := inTrouble(current)
+	if len(found) == 0 && wrong {
+		return running(current)
+	}
+	return found
+}
+
+// provisionersOf are those in a namespace that belong to a control plane.
+func (g *gathering) provisionersOf(ctx context.Context, namespace, controlPlane string) []coderv1alpha1.CoderProvisioner {
+	list := &coderv1alpha1.CoderProvisionerList{}
+	g.list(ctx, list, provisioners, namespace, mostProvisioners)
+	return slices.DeleteFunc(list.Items, func(p coderv1alpha1.CoderProvisioner) bool {
+		return p.Spec.ControlPlaneRef == nil || p.Spec.ControlPlaneRef.Name != controlPlane
+	})
+}
+
+// failedTemplates are those of a control plane whose newest version failed.
+func (g *gathering) failedTemplates(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) []failedTemplate {
+	if !isTrue(cp.Status.Conditions, coderv1alpha1.ConditionServed) {
+		return nil
+	}
+	list := &aggregationv1alpha1.CoderTemplateList{}
+	g.list(ctx, list, templates, cp.Namespace, mostTemplates,
+		client.MatchingLabels{aggregationv1alpha1.LabelControlPlaneName: cp.Name}, client.MatchingFields{fieldVersionStatus: versionFailed})
+	failed := make([]failedTemplate, len(list.Items))
+	var all sync.WaitGroup
+	for i := range list.Items {
+		failed[i].object = &list.Items[i]
+		all.Go(func() {
+			failed[i].log = g.buildLog(ctx, templateLogs, templates, cp.Namespace, list.Items[i].Name)
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// aboutControlPlane says of the object of an Event whether it is the control plane
+// or made for it. Pods that are gone have the name of their ReplicaSet in front.
+func aboutControlPlane(cp *coderv1alpha1.CoderControlPlane, all []corev1.Pod, sets []appsv1.ReplicaSet) func(corev1.ObjectReference) bool {
+	return func(object corev1.ObjectReference) bool {
+		switch object.Kind {
+		case "CoderControlPlane", "Deployment", "Service", "Ingress", "HTTPRoute":
+			return object.Name == cp.Name
+		case "ReplicaSet":
+			return slices.ContainsFunc(sets, func(s appsv1.ReplicaSet) bool { return s.Name == object.Name })
+		case "Pod":
+			return slices.ContainsFunc(all, func(p corev1.Pod) bool { return p.Name == object.Name }) ||
+				slices.ContainsFunc(sets, func(s appsv1.ReplicaSet) bool { return strings.HasPrefix(object.Name, s.Name+"-") })
+		}
+		return false
+	}
+}

@@ -1,0 +1,178 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// missingReferences are Secrets, ConfigMaps and keys that the spec names. Whether
+// they exist is known from the operator alone: no Secret is read here.
+func missingReferences(f *controlPlaneFacts) []conclusion {
+	c, fails := f.fails(coderv1alpha1.ConditionDeploymentAvailable)
+	if !fails {
+		return nothing()
+	}
+	switch c.Reason {
+	case coderv1alpha1.ReasonDatabaseMissing:
+		return one(f.finding(severityError, c, "the spec names no database", "set spec.database, or CODER_PG_CONNECTION_URL from a Secret in spec.extraEnv"))
+	case coderv1alpha1.ReasonDatabaseSecretMissing:
+		return one(f.finding(severityError, c, "the Secret with the address of the database, or its key, is missing", "make the Secret or the key, or correct spec.database"))
+	case coderv1alpha1.ReasonSecretMissing, coderv1alpha1.ReasonConfigMapMissing:
+		return one(f.finding(severityError, c, "the pods refer to something that does not exist", "make it, or correct the part of the spec that names it"))
+	}
+	return nothing()
+}
+
+// refusedByCondition are pods that the API server refuses, as the Deployment tells
+// it where no Event does.
+func refusedByCondition(f *controlPlaneFacts) []conclusion {
+	if len(refusedPods(f.podFacts)) > 0 || f.deployment == nil {
+		return nothing()
+	}
+	for _, c := range f.deployment.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return one(Finding{
+				Severity: severityError, Where: "Deployment/" + f.deployment.Name,
+				What:     "the API server refuses the pods: " + oneLine(withoutPodName(c.Message), longestSentence),
+				Evidence: evidence("condition ReplicaFailure, " + c.Reason + ": " + c.Message), Do: refusalRemedy(c.Message, f.remedy),
+			}, showEvents(f.object.Namespace, "ReplicaSet", ""))
+		}
+	}
+	return nothing()
+}
+
+// unusableDatabaseOfCoder is told by coderd's last lines, by the operator, or by
+// Coder itself where it runs and its database went away.
+func unusableDatabaseOfCoder(f *controlPlaneFacts) []conclusion {
+	const do = " (CODER_PG_CONNECTION_URL, spec.database)"
+	speaking := inTrouble(f.current)
+	access, _ := f.fails(coderv1alpha1.ConditionOperatorAccess)
+	if _, silent := f.fails(coderv1alpha1.ConditionCoderReachable); silent || f.coderComplains(access) {
+		speaking = append(speaking, running(f.current)...)
+	}
+	for _, s := range speaking {
+		for _, source := range f.wordsOf(s) {
+			if trouble, line, found := unusableDatabase(source.words); found {
+				return one(Finding{
+					Severity: severityError, Where: whereContainer(s), What: "Coder cannot use its database: " + trouble.what,
+					Evidence: evidence(line), Do: trouble.do + do,
+				}, showLog(s, source.previous))
+			}
+		}
+	}
+	for _, c := range []metav1.Condition{
+		f.condition(coderv1alpha1.ConditionDeploymentAvailable), f.condition(coderv1alpha1.ConditionOperatorAccess),
+	} {
+		if c.Status != metav1.ConditionFalse || c.Reason != coderv1alpha1.ReasonDatabaseUnreachable && !f.coderComplains(c) {
+			continue
+		}
+		trouble, known := databaseTroubleOf(c.Message)
+		if !known {
+			trouble = databaseTrouble{what: oneLine(c.Message, longestSentence), do: "see the database and its address"}
+		}
+		return one(Finding{
+			Severity: severityError, Where: f.where(), What: "Coder cannot use its database: " + trouble.what, Evidence: proof(c), Do: trouble.do + do,
+		})
+	}
+	return nothing()
+}
+
+// coderComplains says that Coder answers, and that what it says is about a
+// connection of its own. All that it needs for that is its database.
+func (f *controlPlaneFacts) coderComplains(c metav1.Condition) bool {
+	return c.Type == coderv1alpha1.ConditionOperatorAccess && c.Reason == coderv1alpha1.ReasonUnreachable &&
+		isTrue(f.object.Status.Conditions, coderv1alpha1.ConditionCoderReachable) &&
+		(strings.Contains(c.Message, "dial tcp") || strings.Contains(c.Message, "pq: "))
+}
+
+// words are what a container said, and where that is found.
+type words struct {
+	words    string
+	previous bool
+}
+
+// wordsOf are those of a container, the newest first.
+func (f *controlPlaneFacts) wordsOf(s suspect) []words {
+	return []words{{f.logOf(s, false), false}, {f.lastWords(s), true}, {f.logOf(s, true), true}}
+}
+
+// podTroubles are those that any pod may have.
+func podTroubles(f *controlPlaneFacts) []conclusion { return apply(f.podFacts, podRules()) }
+
+// podsByCondition is what the operator saw of the pods, where the caller cannot see
+// them or they are gone.
+func podsByCondition(f *controlPlaneFacts) []conclusion {
+	c, fails := f.fails(coderv1alpha1.ConditionDeploymentAvailable)
+	if !fails || len(podTroubles(f)) > 0 || len(refusedByCondition(f)) > 0 {
+		return nothing()
+	}
+	switch c.Reason {
+	case coderv1alpha1.ReasonCrashLooping:
+		return one(f.finding(severityError, c, "Coder keeps ending", "mend what its last line names, in "+f.remedy.process))
+	case coderv1alpha1.ReasonImagePullFailed:
+		return one(f.finding(severityError, c, "the image cannot be pulled", "correct spec.image, or give spec.imagePullSecrets"))
+	case coderv1alpha1.ReasonContainerConfigInvalid:
+		return one(f.finding(severityError, c, "the container cannot be made", "correct "+f.remedy.references))
+	case coderv1alpha1.ReasonUnschedulable:
+		return one(f.finding(severityError, c, "no node takes the pod", schedulingRemedy(c.Message, f.remedy)))
+	case coderv1alpha1.ReasonPodsRefused:
+		return one(f.finding(severityError, c, "the pods are refused", refusalRemedy(c.Message, f.remedy)))
+	}
+	return nothing()
+}
+
+func missingDeployment(f *controlPlaneFacts) []conclusion {
+	if !f.deploymentMissing || !f.object.DeletionTimestamp.IsZero() || f.condition(coderv1alpha1.ConditionReady).Status == "" {
+		return nothing()
+	}
+	return aSymptom(Finding{
+		Severity: severityError, Where: "Deployment/" + f.object.Name, What: "the Deployment does not exist",
+		Do: "the operator makes it as soon as what the spec needs is there: see the other findings, and that the operator runs",
+	}, Next{Tool: "check_health", Arguments: map[string]any{}})
+}
+
+// stuckRollout is one that does not end, and pods of an earlier revision that stay.
+func stuckRollout(f *controlPlaneFacts) []conclusion {
+	c, fails := f.fails(coderv1alpha1.ConditionDeploymentAvailable)
+	expired := f.deployment != nil && slices.ContainsFunc(f.deployment.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && c.Reason == coderv1alpha1.ReasonProgressDeadlineExceeded
+	})
+	if expired = expired || fails && c.Reason == coderv1alpha1.ReasonProgressDeadlineExceeded; !expired && len(f.earlier) == 0 {
+		return nothing()
+	}
+	severity, what := severityWarning, "a rollout is under way"
+	if expired {
+		severity, what = severityError, "the rollout did not end in time"
+	}
+	what += fmt.Sprintf(": %d of %d pods of the newest revision are ready", ready(f.current), wanted(f))
+	if n := ready(f.earlier); n > 0 {
+		what += fmt.Sprintf(", and %d of the earlier one still answer", n)
+	}
+	return aSymptom(Finding{
+		Severity: severity, Where: "Deployment/" + f.object.Name, What: what, Evidence: proof(c),
+		Do: "mend why the new pods are not ready, or go back to what the spec was before",
+	}, Next{Tool: "get_control_plane_deployment_status", Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name}})
+}
+
+func ready(all []corev1.Pod) int {
+	n := 0
+	for i := range all {
+		n += rank(isReady(&all[i]))
+	}
+	return n
+}
+
+func wanted(f *controlPlaneFacts) int32 {
+	if f.deployment != nil {
+		return ptr.Deref(f.deployment.Spec.Replicas, 1)
+	}
+	return ptr.Deref(f.object.Spec.Replicas, 1)
+}

@@ -1,0 +1,235 @@
+package diagnosis
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// controlPlaneRules stand in the order in which one thing causes another.
+func controlPlaneRules() []rule[*controlPlaneFacts] {
+	return []rule[*controlPlaneFacts]{
+		deletion, neverSeen, unapplied, scaledToZero, missingReferences, refusedByCondition,
+		unusableDatabaseOfCoder, podTroubles, podsByCondition, missingDeployment, unreachableCoder, refusedAccess, stuckRollout, notReady,
+		license, exposure, workspaceAccess, metrics, unserved, unreadyProvisioners, failedVersions, behind,
+	}
+}
+
+func (f *controlPlaneFacts) where() string { return "CoderControlPlane/" + f.object.Name }
+
+func (f *controlPlaneFacts) condition(kind string) metav1.Condition {
+	return findCondition(f.object.Status.Conditions, kind)
+}
+
+// fails says that a condition is there and false.
+func (f *controlPlaneFacts) fails(kind string) (metav1.Condition, bool) {
+	c := f.condition(kind)
+	return c, c.Status == metav1.ConditionFalse
+}
+
+// finding is one about the control plane that a condition shows.
+func (f *controlPlaneFacts) finding(severity string, c metav1.Condition, what, do string) Finding {
+	return Finding{Severity: severity, Where: f.where(), What: what + ": " + oneLine(c.Message, longestSentence), Evidence: proof(c), Do: do}
+}
+
+func deletion(f *controlPlaneFacts) []conclusion {
+	if f.object.DeletionTimestamp.IsZero() {
+		return nothing()
+	}
+	ready := f.condition(coderv1alpha1.ConditionReady)
+	what := fmt.Sprintf("it is being deleted since %s and waits for finalizers %s",
+		f.object.DeletionTimestamp.UTC().Format(time.RFC3339), strings.Join(f.object.Finalizers, ", "))
+	if ready.Reason == coderv1alpha1.ReasonDeleting {
+		what += ": " + oneLine(ready.Message, longestSentence)
+	}
+	return one(Finding{
+		Severity: severityError, Where: f.where(), What: what, Evidence: proof(ready),
+		Do: "wait a minute for the operator; where nothing moves, see that the operator runs, and who set finalizers of other names",
+	}, showEvents(f.object.Namespace, "CoderControlPlane", f.object.Name))
+}
+
+// neverSeen is a control plane at which the operator has not looked.
+func neverSeen(f *controlPlaneFacts) []conclusion {
+	if f.condition(coderv1alpha1.ConditionReady).Status != "" {
+		return nothing()
+	}
+	return one(Finding{
+		Severity: severityError, Where: f.where(), What: "the operator has not looked at it yet",
+		Evidence: "status has no condition Ready",
+		Do:       "see that the operator (coder-k8s) runs and holds its lease, and that it watches this namespace (--watch-namespaces)",
+	}, Next{Tool: "check_health", Arguments: map[string]any{}})
+}
+
+// behind is a change of the spec at which the operator has not looked.
+func behind(f *controlPlaneFacts) []conclusion {
+	seen := f.object.Status.ObservedGeneration
+	if seen == f.object.Generation || f.condition(coderv1alpha1.ConditionReady).Status == "" {
+		return nothing()
+	}
+	return one(Finding{
+		Severity: severityWarning, Where: f.where(), What: "the operator has not looked at the newest change of the spec yet",
+		Evidence: fmt.Sprintf("metadata.generation is %d, status.observedGeneration %d", f.object.Generation, seen),
+		Do:       "ask again in some seconds; where it stays so, see that the operator runs",
+	}, Next{Tool: "check_health", Arguments: map[string]any{}})
+}
+
+// unapplied are objects that the spec asks for and that are not there as it says.
+func unapplied(f *controlPlaneFacts) []conclusion {
+	c, fails := f.fails(coderv1alpha1.ConditionResourcesApplied)
+	if !fails {
+		return nothing()
+	}
+	what, do := "an object that the spec asks for cannot be applied", "see the message; the operator tries again by itself"
+	switch c.Reason {
+	case coderv1alpha1.ReasonNotOwned:
+		what, do = "an object of the name that is needed belongs to someone else", "delete or rename that object, or give the control plane another name"
+	case coderv1alpha1.ReasonInvalidName:
+		what, do = "the name of the control plane cannot be that of a Service", "make it anew with another name"
+	case coderv1alpha1.ReasonInvalidSpec:
+		what, do = "the API server refuses an object made from the spec", "correct the field of the spec that the message names"
+	case coderv1alpha1.ReasonKindMissing:
+		what, do = "the cluster does not know a kind that the spec asks for", "install what brings the kind, or take that part out of the spec"
+	}
+	return one(f.finding(severityError, c, what, do))
+}
+
+func scaledToZero(f *controlPlaneFacts) []conclusion {
+	ready, available := f.condition(coderv1alpha1.ConditionReady), f.condition(coderv1alpha1.ConditionDeploymentAvailable)
+	asked := f.object.Spec.Replicas != nil && *f.object.Spec.Replicas == 0
+	for _, c := range []metav1.Condition{available, ready} {
+		if c.Reason == coderv1alpha1.ReasonScaledToZero {
+			return one(f.finding(severityWarning, c, "no pod is wanted, so Coder does not run", "set replicas to 1 or more to start it"), f.scale())
+		}
+	}
+	if asked {
+		return one(Finding{
+			Severity: severityWarning, Where: f.where(), What: "no pod is wanted, so Coder does not run: spec.replicas is 0",
+			Do: "set replicas to 1 or more to start it",
+		}, f.scale())
+	}
+	return nothing()
+}
+
+func (f *controlPlaneFacts) scale() Next {
+	return Next{Tool: "change_control_plane", Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name, "replicas": 1}}
+}
+
+// unreachableCoder has pods that are ready and gives no answer.
+func unreachableCoder(f *controlPlaneFacts) []conclusion {
+	c, fails := f.fails(coderv1alpha1.ConditionCoderReachable)
+	if !fails || c.Reason != coderv1alpha1.ReasonUnreachable {
+		return nothing()
+	}
+	conclusions := one(f.finding(severityError, c, "Coder's API does not answer the operator",
+		"see that the Service leads to the pods, that a NetworkPolicy lets the operator reach them, and the log of Coder"),
+		Next{Tool: "get_service_status", Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name}})
+	// Where no pod is ready nothing can answer.
+	conclusions[0].symptom = len(f.current) > 0 && ready(f.current) == 0
+	return conclusions
+}
+
+// refusedAccess is that Coder does not let the operator in.
+func refusedAccess(f *controlPlaneFacts) []conclusion {
+	c, fails := f.fails(coderv1alpha1.ConditionOperatorAccess)
+	if !fails || f.coderComplains(c) {
+		return nothing()
+	}
+	switch c.Reason {
+	case coderv1alpha1.ReasonWaiting, coderv1alpha1.ReasonAdminJobRunning, coderv1alpha1.ReasonReconciling:
+		return nothing()
+	case coderv1alpha1.ReasonDisabled:
+		return one(f.finding(severityInfo, c, "the operator keeps away from Coder, so its workspaces and templates are not served", "unset spec.operatorAccess.disabled if they should be"))
+	case coderv1alpha1.ReasonTokenRefused:
+		return one(f.finding(severityError, c, "Coder refuses the operator's token", "give a token of a user with the role owner in the Secret of spec.operatorAccess.tokenSecretRef; one that the operator made it renews by itself"))
+	case coderv1alpha1.ReasonTokenSecretMissing:
+		return one(f.finding(severityError, c, "the Secret with the operator's token, or its key, is missing", "make it, or correct spec.operatorAccess.tokenSecretRef"))
+	case coderv1alpha1.ReasonCredentialsRefused:
+		return one(f.finding(severityError, c, "Coder does not accept the operator's own account", "see whether its user was deleted, suspended or changed in Coder, or give a token in spec.operatorAccess.tokenSecretRef"))
+	case coderv1alpha1.ReasonAdminJobFailed:
+		return one(f.finding(severityError, c, "the Job that makes the operator's account failed", "mend what the message names, or give a token in spec.operatorAccess.tokenSecretRef"))
+	}
+	return aSymptom(f.finding(severityError, c, "the operator has no access to Coder", "see whether Coder answers; the operator tries again by itself"))
+}
+
+func license(f *controlPlaneFacts) []conclusion {
+	c := f.condition(coderv1alpha1.ConditionLicenseApplied)
+	const do = "put a license that counts into the Secret of spec.licenseSecretRef"
+	switch {
+	case c.Status == metav1.ConditionTrue && c.Reason == coderv1alpha1.ReasonLicenseExpiring:
+		return one(f.finding(severityWarning, c, "the license ends soon", do))
+	case c.Status == metav1.ConditionTrue && c.Reason == coderv1alpha1.ReasonLicenseInGracePeriod:
+		return one(f.finding(severityWarning, c, "the license has ended, and works for a last while", do))
+	case c.Status != metav1.ConditionFalse, c.Reason == coderv1alpha1.ReasonPending:
+		return nothing()
+	case c.Reason == coderv1alpha1.ReasonLicenseExpired:
+		return one(f.finding(severityError, c, "the license has expired", do))
+	case c.Reason == coderv1alpha1.ReasonSecretMissing:
+		return one(f.finding(severityError, c, "the Secret with the license, or its key, is missing", "make it, or correct spec.licenseSecretRef"))
+	case c.Reason == coderv1alpha1.ReasonInvalidLicense:
+		return one(f.finding(severityError, c, "Coder does not accept the license", do))
+	case c.Reason == coderv1alpha1.ReasonNotSupported, c.Reason == coderv1alpha1.ReasonDisabled:
+		return one(f.finding(severityWarning, c, "the license cannot be applied", "use an image of Coder that takes licenses, or remove spec.licenseSecretRef"))
+	}
+	return one(f.finding(severityError, c, "the license is not applied", "see the message; the operator tries again by itself"))
+}
+
+func exposure(f *controlPlaneFacts) []conclusion {
+	c, fails := f.fails(coderv1alpha1.ConditionExposed)
+	if !fails || c.Reason == coderv1alpha1.ReasonReconciling {
+		return nothing()
+	}
+	do := "correct spec.expose: class, host, and the Secret with the certificate"
+	switch c.Reason {
+	case coderv1alpha1.ReasonKindMissing:
+		do = "install what brings the kind, or use another way in spec.expose"
+	case coderv1alpha1.ReasonRouteRefused:
+		do = "have the Gateway take routes of this namespace and host, or correct spec.expose"
+	case coderv1alpha1.ReasonNotOwned:
+		do = "delete or rename the object of that name"
+	}
+	return one(f.finding(severityError, c, "Coder is not reachable from outside as spec.expose asks", do))
+}
+
+func workspaceAccess(f *controlPlaneFacts) []conclusion {
+	return beside(f, coderv1alpha1.ConditionWorkspaceAccess, "Coder may not make workspaces everywhere where spec.rbac says so",
+		"make the namespace that is missing, or have an administrator allow the rights of spec.rbac")
+}
+
+func metrics(f *controlPlaneFacts) []conclusion {
+	return beside(f, coderv1alpha1.ConditionMetricsExported, "the metrics are not exported", "see the message, or switch spec.metrics off")
+}
+
+// unserved tells of what the aggregated API does not show where nothing else says
+// why.
+func unserved(f *controlPlaneFacts) []conclusion {
+	if _, fails := f.fails(coderv1alpha1.ConditionOperatorAccess); fails {
+		return nothing()
+	}
+	return beside(f, coderv1alpha1.ConditionServed, "its templates and workspaces are not served", "wait until the operator has access to Coder")
+}
+
+// beside is a warning of a condition that does not decide about Ready.
+func beside(f *controlPlaneFacts, kind, what, do string) []conclusion {
+	c, fails := f.fails(kind)
+	if !fails || c.Reason == coderv1alpha1.ReasonReconciling || c.Reason == coderv1alpha1.ReasonDisabled || c.Reason == coderv1alpha1.ReasonWaiting {
+		return nothing()
+	}
+	return one(f.finding(severityWarning, c, what, do))
+}
+
+// notReady is what remains to be said where nothing else was found.
+func notReady(f *controlPlaneFacts) []conclusion {
+	c := f.condition(coderv1alpha1.ConditionReady)
+	if c.Status == metav1.ConditionTrue || c.Status == "" || !f.object.DeletionTimestamp.IsZero() {
+		return nothing()
+	}
+	severity, do := severityError, "see its conditions"
+	if isTrue(f.object.Status.Conditions, coderv1alpha1.ConditionReconciling) {
+		severity, do = severityWarning, "ask again in some seconds: the operator is at work"
+	}
+	return aFallback(f.finding(severity, c, "it is not ready", do), showEvents(f.object.Namespace, "CoderControlPlane", f.object.Name))
+}

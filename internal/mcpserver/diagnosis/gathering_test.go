@@ -1,0 +1,478 @@
+package diagnosis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// world is an API for tests.
+type world struct {
+	objects []client.Object
+	// raw are texts by path; those of containers before the last restart have
+	// "?previous" behind.
+	raw map[string]string
+	// forbidden are the kinds of lists and objects, and "log", that alice may not read.
+	forbidden []string
+	// slow are those that are answered when the time is up: once a log was read, or the
+	// context has ended.
+	slow    []string
+	logRead chan struct{}
+	// errs are answers for kinds.
+	errs map[string]error
+
+	mu sync.Mutex
+	// asked are the kinds and paths that were read.
+	asked []string
+}
+
+func (w *world) answer(ctx context.Context, kind string) error {
+	w.mu.Lock()
+	w.asked = append(w.asked, kind)
+	w.mu.Unlock()
+	for _, slow := range w.slow {
+		if slow != kind {
+			continue
+		}
+		select {
+		case <-w.logRead:
+			return context.DeadlineExceeded
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for _, forbidden := range w.forbidden {
+		if forbidden == kind {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("no"))
+		}
+	}
+	return w.errs[kind]
+}
+
+// Get implements callers.Getter.
+func (w *world) Get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	if err := w.answer(ctx, "log"); err != nil {
+		return nil, err
+	}
+	if query.Get("previous") == "true" {
+		path += "?previous"
+	}
+	if w.logRead != nil {
+		close(w.logRead)
+	}
+	body, ok := w.raw[path]
+	if !ok {
+		return nil, apierrors.NewBadRequest("container is waiting to start")
+	}
+	return io.NopCloser(strings.NewReader(body)), nil
+}
+
+func kindOf(obj any) string {
+	switch obj.(type) {
+	case *coderv1alpha1.CoderControlPlane, *coderv1alpha1.CoderControlPlaneList:
+		return controlPlanes
+	case *coderv1alpha1.CoderProvisionerList:
+		return provisioners
+	case *aggregationv1alpha1.CoderWorkspace:
+		return workspaces
+	case *aggregationv1alpha1.CoderTemplate, *aggregationv1alpha1.CoderTemplateList:
+		return templates
+	case *appsv1.Deployment:
+		return deployments
+	case *appsv1.ReplicaSetList:
+		return replicaSets
+	case *corev1.PodList:
+		return pods
+	case *corev1.EventList:
+		return events
+	}
+	return "something else"
+}
+
+func (w *world) kube(t *testing.T) *callers.Kube {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	funcs := interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if err := w.answer(ctx, kindOf(obj)); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			options := client.ListOptions{}
+			options.ApplyOptions(opts)
+			if options.Limit == 0 {
+				t.Errorf("a list of %s has no limit", kindOf(list))
+			}
+			if kind := kindOf(list); options.Namespace == "" {
+				if err := w.answer(ctx, kind+" in all namespaces"); err != nil {
+					return err
+				}
+			} else if err := w.answer(ctx, kind); err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
+		},
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.objects...).WithInterceptorFuncs(funcs).
+		WithIndex(&aggregationv1alpha1.CoderTemplate{}, fieldVersionStatus, func(o client.Object) []string {
+			return []string{o.(*aggregationv1alpha1.CoderTemplate).Status.LatestVersionStatus}
+		}).Build()
+	return &callers.Kube{WithWatch: c, Raw: w}
+}
+
+func asAlice(t *testing.T) context.Context {
+	t.Helper()
+	return request.WithUser(t.Context(), &user.DefaultInfo{Name: "alice"})
+}
+
+func (w *world) controlPlane(t *testing.T) *Report {
+	t.Helper()
+	r, err := ControlPlane(asAlice(t), w.kube(t), "coder", "coder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (w *world) workspace(t *testing.T) *Report {
+	t.Helper()
+	r, err := Workspace(asAlice(t), w.kube(t), "coder", "coder.ada.dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const podLog = "/api/v1/namespaces/coder/pods/coder-r1-x/log"
+
+// crashWorld is a control plane whose coderd keeps ending.
+func crashWorld() *world {
+	set := aReplicaSet("1", 1, 1)
+	return &world{
+		objects: []client.Object{
+			aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", `container "coder" ended with exit code 1: create oidc config`)...),
+			aDeployment(), set, aReplicaSet("0", 0, 0), aPod("1", crashed(1, "Error", 4)),
+			anEvent("Pod", "coder-r1-x", "BackOff", "Back-off restarting failed container coder"),
+			anEvent("Pod", "coder-r1-gone", "Killing", "Stopping container"),
+			anEvent("Pod", "coder-other-x", "BackOff", "of another Deployment"),
+		},
+		raw: map[string]string{podLog + "?previous": "Started HTTP listener\n" + crashLine + "\n"},
+	}
+}
+
+func TestGatheredControlPlane(t *testing.T) {
+	w := crashWorld()
+	r := w.controlPlane(t)
+	if len(r.Gaps) > 0 || len(r.Pods) != 1 || len(r.Events) != 2 || len(r.Logs) != 1 || len(r.Conditions) != 3 {
+		t.Errorf("%d gaps, %d pods, %d events, %d logs, %d conditions: %+v", len(r.Gaps), len(r.Pods), len(r.Events), len(r.Logs), len(r.Conditions), r)
+	}
+	if !r.Logs[0].Previous || !strings.Contains(r.Logs[0].Text, crashLine) || r.Pods[0].State != "CrashLoopBackOff" || r.Pods[0].Restarts != 4 || r.Pods[0].Ready != "0/1" {
+		t.Errorf("log %+v, pod %+v", r.Logs[0], r.Pods[0])
+	}
+	if len(r.NextTools) == 0 || r.NextTools[0].Tool != "get_pod_logs" || r.NextTools[0].Arguments["previous"] != true {
+		t.Errorf("next: %+v", r.NextTools)
+	}
+}
+
+// TestForbiddenParts shows that each part that may not be read is a gap with the
+// name of the caller, and that the others are told.
+func TestForbiddenParts(t *testing.T) {
+	for forbidden, want := range map[string]string{
+		pods:         `could not read pods in namespace coder: user "alice" may not list pods`,
+		"log":        `could not read pods/log coder/coder-r1-x: user "alice" may not get pods/log`,
+		events:       `could not read events in namespace coder: user "alice" may not list events`,
+		deployments:  `could not read deployments coder/coder: user "alice" may not get deployments`,
+		replicaSets:  `could not read replicasets in namespace coder: user "alice" may not list replicasets`,
+		provisioners: `could not read coderprovisioners in namespace coder: user "alice" may not list coderprovisioners`,
+	} {
+		w := crashWorld()
+		w.forbidden = []string{forbidden}
+		r := w.controlPlane(t)
+		if len(r.Gaps) != 1 || r.Gaps[0] != want {
+			t.Errorf("gaps %q, want %q", r.Gaps, want)
+		}
+		// The operator saw what this caller may not see.
+		if len(r.Findings) == 0 || !strings.Contains(r.Summary+r.Findings[0].Evidence, "exit code 1") {
+			t.Errorf("without %s: %s %+v", forbidden, r.Summary, r.Findings)
+		}
+	}
+}
+
+// TestLogsAreBounded shows of how many containers logs are read.
+func TestLogsAreBounded(t *testing.T) {
+	w := crashWorld()
+	for _, name := range []string{"b", "c", "d", "e"} {
+		pod := aPod("1", crashed(1, "Error", 4))
+		pod.Name = name
+		w.objects = append(w.objects, pod)
+	}
+	w.controlPlane(t)
+	if n := strings.Count(strings.Join(w.asked, " "), "log"); n != mostLogs {
+		t.Errorf("%d logs were read, want %d", n, mostLogs)
+	}
+}
+
+// TestLogOfReadyPods shows that a Coder that runs and does not work is heard.
+func TestLogOfReadyPods(t *testing.T) {
+	w := &world{
+		objects: []client.Object{
+			aControlPlane(brokenPart("CoderReachable", "Unreachable", "no answer")...), aDeployment(), aReplicaSet("1", 1, 1), aPod("1", runs(true)),
+		},
+		raw: map[string]string{podLog: databaseLog},
+	}
+	if r := w.controlPlane(t); len(r.Logs) != 1 || !strings.Contains(r.Summary, "cannot use its database") {
+		t.Errorf("%+v", r)
+	}
+	w.objects[0] = aControlPlane(working()...)
+	if r := w.controlPlane(t); len(r.Logs) != 0 {
+		t.Errorf("the log of a Coder that works was read: %+v", r.Logs)
+	}
+}
+
+// TestWordsOfOthersAreClean shows that no password and no control character gets
+// from what others wrote into a report.
+func TestWordsOfOthersAreClean(t *testing.T) {
+	const dirty = "\x1b[31mpostgres://coder:hunter2hunter2@db/coder\x1b[0m"
+	w := crashWorld()
+	status := crashed(1, "Error", 4)
+	status.LastTerminationState.Terminated.Message = "error: kept by the kubelet " + dirty
+	w.objects[0] = aControlPlane(brokenPart("DeploymentAvailable", "CrashLooping", dirty)...)
+	w.objects = append(w.objects[:4:4], aPod("1", status), anEvent("Pod", "coder-r1-x", "BackOff", dirty))
+	w.raw[podLog+"?previous"] = "error: in the log " + dirty
+	ws := failedWorkspace(dirty)
+	w.objects = append(w.objects, ws, aTemplate())
+	w.raw["/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces/coder.ada.dev/log"] = logged("Planning", "Error: "+dirty)
+	for _, r := range []*Report{w.controlPlane(t), w.workspace(t)} {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(raw), "hunter2") || strings.Contains(string(raw), "u001b") || len(r.Logs) != 1 {
+			t.Errorf("%s", raw)
+		}
+	}
+}
+
+// TestCauseInGap shows that the summary says where the cause may lie.
+func TestCauseInGap(t *testing.T) {
+	w := crashWorld()
+	w.objects[0] = aControlPlane(brokenPart("DeploymentAvailable", "Progressing", "0 of 1 pods are ready")...)
+	w.forbidden = []string{pods, events}
+	r := w.controlPlane(t)
+	if want := "The cause may lie in what could not be read (events, pods): see gaps, and ask again with an account that may read it."; !strings.HasSuffix(r.Summary, want) || r.Healthy {
+		t.Errorf("the summary is %q", r.Summary)
+	}
+}
+
+// TestSlowPart shows that a part that does not answer holds up nothing else: the
+// log is read while it waits.
+func TestSlowPart(t *testing.T) {
+	w := crashWorld()
+	w.slow, w.logRead = []string{events}, make(chan struct{})
+	r := w.controlPlane(t)
+	if len(r.Gaps) != 1 || r.Gaps[0] != "could not read events in namespace coder: no answer came in time" || len(r.Logs) != 1 {
+		t.Errorf("gaps %q, %d logs", r.Gaps, len(r.Logs))
+	}
+}
+
+// TestTimeIsUp shows that nothing is waited for longer than the limit.
+func TestTimeIsUp(t *testing.T) {
+	w := crashWorld()
+	w.slow = []string{events, pods, replicaSets}
+	r, err := examiner{w.kube(t), 50 * time.Millisecond}.controlPlane(asAlice(t), "coder", "coder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(r.Gaps, "\n"); strings.Count(got, "no answer came in time") < 3 || !strings.Contains(r.Summary, "exit code 1") {
+		t.Errorf("%s\n%s", r.Summary, got)
+	}
+	w.slow = []string{workspaces}
+	if _, err := (examiner{w.kube(t), 50 * time.Millisecond}).workspace(asAlice(t), "coder", "coder.ada.dev"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestGivenUp shows that nobody gets a report who does not wait for it.
+func TestGivenUp(t *testing.T) {
+	w := crashWorld()
+	w.slow = []string{events}
+	ctx, cancel := context.WithCancel(asAlice(t))
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := ControlPlane(ctx, w.kube(t), "coder", "coder"); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestErrorsOfTheObject(t *testing.T) {
+	w := &world{}
+	_, err := ControlPlane(asAlice(t), w.kube(t), "coder", "none")
+	var call *toolset.CallError
+	if !errors.As(err, &call) || !apierrors.IsNotFound(err) || call.Name != "none" || call.Resource != controlPlanes {
+		t.Errorf("error %v", err)
+	}
+	w.forbidden = []string{workspaces}
+	if _, err := Workspace(asAlice(t), w.kube(t), "coder", "x"); !apierrors.IsForbidden(err) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestNoSecretIsRead shows what is read, which no Secret is among.
+func TestNoSecretIsRead(t *testing.T) {
+	w := crashWorld()
+	w.controlPlane(t)
+	w.objects = append(w.objects, lostWorkspace("AgentsUnavailable", "x"))
+	w.workspace(t)
+	for _, kind := range w.asked {
+		if kind == "something else" {
+			t.Errorf("read: %q", w.asked)
+		}
+	}
+}
+
+// TestOldPods shows that the pods of an earlier revision are not taken for the new
+// ones.
+func TestOldPods(t *testing.T) {
+	old := aPod("0", crashed(1, "Error", 9))
+	w := &world{objects: []client.Object{
+		aControlPlane(brokenPart("DeploymentAvailable", "ImagePullFailed", "image x cannot be fetched")...), aDeployment(),
+		aReplicaSet("0", 1, 1), aReplicaSet("1", 1, 1), old, aPod("1", waits("ErrImagePull", "manifest unknown")),
+	}}
+	r := w.controlPlane(t)
+	if r.Findings[0].Where != coderPod || !strings.Contains(r.Findings[0].What, "no such image") {
+		t.Errorf("%+v", r.Findings)
+	}
+	for _, f := range r.Findings {
+		if strings.Contains(f.Where, old.Name) {
+			t.Errorf("a finding about an old pod: %+v", f)
+		}
+	}
+}
+
+// TestFailedTemplates shows that a template that cannot be built is found from its
+// control plane.
+func TestFailedTemplates(t *testing.T) {
+	broken := aTemplate()
+	broken.Status.LatestVersionStatus, broken.Status.LatestVersionError = "failed", "template import init error: initialize terraform: exit status 1"
+	broken.Status.LatestVersionID, broken.Status.LatestVersionName = "b", "v4"
+	w := &world{
+		objects: []client.Object{aControlPlane(working()...), aDeployment(), aReplicaSet("1", 1, 1), aPod("1", runs(true)), broken},
+		raw:     map[string]string{"/apis/aggregation.coder.com/v1alpha1/namespaces/coder/codertemplates/coder.k8s/log": initError},
+	}
+	r := w.controlPlane(t)
+	if len(r.Findings) != 1 || !strings.Contains(r.Findings[0].What, "version v4 failed: Error: Invalid block definition") || !r.Healthy || len(r.Logs) != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// workspaceWorld is a workspace with a pod that no node takes.
+func workspaceWorld() *world {
+	ws := lostWorkspace("AgentsUnavailable", "agents that are not connected: main is timeout")
+	pod := unschedulable("0/1 nodes are available: 1 Insufficient memory.")
+	pod.Namespace, pod.Labels = "work", map[string]string{labelWorkspaceID: ws.Status.ID}
+	other := aPod("1", crashed(1, "Error", 1))
+	other.Namespace, other.Name, other.Labels = "work", "other", map[string]string{labelWorkspaceID: "another"}
+	event := anEvent("Pod", "coder-r1-x", "FailedScheduling", "0/1 nodes are available")
+	event.Namespace, event.InvolvedObject.Namespace = "work", "work"
+	foreign := event.DeepCopy()
+	foreign.Name, foreign.InvolvedObject.Name = "other", "other"
+	cp := aControlPlane(working()...)
+	cp.Spec.RBAC.WorkspaceNamespaces = []string{"work"}
+	return &world{objects: []client.Object{ws, cp, aTemplate(), pod, other, event, foreign}}
+}
+
+func TestGatheredWorkspace(t *testing.T) {
+	for _, forbidden := range []string{"", pods + " in all namespaces"} {
+		w := workspaceWorld()
+		w.forbidden = []string{forbidden}
+		r := w.workspace(t)
+		if len(r.Gaps) > 0 || len(r.Pods) != 1 || r.Pods[0].Namespace != "work" || len(r.Events) != 1 || r.Build == nil || r.Build.Number != 4 {
+			t.Errorf("%+v", r)
+		}
+		if !strings.Contains(r.Findings[0].What, "Insufficient memory") {
+			t.Errorf("%+v", r.Findings)
+		}
+	}
+}
+
+// TestGapsOfWorkspace shows that who may read nothing but the workspace is told so.
+func TestGapsOfWorkspace(t *testing.T) {
+	w := workspaceWorld()
+	w.forbidden = []string{pods, pods + " in all namespaces", replicaSets, controlPlanes, templates, provisioners}
+	r := w.workspace(t)
+	want := []string{
+		`could not read codercontrolplanes coder/coder: user "alice" may not get codercontrolplanes`,
+		`could not read coderprovisioners in namespace coder: user "alice" may not list coderprovisioners`,
+		`could not read codertemplates coder/coder.k8s: user "alice" may not get codertemplates`,
+		`could not read pods in namespace coder: user "alice" may not list pods`,
+		`could not read replicasets in namespace coder: user "alice" may not list replicasets`,
+	}
+	if strings.Join(r.Gaps, "\n") != strings.Join(want, "\n") {
+		t.Errorf("gaps:\n%s", strings.Join(r.Gaps, "\n"))
+	}
+	if !strings.Contains(r.Summary, "main is timeout") || !strings.Contains(r.Summary, "The cause may lie in what could not be read") {
+		t.Errorf("the summary is %q", r.Summary)
+	}
+}
+
+// TestAggregatedAPIAway shows that 503 is a report, with what the control planes say.
+func TestAggregatedAPIAway(t *testing.T) {
+	w := &world{
+		objects: []client.Object{aControlPlane(brokenPart("DeploymentAvailable", "DatabaseUnreachable", "Coder cannot use its database: refused")...)},
+		errs:    map[string]error{workspaces: apierrors.NewServiceUnavailable("CoderControlPlane coder/coder cannot be asked now (Syncing since x): no answer")},
+	}
+	r := w.workspace(t)
+	if r.Healthy || len(r.Findings) != 2 || r.Findings[0].Where != "CoderControlPlane/coder" || !strings.Contains(r.Summary, "cannot use its database") ||
+		!strings.Contains(r.Findings[1].What, "cannot be asked now") {
+		t.Errorf("%+v", r)
+	}
+	w.objects = nil
+	if r := w.workspace(t); len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Do, "check_health") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNewestEvents(t *testing.T) {
+	var all []corev1.Event
+	for i := range mostEvents + 10 {
+		e := anEvent("Pod", "p", "R", "m")
+		e.LastTimestamp = metav1.NewTime(now.Add(time.Duration(i) * time.Second))
+		all = append(all, *e)
+	}
+	series := anEvent("Pod", "p", "Series", "m")
+	series.LastTimestamp, series.Series = metav1.Time{}, &corev1.EventSeries{Count: 7, LastObservedTime: metav1.NewMicroTime(now.Add(time.Hour))}
+	all = append(all, *series)
+	got := describeEvents(concerning(all, func(corev1.ObjectReference) bool { return true }))
+	if len(got) != mostEvents || got[0].Reason != "Series" || got[0].Count != 7 || got[0].Time != "2026-11-20T13:00:00Z" || got[1].Time != "2026-11-20T12:00:59Z" {
+		t.Errorf("%d events, the first two are %+v", len(got), got[:2])
+	}
+}

@@ -1,0 +1,324 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// refusedPods are pods that the API server does not take.
+func refusedPods(f podFacts) []conclusion {
+	for i := range f.sets {
+		set := &f.sets[i]
+		refused := f.eventOf("ReplicaSet", set.Name, "FailedCreate")
+		if refused == nil || set.Status.Replicas >= ptr.Deref(set.Spec.Replicas, 1) {
+			continue
+		}
+		message := withoutPodName(refused.Message)
+		return one(Finding{
+			Severity: severityError, Where: "ReplicaSet/" + set.Name, What: "the API server refuses its pods: " + oneLine(message, longestSentence),
+			Evidence: evidence("Event FailedCreate: " + refused.Message), Do: refusalRemedy(message, f.remedy),
+		}, showEvents(set.Namespace, "ReplicaSet", set.Name))
+	}
+	return nothing()
+}
+
+// withoutPodName takes out the name of the pod, which is another in each try.
+func withoutPodName(message string) string {
+	if _, rest, found := strings.Cut(message, "is forbidden: "); found {
+		return rest
+	}
+	return message
+}
+
+func refusalRemedy(message string, r remedies) string {
+	switch {
+	case strings.Contains(message, "exceeded quota"), strings.Contains(message, "must specify"):
+		return "raise the ResourceQuota of the namespace, remove other pods, or lower " + r.resources
+	case strings.Contains(message, "violates PodSecurity"):
+		return "mend " + r.security + ", or let the namespace have such pods"
+	case strings.Contains(message, "LimitRange"), strings.Contains(message, "per Container"), strings.Contains(message, "per Pod"):
+		return "bring " + r.resources + " within the LimitRange of the namespace"
+	default:
+		return "mend what the API server names"
+	}
+}
+
+// unschedulablePods are pods that no node takes.
+func unschedulablePods(f podFacts) []conclusion {
+	for i := range f.current {
+		pod := &f.current[i]
+		c := podCondition(pod, corev1.PodScheduled)
+		if c == nil || c.Status != corev1.ConditionFalse {
+			continue
+		}
+		return one(Finding{
+			Severity: severityError, Where: wherePod(pod), What: "no node takes the pod: " + oneLine(c.Message, longestSentence),
+			Evidence: evidence("condition PodScheduled, " + c.Reason + ": " + c.Message), Do: schedulingRemedy(c.Message, f.remedy),
+		}, showEvents(pod.Namespace, "Pod", pod.Name))
+	}
+	return nothing()
+}
+
+func schedulingRemedy(message string, r remedies) string {
+	lower := strings.ToLower(message)
+	switch {
+	case strings.Contains(lower, "persistentvolumeclaim"), strings.Contains(lower, "volume"):
+		return "see that the PersistentVolumeClaim exists and is bound (its StorageClass, its size, its zone), or correct " + r.volumes
+	case strings.Contains(lower, "insufficient"):
+		return "add nodes, free room on them, or lower the requests in " + r.resources
+	case strings.Contains(lower, "taint"), strings.Contains(lower, "selector"), strings.Contains(lower, "affinity"), strings.Contains(lower, "topology"):
+		return "see which nodes fit, and correct " + r.placement
+	default:
+		return "see the nodes, " + r.resources + " and " + r.placement
+	}
+}
+
+// evictedPods are pods that their node ended.
+func evictedPods(f podFacts) []conclusion {
+	for i := range f.current {
+		pod := &f.current[i]
+		if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" {
+			continue
+		}
+		return one(Finding{
+			Severity: severityError, Where: wherePod(pod), Evidence: evidence(pod.Status.Message),
+			What: fmt.Sprintf("the node ended the pod (%s): %s", oneLine(pod.Status.Reason, longestSentence), oneLine(pod.Status.Message, longestSentence)),
+			Do:   "free what the node is short of, or give the pod requests in " + f.remedy.resources,
+		}, showEvents(pod.Namespace, "Pod", pod.Name))
+	}
+	return nothing()
+}
+
+// unmountedVolumes keep containers from being made.
+func unmountedVolumes(f podFacts) []conclusion {
+	return fromEvents(f, []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume"}, "a volume cannot be mounted",
+		"see that the Secret, ConfigMap or PersistentVolumeClaim exists and can be attached to the node, or correct "+f.remedy.volumes)
+}
+
+// failedSandboxes are pods for which a node cannot make a network or a sandbox.
+func failedSandboxes(f podFacts) []conclusion {
+	return fromEvents(f, []string{"FailedCreatePodSandBox"}, "the node cannot make the pod's sandbox",
+		"look at the node: its network plugin and its container runtime")
+}
+
+// fromEvents concludes from Events about pods none of whose containers was made.
+func fromEvents(f podFacts, reasons []string, what, do string) []conclusion {
+	for i := range f.current {
+		pod := &f.current[i]
+		if pod.Status.Phase != corev1.PodPending || slices.ContainsFunc(allContainers(pod), wasMade) {
+			continue
+		}
+		if e := f.eventOf("Pod", pod.Name, reasons...); e != nil {
+			return one(Finding{
+				Severity: severityError, Where: wherePod(pod), What: what + ": " + oneLine(e.Message, longestSentence),
+				Evidence: evidence("Event " + e.Reason + ": " + e.Message), Do: do,
+			}, showEvents(pod.Namespace, "Pod", pod.Name))
+		}
+	}
+	return nothing()
+}
+
+func wasMade(s corev1.ContainerStatus) bool {
+	return s.State.Waiting == nil || s.LastTerminationState.Terminated != nil ||
+		s.State.Waiting.Reason != "ContainerCreating" && s.State.Waiting.Reason != "PodInitializing"
+}
+
+// unpulledImages are images that a node cannot fetch.
+func unpulledImages(f podFacts) []conclusion {
+	pulling := []string{
+		"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+		"RegistryUnavailable", "SignatureValidationFailed",
+	}
+	for _, s := range inTrouble(f.current) {
+		waiting := s.status.State.Waiting
+		if waiting == nil || !slices.Contains(pulling, waiting.Reason) {
+			continue
+		}
+		said := waiting.Message
+		// While it waits for the next try, the kubelet says no more than that it waits:
+		// the Event of the last try has what the registry said.
+		if e := f.failedPull(s.pod.Name); e != nil {
+			said = e.Message
+		}
+		cause, do := pullCause(waiting.Reason+" "+waiting.Message+" "+said, f.remedy)
+		return one(Finding{
+			Severity: severityError, Where: whereContainer(s),
+			What:     fmt.Sprintf("image %q cannot be pulled: %s", imageOf(s.pod, s.status.Name), cause),
+			Evidence: evidence(waiting.Reason + ": " + said), Do: do,
+		}, showEvents(s.pod.Namespace, "Pod", s.pod.Name))
+	}
+	return nothing()
+}
+
+// failedPull is the Event of the last try to fetch an image. Others of the same
+// reason only say that it failed.
+func (f podFacts) failedPull(pod string) *corev1.Event {
+	for i := range f.events {
+		e := &f.events[i]
+		if e.InvolvedObject.Kind == "Pod" && e.InvolvedObject.Name == pod && strings.HasPrefix(e.Message, "Failed to pull image") {
+			return e
+		}
+	}
+	return nil
+}
+
+// pullCause says what a runtime's words mean, and what to do. The runtimes differ
+// in their words, and the more certain signs stand first.
+func pullCause(said string, r remedies) (cause, do string) {
+	said = strings.ToLower(said)
+	has := func(signs ...string) bool {
+		return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(said, sign) })
+	}
+	switch {
+	case has("errimageneverpull", "never pull"):
+		return "it is not on the node, and the pull policy is Never", "load it onto the node, or change the pull policy beside " + r.image
+	case has("invalidimagename", "invalid reference format", "couldn't parse image"):
+		return "that is not the name of an image", "correct " + r.image
+	case has("no such host", "server misbehaving", "name or service not known"):
+		return "the name of the registry does not resolve", "correct the registry in " + r.image + ", or the DNS of the node"
+	case has("not found", "manifest unknown", "does not exist") && !has("access denied", "unauthorized", "authorization failed"):
+		return "the registry has no such image or tag", "correct the name or the tag in " + r.image
+	case has("unauthorized", "authentication required", "denied", "forbidden", "no basic auth", "authorization failed"):
+		return "the registry refuses access, or has no such image", "correct " + r.image + ", or give the pod pull secrets for the registry"
+	case has("x509", "certificate"):
+		return "the certificate of the registry is not trusted", "have the node trust it, or correct " + r.image
+	case has("too many requests", "toomanyrequests", "rate limit"):
+		return "the registry limits how much is pulled", "wait, log in to the registry with pull secrets, or use a mirror"
+	case has("timeout", "timed out", "refused", "unreachable", "no route", "eof"):
+		return "the registry does not answer", "see that the node reaches the registry, or correct it in " + r.image
+	default:
+		return "the kubelet does not say why", "see the Events of the pod, and correct " + r.image
+	}
+}
+
+// invalidConfigs are containers that the kubelet cannot make.
+func invalidConfigs(f podFacts) []conclusion {
+	for _, s := range inTrouble(f.current) {
+		waiting := s.status.State.Waiting
+		if waiting == nil || !slices.Contains([]string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}, waiting.Reason) {
+			continue
+		}
+		return one(Finding{
+			Severity: severityError, Where: whereContainer(s), What: "the container cannot be made: " + oneLine(waiting.Message, longestSentence),
+			Evidence: evidence(waiting.Reason + ": " + waiting.Message),
+			Do:       "make the Secret, ConfigMap or key that is named, or correct " + f.remedy.references,
+		}, showEvents(s.pod.Namespace, "Pod", s.pod.Name))
+	}
+	return nothing()
+}
+
+// outOfMemory are containers that were ended because of their memory limit.
+func outOfMemory(f podFacts) []conclusion {
+	for _, s := range inTrouble(f.current) {
+		if ended := lastTermination(s.status); ended != nil && ended.Reason == "OOMKilled" {
+			return one(Finding{
+				Severity: severityError, Where: whereContainer(s),
+				What:     fmt.Sprintf("the container was ended because it used more memory than its limit (OOMKilled), %s", restarts(s)),
+				Evidence: evidence(f.lastWords(s)), Do: "raise the memory limit in " + f.remedy.resources,
+			}, showLog(s, s.hasPrevious()))
+		}
+	}
+	return nothing()
+}
+
+// crashes are containers that ended and are not ready.
+func crashes(f podFacts) []conclusion {
+	for _, s := range inTrouble(f.current) {
+		ended := lastTermination(s.status)
+		if ended == nil || ended.Reason == "OOMKilled" || ended.ExitCode == 0 && s.status.State.Running != nil {
+			continue
+		}
+		words := f.lastWords(s)
+		what := fmt.Sprintf("the container ended with exit code %d", ended.ExitCode)
+		if s.status.RestartCount > 0 {
+			what = fmt.Sprintf("the container keeps ending with exit code %d, %s", ended.ExitCode, restarts(s))
+		}
+		if line := decisiveLine(words); line != "" {
+			what += ": " + oneLine(line, longestSentence)
+		}
+		return one(Finding{
+			Severity: severityError, Where: whereContainer(s), What: what,
+			Evidence: cmp.Or(evidence(words), endedEvidence(ended)), Do: crashRemedy(f, s, ended),
+		}, showLog(s, s.hasPrevious()))
+	}
+	return nothing()
+}
+
+func restarts(s suspect) string {
+	if s.status.RestartCount == 1 {
+		return "1 restart"
+	}
+	return fmt.Sprintf("%d restarts", s.status.RestartCount)
+}
+
+func endedEvidence(ended *corev1.ContainerStateTerminated) string {
+	return fmt.Sprintf("%s, exit code %d, and no words", ended.Reason, ended.ExitCode)
+}
+
+func crashRemedy(f podFacts, s suspect, ended *corev1.ContainerStateTerminated) string {
+	killed := f.eventOf("Pod", s.pod.Name, "Killing") != nil && f.eventOf("Pod", s.pod.Name, "Unhealthy") != nil
+	switch {
+	case ended.ExitCode == 126 || ended.ExitCode == 127:
+		return "correct the command: the image has no such program, or cannot run it"
+	case (ended.ExitCode == 137 || ended.ExitCode == 143) && killed:
+		return "the liveness probe had it ended: see why it does not answer, or give it more time"
+	default:
+		return "mend what its last lines name, in " + f.remedy.process
+	}
+}
+
+// unreadyProcesses run and do not get ready.
+func unreadyProcesses(f podFacts) []conclusion {
+	for _, s := range inTrouble(f.current) {
+		unhealthy := f.eventOf("Pod", s.pod.Name, "Unhealthy", "ProbeWarning")
+		if s.status.State.Running == nil || unhealthy == nil {
+			continue
+		}
+		return []conclusion{{
+			Finding: Finding{
+				Severity: severityError, Where: whereContainer(s),
+				What:     "the container runs and is not ready: " + oneLine(unhealthy.Message, longestSentence),
+				Evidence: evidence(cmp.Or(f.logOf(s, false), unhealthy.Message)), Do: "see in its log what it waits for",
+			},
+			symptom: true, next: []Next{showLog(s, false)},
+		}}
+	}
+	return nothing()
+}
+
+// restarted are containers that are ready now, and were not always.
+func restarted(f podFacts) []conclusion {
+	for _, s := range running(f.current) {
+		ended := s.status.LastTerminationState.Terminated
+		if !s.status.Ready || ended == nil || ended.ExitCode == 0 {
+			continue
+		}
+		return one(Finding{
+			Severity: severityWarning, Where: whereContainer(s),
+			What:     fmt.Sprintf("the container is ready, and ended before with exit code %d (%s), %s", ended.ExitCode, ended.Reason, restarts(s)),
+			Evidence: evidence(f.lastWords(s)), Do: "see in the log of the container before why it ended",
+		}, showLog(s, true))
+	}
+	return nothing()
+}
+
+// decisiveLine is the line in which a process says why it ends: its last error, or
+// else the last line.
+func decisiveLine(words string) string {
+	last, lastError := "", ""
+	for line := range strings.Lines(words) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		last = line
+		if rest, found := strings.CutPrefix(line, "error: "); found {
+			lastError = rest
+		}
+	}
+	return cmp.Or(lastError, last)
+}

@@ -1,0 +1,135 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// unreadyProvisioners matter by themselves where the control plane works: without it
+// none of them does.
+func unreadyProvisioners(f *controlPlaneFacts) []conclusion {
+	var all []conclusion
+	if !isTrue(f.object.Status.Conditions, coderv1alpha1.ConditionReady) {
+		return all
+	}
+	for i := range f.provisioners {
+		if c := unreadyProvisioner(&f.provisioners[i]); c != nil {
+			all = append(all, *c)
+		}
+	}
+	return all
+}
+
+// unreadyProvisioner is one that takes no builds, or nil.
+func unreadyProvisioner(p *coderv1alpha1.CoderProvisioner) *conclusion {
+	c := findCondition(p.Status.Conditions, coderv1alpha1.ConditionReady)
+	if c.Status == metav1.ConditionTrue && c.Reason != coderv1alpha1.ReasonScaledToZero {
+		return nil
+	}
+	return &conclusion{Finding: Finding{
+		Severity: severityWarning, Where: "CoderProvisioner/" + p.Name,
+		What:     "it takes no builds: " + cmp.Or(oneLine(c.Message, longestSentence), "the operator has not looked at it yet"),
+		Evidence: proof(c), Do: "mend it, where templates need its tags",
+	}, next: []Next{{Tool: "list_provisioners", Arguments: map[string]any{"namespace": p.Namespace}}}}
+}
+
+// waitingBuild waits for a provisioner.
+func waitingBuild(f *workspaceFacts) []conclusion {
+	b := f.build()
+	if b.Status != buildPending {
+		return nothing()
+	}
+	severity, why, do := f.whoTakesBuilds()
+	found := Finding{
+		Severity: severity, Where: fmt.Sprintf("%s, build %d", f.where(), b.Number), Do: do,
+		What:     fmt.Sprintf("the %s build waits for a provisioner since %s: %s", b.Transition, since(b.CreatedAt), why),
+		Evidence: evidence(f.describeProvisioners()),
+	}
+	return one(found, Next{Tool: "list_provisioners", Arguments: map[string]any{"namespace": f.object.Namespace}}, f.callControlPlane())
+}
+
+func since(t *metav1.Time) string {
+	if t == nil {
+		return "an unknown time"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// whoTakesBuilds says why no provisioner may take a build, and how sure that is.
+func (f *workspaceFacts) whoTakesBuilds() (severity, why, do string) {
+	tags := f.tags()
+	fitting := slices.DeleteFunc(slices.Clone(f.provisioners), func(p coderv1alpha1.CoderProvisioner) bool { return !mayTake(&p, tags) })
+	ready := slices.ContainsFunc(fitting, func(p coderv1alpha1.CoderProvisioner) bool { return unreadyProvisioner(&p) == nil })
+	switch {
+	case ready:
+		return severityWarning, "one that may take it is ready, and perhaps busy", "wait, or give the CoderProvisioner more replicas"
+	case len(fitting) > 0:
+		return severityError, "those with its tags are not ready", "mend the CoderProvisioner: its conditions say what is wrong"
+	case len(tags) > 0:
+		return severityError, "none in this namespace has the tags " + describeTags(tags), "make a CoderProvisioner with these tags, or correct spec.provisionerTags of the template"
+	default:
+		return severityWarning, "those inside Coder take it, when they have time", "wait; see that the control plane is well, and that its own provisioners are not switched off (CODER_PROVISIONER_DAEMONS)"
+	}
+}
+
+// tags are those that a provisioner must have to build the workspace, without those
+// that every one has.
+func (f *workspaceFacts) tags() map[string]string {
+	tags := map[string]string{}
+	if f.template == nil {
+		return tags
+	}
+	for key, value := range f.template.Spec.ProvisionerTags {
+		if key != "scope" && key != "owner" {
+			tags[key] = value
+		}
+	}
+	return tags
+}
+
+// mayTake says whether a provisioner may take a build with these tags. What tags a
+// key has that the operator did not make, nobody knows here. One with tags takes no
+// build without.
+func mayTake(p *coderv1alpha1.CoderProvisioner, tags map[string]string) bool {
+	if p.Spec.Key.SecretRef != nil {
+		return true
+	}
+	if len(tags) == 0 {
+		return len(p.Spec.Tags) == 0
+	}
+	for key, value := range tags {
+		if p.Spec.Tags[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *workspaceFacts) describeProvisioners() string {
+	if len(f.provisioners) == 0 {
+		return "there is no CoderProvisioner of this control plane in the namespace"
+	}
+	var all []string
+	for i := range f.provisioners {
+		p := &f.provisioners[i]
+		c := findCondition(p.Status.Conditions, coderv1alpha1.ConditionReady)
+		all = append(all, fmt.Sprintf("CoderProvisioner %s, tags %s: Ready=%s %s: %s", p.Name, describeTags(p.Spec.Tags), c.Status, c.Reason, c.Message))
+	}
+	return strings.Join(all, "\n")
+}
+
+func describeTags(tags map[string]string) string {
+	var all []string
+	for key, value := range tags {
+		all = append(all, key+"="+value)
+	}
+	slices.Sort(all)
+	return "{" + strings.Join(all, ", ") + "}"
+}

@@ -1,0 +1,98 @@
+package diagnosis
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	mostFindings = 10
+	mostNext     = 5
+)
+
+// writing is what the beginning of a report is made of.
+type writing struct {
+	// subject names the examined object.
+	subject     string
+	conclusions []conclusion
+	ready       metav1.Condition
+	gaps        []gap
+}
+
+// report writes the beginning of a report: its summary, its findings and what to
+// call next.
+func (w writing) report() *Report {
+	r := &Report{Findings: []Finding{}, Conditions: []Condition{}, Healthy: w.healthy()}
+	for _, c := range w.conclusions[:min(len(w.conclusions), mostFindings)] {
+		r.Findings = append(r.Findings, c.Finding)
+	}
+	r.Truncated = len(w.conclusions) > mostFindings
+	r.Summary = strings.Join(slices.DeleteFunc([]string{w.verdict(), w.blindness()}, func(s string) bool { return s == "" }), " ")
+	for _, g := range w.gaps {
+		r.Gaps = append(r.Gaps, g.sentence)
+	}
+	r.NextTools = w.next()
+	return r
+}
+
+func (w writing) healthy() bool {
+	return w.ready.Status == metav1.ConditionTrue && !w.has(severityError)
+}
+
+func (w writing) has(severity string) bool {
+	return slices.ContainsFunc(w.conclusions, func(c conclusion) bool { return c.Severity == severity })
+}
+
+// verdict names the most likely cause and what to do about it.
+func (w writing) verdict() string {
+	state := "works"
+	switch {
+	case w.has(severityError):
+		state = "does not work as it should"
+	case !w.healthy():
+		state = "is not ready"
+	}
+	if len(w.conclusions) == 0 {
+		return fmt.Sprintf("%s %s: %s.", w.subject, state, oneLine(w.ready.Message, longestSentence))
+	}
+	first := w.conclusions[0]
+	says := fmt.Sprintf("%s %s: %s: %s.", w.subject, state, first.Where, strings.TrimRight(first.What, "."))
+	if w.healthy() {
+		says = fmt.Sprintf("%s %s, and something is to be said: %s: %s.", w.subject, state, first.Where, strings.TrimRight(first.What, "."))
+	}
+	if first.Do != "" {
+		says += fmt.Sprintf(" What to do: %s.", first.Do)
+	}
+	return says
+}
+
+// blindness says that the cause may be where nobody could look. Where it was found
+// without that, the gaps alone tell.
+func (w writing) blindness() string {
+	if len(w.gaps) == 0 || len(w.conclusions) > 0 && w.conclusions[0].Severity == severityError && !w.conclusions[0].symptom {
+		return ""
+	}
+	what := strings.Join(missing(w.gaps), ", ")
+	if w.healthy() {
+		return fmt.Sprintf("Not everything could be read (%s): see gaps.", what)
+	}
+	return fmt.Sprintf("The cause may lie in what could not be read (%s): see gaps, and ask again with an account that may read it.", what)
+}
+
+// next are the calls that tell or do more, each once, those for the most likely
+// cause first.
+func (w writing) next() []Next {
+	var all []Next
+	for _, c := range w.conclusions {
+		for _, n := range c.next {
+			if !slices.ContainsFunc(all, func(o Next) bool { return reflect.DeepEqual(o, n) }) {
+				all = append(all, n)
+			}
+		}
+	}
+	return all[:min(len(all), mostNext)]
+}

@@ -1,0 +1,197 @@
+package diagnosis
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const (
+	// labelWorkspaceID is on what Coder's own template for Kubernetes makes.
+	labelWorkspaceID = "com.coder.workspace.id"
+	// mostNamespaces bounds in how many pods and Events are looked for.
+	mostNamespaces = 4
+
+	transitionStart = "start"
+	// What Coder says of a workspace by its newest build.
+	buildPending = "pending"
+	buildFailed  = "failed"
+)
+
+// workspaceFacts is what is known of a workspace.
+type workspaceFacts struct {
+	object *aggregationv1alpha1.CoderWorkspace
+	// template is nil where there is none, and where it could not be read.
+	template        *aggregationv1alpha1.CoderTemplate
+	templateMissing bool
+	// versionLog is of the newest version of the template where that failed, and
+	// buildLog of the newest build of the workspace where that did not succeed.
+	versionLog, buildLog string
+	// controlPlane is nil where there is none, and where it could not be read.
+	controlPlane        *coderv1alpha1.CoderControlPlane
+	controlPlaneMissing bool
+	provisioners        []coderv1alpha1.CoderProvisioner
+	pods                []corev1.Pod
+	podFacts
+	gaps []gap
+}
+
+// workspace reads what surrounds a workspace.
+func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) *workspaceFacts {
+	f := &workspaceFacts{object: ws}
+	f.remedy = workspaceRemedies()
+	g.part(func() { g.templateOf(ctx, f) })
+	g.part(func() {
+		if status := ws.Status.LatestBuildStatus; ws.Status.LatestBuild != nil && !slices.Contains([]string{"running", "stopped", "deleted"}, status) {
+			f.buildLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name)
+		}
+	})
+	g.part(func() {
+		g.controlPlaneOf(ctx, f)
+		if f.build().Transition == transitionStart {
+			g.podsOfWorkspace(ctx, f)
+		}
+	})
+	g.part(func() { f.provisioners = g.provisionersOf(ctx, ws.Namespace, controlPlaneName(ws)) })
+	f.gaps = g.wait()
+	return f
+}
+
+func workspaceRemedies() remedies {
+	const template = "the template"
+	return remedies{
+		image: "the image in " + template, resources: "the resources in " + template, placement: "the placement in " + template,
+		volumes: "the volumes in " + template, references: "what " + template + " refers to", security: "the security context in " + template,
+		process: template,
+	}
+}
+
+// build is the newest build, or an empty one.
+func (f *workspaceFacts) build() aggregationv1alpha1.WorkspaceBuild {
+	return ptr.Deref(f.object.Status.LatestBuild, aggregationv1alpha1.WorkspaceBuild{})
+}
+
+func controlPlaneName(ws *aggregationv1alpha1.CoderWorkspace) string {
+	return ws.Labels[aggregationv1alpha1.LabelControlPlaneName]
+}
+
+// templateName is the name of the object of a workspace's template. The name of a
+// workspace is [<control plane>.]<organization>.<user>.<workspace>, and none of these
+// has a dot.
+func templateName(ws *aggregationv1alpha1.CoderWorkspace) string {
+	parts := strings.Split(ws.Name, ".")
+	template := ws.Spec.TemplateName
+	if template == "" {
+		template = ws.Status.TemplateName
+	}
+	return strings.Join(append(parts[:max(len(parts)-2, 0)], template), ".")
+}
+
+func (g *gathering) templateOf(ctx context.Context, f *workspaceFacts) {
+	key := client.ObjectKey{Namespace: f.object.Namespace, Name: templateName(f.object)}
+	template := &aggregationv1alpha1.CoderTemplate{}
+	found, read := g.get(ctx, template, templates, key)
+	if f.templateMissing = read && !found; !found {
+		return
+	}
+	f.template = template
+	if template.Status.LatestVersionStatus == versionFailed {
+		f.versionLog = g.buildLog(ctx, templateLogs, templates, key.Namespace, key.Name)
+	}
+}
+
+func (g *gathering) controlPlaneOf(ctx context.Context, f *workspaceFacts) {
+	name := controlPlaneName(f.object)
+	if name == "" {
+		return
+	}
+	cp := &coderv1alpha1.CoderControlPlane{}
+	found, read := g.get(ctx, cp, controlPlanes, client.ObjectKey{Namespace: f.object.Namespace, Name: name})
+	if f.controlPlaneMissing = read && !found; found {
+		f.controlPlane = cp
+	}
+}
+
+// podsOfWorkspace looks for pods and ReplicaSets with the label that Coder's own
+// template gives them, and reads what is known of these. Terraform may have put them
+// anywhere, so all namespaces are asked for; who may not list these sees those that
+// the control plane names.
+func (g *gathering) podsOfWorkspace(ctx context.Context, f *workspaceFacts) {
+	if f.object.Status.ID == "" {
+		return
+	}
+	ours := client.MatchingLabels{labelWorkspaceID: f.object.Status.ID}
+	list := &corev1.PodList{}
+	namespaces := []string{""}
+	err := g.kube.List(ctx, list, ours, client.Limit(mostPods))
+	switch {
+	case apierrors.IsForbidden(err):
+		namespaces = f.workspaceNamespaces()
+		for _, namespace := range namespaces {
+			some := &corev1.PodList{}
+			g.list(ctx, some, pods, namespace, mostPods, ours)
+			list.Items = append(list.Items, some.Items...)
+		}
+	case err != nil:
+		g.miss(ctx, &toolset.CallError{Verb: "list", Resource: pods, Err: err})
+		return
+	}
+	var sets []appsv1.ReplicaSet
+	for _, namespace := range namespaces {
+		some := &appsv1.ReplicaSetList{}
+		g.list(ctx, some, replicaSets, namespace, mostReplicaSets, ours)
+		sets = append(sets, some.Items...)
+	}
+	f.pods = list.Items[:min(len(list.Items), mostPods)]
+	f.sets = slices.DeleteFunc(sets, func(s appsv1.ReplicaSet) bool { return ptr.Deref(s.Spec.Replicas, 1) == 0 })
+	f.current, _ = byRevision(f.pods, nil)
+	f.logs = g.containerLogs(ctx, suspects(f.current, !agentsConnected(f.object)))
+	f.events = g.eventsOfPods(ctx, f)
+}
+
+// workspaceNamespaces are where the control plane lets Coder make workspaces.
+func (f *workspaceFacts) workspaceNamespaces() []string {
+	all := []string{f.object.Namespace}
+	if f.controlPlane != nil {
+		all = append(all, f.controlPlane.Spec.RBAC.WorkspaceNamespaces...)
+	}
+	return all[:min(len(all), mostNamespaces)]
+}
+
+func (g *gathering) eventsOfPods(ctx context.Context, f *workspaceFacts) []corev1.Event {
+	var namespaces []string
+	for _, pod := range f.pods {
+		namespaces = append(namespaces, pod.Namespace)
+	}
+	for _, set := range f.sets {
+		namespaces = append(namespaces, set.Namespace)
+	}
+	slices.Sort(namespaces)
+	namespaces = slices.Compact(namespaces)
+	var all []corev1.Event
+	for _, namespace := range namespaces[:min(len(namespaces), mostNamespaces)] {
+		all = append(all, g.eventsOf(ctx, namespace)...)
+	}
+	return concerning(all, func(object corev1.ObjectReference) bool {
+		return object.Kind == "Pod" && slices.ContainsFunc(f.pods, func(p corev1.Pod) bool {
+			return p.Name == object.Name && p.Namespace == object.Namespace
+		}) || object.Kind == "ReplicaSet" && slices.ContainsFunc(f.sets, func(s appsv1.ReplicaSet) bool {
+			return s.Name == object.Name && s.Namespace == object.Namespace
+		})
+	})
+}
+
+// agentsConnected says that every agent of a workspace is connected.
+func agentsConnected(ws *aggregationv1alpha1.CoderWorkspace) bool {
+	return !slices.ContainsFunc(ws.Status.Agents, func(a aggregationv1alpha1.WorkspaceAgent) bool { return a.Status != "connected" })
+}

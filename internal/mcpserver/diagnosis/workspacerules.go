@@ -1,0 +1,256 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// workspaceRules stand in the order in which one thing causes another.
+func workspaceRules() []rule[*workspaceFacts] {
+	return []rule[*workspaceFacts]{
+		missingControlPlane, silentCoder, deletionOfWorkspace, refusedChange, missingTemplate, podsBehindBuild, brokenBuild, waitingBuild,
+		workspacePods, lostAgents, failedStartup, dormancy, waitingChange, unfinishedBuild, workspaceNotReady,
+		troubledBeside, brokenTemplate, deprecatedTemplate, stoppedWorkspace, outdated,
+	}
+}
+
+func (f *workspaceFacts) where() string { return "CoderWorkspace/" + f.object.Name }
+
+func (f *workspaceFacts) condition(kind string) metav1.Condition {
+	return findCondition(f.object.Status.Conditions, kind)
+}
+
+// call is a call of a tool about the workspace.
+func (f *workspaceFacts) call(tool string) Next {
+	return Next{Tool: tool, Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name}}
+}
+
+func (f *workspaceFacts) readBuild() Next {
+	return Next{Tool: "get_build_logs", Arguments: map[string]any{"namespace": f.object.Namespace, "workspace": f.object.Name}}
+}
+
+func (f *workspaceFacts) start() Next {
+	next := f.call("set_workspace_running")
+	next.Arguments["running"] = true
+	return next
+}
+
+func (f *workspaceFacts) callControlPlane() Next {
+	return Next{Tool: "diagnose_control_plane", Arguments: map[string]any{"namespace": f.object.Namespace, "name": controlPlaneName(f.object)}}
+}
+
+func (f *workspaceFacts) callTemplate() Next {
+	return Next{Tool: "get_template", Arguments: map[string]any{"namespace": f.object.Namespace, "name": templateName(f.object)}}
+}
+
+// finding is one about the workspace that a condition shows.
+func (f *workspaceFacts) finding(severity string, c metav1.Condition, what, do string) Finding {
+	return Finding{Severity: severity, Where: f.where(), What: what + ": " + oneLine(c.Message, longestSentence), Evidence: proof(c), Do: do}
+}
+
+func missingControlPlane(f *workspaceFacts) []conclusion {
+	if !f.controlPlaneMissing {
+		return nothing()
+	}
+	return one(Finding{
+		Severity: severityError, Where: "CoderControlPlane/" + controlPlaneName(f.object), What: "the control plane of the workspace does not exist any more",
+		Do: "make the control plane anew with the same name and database, or let the object of the workspace go",
+	}, Next{Tool: "list_control_planes", Arguments: map[string]any{"namespace": f.object.Namespace}})
+}
+
+// silentCoder is a Coder that cannot be asked: what is shown is old.
+func silentCoder(f *workspaceFacts) []conclusion {
+	c := f.condition(aggregationv1alpha1.ConditionSynced)
+	if c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
+		return nothing()
+	}
+	all := one(f.finding(severityError, c, "Coder cannot be asked, so the workspace is shown as it was last seen",
+		"see why its control plane does not answer (diagnose_control_plane)"), f.callControlPlane())
+	if f.controlPlane == nil {
+		return all
+	}
+	if troubled := troubledControlPlane(f.controlPlane); troubled != nil {
+		all[0].symptom = true
+		all = append(all, *troubled)
+	}
+	return all
+}
+
+// troubledControlPlane is a control plane that does not work, or nil.
+func troubledControlPlane(cp *coderv1alpha1.CoderControlPlane) *conclusion {
+	c := findCondition(cp.Status.Conditions, coderv1alpha1.ConditionReady)
+	if c.Status == metav1.ConditionTrue && c.Reason != coderv1alpha1.ReasonScaledToZero {
+		return nil
+	}
+	return &conclusion{Finding: Finding{
+		Severity: severityError, Where: "CoderControlPlane/" + cp.Name,
+		What:     "the control plane does not run as it should: " + cmp.Or(oneLine(c.Message, longestSentence), "the operator has not looked at it yet"),
+		Evidence: proof(c), Do: "find out more with diagnose_control_plane, and mend it first",
+	}, next: []Next{{Tool: "diagnose_control_plane", Arguments: map[string]any{"namespace": cp.Namespace, "name": cp.Name}}}}
+}
+
+// troubledBeside is a control plane in trouble whose Coder answers all the same.
+func troubledBeside(f *workspaceFacts) []conclusion {
+	if f.controlPlane == nil || f.condition(aggregationv1alpha1.ConditionSynced).Reason == aggregationv1alpha1.ReasonCoderUnreachable {
+		return nothing()
+	}
+	troubled := troubledControlPlane(f.controlPlane)
+	if troubled == nil {
+		return nothing()
+	}
+	troubled.Severity = severityWarning
+	return []conclusion{*troubled}
+}
+
+func deletionOfWorkspace(f *workspaceFacts) []conclusion {
+	failed := f.condition(aggregationv1alpha1.ConditionDeletionFailed)
+	switch {
+	case failed.Status == metav1.ConditionTrue:
+		_, shown, do := failedBuild(f.build().Error, f.buildLog)
+		found := f.finding(severityError, failed, "its deletion fails, and is tried again", do+"; where its resources are gone already, delete it in Coder with --orphan")
+		if shown != "" && f.buildLog != "" {
+			found.Evidence = shown
+		}
+		return one(found, f.readBuild())
+	case f.object.DeletionTimestamp.IsZero():
+		return nothing()
+	}
+	return one(f.finding(severityWarning, f.condition(aggregationv1alpha1.ConditionReady), "it is being deleted since "+
+		f.object.DeletionTimestamp.UTC().Format(time.RFC3339), "wait; where finalizers are named, see who has to remove them"), f.call("get_workspace"))
+}
+
+func refusedChange(f *workspaceFacts) []conclusion {
+	c := f.condition(aggregationv1alpha1.ConditionSynced)
+	if c.Reason != aggregationv1alpha1.ReasonChangeRefused {
+		return nothing()
+	}
+	return one(f.finding(severityError, c, "Coder refuses what the spec asks for", "correct the field that is named with update_workspace; get_template shows which parameters there are"),
+		f.callTemplate(), f.call("update_workspace"))
+}
+
+func (f *workspaceFacts) buildFailed() bool {
+	return f.build().Status == buildFailed && f.condition(aggregationv1alpha1.ConditionDeletionFailed).Status == ""
+}
+
+// podsBehindBuild are pods for which a build waited in vain.
+func podsBehindBuild(f *workspaceFacts) []conclusion {
+	if f.buildFailed() && waitsForPods.MatchString(f.build().Error+"\n"+f.buildLog) {
+		return f.podTroubles()
+	}
+	return nothing()
+}
+
+// workspacePods are those of a workspace whose build did not wait for them.
+func workspacePods(f *workspaceFacts) []conclusion {
+	if len(podsBehindBuild(f)) > 0 {
+		return nothing()
+	}
+	return f.podTroubles()
+}
+
+func (f *workspaceFacts) podTroubles() []conclusion { return apply(f.podFacts, podRules()) }
+
+func brokenBuild(f *workspaceFacts) []conclusion {
+	b := f.build()
+	c := f.condition(aggregationv1alpha1.ConditionBuildSucceeded)
+	switch {
+	case c.Reason == aggregationv1alpha1.ReasonBuildCanceled:
+		return one(f.finding(severityError, c, fmt.Sprintf("build %d was canceled", b.Number), "start it again if it should run"), f.start())
+	case !f.buildFailed():
+		return nothing()
+	}
+	what, shown, do := failedBuild(b.Error, f.buildLog)
+	found := Finding{
+		Severity: severityError, Where: fmt.Sprintf("%s, build %d", f.where(), b.Number), Do: do, Evidence: shown,
+		What: fmt.Sprintf("the %s build from template %s, version %s, failed: %s", b.Transition, templateName(f.object), orUnknown(b.TemplateVersionName), what),
+	}
+	// Only the log has what Terraform said, so the cause may lie in it.
+	return []conclusion{{Finding: found, symptom: f.buildLog == "", next: []Next{f.readBuild(), f.callTemplate()}}}
+}
+
+func orUnknown(name string) string { return cmp.Or(name, "(unknown)") }
+
+func dormancy(f *workspaceFacts) []conclusion {
+	if !ptr.Deref(f.object.Spec.Dormant, false) {
+		return nothing()
+	}
+	return one(Finding{
+		Severity: severityWarning, Where: f.where(), What: "the workspace is dormant: it cannot start before it is woken",
+		Evidence: proof(f.condition(aggregationv1alpha1.ConditionReady)), Do: "set dormant to false with update_workspace, and then start it",
+	}, f.wake(), f.start())
+}
+
+func (f *workspaceFacts) wake() Next {
+	next := f.call("update_workspace")
+	next.Arguments["dormant"] = false
+	return next
+}
+
+func waitingChange(f *workspaceFacts) []conclusion {
+	c := f.condition(aggregationv1alpha1.ConditionSynced)
+	if c.Reason != aggregationv1alpha1.ReasonChangeWaits {
+		return nothing()
+	}
+	return one(f.finding(severityWarning, c, "a change waits", "wait until the build that is under way has ended"), f.readBuild())
+}
+
+func unfinishedBuild(f *workspaceFacts) []conclusion {
+	b := f.build()
+	if f.condition(aggregationv1alpha1.ConditionBuildSucceeded).Reason != aggregationv1alpha1.ReasonBuildRunning {
+		return nothing()
+	}
+	return one(Finding{
+		Severity: severityInfo, Where: fmt.Sprintf("%s, build %d", f.where(), b.Number),
+		What:     fmt.Sprintf("the %s build is under way since %s", b.Transition, since(b.CreatedAt)),
+		Evidence: evidence(f.buildLog), Do: "wait until it has ended; its log says what it is doing",
+	}, f.readBuild())
+}
+
+func stoppedWorkspace(f *workspaceFacts) []conclusion {
+	c := f.condition(aggregationv1alpha1.ConditionReady)
+	if c.Reason != aggregationv1alpha1.ReasonStopped || c.Status != metav1.ConditionTrue {
+		return nothing()
+	}
+	return one(f.finding(severityInfo, c, fmt.Sprintf("it is stopped (build %d, asked for by %s)", f.build().Number, orUnknown(f.build().Reason)),
+		"start it with set_workspace_running"), f.start())
+}
+
+func outdated(f *workspaceFacts) []conclusion {
+	if !f.object.Status.Outdated {
+		return nothing()
+	}
+	return one(Finding{
+		Severity: severityInfo, Where: f.where(),
+		What:     fmt.Sprintf("its template has a newer active version than its own, %s", orUnknown(f.build().TemplateVersionName)),
+		Evidence: proof(f.condition(aggregationv1alpha1.ConditionOutdated)), Do: "update it with update_workspace",
+	}, f.update())
+}
+
+func (f *workspaceFacts) update() Next {
+	next := f.call("update_workspace")
+	next.Arguments["versionID"] = "active"
+	return next
+}
+
+// workspaceNotReady is what remains to be said where nothing else was found.
+func workspaceNotReady(f *workspaceFacts) []conclusion {
+	c := f.condition(aggregationv1alpha1.ConditionReady)
+	told := c.Status == metav1.ConditionTrue || !f.object.DeletionTimestamp.IsZero() ||
+		slices.Contains([]string{
+			aggregationv1alpha1.ReasonBuildFailed, aggregationv1alpha1.ReasonBuildCanceled, aggregationv1alpha1.ReasonBuildPending,
+			aggregationv1alpha1.ReasonBuildRunning, aggregationv1alpha1.ReasonChangeRefused, aggregationv1alpha1.ReasonChangeWaits,
+			aggregationv1alpha1.ReasonAgentsConnecting, aggregationv1alpha1.ReasonAgentsUnavailable,
+		}, c.Reason)
+	if told {
+		return nothing()
+	}
+	return aFallback(f.finding(severityError, c, "it is not ready", "see its conditions"), f.call("get_workspace"))
+}

@@ -1,0 +1,121 @@
+package gate
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/quota"
+)
+
+const (
+	// maxUsers bounds the memory that users take. Who is forgotten begins with a
+	// full burst again.
+	maxUsers = 4096
+	// userShare is the part of all places in flight that one user may have, so that
+	// calls that wait for something cannot lock everybody else out.
+	userShare = 4
+	// maxStreamBodyBytes is far above what a stream is asked for with: the addresses
+	// of a few resources.
+	maxStreamBodyBytes = 64 << 10
+)
+
+// users bounds what each user may do.
+type users struct {
+	limits  Limits
+	metrics Metrics
+	clock   clock.PassiveClock
+	// calls are the requests in flight.
+	calls *quota.Quota
+
+	mu sync.Mutex
+	// buckets are the *rate.Limiter by name.
+	buckets *lru.Cache
+}
+
+func newUsers(limits Limits, metrics Metrics, clk clock.PassiveClock) *users {
+	return &users{
+		limits: limits, metrics: metrics, clock: clk,
+		calls: quota.New(ShareOfUser(limits.InFlight)), buckets: lru.New(maxUsers),
+	}
+}
+
+// ShareOfUser is how many of the requests in work may be those of one user; 0 is no
+// limit.
+func ShareOfUser(inFlight int) int {
+	if inFlight <= 0 {
+		return 0
+	}
+	return max(1, inFlight/userShare)
+}
+
+// wrap must be inside of authentication. The place of a stream is given back here:
+// from now on it only waits.
+func (u *users) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := ""
+		if caller, ok := request.UserFrom(r.Context()); ok {
+			name = caller.GetName()
+		}
+		if wait := u.take(name); wait > 0 {
+			u.refuse(w, wait, fmt.Sprintf("user %q makes too many requests: %g a second are allowed", name, u.limits.RatePerUser))
+			return
+		}
+		if isStream(r) {
+			if leave := recordOf(r.Context()).leave; leave != nil {
+				leave()
+			}
+			// From here on only the rate bounds how many of them there are.
+			r.Body = http.MaxBytesReader(w, r.Body, maxStreamBodyBytes)
+			next.ServeHTTP(w, r)
+			return
+		}
+		end, ok := u.calls.Begin(name)
+		if !ok {
+			u.refuse(w, time.Second, fmt.Sprintf("user %q has %d calls that have not ended, and may have no more: wait for one of them", name, u.calls.Most()))
+			return
+		}
+		defer end()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// take takes one request from the user's bucket, or says how long to wait for it.
+func (u *users) take(name string) time.Duration {
+	if u.limits.RatePerUser <= 0 {
+		return 0
+	}
+	now := u.clock.Now()
+	reservation := u.bucket(name).ReserveN(now, 1)
+	wait := reservation.DelayFrom(now)
+	if wait > 0 {
+		reservation.CancelAt(now)
+	}
+	return wait
+}
+
+func (u *users) bucket(name string) *rate.Limiter {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if bucket, ok := u.buckets.Get(name); ok {
+		return bucket.(*rate.Limiter)
+	}
+	bucket := rate.NewLimiter(rate.Limit(u.limits.RatePerUser), max(1, u.limits.Burst))
+	u.buckets.Add(name, bucket)
+	return bucket
+}
+
+func (u *users) refuse(w http.ResponseWriter, wait time.Duration, why string) {
+	u.metrics.RateLimited()
+	seconds := int(math.Ceil(wait.Seconds()))
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	http.Error(w, fmt.Sprintf("%s; try again in %d s", why, seconds), http.StatusTooManyRequests)
+}

@@ -1,0 +1,70 @@
+package identity
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/answers"
+)
+
+const (
+	// goodTTL is how long a revoked token still works here.
+	goodTTL = 10 * time.Second
+	// badTTL is how long a token that was no good once stays so.
+	badTTL = 5 * time.Second
+	// askTimeout bounds one question about a token.
+	askTimeout = 5 * time.Second
+	// knownSize bounds the memory that made-up tokens can take.
+	knownSize = 4096
+)
+
+// knownTokens remembers for seconds whose a token is, or that it is no good,
+// under a keyed hash of the token.
+type knownTokens struct {
+	key   []byte
+	clock clock.PassiveClock
+	cache *answers.Cache[knownToken]
+}
+
+type knownToken struct {
+	caller caller
+	good   bool
+}
+
+func newKnownTokens(key []byte, clk clock.PassiveClock) *knownTokens {
+	return &knownTokens{key: key, clock: clk, cache: answers.NewCache[knownToken](knownSize, askTimeout, clk)}
+}
+
+// get gives what is known of the token, or asks. Those who bring the same token
+// share one question.
+func (k *knownTokens) get(ctx context.Context, token string, ask func(context.Context, string) (caller, bool, error)) (caller, bool, error) {
+	known, err := k.cache.Get(ctx, k.hash(token), func(ctx context.Context) (knownToken, time.Duration, error) {
+		c, good, err := ask(ctx, token)
+		return knownToken{caller: c, good: good}, k.counts(c, good), err
+	})
+	return known.caller, known.good, err
+}
+
+// hash stands for a token in memory. Who reads it there cannot find the token,
+// nor try tokens without the key.
+func (k *knownTokens) hash(token string) string {
+	mac := hmac.New(sha256.New, k.key)
+	mac.Write([]byte(token))
+	return string(mac.Sum(nil))
+}
+
+// counts is how long an answer counts: a good one never longer than the token.
+func (k *knownTokens) counts(c caller, good bool) time.Duration {
+	switch {
+	case !good:
+		return badTTL
+	case c.expires.IsZero():
+		return goodTTL
+	default:
+		return min(goodTTL, c.expires.Sub(k.clock.Now()))
+	}
+}

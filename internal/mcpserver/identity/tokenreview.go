@@ -1,0 +1,103 @@
+package identity
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// checkTimeout bounds the question by which readiness finds out whether tokens
+// can be reviewed.
+const checkTimeout = 2 * time.Second
+
+// tokenReviewer asks the API server whose a token is.
+type tokenReviewer struct {
+	reviews authenticationclient.TokenReviewInterface
+	clock   clock.PassiveClock
+	known   *knownTokens
+	health  *health
+}
+
+func newTokenReviewer(reviews authenticationclient.TokenReviewInterface, key []byte, clk clock.PassiveClock) *tokenReviewer {
+	return &tokenReviewer{reviews: reviews, clock: clk, known: newKnownTokens(key, clk), health: newHealth(clk)}
+}
+
+func (t *tokenReviewer) start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (t *tokenReviewer) advice() string {
+	return "make one with `kubectl create token <service-account> --namespace=<namespace> --audience=" + Audience + "`"
+}
+
+// refused adds nothing: the API server names nobody but its own users.
+func (t *tokenReviewer) refused(user.Info) string { return "" }
+
+func (t *tokenReviewer) authenticate(ctx context.Context, token string) (caller, bool, error) {
+	return t.known.get(ctx, token, t.review)
+}
+
+func (t *tokenReviewer) review(ctx context.Context, token string) (caller, bool, error) {
+	status, err := t.ask(ctx, token)
+	if err != nil {
+		return caller{}, false, err
+	}
+	// An authenticator that knows nothing of audiences leaves them empty. Its
+	// token is one for the API server, so it is refused as well.
+	if !status.Authenticated || !slices.Contains(status.Audiences, Audience) {
+		log.FromContext(ctx).V(1).Info("Refused a token", "authenticated", status.Authenticated, "audiences", status.Audiences)
+		return caller{}, false, nil
+	}
+	return caller{user: userOf(status.User), expires: expiry(token)}, true, nil
+}
+
+// ask sends one review and remembers whether there was an answer.
+func (t *tokenReviewer) ask(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
+	// client-go logs the body of a request where enough is logged, and this one
+	// has the token in it.
+	ctx = logr.NewContext(ctx, logr.Discard())
+	review, err := t.reviews.Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		err = errors.New("reviewing a token: " + withoutToken(err, token))
+	}
+	t.health.record(err)
+	if err != nil {
+		return authenticationv1.TokenReviewStatus{}, err
+	}
+	return review.Status, nil
+}
+
+// check asks about a token that means nothing, unless there was an answer to some
+// review just before.
+func (t *tokenReviewer) check(ctx context.Context) error {
+	return t.health.check(func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
+		defer cancel()
+		status, err := t.ask(ctx, "check-"+rand.Text())
+		if err == nil && status.Authenticated {
+			err = errors.New("the API server takes a random token for that of a user")
+		}
+		return err
+	})
+}
+
+func userOf(info authenticationv1.UserInfo) user.Info {
+	extra := make(map[string][]string, len(info.Extra))
+	for k, v := range info.Extra {
+		extra[k] = v
+	}
+	return &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: extra}
+}

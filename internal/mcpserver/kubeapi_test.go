@@ -1,0 +1,208 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	ownToken   = "token-of-the-server"
+	aliceToken = "token-of-alice"
+	bobToken   = "token-of-bob"
+	robotToken = "token-of-robot"
+	eveToken   = "token-of-eve"
+
+	secretsPath       = "/api/v1/namespaces/coder-system/secrets"
+	controlPlanesPath = "/apis/coder.com/v1alpha1/codercontrolplanes"
+	workspacesPath    = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces"
+)
+
+// kubeAPI stands for the Kubernetes API server. It knows who people are, lets all
+// but eve in and do everything, keeps Secrets, and answers for the rest what a
+// test gives it.
+type kubeAPI struct {
+	*httptest.Server
+
+	mu       sync.Mutex
+	seen     []*http.Request
+	handlers map[string]http.HandlerFunc
+	// otherwise answers what has no handler, unless it is nil.
+	otherwise http.HandlerFunc
+	secrets   map[string]*corev1.Secret
+	users     map[string]authenticationv1.UserInfo
+	// down makes it answer nothing but errors.
+	down bool
+}
+
+func newKubeAPI(t testing.TB) *kubeAPI {
+	t.Helper()
+	k := &kubeAPI{
+		handlers: map[string]http.HandlerFunc{},
+		secrets:  map[string]*corev1.Secret{},
+		users: map[string]authenticationv1.UserInfo{
+			aliceToken: {Username: "alice", UID: "1", Groups: []string{"platform", "system:authenticated"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}},
+			bobToken:   {Username: "bob"},
+			robotToken: {Username: "system:serviceaccount:ns:robot", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"}},
+			eveToken:   {Username: "eve"},
+		},
+	}
+	k.handle("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"major": "1"})
+	})
+	k.handle("POST /apis/authentication.k8s.io/v1/tokenreviews", k.reviewToken)
+	k.handle("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", reviewAccess)
+	k.handle("POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews", reviewRules)
+	k.handle("POST "+secretsPath, k.createSecret)
+	k.handle("GET "+secretsPath+"/coder-k8s-mcp", k.getSecret)
+	k.answer("GET "+controlPlanesPath, http.StatusOK, controlPlaneList(3))
+	k.Server = httptest.NewServer(http.HandlerFunc(k.serve))
+	t.Cleanup(k.Close)
+	return k
+}
+
+func (k *kubeAPI) serve(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	k.seen = append(k.seen, r)
+	handler, down := k.handlers[r.Method+" "+r.URL.Path], k.down
+	if handler == nil {
+		handler = k.otherwise
+	}
+	k.mu.Unlock()
+	switch {
+	case down:
+		writeStatus(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	case r.URL.Query().Get("watch") != "":
+		// Nothing ever changes.
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	case handler == nil:
+		writeStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+	default:
+		handler(w, r)
+	}
+}
+
+func (k *kubeAPI) reviewToken(w http.ResponseWriter, r *http.Request) {
+	review := &authenticationv1.TokenReview{}
+	_ = json.NewDecoder(r.Body).Decode(review)
+	k.mu.Lock()
+	info, ok := k.users[review.Spec.Token]
+	k.mu.Unlock()
+	review.Status = authenticationv1.TokenReviewStatus{Authenticated: ok, User: info, Audiences: review.Spec.Audiences}
+	writeJSON(w, http.StatusCreated, review)
+}
+
+func reviewAccess(w http.ResponseWriter, r *http.Request) {
+	review := &authorizationv1.SubjectAccessReview{}
+	_ = json.NewDecoder(r.Body).Decode(review)
+	review.Status.Allowed = review.Spec.User != "eve"
+	writeJSON(w, http.StatusCreated, review)
+}
+
+// reviewRules lets everybody do everything. What is asked does not matter.
+func reviewRules(w http.ResponseWriter, _ *http.Request) {
+	all := []string{"*"}
+	writeJSON(w, http.StatusCreated, &authorizationv1.SelfSubjectRulesReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectRulesReview"},
+		Status: authorizationv1.SubjectRulesReviewStatus{
+			ResourceRules: []authorizationv1.ResourceRule{{Verbs: all, APIGroups: all, Resources: all}},
+		},
+	})
+}
+
+func (k *kubeAPI) createSecret(w http.ResponseWriter, r *http.Request) {
+	secret := &corev1.Secret{}
+	_ = json.NewDecoder(r.Body).Decode(secret)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.secrets[secret.Name] != nil {
+		writeStatus(w, http.StatusConflict, metav1.StatusReasonAlreadyExists)
+		return
+	}
+	k.secrets[secret.Name] = secret
+	writeJSON(w, http.StatusCreated, secret)
+}
+
+func (k *kubeAPI) getSecret(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	secret := k.secrets[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]
+	if secret == nil {
+		writeStatus(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+		return
+	}
+	writeJSON(w, http.StatusOK, secret)
+}
+
+func (k *kubeAPI) set(change func(*kubeAPI)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	change(k)
+}
+
+func (k *kubeAPI) handle(methodAndPath string, handler http.HandlerFunc) {
+	k.set(func(k *kubeAPI) { k.handlers[methodAndPath] = handler })
+}
+
+func (k *kubeAPI) answer(methodAndPath string, status int, body any) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	k.handle(methodAndPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_, _ = w.Write(raw)
+	})
+}
+
+// requests are those that came for a path, by method or, with "", all.
+func (k *kubeAPI) requests(method, path string) []*http.Request {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var found []*http.Request
+	for _, r := range k.seen {
+		if r.URL.Path == path && (method == "" || r.Method == method) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// all are all requests that came.
+func (k *kubeAPI) all() []*http.Request {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.seen)
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+func writeStatus(w http.ResponseWriter, code int32, reason metav1.StatusReason) {
+	writeJSON(w, int(code), metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: code, Reason: reason,
+	})
+}
+
+// drain reads the rest of an answer, so that its connection can be used again.
+func drain(response *http.Response) {
+	_, _ = io.Copy(io.Discard, response.Body)
+	response.Body.Close()
+}

@@ -1,0 +1,150 @@
+package protocol
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// fields are the keys and values of a line of the log, in order.
+func fields(line string) map[string]string {
+	found := map[string]string{}
+	for key, rest, ok := strings.Cut(line, "="); ok; key, rest, ok = strings.Cut(rest, "=") {
+		var value any
+		decoder := json.NewDecoder(strings.NewReader(rest))
+		if decoder.Decode(&value) != nil {
+			break
+		}
+		found[strings.Trim(strings.TrimSpace(key), `"`)] = fmt.Sprint(value)
+		rest = rest[decoder.InputOffset():]
+	}
+	return found
+}
+
+func TestOneLineSaysWhoDidWhat(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	add := func(server *mcp.Server) {
+		addTool(server, "work", func(context.Context, *mcp.CallToolRequest) (string, error) {
+			clk.SetTime(clk.Now().Add(1500 * time.Millisecond))
+			return "secret answer", nil
+		})
+		addTool(server, "fails", func(context.Context, *mcp.CallToolRequest) (string, error) {
+			return "", toolset.UsageError("secret mistake")
+		})
+		server.AddPrompt(&mcp.Prompt{Name: "diagnose"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return &mcp.GetPromptResult{}, nil
+		})
+		server.AddResource(&mcp.Resource{Name: "x", URI: "test://x"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+			return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("secret reason"))
+		})
+	}
+	tests := map[string]struct {
+		method string
+		params map[string]any
+		want   map[string]string
+		metric string
+	}{
+		"a call": {
+			methodCallTool, map[string]any{"name": "work", "arguments": map[string]any{"namespace": "coder", "name": "ws", "dryRun": true, "text": "secret argument"}},
+			map[string]string{"method": "tools/call", "tool": "work", "namespace": "coder", "name": "ws", "dryRun": "true", "outcome": "ok", "durationMs": "1500"}, "work ok",
+		},
+		"a call with mistakes": {
+			methodCallTool, map[string]any{"name": "fails", "arguments": map[string]any{"namespace": 5, "name": []string{"secret"}, "dryRun": "yes"}},
+			map[string]string{"method": "tools/call", "tool": "fails", "namespace": "", "name": "", "dryRun": "false", "outcome": "invalid", "durationMs": "0"}, "fails invalid",
+		},
+		"a tool that does not exist": {
+			methodCallTool, map[string]any{"name": strings.Repeat("é", 200)},
+			map[string]string{"method": "tools/call", "tool": strings.Repeat("é", 128) + "…", "namespace": "", "name": "", "dryRun": "false", "outcome": "invalid", "durationMs": "0"}, strings.Repeat("é", 200) + " invalid",
+		},
+		"a prompt": {
+			methodGetPrompt, map[string]any{"name": "diagnose", "arguments": map[string]string{"namespace": "coder", "name": "x", "text": "secret argument"}},
+			map[string]string{"method": "prompts/get", "prompt": "diagnose", "namespace": "coder", "name": "x", "dryRun": "false", "outcome": "ok", "durationMs": "0"}, "",
+		},
+		"a resource": {
+			methodReadResource, map[string]any{"uri": "test://x"},
+			map[string]string{"method": "resources/read", "uri": "test://x", "namespace": "", "name": "", "dryRun": "false", "outcome": "denied", "durationMs": "0"}, "",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, content(add), func(c *Config, _ *limits) { c.Clock = clk })
+			h.send(t, message{era: legacyEra, token: "alice", method: tt.method, params: tt.params})
+			var lines []string
+			eventually(t, "it is written", func() bool { lines = h.logs.lines("Answered a call"); return len(lines) > 0 })
+			if len(lines) != 1 {
+				t.Fatalf("the record has %d lines: %q", len(lines), lines)
+			}
+			got := fields(lines[0])
+			delete(got, "level")
+			delete(got, "msg")
+			tt.want["user"], tt.want["requestID"] = "alice", "request-1"
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("the line (-want +got):\n%s", diff)
+			}
+			if strings.Contains(lines[0], "secret") {
+				t.Errorf("the line tells a secret: %s", lines[0])
+			}
+			want := map[string]int{}
+			if tt.metric != "" {
+				want[tt.metric] = 1
+			}
+			if diff := cmp.Diff(want, h.metrics.calls); diff != "" {
+				t.Errorf("metrics (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	resource := schema.GroupResource{Resource: "pods"}
+	failed := func(err error) *mcp.CallToolResult {
+		result := &mcp.CallToolResult{}
+		result.SetError(err)
+		return result
+	}
+	tests := map[string]struct {
+		told   string
+		result mcp.Result
+		err    error
+		want   string
+	}{
+		"it worked":                         {"", &mcp.CallToolResult{}, nil, "ok"},
+		"what the tool says":                {"declined", failed(errors.New("no")), nil, "declined"},
+		"an error after what the tool said": {"needsinput", nil, fmt.Errorf("asking: %w", context.DeadlineExceeded), "timeout"},
+		"a panic":                           {"", nil, nil, "error"},
+		"a question":                        {"", &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{}}, nil, "needsinput"},
+		"a mistake":                         {"", failed(toolset.UsageError("x")), nil, "invalid"},
+		"an error without a cause":          {"", &mcp.CallToolResult{IsError: true}, nil, "error"},
+		"a mistake in parameters":           {"", nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams}, "invalid"},
+		"what a prompt says":                {"denied", nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams}, "denied"},
+		"another error of the protocol":     {"", nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError}, "error"},
+		"cancelled":                         {"", nil, fmt.Errorf("reading: %w", context.Canceled), "cancelled"},
+		"forbidden":                         {"", nil, apierrors.NewForbidden(resource, "x", nil), "denied"},
+		"not found":                         {"", nil, fmt.Errorf("reading: %w", apierrors.NewNotFound(resource, "x")), "notfound"},
+		"a conflict":                        {"", nil, apierrors.NewConflict(resource, "x", nil), "conflict"},
+		"it exists":                         {"", nil, apierrors.NewAlreadyExists(resource, "x"), "conflict"},
+		"a bad request":                     {"", nil, apierrors.NewBadRequest("x"), "invalid"},
+		"too many requests":                 {"", nil, apierrors.NewTooManyRequestsError("x"), "unavailable"},
+		"no answer":                         {"", nil, apierrors.NewServiceUnavailable("x"), "unavailable"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := outcomeOf(tt.told, tt.result, tt.err); got != tt.want {
+				t.Errorf("the outcome is %q, not %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,477 @@
+package protocol
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/requestid"
+)
+
+const (
+	modernEra = "2026-07-28"
+	legacyEra = "2025-11-25"
+	// testTimeout is far above what anything here takes.
+	testTimeout = 20 * time.Second
+)
+
+// way is how a client and the server speak.
+type way struct {
+	era      string
+	sessions bool
+}
+
+// ways are all of them, for what must work in each.
+var ways = map[string]way{
+	"modern":                  {modernEra, false},
+	"modern beside sessions":  {modernEra, true},
+	"legacy without sessions": {legacyEra, false},
+	"legacy in a session":     {legacyEra, true},
+}
+
+// harness is a server behind HTTP with callers who are known by their token.
+type harness struct {
+	*Server
+	url     string
+	logs    *logBuffer
+	metrics *fakeMetrics
+	http    *httptest.Server
+}
+
+// newHarness starts a server. The change may be of its configuration or its
+// limits.
+func newHarness(t testing.TB, changes ...func(*Config, *limits)) *harness {
+	t.Helper()
+	h := &harness{logs: &logBuffer{}, metrics: newFakeMetrics()}
+	config := Config{Version: "v1.2.3", Env: toolset.Env{Kube: &callers.Kube{}}, Metrics: h.metrics, Logger: h.logs.logger(0)}
+	l := defaultLimits()
+	l.coalesce = time.Millisecond
+	for _, change := range changes {
+		change(&config, &l)
+	}
+	var err error
+	if h.Server, err = newServer(config, l); err != nil {
+		t.Fatal(err)
+	}
+	h.http = httptest.NewServer(identified(h.Server))
+	h.url = h.http.URL
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+		defer cancel()
+		if err := h.Close(ctx); err != nil {
+			t.Errorf("closing the server: %v", err)
+		}
+		h.http.Close()
+	})
+	return h
+}
+
+func content(add func(*mcp.Server)) func(*Config, *limits) {
+	return func(c *Config, _ *limits) { c.Content = add }
+}
+
+func withSessions(n int) func(*Config, *limits) {
+	return func(c *Config, _ *limits) { c.MaxSessions = n }
+}
+
+// of starts a server for one way of speaking.
+func (w way) of(t testing.TB, changes ...func(*Config, *limits)) *harness {
+	t.Helper()
+	if w.sessions {
+		changes = append([]func(*Config, *limits){withSessions(10)}, changes...)
+	}
+	return newHarness(t, changes...)
+}
+
+// identified stands for packages gate and identity. A token is the name of the
+// user, then groups, then for how many milliseconds it is still good: alice,
+// alice/admins or alice/admins/500. Without one nobody is known.
+func identified(next http.Handler) http.Handler {
+	var last atomic.Int64
+	verify := func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		parts := strings.Split(token, "/")
+		caller := &user.DefaultInfo{Name: parts[0]}
+		info := &auth.TokenInfo{UserID: parts[0], Extra: map[string]any{"user": caller}}
+		if len(parts) > 1 {
+			caller.Groups = []string{parts[1]}
+		}
+		if len(parts) > 2 {
+			milliseconds, err := strconv.Atoi(parts[2])
+			if err != nil {
+				return nil, err
+			}
+			info.Expiration = time.Now().Add(time.Duration(milliseconds) * time.Millisecond)
+		}
+		return info, nil
+	}
+	known := auth.RequireBearerToken(verify, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set(requestid.Header, fmt.Sprintf("request-%d", last.Add(1)))
+		if r.Header.Get("Authorization") == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		known.ServeHTTP(w, r)
+	})
+}
+
+// withToken adds a token to each request; it can be changed.
+type withToken struct{ token atomic.Value }
+
+func (w *withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+w.token.Load().(string))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// client is a connected client of the SDK.
+type client struct {
+	*mcp.ClientSession
+	credentials *withToken
+}
+
+func (h *harness) connect(t testing.TB, era, token string, options *mcp.ClientOptions) *client {
+	t.Helper()
+	credentials := &withToken{}
+	credentials.token.Store(token)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, options).Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint:   h.url,
+		HTTPClient: &http.Client{Transport: credentials},
+		MaxRetries: -1,
+		// Who handles nothing needs no stream, on which something could come.
+		DisableStandaloneSSE: options == nil,
+	}, &mcp.ClientSessionOptions{ProtocolVersion: era})
+	if err != nil {
+		t.Fatalf("connecting with %s: %v", era, err)
+	}
+	t.Cleanup(func() { session.Close() })
+	return &client{session, credentials}
+}
+
+func (c *client) call(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	result, err := c.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	if err != nil {
+		t.Fatalf("calling %s: %v", tool, err)
+	}
+	return result
+}
+
+func textOf(result *mcp.CallToolResult) string {
+	var parts []string
+	for _, content := range result.Content {
+		if c, ok := content.(*mcp.TextContent); ok {
+			parts = append(parts, c.Text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// toolFunc is a fixture; its answer is text.
+type toolFunc func(ctx context.Context, req *mcp.CallToolRequest) (string, error)
+
+func addTool(server *mcp.Server, name string, run toolFunc) {
+	tool := &mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}
+	server.AddTool(tool, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		text, err := run(ctx, req)
+		result := &mcp.CallToolResult{}
+		if err != nil {
+			result.SetError(err)
+			return result, nil
+		}
+		result.Content = []mcp.Content{&mcp.TextContent{Text: text}}
+		return result, nil
+	})
+}
+
+// addWhoAmI adds a tool that says who calls, with which groups, in which request.
+func addWhoAmI(server *mcp.Server) {
+	addTool(server, "whoami", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
+		caller, ok := request.UserFrom(ctx)
+		if !ok {
+			return "nobody", nil
+		}
+		return caller.GetName() + " of " + strings.Join(caller.GetGroups(), ","), nil
+	})
+}
+
+// addWaiting adds a tool that tells when it began, and waits until its context
+// ends, whose cause it then tells.
+func addWaiting(began chan<- struct{}, ended chan<- error) func(*mcp.Server) {
+	return func(server *mcp.Server) {
+		addTool(server, "wait", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
+			began <- struct{}{}
+			select {
+			case <-ctx.Done():
+			case <-time.After(testTimeout):
+				return "", errors.New("it was never cancelled")
+			}
+			ended <- ctx.Err()
+			return "", ctx.Err()
+		})
+	}
+}
+
+// message is one raw request.
+type message struct {
+	// era empty sends no version, as before 2025-06-18.
+	era, token, session string
+	method              string
+	params              map[string]any
+	body                string
+}
+
+func (m message) request(ctx context.Context, url string) (*http.Request, error) {
+	body := m.body
+	if body == "" {
+		params := map[string]any{}
+		for name, value := range m.params {
+			params[name] = value
+		}
+		if m.era >= modernEra {
+			params["_meta"] = map[string]any{
+				"io.modelcontextprotocol/protocolVersion":    m.era,
+				"io.modelcontextprotocol/clientCapabilities": map[string]any{},
+			}
+		}
+		raw, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": m.method, "params": params})
+		if err != nil {
+			return nil, err
+		}
+		body = string(raw)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	set := func(name, value string) {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	set("Mcp-Protocol-Version", m.era)
+	set(sessionHeader, m.session)
+	if m.token != "" {
+		set("Authorization", "Bearer "+m.token)
+	}
+	if m.era >= modernEra {
+		set("Mcp-Method", m.method)
+		for _, field := range []string{"name", "uri"} {
+			if name, ok := m.params[field].(string); ok {
+				set("Mcp-Name", name)
+			}
+		}
+	}
+	return r, nil
+}
+
+// send sends one raw request and reads the whole answer.
+func (h *harness) send(t *testing.T, m message) (*http.Response, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	r, err := m.request(ctx, h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("%s: %v, after %q", m.method, err, body)
+	}
+	return response, string(body)
+}
+
+// initialize begins a session and returns its id, or the answer that refuses it.
+func (h *harness) initialize(t *testing.T, token string) (id string, response *http.Response, body string) {
+	t.Helper()
+	response, body = h.send(t, message{token: token, method: "initialize", params: map[string]any{
+		"protocolVersion": legacyEra, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "test", "version": "v0"},
+	}})
+	return response.Header.Get(sessionHeader), response, body
+}
+
+// events is an open stream of messages.
+type events struct {
+	response *http.Response
+	lines    *bufio.Scanner
+	cancel   context.CancelFunc
+}
+
+// open opens a stream and leaves it open.
+func (h *harness) open(t *testing.T, r *http.Request) *events {
+	t.Helper()
+	ctx, cancel := context.WithCancel(r.Context())
+	t.Cleanup(cancel)
+	response, err := http.DefaultClient.Do(r.WithContext(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	return &events{response, bufio.NewScanner(response.Body), cancel}
+}
+
+// listen opens a stream about resources.
+func (h *harness) listen(t *testing.T, token string, uris ...string) *events {
+	t.Helper()
+	m := message{era: modernEra, token: token, method: methodListen, params: map[string]any{
+		"notifications": map[string]any{"resourceSubscriptions": uris},
+	}}
+	r, err := m.request(t.Context(), h.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.open(t, r)
+}
+
+// next is the next message, or empty at the end.
+func (e *events) next() string {
+	for e.lines.Scan() {
+		if data, ok := strings.CutPrefix(e.lines.Text(), "data: "); ok {
+			return data
+		}
+	}
+	return ""
+}
+
+// until reads messages until one has the text, and returns all.
+func (e *events) until(t *testing.T, text string) string {
+	t.Helper()
+	var seen []string
+	for message := e.next(); message != ""; message = e.next() {
+		seen = append(seen, message)
+		if strings.Contains(message, text) {
+			return strings.Join(seen, "\n")
+		}
+	}
+	t.Fatalf("the stream ended without %q, after:\n%s", text, strings.Join(seen, "\n"))
+	return ""
+}
+
+// logBuffer collects what is logged.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) logger(verbosity int) logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		fmt.Fprintln(&l.buf, prefix, args)
+	}, funcr.Options{Verbosity: verbosity})
+}
+
+// lines are those with the text.
+func (l *logBuffer) lines(text string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []string
+	for line := range strings.Lines(l.buf.String()) {
+		if strings.Contains(line, text) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return found
+}
+
+// fakeMetrics counts.
+type fakeMetrics struct {
+	mu                sync.Mutex
+	calls             map[string]int
+	sessions, streams int
+}
+
+func newFakeMetrics() *fakeMetrics { return &fakeMetrics{calls: map[string]int{}} }
+
+func (f *fakeMetrics) CalledTool(tool, outcome string, _ time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[tool+" "+outcome]++
+}
+
+func (f *fakeMetrics) AddSessions(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sessions += n
+}
+
+func (f *fakeMetrics) AddStreams(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.streams += n
+}
+
+func (f *fakeMetrics) open() (sessions, streams int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sessions, f.streams
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(testTimeout)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited %s in vain until %s", testTimeout, what)
+		case <-tick.C:
+		}
+	}
+}
+
+// receive waits for a value.
+func receive[T any](t *testing.T, what string, from <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(testTimeout):
+		t.Fatalf("waited %s in vain for %s", testTimeout, what)
+		panic("unreachable")
+	}
+}
+
+// goroutines is how many run when connections that nobody uses are closed.
+func goroutines() int {
+	http.DefaultClient.CloseIdleConnections()
+	return runtime.NumGoroutine()
+}
+
+// settled waits until as few goroutines run as before.
+func settled(t *testing.T, before int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("there are %d goroutines again", before), func() bool { return goroutines() <= before })
+}

@@ -1,0 +1,80 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// explain turns what the SDK says about names that do not exist into sentences
+// that say what to do differently. An error of a handler that is no error of the
+// protocol was not made for clients; it goes to the log.
+func (s *Server) explain(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		if err == nil {
+			return result, nil
+		}
+		var rpc *jsonrpc.Error
+		if errors.As(err, &rpc) {
+			return nil, explained(err, rpc, req)
+		}
+		switch method {
+		case methodCallTool, methodGetPrompt, methodReadResource, methodComplete:
+			return nil, hidden(ctx, method, err)
+		default:
+			return nil, err
+		}
+	}
+}
+
+// explained recognises the SDK's errors by their text, because they share their
+// code with all mistakes in parameters.
+func explained(err error, rpc *jsonrpc.Error, req mcp.Request) error {
+	sentence := ""
+	switch params := req.GetParams().(type) {
+	case *mcp.CallToolParamsRaw:
+		if rpc.Message == fmt.Sprintf("unknown tool %q", params.Name) {
+			sentence = fmt.Sprintf("there is no tool %q; tools/list shows those that there are", cut(params.Name))
+		}
+	case *mcp.GetPromptParams:
+		if rpc.Message == fmt.Sprintf("unknown prompt %q", params.Name) {
+			sentence = fmt.Sprintf("there is no prompt %q; prompts/list shows those that there are", cut(params.Name))
+		}
+	case *mcp.ReadResourceParams:
+		if isNoResource(rpc) {
+			return noResource(rpc, params.URI)
+		}
+	}
+	if sentence == "" {
+		return err
+	}
+	return &jsonrpc.Error{Code: rpc.Code, Message: sentence}
+}
+
+// isNoResource recognises mcp.ResourceNotFoundError.
+func isNoResource(rpc *jsonrpc.Error) bool { return rpc.Message == "Resource not found" }
+
+func noResource(rpc *jsonrpc.Error, uri string) error {
+	return &jsonrpc.Error{
+		Code:    rpc.Code,
+		Message: fmt.Sprintf("there is no resource %q; resources/list and resources/templates/list show those that there are", cut(uri)),
+		Data:    rpc.Data,
+	}
+}
+
+// hidden is what a client is told of an error that was not made for it.
+func hidden(ctx context.Context, method string, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "it took too long and was ended; ask for less, or try again later"}
+	case ctx.Err() != nil:
+		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was cancelled"}
+	}
+	log.FromContext(ctx).Error(err, "An MCP method failed", "method", method)
+	return internalError()
+}

@@ -1,0 +1,160 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+)
+
+// sessionHeader names the session of a request.
+const sessionHeader = "Mcp-Session-Id"
+
+// sessions are those of clients of 2025-11-25 and before. The SDK keeps them, and
+// sees to it that each is used by the user who began it; here they are counted.
+type sessions struct {
+	server *Server
+	// next is the SDK's handler.
+	next http.Handler
+
+	mu sync.Mutex
+	// opening are the requests by user that may begin a session.
+	opening map[string]int
+	// users are those of the sessions by id.
+	users map[string]string
+}
+
+func newSessions(server *Server, next http.Handler) *sessions {
+	return &sessions{server: server, next: next, opening: map[string]int{}, users: map[string]string{}}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *sessions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	user := ""
+	info := auth.TokenInfoFromContext(r.Context())
+	if info != nil {
+		user = info.UserID
+	}
+	switch {
+	case r.Method == http.MethodGet:
+		s.serveStream(w, r, user, info)
+	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "":
+		s.serveFirst(w, r, user)
+	default:
+		s.next.ServeHTTP(w, r)
+	}
+}
+
+// serveStream serves the stream on which a session's client gets what is not the
+// answer to a request. It ends with the token, or with the session.
+func (s *sessions) serveStream(w http.ResponseWriter, r *http.Request, user string, info *auth.TokenInfo) {
+	leave, err := s.server.streams.take(user)
+	var tooMany *tooManyError
+	switch {
+	case errors.As(err, &tooMany):
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, err.Error(), http.StatusTooManyRequests)
+		return
+	case err != nil:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer leave()
+	ctx, cancel := context.WithTimeout(r.Context(), s.server.life(expiryOf(info)))
+	defer cancel()
+	s.next.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// serveFirst serves a request without a session, which may begin one.
+func (s *sessions) serveFirst(w http.ResponseWriter, r *http.Request, user string) {
+	if status, why := s.admit(user); status != http.StatusOK {
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, why, status)
+		return
+	}
+	defer s.admitted(user)
+	s.next.ServeHTTP(w, r)
+}
+
+// admit takes a place for a session that may begin, until admitted is called. A
+// user may have half of all places, so that nobody can take those of everybody.
+func (s *sessions) admit(user string) (status int, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, own := len(s.users), s.opening[user]
+	for _, n := range s.opening {
+		all += n
+	}
+	for _, u := range s.users {
+		if u == user {
+			own++
+		}
+	}
+	most := s.server.config.MaxSessions
+	share := max(1, most/2)
+	idle := s.server.limits.sessionIdle
+	switch {
+	case all >= most:
+		return http.StatusServiceUnavailable, fmt.Sprintf("all %d sessions of this server are in use; those that are not used end after %s: try again later, or use protocol version %s, which needs none", most, idle, firstWithoutSessions)
+	case own >= share:
+		return http.StatusTooManyRequests, fmt.Sprintf("user %q has %d sessions, and may have no more; end one with DELETE, or wait until those that are not used end after %s", user, own, idle)
+	}
+	s.opening[user]++
+	return http.StatusOK, ""
+}
+
+func (s *sessions) admitted(user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opening[user]--; s.opening[user] == 0 {
+		delete(s.opening, user)
+	}
+}
+
+// began counts a session until it ends, in whatever way.
+func (s *sessions) began(session *mcp.ServerSession, user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users[session.ID()] = user
+	s.server.config.Metrics.AddSessions(1)
+	go func() {
+		// Its error is why the session ended.
+		_ = session.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.users, session.ID())
+		s.server.config.Metrics.AddSessions(-1)
+	}()
+}
+
+func (s *sessions) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.users)
+}
+
+// describe answers the first request of a client as it is: with a session it is
+// counted, without one there is nothing on which news of a resource could come.
+func (s *Server) describe(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		initialized, ok := result.(*mcp.InitializeResult)
+		if err != nil || !ok {
+			return result, err
+		}
+		if inSession(req) {
+			s.sessions.began(req.GetSession().(*mcp.ServerSession), callers.NameOf(ctx))
+		} else if resources := initialized.Capabilities.Resources; resources != nil {
+			// The capabilities belong to this answer alone.
+			resources.Subscribe = false
+		}
+		return result, nil
+	}
+}

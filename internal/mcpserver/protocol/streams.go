@@ -1,0 +1,105 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/quota"
+)
+
+// streams are what stays open: the streams of both eras, and the subscriptions of
+// sessions. Each belongs to a user and ends with the server.
+type streams struct {
+	metrics Metrics
+	users   *quota.Quota
+	// begun are those that end with the server.
+	begun cancels
+
+	mu     sync.Mutex
+	closed bool
+	open   int
+}
+
+var errEnding = errors.New("this server is ending; open the stream again, to reach another one")
+
+// tooManyError says that a user has all the streams that one may have.
+type tooManyError struct {
+	user string
+	max  int
+}
+
+func (e *tooManyError) Error() string {
+	return fmt.Sprintf("user %q has %d open streams and subscriptions, and may have no more; end one of them and try again", e.user, e.max)
+}
+
+func newStreams(max int, metrics Metrics) *streams {
+	return &streams{metrics: metrics, users: quota.New(max)}
+}
+
+// take counts a stream of a user until leave is called. The error is a
+// tooManyError or errEnding.
+func (s *streams) take(user string) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errEnding
+	}
+	end, ok := s.users.Begin(user)
+	if !ok {
+		return nil, &tooManyError{user: user, max: s.users.Most()}
+	}
+	s.open++
+	s.metrics.AddStreams(1)
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open--
+		end()
+		s.metrics.AddStreams(-1)
+	}), nil
+}
+
+// begin is take for a stream that the server ends by itself: its context ends with
+// the server, when its life is over, with ctx, or when end is called, which must
+// be done.
+func (s *streams) begin(ctx context.Context, user string, life time.Duration) (stream context.Context, end func(), err error) {
+	leave, err := s.take(user)
+	if err != nil {
+		return nil, nil, err
+	}
+	stream, cancel := context.WithTimeout(ctx, life)
+	// Where the server closed in between, it is cancelled at once.
+	forget := s.begun.add(cancel)
+	return stream, sync.OnceFunc(func() {
+		cancel()
+		leave()
+		forget()
+	}), nil
+}
+
+// close ends the streams that began here and lets no further one open.
+func (s *streams) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.begun.cancel()
+}
+
+func (s *streams) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
+// life is how long a stream that is opened now may last: not longer than the
+// token with which it was opened, and so much shorter that its last message still
+// goes out.
+func (s *Server) life(expiry time.Time) time.Duration {
+	if expiry.IsZero() {
+		return s.limits.stream
+	}
+	return min(s.limits.stream, expiry.Sub(s.config.Clock.Now())-s.limits.lastMessage)
+}

@@ -1,0 +1,47 @@
+package protocol
+
+import (
+	"context"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// definitions are those of the tools by name, and all the rights that decide who is
+// shown them.
+func definitions(set *toolset.Set) (map[string]toolset.Definition, []access.Right) {
+	byName := map[string]toolset.Definition{}
+	var rights []access.Right
+	for _, definition := range set.Definitions() {
+		byName[definition.Name] = definition
+		for _, right := range slices.Concat(definition.Rights, definition.OneOf) {
+			if !slices.Contains(rights, right) {
+				rights = append(rights, right)
+			}
+		}
+	}
+	return byName, rights
+}
+
+// showTools takes tools out of the list that could only be refused to its caller.
+// It cuts the pages of the SDK, whose cursors say where the next one begins
+// whatever was taken out. A tool that is not shown can be called nevertheless: the
+// API server decides.
+func (s *Server) showTools(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		list, ok := result.(*mcp.ListToolsResult)
+		if err != nil || !ok || s.config.Access == nil || len(s.rights) == 0 {
+			return result, err
+		}
+		lacks := s.config.Access.Lacks(ctx, s.rights)
+		// The slice belongs to this answer alone.
+		list.Tools = slices.DeleteFunc(list.Tools, func(tool *mcp.Tool) bool {
+			return s.tools[tool.Name].Useless(lacks)
+		})
+		return list, nil
+	}
+}

@@ -1,0 +1,153 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// service passes requests to replicas in turn, as a Service may do.
+func service(t *testing.T, replicas ...*harness) string {
+	t.Helper()
+	var proxies []*httputil.ReverseProxy
+	transport := &http.Transport{}
+	for _, replica := range replicas {
+		target, err := url.Parse(strings.TrimSuffix(replica.url, mcpPath))
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxies = append(proxies, &httputil.ReverseProxy{
+			Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+			Transport: transport,
+		})
+	}
+	var turn atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxies[turn.Add(1)%int64(len(proxies))].ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	return server.URL + mcpPath
+}
+
+func (h *harness) calls(tool string) int {
+	return strings.Count(h.logs.String(), `"tool"="`+tool+`"`)
+}
+
+func TestAnyReplicaAnswers(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			kube := newKubeAPI(t)
+			kube.answer("GET "+workspacesPath, http.StatusOK, workspaceList(workspaceObject()))
+			one, two := newReplica(t, kube).start(t), newReplica(t, kube).start(t)
+			session := dial(t, service(t, one, two), era, aliceToken, nil)
+			for range 10 {
+				if result := call(t.Context(), t, session, "list_workspaces", map[string]any{"namespace": "coder"}); result.IsError {
+					t.Fatal(text(result))
+				}
+				if _, err := session.ListTools(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+				// An odd number of requests in each turn, so that each of them reaches both.
+				if _, err := session.ListResources(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if a, b := one.calls("list_workspaces"), two.calls("list_workspaces"); a != 5 || b != 5 {
+				t.Errorf("the replicas had %d and %d of the calls, want 5 each", a, b)
+			}
+		})
+	}
+}
+
+// agreeing is a client whose user says yes to everything.
+func agreeing(asked *atomic.Int64) *mcp.ClientOptions {
+	return &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		asked.Add(1)
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"confirm": true}}, nil
+	}}
+}
+
+// countDeletions answers those of an object, and counts the ones that are meant: a dry
+// run asks beforehand whether it would be allowed.
+func countDeletions(kube *kubeAPI, object string) *atomic.Int64 {
+	meant := &atomic.Int64{}
+	kube.handle("DELETE "+object, func(w http.ResponseWriter, r *http.Request) {
+		options := &metav1.DeleteOptions{}
+		_ = json.NewDecoder(r.Body).Decode(options)
+		if len(options.DryRun) == 0 {
+			meant.Add(1)
+		}
+		writeJSON(w, http.StatusOK, workspaceObject())
+	})
+	return meant
+}
+
+func TestAConfirmationMayBeAnsweredOnAnotherReplica(t *testing.T) {
+	kube := newKubeAPI(t)
+	object := workspacesPath + "/default.alice.dev"
+	kube.answer("GET "+object, http.StatusOK, workspaceObject())
+	deletions := countDeletions(kube, object)
+	one, two := newReplica(t, kube).start(t), newReplica(t, kube).start(t)
+	var asked atomic.Int64
+	session := dial(t, service(t, one, two), modernEra, aliceToken, agreeing(&asked))
+	result := call(t.Context(), t, session, "delete_workspace", map[string]any{"namespace": "coder", "name": "default.alice.dev"})
+	if result.IsError || asked.Load() != 1 || deletions.Load() != 1 {
+		t.Errorf("the user was asked %d times, and %d deletions came: %s", asked.Load(), deletions.Load(), text(result))
+	}
+	if a, b := one.calls("delete_workspace"), two.calls("delete_workspace"); a != 1 || b != 1 {
+		t.Errorf("the replicas had %d and %d of the calls, want 1 each", a, b)
+	}
+}
+
+func TestAConfirmationOfAReplicaWithAnotherKeyIsNone(t *testing.T) {
+	kube := newKubeAPI(t)
+	object := workspacesPath + "/default.alice.dev"
+	kube.answer("GET "+object, http.StatusOK, workspaceObject())
+	deletions := countDeletions(kube, object)
+	kube.answer("POST "+secretsPath, http.StatusForbidden, map[string]any{"kind": "Status", "apiVersion": "v1", "reason": "Forbidden", "code": 403})
+	one, two := newReplica(t, kube).start(t), newReplica(t, kube).start(t)
+	var asked atomic.Int64
+	session := dial(t, service(t, one, two), modernEra, aliceToken, agreeing(&asked))
+	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "delete_workspace", Arguments: map[string]any{"namespace": "coder", "name": "default.alice.dev"}})
+	if err == nil && !result.IsError {
+		t.Errorf("the answer is %s", text(result))
+	}
+	if got := deletions.Load(); got != 0 {
+		t.Errorf("%d deletions came", got)
+	}
+	if !strings.Contains(one.logs.String(), "cannot be had") {
+		t.Error("the log does not say that the key cannot be shared")
+	}
+}
+
+func TestAClientThatCannotAskConfirmsByName(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			kube := newKubeAPI(t)
+			object := workspacesPath + "/default.alice.dev"
+			kube.answer("GET "+object, http.StatusOK, workspaceObject())
+			deletions := countDeletions(kube, object)
+			session := dial(t, service(t, newReplica(t, kube).start(t), newReplica(t, kube).start(t)), era, aliceToken, nil)
+			args := map[string]any{"namespace": "coder", "name": "default.alice.dev"}
+			if result := call(t.Context(), t, session, "delete_workspace", args); !result.IsError || deletions.Load() != 0 {
+				t.Errorf("without a confirmation the answer is %s", text(result))
+			}
+			args["confirm"] = "default.alice.dev"
+			if result := call(t.Context(), t, session, "delete_workspace", args); result.IsError || deletions.Load() != 1 {
+				t.Errorf("with a confirmation the answer is %s", text(result))
+			}
+		})
+	}
+}

@@ -1,0 +1,155 @@
+package resources
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const (
+	// Of a long list only the first objects are looked at: somebody is typing.
+	completionPage  = 500
+	completionPages = 4
+)
+
+// Complete proposes values for the variables of resource templates and for the
+// arguments of prompts. What the caller may not list gives no values.
+func (r *Resources) Complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
+	q, ok := newQuestion(req.Params)
+	if !ok {
+		return completed(nil, false), nil
+	}
+	values, more, err := r.values(ctx, q)
+	var call *toolset.CallError
+	switch {
+	case err == nil:
+		return completed(matching(values, q.typed), more), nil
+	case errors.As(err, &call) && (apierrors.IsForbidden(call.Err) || apierrors.IsNotFound(call.Err)):
+		return completed(nil, false), nil
+	}
+	_, sentence := toolset.Sentence(ctx, err)
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: sentence}
+}
+
+// question is what is to be completed.
+type question struct {
+	collection collection
+	// argument is namespace, name or path.
+	argument string
+	typed    string
+	// namespace and name are those that were chosen before.
+	namespace, name string
+}
+
+// newQuestion is not ok where there is nothing to propose.
+func newQuestion(params *mcp.CompleteParams) (question, bool) {
+	if params == nil || params.Ref == nil {
+		return question{}, false
+	}
+	q := question{argument: params.Argument.Name, typed: params.Argument.Value}
+	if params.Context != nil {
+		q.namespace, q.name = params.Context.Arguments["namespace"], params.Context.Arguments["name"]
+	}
+	of, ok := collectionOf(params.Ref)
+	q.collection = of
+	return q, ok && q.canBeChosen()
+}
+
+// canBeChosen says that the namespace and the name can be those of something. With
+// a slash in one of them the API would be asked for something else.
+func (q question) canBeChosen() bool {
+	return len(content.IsPathSegmentName(q.namespace)) == 0 && len(content.IsPathSegmentName(q.name)) == 0
+}
+
+// collectionOf is what a resource template or a prompt is about.
+func collectionOf(ref *mcp.CompleteReference) (collection, bool) {
+	if ref.Type == "ref/prompt" {
+		return collectionNamed(promptSubjects()[ref.Name])
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(ref.URI, scheme), "/")
+	return collectionNamed(name)
+}
+
+// promptSubjects says what the namespace and name of each prompt are about.
+func promptSubjects() map[string]string {
+	return map[string]string{
+		"diagnose_control_plane": "controlplanes",
+		"diagnose_workspace":     "workspaces",
+		"review_template":        "templates",
+	}
+}
+
+// values are all that could be meant. More says that there are others.
+func (r *Resources) values(ctx context.Context, q question) (values []string, more bool, err error) {
+	switch {
+	case q.argument == "namespace":
+		return r.eachObject(ctx, q.collection, "", func(o metav1.PartialObjectMetadata) string { return o.Namespace })
+	case q.argument == "name":
+		return r.eachObject(ctx, q.collection, q.namespace, func(o metav1.PartialObjectMetadata) string { return o.Name })
+	case q.argument == "path" && slices.Contains(q.collection.parts, partFiles) && q.namespace != "" && q.name != "":
+		return r.paths(ctx, address{collection: q.collection, namespace: q.namespace, name: q.name})
+	}
+	return nil, false, nil
+}
+
+// eachObject gives what is wanted of each object of a namespace, or of all.
+func (r *Resources) eachObject(
+	ctx context.Context, c collection, namespace string, wanted func(metav1.PartialObjectMetadata) string,
+) (values []string, more bool, err error) {
+	next := ""
+	for range completionPages {
+		page := &metav1.PartialObjectMetadataList{}
+		page.SetGroupVersionKind(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
+		err := r.kube.List(ctx, page, client.InNamespace(namespace), client.Limit(completionPage), client.Continue(next))
+		if err != nil {
+			return nil, false, address{collection: c, namespace: namespace}.failed("list", err)
+		}
+		for _, item := range page.Items {
+			values = append(values, wanted(item))
+		}
+		if next = page.Continue; next == "" {
+			return values, false, nil
+		}
+	}
+	return values, true, nil
+}
+
+// paths are those of the files of a template that are shown in the object.
+func (r *Resources) paths(ctx context.Context, a address) (values []string, more bool, err error) {
+	obj, err := r.get(ctx, a)
+	if err != nil {
+		return nil, false, err
+	}
+	files, _, err := unstructured.NestedMap(obj.Object, "spec", "files")
+	for path := range files {
+		values = append(values, path)
+	}
+	return values, false, err
+}
+
+// matching are the different values that begin with what was typed, in order.
+func matching(values []string, typed string) []string {
+	kept := slices.DeleteFunc(values, func(v string) bool { return !strings.HasPrefix(v, typed) })
+	slices.Sort(kept)
+	return slices.Compact(kept)
+}
+
+// completed has all values; package protocol sends as many as it may.
+func completed(values []string, more bool) *mcp.CompleteResult {
+	details := mcp.CompletionResultDetails{Values: append([]string{}, values...), HasMore: more}
+	if !more {
+		details.Total = len(values)
+	}
+	return &mcp.CompleteResult{Completion: details}
+}

@@ -1,0 +1,94 @@
+package resources
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
+)
+
+// mostEvents is how many are told.
+const mostEvents = 50
+
+type event struct {
+	// Time is when it was last seen, in RFC 3339.
+	Time    string `json:"time"`
+	Type    string `json:"type"`
+	Reason  string `json:"reason"`
+	Object  string `json:"object"`
+	Message string `json:"message"`
+	Count   int32  `json:"count"`
+}
+
+type eventList struct {
+	// Events are sorted, the newest first.
+	Events    []event `json:"events"`
+	Truncated bool    `json:"truncated,omitempty"`
+	Notice    string  `json:"notice,omitempty"`
+}
+
+// events lists the newest ones about a control plane and what it owns.
+func (r *Resources) events(ctx context.Context, a address) (*mcp.ResourceContents, error) {
+	if _, err := r.get(ctx, a.object()); err != nil {
+		return nil, err
+	}
+	all, next, failed := kubeevents.Read(ctx, r.kube, client.ListOptions{Namespace: a.namespace})
+	if failed != nil {
+		return nil, failed
+	}
+	about := slices.DeleteFunc(all, func(e corev1.Event) bool { return !isAbout(e.InvolvedObject, a) })
+	slices.SortFunc(about, kubeevents.CompareNewestFirst)
+	items := make([]event, 0, min(len(about), mostEvents))
+	for i := range about[:min(len(about), mostEvents)] {
+		items = append(items, describeEvent(&about[i]))
+	}
+	return fitting(items, func(shown []event) any {
+		answer := eventList{Events: shown}
+		switch {
+		case next != "":
+			answer.Truncated, answer.Notice = true, "the namespace has more events than are looked at; get_events with the name of an object finds others"
+		case len(shown) < len(about):
+			answer.Truncated, answer.Notice = true, "older events are left out; get_events tells more"
+		}
+		return answer
+	})
+}
+
+// What a Deployment appends to its name for its ReplicaSets, and those for their
+// pods. The letters are those of which Kubernetes makes such names.
+var (
+	replicaSetSuffix = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}$`)
+	podSuffix        = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
+)
+
+// isAbout says that an object is the control plane or belongs to it. Names tell
+// it of pods that are gone, too.
+func isAbout(object corev1.ObjectReference, a address) bool {
+	suffix, ok := strings.CutPrefix(object.Name, a.name)
+	if !ok {
+		return false
+	}
+	switch object.Kind {
+	case a.collection.kind.Kind, "Deployment", "Service":
+		return suffix == ""
+	case "ReplicaSet":
+		return replicaSetSuffix.MatchString(suffix)
+	case "Pod":
+		return podSuffix.MatchString(suffix)
+	}
+	return false
+}
+
+func describeEvent(e *corev1.Event) event {
+	return event{
+		Time: kubeevents.LastSeen(e).UTC().Format(time.RFC3339), Type: e.Type, Reason: e.Reason, Count: kubeevents.Count(e),
+		Object: e.InvolvedObject.Kind + "/" + e.InvolvedObject.Name, Message: redactText(e.Message),
+	}
+}

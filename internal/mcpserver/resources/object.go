@@ -1,0 +1,101 @@
+package resources
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// maxBytes is how long the text of one resource may be.
+const maxBytes = 256 << 10
+
+// object reads one object.
+func (r *Resources) object(ctx context.Context, a address) (*mcp.ResourceContents, error) {
+	obj, err := r.get(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if a.collection.name == "templates" {
+		if err := summarizeFiles(obj); err != nil {
+			return nil, err
+		}
+	}
+	shown := redactObject(obj.Object)
+	for _, left := range []string{"", "spec", "status"} {
+		if left != "" {
+			delete(shown, left)
+			shown["notice"] = fmt.Sprintf("%s and more is left out, because the object has more than %d KiB", left, maxBytes>>10)
+		}
+		body, err := encode(shown)
+		if err != nil {
+			return nil, err
+		}
+		if len(body) <= maxBytes {
+			return &mcp.ResourceContents{MIMEType: jsonType, Text: body}, nil
+		}
+	}
+	return nil, toolset.UsageError(fmt.Sprintf("the metadata of %s alone has more than %d KiB, which is not shown", a, maxBytes>>10))
+}
+
+// get reads the object of an address as it is in the API.
+func (r *Resources) get(ctx context.Context, a address) (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(a.collection.kind)
+	if err := r.kube.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: a.name}, obj); err != nil {
+		return nil, a.failed("get", err)
+	}
+	return obj, nil
+}
+
+// failed is the error of a call about the objects of an address.
+func (a address) failed(verb string, err error) error {
+	return &toolset.CallError{Verb: verb, Resource: a.collection.resource, Namespace: a.namespace, Name: a.name, Err: err}
+}
+
+// summarizeFiles puts the size of each file into the place of its text, which is
+// a resource of its own.
+func summarizeFiles(obj *unstructured.Unstructured) error {
+	files, found, err := unstructured.NestedMap(obj.Object, "spec", "files")
+	if err != nil || !found {
+		return err
+	}
+	for path, content := range files {
+		text, _ := content.(string)
+		files[path] = fmt.Sprintf("(%d bytes)", len(text))
+	}
+	return unstructured.SetNestedMap(obj.Object, files, "spec", "files")
+}
+
+// encode gives the JSON of an answer. A model reads "<" more easily than its
+// escape, and nobody puts this into HTML.
+func encode(answer any) (string, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(answer); err != nil {
+		return "", fmt.Errorf("bug: encoding a resource: %w", err)
+	}
+	return string(bytes.TrimSpace(out.Bytes())), nil
+}
+
+// fitting encodes the answer that answer makes of the first items, of as many as
+// fit.
+func fitting[T any](items []T, answer func(shown []T) any) (*mcp.ResourceContents, error) {
+	for {
+		body, err := encode(answer(items))
+		if err != nil {
+			return nil, err
+		}
+		if len(body) <= maxBytes || len(items) == 0 {
+			return &mcp.ResourceContents{MIMEType: jsonType, Text: body}, nil
+		}
+		items = items[:len(items)/2]
+	}
+}

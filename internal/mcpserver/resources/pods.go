@@ -1,0 +1,130 @@
+package resources
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// mostPods is how many a list has.
+const mostPods = 200
+
+type pod struct {
+	Name  string `json:"name"`
+	Phase string `json:"phase"`
+	// Ready says how many of its containers are ready: "1/2".
+	Ready    string `json:"ready"`
+	Restarts int32  `json:"restarts"`
+	Node     string `json:"node,omitempty"`
+	// Started is in RFC 3339.
+	Started    string      `json:"started,omitempty"`
+	Reason     string      `json:"reason,omitempty"`
+	Containers []container `json:"containers"`
+}
+
+type container struct {
+	Name  string `json:"name"`
+	Image string `json:"image"`
+	Ready bool   `json:"ready"`
+	// State is running, or why it does not run.
+	State string `json:"state"`
+	// Last is how it ended before its last restart.
+	Last string `json:"last,omitempty"`
+}
+
+type podList struct {
+	Pods      []pod  `json:"pods"`
+	Truncated bool   `json:"truncated,omitempty"`
+	Notice    string `json:"notice,omitempty"`
+}
+
+// pods lists those of a control plane.
+func (r *Resources) pods(ctx context.Context, a address) (*mcp.ResourceContents, error) {
+	obj, err := r.get(ctx, a.object())
+	if err != nil {
+		return nil, err
+	}
+	cp := &coderv1alpha1.CoderControlPlane{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, cp); err != nil {
+		return nil, fmt.Errorf("reading the control plane: %w", err)
+	}
+	list, of := &corev1.PodList{}, client.MatchingLabels(cp.PodLabels())
+	if err := r.kube.List(ctx, list, client.InNamespace(a.namespace), of, client.Limit(mostPods)); err != nil {
+		return nil, &toolset.CallError{Verb: "list", Resource: "pods", Namespace: a.namespace, Err: err}
+	}
+	items := make([]pod, 0, len(list.Items))
+	for i := range list.Items {
+		items = append(items, describePod(&list.Items[i]))
+	}
+	return fitting(items, func(shown []pod) any {
+		answer := podList{Pods: shown}
+		if len(shown) < len(items) || list.Continue != "" {
+			answer.Truncated, answer.Notice = true, "there are more; list_control_plane_pods tells all"
+		}
+		return answer
+	})
+}
+
+func describePod(p *corev1.Pod) pod {
+	out := pod{
+		Name: p.Name, Phase: string(p.Status.Phase), Node: p.Spec.NodeName, Reason: text.Clean(p.Status.Reason),
+		Containers: []container{},
+	}
+	if p.Status.StartTime != nil {
+		out.Started = p.Status.StartTime.UTC().Format(time.RFC3339)
+	}
+	if p.DeletionTimestamp != nil {
+		out.Reason = "Terminating"
+	}
+	ready := 0
+	for _, status := range p.Status.ContainerStatuses {
+		if status.Ready {
+			ready++
+		}
+		out.Restarts += status.RestartCount
+	}
+	out.Ready = fmt.Sprintf("%d/%d", ready, len(p.Spec.Containers))
+	for _, status := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		out.Containers = append(out.Containers, container{
+			Name: status.Name, Image: status.Image, Ready: status.Ready, State: describeState(status.State), Last: lastEnd(status.LastTerminationState),
+		})
+	}
+	return out
+}
+
+func describeState(s corev1.ContainerState) string {
+	switch {
+	case s.Running != nil:
+		return "running"
+	case s.Waiting != nil:
+		return redactText(joined(s.Waiting.Reason, s.Waiting.Message))
+	case s.Terminated != nil:
+		return lastEnd(s)
+	}
+	return "waiting"
+}
+
+// lastEnd is how a container ended, or empty.
+func lastEnd(s corev1.ContainerState) string {
+	if s.Terminated == nil {
+		return ""
+	}
+	return redactText(joined(fmt.Sprintf("%s, exit code %d", s.Terminated.Reason, s.Terminated.ExitCode), s.Terminated.Message))
+}
+
+func joined(reason, message string) string {
+	if message == "" {
+		return reason
+	}
+	return reason + ": " + message
+}

@@ -1,0 +1,211 @@
+package resources
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// tellInterval is the least time between two times that a change is told.
+	tellInterval = time.Second
+	// A watch that ended is opened again after firstDelay. While that fails, the
+	// delay doubles up to longestDelay. The jitter is at most the delay itself.
+	firstDelay   = time.Second
+	longestDelay = time.Minute
+)
+
+// Watch tells of changes of a resource until the context ends: at most once a
+// second, and now and then where nothing changed. It returns at once. The error is
+// a *jsonrpc.Error: the caller may not read the resource, there is none, or it
+// cannot be watched. Where a caller loses the right to it, that is told as a last
+// change.
+//
+// What is watched is the object, so the parts of objects that change by themselves
+// (pods, events, logs) cannot be.
+func (r *Resources) Watch(ctx context.Context, uri string, changed func()) error {
+	a, ok := parseAddress(uri)
+	switch {
+	case !ok:
+		return mcp.ResourceNotFoundError(uri)
+	case a.part != "" && a.part != partFiles:
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf(
+			"%s cannot be subscribed to; subscribe to %s, which changes with it, and read it then", uri, a.object())}
+	}
+	w := &watching{resources: r, address: a.object(), news: make(chan struct{}, 1)}
+	version, err := w.version(ctx)
+	if err != nil {
+		return told(ctx, uri, err)
+	}
+	// The first watch is opened here so that who may get but not watch is told.
+	stream, err := w.open(ctx, version)
+	if err != nil {
+		return told(ctx, uri, err)
+	}
+	go w.tell(ctx, changed)
+	go w.run(ctx, stream, version)
+	return nil
+}
+
+// watching is the watch of one resource for one client.
+type watching struct {
+	resources *Resources
+	address   address
+	// news has an element where something changed that was not told yet.
+	news chan struct{}
+}
+
+// list is an empty list of the objects that are watched. Only their metadata is
+// read: it changes with all the rest.
+func (w *watching) list() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	kind := w.address.collection.kind
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	return list
+}
+
+func (w *watching) options(further client.ListOption) []client.ListOption {
+	options := []client.ListOption{client.InNamespace(w.address.namespace), further}
+	if w.address.name != "" {
+		options = append(options, client.MatchingFields{metav1.ObjectNameField: w.address.name})
+	}
+	return options
+}
+
+// version is that of the list that is watched, as it is now. The version of an
+// object itself may be older than what the API knows of the past. An object must
+// be there.
+func (w *watching) version(ctx context.Context) (string, error) {
+	list := w.list()
+	if err := w.resources.kube.List(ctx, list, w.options(client.Limit(1))...); err != nil {
+		return "", w.address.failed("list", err)
+	}
+	if w.address.name != "" && len(list.Items) == 0 {
+		c := w.address.collection
+		missing := apierrors.NewNotFound(schema.GroupResource{Group: c.kind.Group, Resource: c.resource}, w.address.name)
+		return list.ResourceVersion, w.address.failed("list", missing)
+	}
+	return list.ResourceVersion, nil
+}
+
+func (w *watching) open(ctx context.Context, version string) (watch.Interface, error) {
+	from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}}
+	stream, err := w.resources.kube.Watch(ctx, w.list(), w.options(from)...)
+	if err != nil {
+		return nil, w.address.failed("watch", err)
+	}
+	return stream, nil
+}
+
+// tell calls changed for all news of a second together.
+func (w *watching) tell(ctx context.Context, changed func()) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.news:
+			changed()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.resources.clock.After(tellInterval):
+		}
+	}
+}
+
+func (w *watching) changed() {
+	select {
+	case w.news <- struct{}{}:
+	default:
+		// What was not told yet is told together with this.
+	}
+}
+
+// run reads the stream, and opens it again whenever it ends.
+func (w *watching) run(ctx context.Context, stream watch.Interface, version string) {
+	delay := firstDelay
+	for {
+		if stream != nil {
+			version = w.follow(ctx, stream, version)
+			delay = firstDelay
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.resources.clock.After(delay + w.resources.jitter(delay)):
+		}
+		delay = min(2*delay, longestDelay)
+		var err error
+		stream, version, err = w.reopen(ctx, version)
+		if isRefused(err) {
+			w.changed()
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).V(1).Info("Cannot watch a resource", "resource", w.address.String(), "error", err.Error())
+		}
+	}
+}
+
+// isRefused says that the caller may not watch the resource any more.
+func isRefused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+
+// reopen watches from a version on. Where the API does not know any more what
+// happened since, something may have.
+func (w *watching) reopen(ctx context.Context, since string) (stream watch.Interface, version string, err error) {
+	version = since
+	if version == "" {
+		// An object that is gone may come back, which is news.
+		if version, err = w.version(ctx); err != nil && !apierrors.IsNotFound(err) {
+			return nil, since, err
+		}
+		w.changed()
+	}
+	stream, err = w.open(ctx, version)
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		version = ""
+	}
+	return stream, version, err
+}
+
+// follow reads a stream to its end, and gives the version from which to go on:
+// none where the API does not know what happened since.
+func (w *watching) follow(ctx context.Context, stream watch.Interface, version string) string {
+	defer stream.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return version
+		case event, open := <-stream.ResultChan():
+			if !open {
+				return version
+			}
+			obj, err := meta.Accessor(event.Object)
+			if event.Type == watch.Error || err != nil {
+				return w.afterError(event, version)
+			}
+			version = obj.GetResourceVersion()
+			if event.Type != watch.Bookmark && (w.address.name == "" || obj.GetName() == w.address.name) {
+				w.changed()
+			}
+		}
+	}
+}
+
+func (w *watching) afterError(event watch.Event, version string) string {
+	if err := apierrors.FromObject(event.Object); apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return ""
+	}
+	return version
+}

@@ -1,0 +1,35 @@
+package mcpserver
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/gate"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
+)
+
+// mcpPath is where the protocol is spoken.
+const mcpPath = "/mcp"
+
+// routes says what is served where.
+func (s *Server) routes(g *gate.Gate) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(mcpPath, g.Calls(s.protocol))
+	// Probes tell nothing, so anybody may ask.
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", s.serveReady)
+	if metadata := s.identity.Metadata(); metadata != nil {
+		mux.Handle(identity.MetadataPath, metadata)
+		mux.Handle(identity.MetadataPath+"/", metadata)
+	}
+	return g.Requests(mux)
+}
+
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	if err := s.Ready(r); err != nil {
+		s.logger.V(1).Info("Not ready", "reason", err.Error())
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}

@@ -1,0 +1,168 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const watchedURI = "coder://controlplanes"
+
+// openStreams connects n clients of each era, each with an open stream.
+func openStreams(t *testing.T, h *harness, n int) {
+	t.Helper()
+	for range n {
+		// With a session the client opens its stream by itself.
+		h.connect(t, legacyEra, aliceToken)
+		session := h.connect(t, modernEra, bobToken)
+		if err := session.Subscribe(context.Background(), &mcp.SubscribeParams{URI: watchedURI}); err != nil {
+			t.Fatalf("subscribing: %v", err)
+		}
+	}
+	eventually(t, "all streams are open", func() bool { return h.server.protocol.OpenStreams() == 2*n })
+}
+
+func TestOpenStreamsOfBothErasEndUnforced(t *testing.T) {
+	const clients = 20
+	h := running(t, func(c *Config) {
+		c.Options.MaxSessions, c.Options.MaxStreamsPerUser = 100, clients
+		// Fewer than there are streams, which take no place.
+		c.Options.MaxInFlight = 16
+	})
+	openStreams(t, h, clients)
+	if err := h.stop(); err != nil {
+		t.Errorf("Start returned %v, want nil", err)
+	}
+	for _, forced := range []string{"Cancelled calls", "Cutting connections"} {
+		if strings.Contains(h.logs.String(), forced) {
+			t.Errorf("streams alone held the end until it was forced: %s", forced)
+		}
+	}
+	if got := h.server.protocol.OpenStreams() + h.server.protocol.OpenSessions(); got != 0 {
+		t.Errorf("%d streams and sessions are left", got)
+	}
+}
+
+func TestCallsMayFinishWhileTheServerEnds(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			h := running(t)
+			entered, open := make(chan struct{}), make(chan struct{})
+			h.kube.handle("GET "+workspacesPath, func(w http.ResponseWriter, _ *http.Request) {
+				close(entered)
+				<-open
+				writeJSON(w, http.StatusOK, workspaceList(workspaceObject()))
+			})
+			session := h.connect(t, era, aliceToken)
+			var group sync.WaitGroup
+			group.Go(func() {
+				result, err := session.CallTool(context.Background(), &mcp.CallToolParams{Name: "list_workspaces", Arguments: map[string]any{"namespace": "coder"}})
+				if err != nil || result.IsError {
+					t.Errorf("the call that was in work ended with %v, %v", result, err)
+				}
+			})
+			await(t, "the call reached the API server", entered)
+			stopped := make(chan error, 1)
+			go func() { stopped <- h.stop() }()
+			eventually(t, "the server ends", func() bool { return !h.server.serving.Load() })
+			close(open)
+			group.Wait()
+			if err := <-stopped; err != nil {
+				t.Errorf("Start returned %v, want nil", err)
+			}
+		})
+	}
+}
+
+func TestCallsThatDoNotFinishAreCancelled(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			h := newHarness(t, func(c *Config) { c.Options.MaxSessions = 10 })
+			h.server.drain, h.server.stop = 20*time.Millisecond, testTimeout
+			h.start(t)
+			entered, left := make(chan struct{}), make(chan struct{})
+			h.kube.handle("GET "+workspacesPath, func(_ http.ResponseWriter, r *http.Request) {
+				close(entered)
+				<-r.Context().Done()
+				close(left)
+			})
+			session := h.connect(t, era, aliceToken)
+			go func() {
+				_, _ = session.CallTool(context.Background(), &mcp.CallToolParams{Name: "list_workspaces", Arguments: map[string]any{"namespace": "coder"}})
+			}()
+			await(t, "the call reached the API server", entered)
+			if err := h.stop(); err != nil {
+				t.Errorf("Start returned %v, want nil", err)
+			}
+			await(t, "the call was cancelled", left)
+			if err := h.server.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil)); err == nil {
+				t.Error("a server that ended says that it is ready")
+			}
+		})
+	}
+}
+
+func TestAClientThatSendsForEverIsCut(t *testing.T) {
+	h := newHarness(t)
+	h.server.drain, h.server.stop = time.Millisecond, 50*time.Millisecond
+	h.start(t)
+	conn, err := net.Dial("tcp", h.server.listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"+
+		"Authorization: Bearer %s\r\nContent-Length: 1000\r\n\r\n{", aliceToken)
+	eventually(t, "the request has come", func() bool {
+		return len(h.kube.requests(http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews")) == 1
+	})
+	if err := h.stop(); err != nil {
+		t.Errorf("Start returned %v, want nil", err)
+	}
+	// Well before the time that a body may take.
+	_ = conn.SetReadDeadline(time.Now().Add(testTimeout / 3))
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("its connection is still open")
+	}
+}
+
+func TestWhoWaitsAtTheEntranceDoesNotHoldTheEnd(t *testing.T) {
+	h := newHarness(t)
+	h.server.drain, h.server.stop = 20*time.Millisecond, testTimeout
+	h.start(t)
+	entered, open := make(chan struct{}), make(chan struct{})
+	h.kube.handle("POST /apis/authentication.k8s.io/v1/tokenreviews", func(http.ResponseWriter, *http.Request) {
+		close(entered)
+		<-open
+	})
+	defer close(open)
+	go func() {
+		if response, err := http.DefaultClient.Do(h.request(context.Background(), http.MethodPost, strings.NewReader(listTools))); err == nil {
+			drain(response)
+		}
+	}()
+	await(t, "the token is reviewed", entered)
+	start := time.Now()
+	if err := h.stop(); err != nil {
+		t.Errorf("Start returned %v, want nil", err)
+	}
+	if took := time.Since(start); took > drainTime {
+		t.Errorf("a review of a token held the end for %s", took)
+	}
+}
+
+func TestTheKeyIsThereBeforeItIsNeeded(t *testing.T) {
+	h := running(t)
+	eventually(t, "the Secret is made", func() bool { return len(h.kube.requests(http.MethodPost, secretsPath)) == 1 })
+}

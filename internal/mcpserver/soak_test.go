@@ -1,0 +1,64 @@
+package mcpserver
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// soak lets clients come, call, and go, and says how many goroutines there were at
+// most.
+func soak(t testing.TB, h *harness, clients, calls int) {
+	t.Helper()
+	var group sync.WaitGroup
+	for i := range clients {
+		group.Go(func() {
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, nil)
+			session, err := client.Connect(context.Background(), &mcp.StreamableClientTransport{
+				Endpoint: h.url, HTTPClient: &http.Client{Transport: withToken{aliceToken, transport}}, MaxRetries: -1,
+			}, &mcp.ClientSessionOptions{ProtocolVersion: eras[i%2]})
+			if err != nil {
+				t.Errorf("connecting: %v", err)
+				return
+			}
+			defer session.Close()
+			for range calls {
+				result, err := session.CallTool(context.Background(), &mcp.CallToolParams{Name: "list_control_planes", Arguments: map[string]any{}})
+				if err != nil || result.IsError {
+					t.Errorf("calling: %v, %v", result, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestClientsLeaveNothingBehind(t *testing.T) {
+	h := running(t, func(c *Config) { c.Options.MaxInFlight, c.Options.MaxSessions = 0, 1000 })
+	// The first client makes what stays: connections to the API server, and caches.
+	soak(t, h, 2, 1)
+	settle := func() int {
+		h.kube.CloseClientConnections()
+		runtime.GC()
+		return runtime.NumGoroutine()
+	}
+	eventually(t, "the first clients are gone", func() bool { return h.server.protocol.OpenSessions() == 0 })
+	before := settle()
+	soak(t, h, 200, 3)
+	// A few connections to the API server may have come since.
+	eventually(t, "the goroutines are as many as before", func() bool { return settle() <= before+5 })
+	if got := h.server.protocol.OpenSessions() + h.server.protocol.OpenStreams(); got != 0 {
+		t.Errorf("%d sessions and streams are left", got)
+	}
+	if strings.Contains(h.logs.String(), "anic") {
+		t.Error("something panicked")
+	}
+}

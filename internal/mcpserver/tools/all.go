@@ -1,0 +1,16 @@
+package tools
+
+import "github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+
+// All returns the tools, in the order in which clients see them.
+func All() *toolset.Set {
+	s := &toolset.Set{}
+	addControlPlanes(s)
+	addProvisioners(s)
+	addWorkspaceProxies(s)
+	addWorkspaces(s)
+	addTemplates(s)
+	addObservation(s)
+	addDiagnosis(s)
+	return s
+}

@@ -1,0 +1,156 @@
+package tools
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// How much of a log is shown where the caller does not say, and at most.
+const (
+	defaultBuildLogLines = 200
+	defaultBuildLogBytes = 64 << 10
+	maxBuildLogBytes     = 1 << 20
+)
+
+const (
+	workspaceLogResource = workspacePlural + "/log"
+	templateLogResource  = templatePlural + "/log"
+)
+
+func addGetBuildLogs(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "get_build_logs", Title: "Build log",
+		Description: "Shows the end of a workspace's or template's build log.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
+		OneOf: []access.Right{access.Aggregated("get", workspaceLogResource), access.Aggregated("get", templateLogResource)},
+		Uses:  []access.Right{access.Aggregated("get", workspacePlural), access.Aggregated("get", templateVersionsResource)},
+	}, getBuildLogs)
+}
+
+type getBuildLogsInput struct {
+	Namespace string `json:"namespace"`
+	Workspace string `json:"workspace,omitempty"`
+	Build     int32  `json:"build,omitempty"`
+	Template  string `json:"template,omitempty"`
+	VersionID string `json:"versionID,omitempty"`
+	TailLines int    `json:"tailLines,omitempty"`
+}
+
+type getBuildLogsOutput struct {
+	Build     loggedBuild `json:"build"`
+	Logs      string      `json:"logs"`
+	Truncated bool        `json:"truncated"`
+	Message   string      `json:"message,omitempty"`
+}
+
+// loggedBuild is a build of a workspace, which has a number, or of a template's
+// version. Of a workspace's build that is not the newest the API tells only the log.
+type loggedBuild struct {
+	Number     int32  `json:"number,omitempty"`
+	Transition string `json:"transition,omitempty"`
+	Version    string `json:"version,omitempty"`
+	VersionID  string `json:"versionID,omitempty"`
+	Status     string `json:"status,omitempty"`
+	Error      string `json:"error,omitempty"`
+}
+
+func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput) (getBuildLogsOutput, error) {
+	switch {
+	case (in.Workspace == "") == (in.Template == ""):
+		return getBuildLogsOutput{}, toolset.UsageError("name either a workspace or a template")
+	case in.Workspace != "" && in.VersionID != "":
+		return getBuildLogsOutput{}, toolset.UsageError("versionID is for a template; the builds of a workspace have numbers: give build")
+	case in.Template != "" && in.Build != 0:
+		return getBuildLogsOutput{}, toolset.UsageError("build is for a workspace; give versionID for a template")
+	case in.Build < 0:
+		return getBuildLogsOutput{}, toolset.UsageError("build counts from 1; leave it out for the newest one")
+	}
+	build, log, err := in.find(ctx, call)
+	if err != nil {
+		return getBuildLogsOutput{}, err
+	}
+	out := getBuildLogsOutput{Build: build}
+	lines, bytes := buildLogSize(in.TailLines)
+	if out.Logs, out.Truncated, err = log.tail(ctx, call, lines, bytes); err != nil {
+		return getBuildLogsOutput{}, err
+	}
+	switch {
+	case out.Truncated:
+		out.Message = "only the newest lines are shown; a greater tailLines gives more"
+	case out.Logs == "":
+		out.Message = "the build has not written anything yet, or its log is not kept any more"
+	}
+	return out, nil
+}
+
+// find says what is known of the build, and where its log is.
+func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (loggedBuild, buildLog, error) {
+	if in.Template != "" {
+		return in.findVersion(ctx, call)
+	}
+	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Workspace)
+	if err != nil {
+		return loggedBuild{}, buildLog{}, err
+	}
+	build := loggedBuild{Number: in.Build}
+	if b := ws.Status.LatestBuild; b != nil && (in.Build == 0 || in.Build == b.Number) {
+		build = loggedBuild{
+			Number: b.Number, Transition: b.Transition, Version: b.TemplateVersionName, VersionID: b.TemplateVersionID,
+			Status: b.Status, Error: excerpt(b.Error),
+		}
+	}
+	log := buildLog{subresource: subresource{workspacePlural, in.Namespace, in.Workspace, "log"}}
+	if build.Number != 0 {
+		// Named, so that the log is that of the build of which the rest is told.
+		log.query = url.Values{"build": {strconv.Itoa(int(build.Number))}}
+	}
+	return build, log, nil
+}
+
+func (in getBuildLogsInput) findVersion(ctx context.Context, call *toolset.Call) (loggedBuild, buildLog, error) {
+	version, err := findTemplateVersion(ctx, call, in.Namespace, in.Template, in.VersionID)
+	if err != nil {
+		return loggedBuild{}, buildLog{}, err
+	}
+	build := loggedBuild{Version: text.Clean(version.Name), VersionID: version.ID, Status: version.Status, Error: excerpt(version.Error)}
+	return build, templateLog(in.Namespace, in.Template, version.ID), nil
+}
+
+// templateLog is the log of the build of a version.
+func templateLog(namespace, name, version string) buildLog {
+	return buildLog{subresource: subresource{templatePlural, namespace, name, "log"}, query: url.Values{"version": {version}}}
+}
+
+// buildLog is where the log of a build is.
+type buildLog struct {
+	subresource
+	query url.Values
+}
+
+// tail reads the newest lines. Cut says that there are more.
+func (l buildLog) tail(ctx context.Context, call *toolset.Call, lines, bytes int) (kept string, cut bool, err error) {
+	body, err := l.open(ctx, call, l.query)
+	if err != nil {
+		return "", false, err
+	}
+	defer body.Close()
+	if kept, cut, err = text.Tail(body, lines, bytes); err != nil {
+		return "", false, l.failed(err)
+	}
+	return text.Clean(kept), cut, nil
+}
+
+// buildLogSize is how much is shown. Who asks for more lines gets more bytes, in
+// proportion.
+func buildLogSize(tailLines int) (lines, bytes int) {
+	if tailLines <= 0 {
+		tailLines = defaultBuildLogLines
+	}
+	lines = min(tailLines, maxBuildLogBytes)
+	return lines, min(max(defaultBuildLogBytes, lines*(defaultBuildLogBytes/defaultBuildLogLines)), maxBuildLogBytes)
+}

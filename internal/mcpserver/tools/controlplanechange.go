@@ -1,0 +1,312 @@
+package tools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const (
+	// restartedAtAnnotation is the one with which kubectl restarts a rollout, so
+	// that a restart from here shows where people look for it.
+	restartedAtAnnotation = "kubectl.kubernetes.io/restartedAt"
+	// changeFieldOwner is who the changed fields say changed them.
+	changeFieldOwner = client.FieldOwner("coder-k8s-mcp")
+
+	scaleResource = controlPlanePlural + "/scale"
+)
+
+func addChangeControlPlane(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "change_control_plane", Title: "Change a control plane",
+		Description: "Restarts or scales it, or sets its image.",
+		Toolset:     toolset.ControlPlanes, Effect: toolset.Destroys,
+		Rights: []access.Right{access.Coder("get", controlPlanePlural)},
+		OneOf:  []access.Right{access.Coder("patch", controlPlanePlural), access.Coder("patch", scaleResource), deploymentRight("patch")},
+		Uses:   []access.Right{access.Coder("watch", controlPlanePlural), deploymentRight("get"), deploymentRight("watch")},
+	}, changeControlPlane)
+}
+
+type changeControlPlaneInput struct {
+	Namespace      string `json:"namespace"`
+	Name           string `json:"name"`
+	Restart        bool   `json:"restart,omitempty"`
+	Replicas       *int32 `json:"replicas,omitempty" minimum:"0"`
+	Image          string `json:"image,omitempty"`
+	DryRun         bool   `json:"dryRun,omitempty"`
+	Wait           bool   `json:"wait,omitempty"`
+	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`
+	Confirm        string `json:"confirm,omitempty"`
+}
+
+// changeControlPlaneOutput says what the spec was before and is after, with a dry
+// run: what it would be. Ready and message are what was seen at the end.
+type changeControlPlaneOutput struct {
+	Changed bool              `json:"changed"`
+	Before  controlPlaneState `json:"before"`
+	After   controlPlaneState `json:"after"`
+	Ready   bool              `json:"ready"`
+	Message string            `json:"message,omitempty"`
+}
+
+// controlPlaneState is what the tool can change. RestartedAt is known only where
+// a restart was asked for.
+type controlPlaneState struct {
+	Image       string `json:"image"`
+	Replicas    int32  `json:"replicas"`
+	RestartedAt string `json:"restartedAt,omitempty"`
+}
+
+func changeControlPlane(ctx context.Context, call *toolset.Call, in changeControlPlaneInput) (changeControlPlaneOutput, error) {
+	change, err := planChange(ctx, call, in)
+	if err != nil {
+		return changeControlPlaneOutput{}, err
+	}
+	// The API is asked first whether it would take all of it: a user is not asked in
+	// vain, and nothing is changed by half.
+	if err := change.apply(ctx, call, client.DryRunAll); err != nil {
+		return changeControlPlaneOutput{}, err
+	}
+	out := changeControlPlaneOutput{Before: change.before, After: change.after}
+	if !in.DryRun && len(change.steps) > 0 {
+		if err := change.confirm(ctx, call, in.Confirm); err != nil {
+			return changeControlPlaneOutput{}, err
+		}
+		if err := change.apply(ctx, call); err != nil {
+			return changeControlPlaneOutput{}, err
+		}
+		out.Changed = true
+		if change.controlPlane, err = readControlPlane(ctx, call.Kube, in.Namespace, in.Name); err != nil {
+			return changeControlPlaneOutput{}, err
+		}
+		out.After.Image, out.After.Replicas = change.controlPlane.Spec.Image, wantedReplicas(change.controlPlane)
+	}
+	if in.Wait && !in.DryRun {
+		if err := change.wait(ctx, call, time.Duration(in.TimeoutSeconds)*time.Second); err != nil {
+			return changeControlPlaneOutput{}, err
+		}
+	}
+	out.Ready, out.Message = settled(change.controlPlane)
+	return out, nil
+}
+
+// controlPlaneChange is what is to be done to a control plane.
+type controlPlaneChange struct {
+	controlPlane *coderv1alpha1.CoderControlPlane
+	// deployment is there where it is restarted.
+	deployment    *appsv1.Deployment
+	before, after controlPlaneState
+	// steps are what really changes something.
+	steps []changeStep
+}
+
+// changeStep is one call that changes something.
+type changeStep struct {
+	// words say it to the user, in the imperative.
+	words string
+	patch func(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error
+}
+
+func planChange(ctx context.Context, call *toolset.Call, in changeControlPlaneInput) (*controlPlaneChange, error) {
+	if !in.Restart && in.Replicas == nil && in.Image == "" {
+		return nil, toolset.UsageError("nothing to change was given: give restart, replicas or image")
+	}
+	cp, err := readControlPlane(ctx, call.Kube, in.Namespace, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	if cp.DeletionTimestamp != nil {
+		return nil, toolset.UsageError(fmt.Sprintf("control plane %s/%s is being deleted; nothing can be changed", in.Namespace, in.Name))
+	}
+	before := controlPlaneState{Image: cp.Spec.Image, Replicas: wantedReplicas(cp)}
+	change := &controlPlaneChange{controlPlane: cp, before: before, after: before}
+	if in.Image != "" && in.Image != before.Image {
+		change.after.Image = in.Image
+		change.steps = append(change.steps, changeStep{fmt.Sprintf("set its image from %s to %s", before.Image, in.Image), patchImage})
+	}
+	if in.Replicas != nil && *in.Replicas != before.Replicas {
+		change.after.Replicas = *in.Replicas
+		change.steps = append(change.steps, changeStep{fmt.Sprintf("scale it from %d to %d pods", before.Replicas, *in.Replicas), patchScale})
+	}
+	if in.Restart {
+		if change.deployment, err = ownDeployment(ctx, call.Kube, cp); err != nil {
+			return nil, err
+		}
+		change.before.RestartedAt = excerpt(change.deployment.Spec.Template.Annotations[restartedAtAnnotation])
+		change.after.RestartedAt = call.Now().UTC().Format(time.RFC3339)
+		change.steps = append(change.steps, changeStep{"restart its pods", patchRestart})
+	}
+	return change, nil
+}
+
+func wantedReplicas(cp *coderv1alpha1.CoderControlPlane) int32 {
+	return ptr.Deref(cp.Spec.Replicas, 1)
+}
+
+// ownDeployment is the Deployment of the control plane. One of the same name that
+// belongs to somebody else is an error.
+func ownDeployment(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.CoderControlPlane) (*appsv1.Deployment, error) {
+	d, err := readDeployment(ctx, kube, cp.Namespace, cp.Name)
+	if err != nil {
+		return nil, err
+	}
+	if !metav1.IsControlledBy(d, cp) {
+		return nil, toolset.UsageError(fmt.Sprintf(
+			"Deployment %s/%s does not belong to the control plane of that name and is not restarted; get_control_plane_status shows what the operator says of it", d.Namespace, d.Name))
+	}
+	return d, nil
+}
+
+// onlyAddsPods is the one change that nobody can miss anything by.
+func (c *controlPlaneChange) onlyAddsPods() bool {
+	return c.deployment == nil && c.after.Image == c.before.Image && c.after.Replicas > c.before.Replicas
+}
+
+func (c *controlPlaneChange) confirm(ctx context.Context, call *toolset.Call, argument string) error {
+	if c.onlyAddsPods() {
+		return nil
+	}
+	var words []string
+	for _, step := range c.steps {
+		words = append(words, step.words)
+	}
+	return call.Confirm(ctx, argument, toolset.Question{
+		Name: c.controlPlane.Name,
+		Text: fmt.Sprintf("Change control plane %s/%s: %s? Its users may lose their connection.", c.controlPlane.Namespace, c.controlPlane.Name, strings.Join(words, ", ")),
+	})
+}
+
+func (c *controlPlaneChange) apply(ctx context.Context, call *toolset.Call, options ...client.PatchOption) error {
+	for _, step := range c.steps {
+		if err := step.patch(ctx, call.Kube, c, append(options, changeFieldOwner)); err != nil {
+			return err
+		}
+		if len(options) == 0 {
+			call.Progress(ctx, "done: "+step.words)
+		}
+	}
+	return nil
+}
+
+func patchImage(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
+	patch, err := mergePatch(types.MergePatchType, map[string]any{"spec": map[string]any{"image": change.after.Image}})
+	if err != nil {
+		return err
+	}
+	cp := change.controlPlane.DeepCopy()
+	if err := kube.Patch(ctx, cp, patch, options...); err != nil {
+		return coderError("patch", controlPlanePlural, cp.Namespace, cp.Name, err)
+	}
+	return nil
+}
+
+// patchScale uses the subresource, so that the right to scale is enough.
+func patchScale(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
+	patch, err := mergePatch(types.MergePatchType, map[string]any{"spec": map[string]any{"replicas": change.after.Replicas}})
+	if err != nil {
+		return err
+	}
+	cp := change.controlPlane.DeepCopy()
+	body := &client.SubResourcePatchOptions{SubResourceBody: &autoscalingv1.Scale{}}
+	body.PatchOptions.ApplyOptions(options)
+	if err := kube.SubResource("scale").Patch(ctx, cp, patch, body); err != nil {
+		return coderError("patch", scaleResource, cp.Namespace, cp.Name, err)
+	}
+	return nil
+}
+
+// patchRestart does what "kubectl rollout restart" does. The UID makes the API
+// refuse it where another Deployment has taken the place of the one that was
+// looked at.
+func patchRestart(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
+	annotations := map[string]any{"annotations": map[string]any{restartedAtAnnotation: change.after.RestartedAt}}
+	patch, err := mergePatch(types.StrategicMergePatchType, map[string]any{
+		"metadata": map[string]any{"uid": change.deployment.UID},
+		"spec":     map[string]any{"template": map[string]any{"metadata": annotations}},
+	})
+	if err != nil {
+		return err
+	}
+	d := change.deployment.DeepCopy()
+	if err := kube.Patch(ctx, d, patch, options...); err != nil {
+		return deploymentError("patch", d.Namespace, d.Name, err)
+	}
+	change.deployment = d
+	return nil
+}
+
+func mergePatch(kind types.PatchType, change map[string]any) (client.Patch, error) {
+	data, err := json.Marshal(change)
+	if err != nil {
+		return nil, fmt.Errorf("bug: encoding a patch: %w", err)
+	}
+	return client.RawPatch(kind, data), nil
+}
+
+// wait ends when the control plane is as its spec says, or when only a person can
+// help. The operator does not see a restart, so the Deployment is waited for first.
+func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeout time.Duration) error {
+	start := call.Now()
+	if c.deployment != nil {
+		gone, err := call.Until(ctx, c.deployment, timeout, func() (bool, string) { return rolledOut(c.deployment) })
+		if gone || err != nil {
+			return vanished(gone, "Deployment", c.controlPlane, err)
+		}
+		if timeout > 0 {
+			timeout = max(timeout-call.Now().Sub(start), time.Second)
+		}
+	}
+	gone, err := call.Until(ctx, c.controlPlane, timeout, func() (bool, string) {
+		ready, message := settled(c.controlPlane)
+		return ready || stalledMessage(c.controlPlane.Status.Conditions) != "", message
+	})
+	return vanished(gone, "control plane", c.controlPlane, err)
+}
+
+// vanished is err, or that somebody deleted what was waited for.
+func vanished(gone bool, noun string, cp *coderv1alpha1.CoderControlPlane, err error) error {
+	if !gone {
+		return err
+	}
+	return toolset.UsageError(fmt.Sprintf("the change was made, but somebody deleted the %s %s/%s meanwhile", noun, cp.Namespace, cp.Name))
+}
+
+// rolledOut says whether all pods are of the newest revision and as many as wanted
+// are ready.
+func rolledOut(d *appsv1.Deployment) (ok bool, message string) {
+	wanted := ptr.Deref(d.Spec.Replicas, 1)
+	status := d.Status
+	ok = status.ObservedGeneration >= d.Generation && status.UpdatedReplicas >= wanted &&
+		status.Replicas <= status.UpdatedReplicas && status.AvailableReplicas >= wanted
+	if status.ObservedGeneration < d.Generation {
+		return false, "the rollout has not begun yet"
+	}
+	return ok, fmt.Sprintf("%d of %d pods are new, %d ready", status.UpdatedReplicas, wanted, min(status.ReadyReplicas, status.UpdatedReplicas))
+}
+
+// settled says whether the control plane is as its newest spec says.
+func settled(cp *coderv1alpha1.CoderControlPlane) (ready bool, message string) {
+	reason, message := readiness(cp.Status.Conditions)
+	switch {
+	case cp.Status.ObservedGeneration < cp.Generation:
+		return false, "the operator has not looked at the newest spec yet"
+	case reason == "":
+		return false, "the operator has not looked at it yet"
+	default:
+		return cp.Status.Phase == coderv1alpha1.PhaseReady, reason + ": " + message
+	}
+}

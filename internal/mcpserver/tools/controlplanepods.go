@@ -1,0 +1,180 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const (
+	defaultPods = 100
+	maxPods     = 500
+)
+
+func addListControlPlanePods(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "list_control_plane_pods", Title: "Control plane pods",
+		Description: "Lists pods: why containers wait and how they ended.",
+		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
+		Rights: []access.Right{{Verb: "list", Resource: "pods"}},
+		Uses:   []access.Right{access.Coder("get", controlPlanePlural)},
+	}, listControlPlanePods)
+}
+
+type listControlPlanePodsInput struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Limit     int    `json:"limit,omitempty" default:"100" maximum:"500"`
+	Cursor    string `json:"cursor,omitempty"`
+}
+
+// pod is what is told of a pod. Reason and message say why the pod as a whole is
+// not well: that no node takes it, or that it was evicted.
+type pod struct {
+	Name            string         `json:"name"`
+	Namespace       string         `json:"namespace"`
+	Phase           string         `json:"phase"`
+	NodeName        string         `json:"nodeName,omitempty"`
+	ReadyContainers int            `json:"readyContainers"`
+	TotalContainers int            `json:"totalContainers"`
+	StartTime       string         `json:"startTime,omitempty"`
+	DeletingSince   string         `json:"deletingSince,omitempty"`
+	Reason          string         `json:"reason,omitempty"`
+	Message         string         `json:"message,omitempty"`
+	Containers      []podContainer `json:"containers"`
+}
+
+// podContainer is a container of a pod, whose state is waiting, running or
+// terminated.
+type podContainer struct {
+	Name     string       `json:"name"`
+	Init     bool         `json:"init,omitempty"`
+	Ready    bool         `json:"ready"`
+	Restarts int32        `json:"restarts"`
+	State    string       `json:"state"`
+	Reason   string       `json:"reason,omitempty"`
+	Message  string       `json:"message,omitempty"`
+	Last     *termination `json:"lastTermination,omitempty"`
+}
+
+// termination is how a container ended.
+type termination struct {
+	ExitCode   int32  `json:"exitCode"`
+	Reason     string `json:"reason,omitempty"`
+	Message    string `json:"message,omitempty"`
+	FinishedAt string `json:"finishedAt,omitempty"`
+}
+
+func listControlPlanePods(ctx context.Context, call *toolset.Call, in listControlPlanePodsInput) (listOutput[pod], error) {
+	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
+		return listOutput[pod]{}, err
+	}
+	page, err := toolset.NewPageWithin(in.Limit, in.Cursor, defaultPods, maxPods)
+	if err != nil {
+		return listOutput[pod]{}, err
+	}
+	options := page.Options(in.Namespace)
+	options.LabelSelector, err = labels.ValidatedSelectorFromSet(coderv1alpha1.ControlPlaneLabels(in.Name))
+	if err != nil {
+		return listOutput[pod]{}, toolset.UsageError("name is not one that a control plane can have; list_control_planes shows which there are")
+	}
+	var list corev1.PodList
+	if err := call.Kube.List(ctx, &list, options); err != nil {
+		return listOutput[pod]{}, &toolset.CallError{Verb: "list", Resource: "pods", Namespace: in.Namespace, Err: err}
+	}
+	if len(list.Items) == 0 {
+		// There are no pods of what does not exist, and that is another answer than
+		// that a control plane has none. Who may not see it gets the list.
+		cp, err := readControlPlane(ctx, call.Kube, in.Namespace, in.Name)
+		if apierrors.IsNotFound(err) {
+			return listOutput[pod]{}, err
+		}
+		if err := listAdoptedPods(ctx, call.Kube, cp, options, &list); err != nil {
+			return listOutput[pod]{}, err
+		}
+	}
+	return onePage(page, list.Items, list.Continue, describePod), nil
+}
+
+// listAdoptedPods lists the pods of a control plane whose Deployment was taken over:
+// they have labels of their own. A control plane that could not be read is nil.
+func listAdoptedPods(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.CoderControlPlane,
+	options *client.ListOptions, list *corev1.PodList) error {
+	if cp == nil || maps.Equal(cp.PodLabels(), coderv1alpha1.ControlPlaneLabels(cp.Name)) {
+		return nil
+	}
+	selector, err := labels.ValidatedSelectorFromSet(cp.PodLabels())
+	if err != nil {
+		return fmt.Errorf("choosing the pods of the control plane: %w", err)
+	}
+	options.LabelSelector = selector
+	if err := kube.List(ctx, list, options); err != nil {
+		return &toolset.CallError{Verb: "list", Resource: "pods", Namespace: cp.Namespace, Err: err}
+	}
+	return nil
+}
+
+func describePod(p *corev1.Pod) pod {
+	d := pod{
+		Name: p.Name, Namespace: p.Namespace, Phase: string(p.Status.Phase), NodeName: p.Spec.NodeName,
+		TotalContainers: len(p.Spec.Containers), StartTime: timestampOf(p.Status.StartTime), DeletingSince: timestampOf(p.DeletionTimestamp),
+		Containers: make([]podContainer, 0, len(p.Status.InitContainerStatuses)+len(p.Status.ContainerStatuses)),
+	}
+	d.Reason, d.Message = podTrouble(p)
+	for i := range p.Status.InitContainerStatuses {
+		c := describeContainer(&p.Status.InitContainerStatuses[i])
+		c.Init = true
+		d.Containers = append(d.Containers, c)
+	}
+	for i := range p.Status.ContainerStatuses {
+		c := describeContainer(&p.Status.ContainerStatuses[i])
+		d.Containers = append(d.Containers, c)
+		if c.Ready {
+			d.ReadyContainers++
+		}
+	}
+	return d
+}
+
+// podTrouble is what the pod says of itself, or why it is on no node.
+func podTrouble(p *corev1.Pod) (reason, message string) {
+	if p.Status.Reason != "" {
+		return p.Status.Reason, excerpt(p.Status.Message)
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Reason, excerpt(c.Message)
+		}
+	}
+	return "", ""
+}
+
+func describeContainer(s *corev1.ContainerStatus) podContainer {
+	c := podContainer{Name: s.Name, Ready: s.Ready, Restarts: s.RestartCount}
+	switch {
+	case s.State.Running != nil:
+		c.State = "running"
+	case s.State.Terminated != nil:
+		c.State = "terminated"
+	default:
+		c.State = "waiting"
+		if waiting := s.State.Waiting; waiting != nil {
+			c.Reason, c.Message = waiting.Reason, excerpt(waiting.Message)
+		}
+	}
+	if ended := cmp.Or(s.State.Terminated, s.LastTerminationState.Terminated); ended != nil {
+		c.Last = &termination{ExitCode: ended.ExitCode, Reason: ended.Reason, Message: excerpt(ended.Message), FinishedAt: timestampOf(&ended.FinishedAt)}
+	}
+	return c
+}

@@ -1,0 +1,123 @@
+package tools
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/diagnosis"
+)
+
+func callDiagnosis(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) (*mcp.CallToolResult, diagnosis.Report) {
+	t.Helper()
+	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(result.StructuredContent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report diagnosis.Report
+	if !result.IsError {
+		if err := json.Unmarshal(raw, &report); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return result, report
+}
+
+func TestDiagnoseControlPlane(t *testing.T) {
+	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder"}}
+	cp.Status.Conditions = []metav1.Condition{
+		{Type: "Ready", Status: "False", Reason: "DatabaseUnreachable", Message: "Coder cannot use its database: dial tcp 10.0.0.1:5432: connect: connection refused"},
+		{Type: "DeploymentAvailable", Status: "False", Reason: "DatabaseUnreachable", Message: "Coder cannot use its database: dial tcp 10.0.0.1:5432: connect: connection refused"},
+	}
+	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil, cp))
+	result, report := callDiagnosis(t, session, "diagnose_control_plane", map[string]any{"namespace": "coder", "name": "coder"})
+	if result.IsError || report.Healthy || !strings.Contains(report.Summary, "nothing listens at the address of the database") {
+		t.Errorf("%+v", report)
+	}
+	if report.Findings == nil || report.Conditions == nil {
+		t.Error("an empty list is null")
+	}
+}
+
+func TestDiagnoseWorkspace(t *testing.T) {
+	ws := devWorkspace("Failed")
+	ws.Status.LatestBuild.Error = "insufficient quota"
+	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil, ws))
+	result, report := callDiagnosis(t, session, "diagnose_workspace", map[string]any{"namespace": "coder", "name": devName})
+	if result.IsError || !strings.Contains(report.Summary, "quota in Coder does not allow it") || report.Build == nil {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestDiagnosisOfNothing(t *testing.T) {
+	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil))
+	for _, c := range []struct {
+		arguments map[string]any
+		want      string
+	}{
+		{map[string]any{"namespace": "coder", "name": "none"}, "none"},
+		{map[string]any{"namespace": "coder", "name": ""}, "name is required"},
+		{map[string]any{"namespace": "", "name": "coder"}, "namespace is required"},
+	} {
+		for _, tool := range []string{"diagnose_control_plane", "diagnose_workspace"} {
+			result, _ := callDiagnosis(t, session, tool, c.arguments)
+			text, ok := result.Content[0].(*mcp.TextContent)
+			if !result.IsError || !ok || !strings.Contains(text.Text, c.want) {
+				t.Errorf("%s %v: %v", tool, c.arguments, result.Content)
+			}
+		}
+	}
+}
+
+// TestNextToolsExist shows that the calls which a diagnosis proposes can be made as
+// they stand.
+func TestNextToolsExist(t *testing.T) {
+	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil))
+	list, err := session.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	arguments := map[string]map[string]any{}
+	for _, tool := range list.Tools {
+		schema, ok := tool.InputSchema.(map[string]any)
+		if !ok {
+			t.Fatalf("the schema of %s is a %T", tool.Name, tool.InputSchema)
+		}
+		arguments[tool.Name], _ = schema["properties"].(map[string]any)
+	}
+	files, err := filepath.Glob("../diagnosis/testdata/*.golden.json")
+	if err != nil || len(files) < 6 {
+		t.Fatalf("golden reports: %v %v", files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var report diagnosis.Report
+		if err := json.Unmarshal(raw, &report); err != nil {
+			t.Fatal(err)
+		}
+		if len(report.NextTools) == 0 {
+			t.Errorf("%s proposes no call", file)
+		}
+		for _, next := range report.NextTools {
+			for argument := range next.Arguments {
+				if arguments[next.Tool][argument] == nil {
+					t.Errorf("%s: %s has no argument %s", file, next.Tool, argument)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const (
+	defaultEvents = 50
+	maxEvents     = 1000
+	// maxEventsBytes bounds the answer.
+	maxEventsBytes = 64 << 10
+)
+
+func addGetEvents(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "get_events", Title: "Events",
+		Description: "Shows events, newest first, of the object with this name and kind.",
+		Toolset:     toolset.Observation, Effect: toolset.Reads, Idempotent: true,
+		Rights: []access.Right{{Verb: "list", Resource: "events"}},
+	}, getEvents)
+}
+
+type getEventsInput struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name,omitempty"`
+	Kind      string `json:"kind,omitempty"`
+	Type      string `json:"type,omitempty" enum:"Normal,Warning"`
+	Limit     int    `json:"limit,omitempty" default:"50" maximum:"1000"`
+	Continue  string `json:"continue,omitempty"`
+}
+
+type getEventsOutput struct {
+	Items     []event `json:"items"`
+	Truncated bool    `json:"truncated"`
+	Continue  string  `json:"continue,omitempty"`
+	Note      string  `json:"note,omitempty"`
+}
+
+// event is about the object of that kind and name.
+type event struct {
+	Type           string `json:"type"`
+	Reason         string `json:"reason"`
+	Message        string `json:"message"`
+	Count          int32  `json:"count"`
+	LastTimestamp  string `json:"lastTimestamp,omitempty"`
+	FirstTimestamp string `json:"firstTimestamp,omitempty"`
+	Kind           string `json:"kind,omitempty"`
+	Name           string `json:"name,omitempty"`
+	Source         string `json:"source,omitempty"`
+}
+
+func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getEventsOutput, error) {
+	if err := toolset.RequireNamespace(in.Namespace); err != nil {
+		return getEventsOutput{}, err
+	}
+	page, err := toolset.NewPageWithin(in.Limit, in.Continue, defaultEvents, maxEvents)
+	if err != nil {
+		return getEventsOutput{}, err
+	}
+	options := page.Options(in.Namespace)
+	in.filter(options)
+	read, next, failed := kubeevents.Read(ctx, call.Kube, *options)
+	if failed != nil {
+		return getEventsOutput{}, failed
+	}
+	slices.SortFunc(read, kubeevents.CompareNewestFirst)
+	shown, cursor := toolset.Cut(page, read, next)
+	if fitting := fittingEvents(shown); fitting < len(shown) {
+		if page, err = toolset.NewPageWithin(fitting, in.Continue, defaultEvents, maxEvents); err != nil {
+			return getEventsOutput{}, err
+		}
+		shown, cursor = toolset.Cut(page, read, next)
+	}
+	out := getEventsOutput{Items: make([]event, 0, len(shown)), Truncated: cursor != "", Continue: cursor}
+	for i := range shown {
+		out.Items = append(out.Items, describeEvent(&shown[i]))
+	}
+	if next != "" {
+		out.Note = fmt.Sprintf("%d events were read, in the order of their names, so newer ones may be among the rest: give name, kind or type, or go on with continue", len(read))
+	}
+	return out, nil
+}
+
+// filter has the API select. Kinds begin with a capital letter, which is easily
+// forgotten.
+func (in getEventsInput) filter(options *client.ListOptions) {
+	selected := fields.Set{}
+	if in.Name != "" {
+		selected["involvedObject.name"] = in.Name
+	}
+	if in.Kind != "" {
+		selected["involvedObject.kind"] = strings.ToUpper(in.Kind[:1]) + in.Kind[1:]
+	}
+	if in.Type != "" {
+		selected["type"] = in.Type
+	}
+	if len(selected) > 0 {
+		options.FieldSelector = fields.SelectorFromSet(selected)
+	}
+}
+
+// firstSeen is when it happened first. Events of the newer API have another field.
+func firstSeen(e *corev1.Event) time.Time {
+	switch {
+	case !e.FirstTimestamp.IsZero():
+		return e.FirstTimestamp.Time
+	case !e.EventTime.IsZero():
+		return e.EventTime.Time
+	default:
+		return e.CreationTimestamp.Time
+	}
+}
+
+// fittingEvents is how many of the events fit into an answer; one always does.
+func fittingEvents(events []corev1.Event) int {
+	// What a JSON object of an event takes besides its texts.
+	const frame = 250
+	size := 0
+	for i := range events {
+		e := &events[i]
+		size += frame + min(len(e.Message), maxExcerpt) + len(e.InvolvedObject.Name) + len(e.Reason)
+		if size > maxEventsBytes {
+			return max(i, 1)
+		}
+	}
+	return len(events)
+}
+
+func describeEvent(e *corev1.Event) event {
+	return event{
+		Type: e.Type, Reason: excerpt(e.Reason), Message: excerpt(e.Message), Count: kubeevents.Count(e),
+		LastTimestamp: timestamp(kubeevents.LastSeen(e)), FirstTimestamp: timestamp(firstSeen(e)),
+		Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name,
+		Source: cmp.Or(e.Source.Component, e.ReportingController),
+	}
+}

@@ -1,0 +1,68 @@
+package tools
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+)
+
+func testScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, discoveryv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+// fakeKube is an API with these objects and, by "path" or "path?query", these raw
+// texts.
+func fakeKube(t *testing.T, funcs interceptor.Funcs, raw rawTexts, objects ...client.Object) *callers.Kube {
+	t.Helper()
+	builder := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objects...).WithStatusSubresource(objects...).WithInterceptorFuncs(funcs)
+	for field, value := range eventFields {
+		builder.WithIndex(&corev1.Event{}, field, func(obj client.Object) []string { return []string{value(obj.(*corev1.Event))} })
+	}
+	return &callers.Kube{WithWatch: builder.Build(), Raw: raw}
+}
+
+// eventFields are those by which the API selects events.
+var eventFields = map[string]func(*corev1.Event) string{
+	"involvedObject.name": func(e *corev1.Event) string { return e.InvolvedObject.Name },
+	"involvedObject.kind": func(e *corev1.Event) string { return e.InvolvedObject.Kind },
+	"type":                func(e *corev1.Event) string { return e.Type },
+}
+
+// rawTexts are what the API answers, by path, or by path and query where that is
+// given.
+type rawTexts map[string]string
+
+func (r rawTexts) Get(_ context.Context, path string, query url.Values) (io.ReadCloser, error) {
+	if body, ok := r[path+"?"+query.Encode()]; ok {
+		return io.NopCloser(strings.NewReader(body)), nil
+	}
+	if body, ok := r[path]; ok {
+		return io.NopCloser(strings.NewReader(body)), nil
+	}
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "raw"}, path)
+}

@@ -1,0 +1,53 @@
+package tools
+
+import (
+	"context"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const provisionerPlural = "coderprovisioners"
+
+func addProvisioners(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "list_provisioners", Title: "Provisioners",
+		Description: "Lists external provisioners and why one is not ready.",
+		Toolset:     toolset.ControlPlanes, Effect: toolset.Reads, Idempotent: true,
+		Rights: []access.Right{access.Coder("list", provisionerPlural)},
+	}, listProvisioners)
+}
+
+// provisioner is what the list tells of a set of provisioner daemons. They belong
+// to a control plane of their namespace, or to the Coder at url.
+type provisioner struct {
+	Name          string            `json:"name"`
+	Namespace     string            `json:"namespace"`
+	ControlPlane  string            `json:"controlPlane,omitempty"`
+	URL           string            `json:"url,omitempty"`
+	Organization  string            `json:"organization,omitempty"`
+	Tags          map[string]string `json:"tags,omitempty"`
+	Phase         string            `json:"phase"`
+	Replicas      int32             `json:"replicas"`
+	ReadyReplicas int32             `json:"readyReplicas"`
+	Reason        string            `json:"reason,omitempty"`
+	Message       string            `json:"message,omitempty"`
+}
+
+func listProvisioners(ctx context.Context, call *toolset.Call, in listInput) (listOutput[provisioner], error) {
+	list := &coderv1alpha1.CoderProvisionerList{}
+	return readPage(ctx, call, in, provisionerPlural, list, func() []coderv1alpha1.CoderProvisioner { return list.Items }, describeProvisioner)
+}
+
+func describeProvisioner(p *coderv1alpha1.CoderProvisioner) provisioner {
+	reason, message := readiness(p.Status.Conditions)
+	d := provisioner{
+		Name: p.Name, Namespace: p.Namespace, URL: excerpt(p.Spec.URL), Organization: p.Status.OrganizationName, Tags: p.Spec.Tags,
+		Phase: string(p.Status.Phase), Replicas: p.Status.Replicas, ReadyReplicas: p.Status.ReadyReplicas, Reason: reason, Message: message,
+	}
+	if ref := p.Spec.ControlPlaneRef; ref != nil {
+		d.ControlPlane = ref.Name
+	}
+	return d
+}

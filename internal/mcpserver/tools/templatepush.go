@@ -1,0 +1,222 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// How much of the log of a build that failed is part of the answer.
+const (
+	failedBuildLogLines = 50
+	failedBuildLogBytes = 8 << 10
+)
+
+func addPushTemplate(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "push_template", Title: "Push a template",
+		Description: "Makes a new version, which becomes active once it is built.",
+		Toolset:     toolset.Templates, Effect: toolset.Destroys, Idempotent: true,
+		Rights: []access.Right{access.Aggregated("get", templatePlural)},
+		OneOf:  []access.Right{access.Aggregated("create", templatePlural), access.Aggregated("update", templatePlural)},
+		Uses:   []access.Right{access.Aggregated("watch", templatePlural), access.Aggregated("get", templateLogResource)},
+	}, pushTemplate)
+}
+
+type pushTemplateInput struct {
+	Namespace       string            `json:"namespace"`
+	Name            string            `json:"name"`
+	Files           map[string]string `json:"files,omitempty" jsonschema:"the whole source, text by path"`
+	Variables       map[string]string `json:"variables,omitempty"`
+	SecretVariables map[string]string `json:"secretVariables,omitempty" jsonschema:"as SECRET/KEY"`
+	VersionName     string            `json:"versionName,omitempty"`
+	Message         string            `json:"message,omitempty"`
+	Create          bool              `json:"create,omitempty"`
+	DryRun          bool              `json:"dryRun,omitempty"`
+	Wait            bool              `json:"wait,omitempty"`
+	TimeoutSeconds  int               `json:"timeoutSeconds,omitempty"`
+	Confirm         string            `json:"confirm,omitempty"`
+}
+
+// pushTemplateOutput has the end of the version's log where its build failed.
+type pushTemplateOutput struct {
+	Template template `json:"template"`
+	Updated  bool     `json:"updated"`
+	Message  string   `json:"message,omitempty"`
+	Logs     string   `json:"logs,omitempty"`
+}
+
+func pushTemplate(ctx context.Context, call *toolset.Call, in pushTemplateInput) (pushTemplateOutput, error) {
+	if err := in.validate(); err != nil {
+		return pushTemplateOutput{}, err
+	}
+	tmpl := &aggregationv1alpha1.CoderTemplate{}
+	err := call.Kube.Get(ctx, client.ObjectKey{Namespace: in.Namespace, Name: in.Name}, tmpl)
+	out := pushTemplateOutput{}
+	switch {
+	case apierrors.IsNotFound(err) && !in.Create:
+		return out, toolset.UsageError(fmt.Sprintf("there is no template %s in namespace %s: set create to make it, or list the templates to see which exist", in.Name, in.Namespace))
+	case apierrors.IsNotFound(err):
+		tmpl, err = in.create(ctx, call)
+		out.Updated = !in.DryRun
+	case err != nil:
+		return out, templateError("get", in.Namespace, in.Name, err)
+	case !in.changes(tmpl.Spec):
+		out.Message = "the template has this source already; nothing was changed. A build that failed is tried again with another versionName"
+	default:
+		err = in.update(ctx, call, tmpl)
+		out.Updated = !in.DryRun
+	}
+	if err != nil {
+		return pushTemplateOutput{}, err
+	}
+	if in.DryRun && out.Message == "" {
+		out.Message = wouldBeAccepted
+	}
+	if in.Wait && !in.DryRun {
+		if err := awaitTemplate(ctx, call, tmpl, in.TimeoutSeconds); err != nil {
+			return pushTemplateOutput{}, err
+		}
+	}
+	out.Template = describeTemplate(tmpl)
+	if !in.DryRun {
+		out.explain(ctx, call, tmpl)
+	}
+	return out, nil
+}
+
+func (in pushTemplateInput) validate() error {
+	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
+		return err
+	}
+	if len(in.Files)+len(in.Variables)+len(in.SecretVariables) == 0 && in.VersionName == "" {
+		return toolset.UsageError("give files, variables, or the versionName with which a failed build is tried again")
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.SecretVariables)) {
+		secret, key, _ := strings.Cut(in.SecretVariables[name], "/")
+		if _, twice := in.Variables[name]; twice {
+			return toolset.UsageError(fmt.Sprintf("variable %q is in variables and in secretVariables: give it once", name))
+		}
+		if secret == "" || key == "" {
+			return toolset.UsageError(fmt.Sprintf("secretVariables[%q] must be the name of a Secret in the namespace and a key of it, as SECRET/KEY", name))
+		}
+	}
+	return nil
+}
+
+// changes says whether these arguments make a new version.
+func (in pushTemplateInput) changes(spec aggregationv1alpha1.CoderTemplateSpec) bool {
+	wanted := *spec.DeepCopy()
+	in.apply(&wanted)
+	return !maps.Equal(wanted.Files, spec.Files) || !equality.Semantic.DeepEqual(wanted.Variables, spec.Variables) ||
+		in.VersionName != "" && in.VersionName != spec.VersionName
+}
+
+// apply puts the arguments into a spec. The name of a version can be used once, so
+// one that was given before does not stay.
+func (in pushTemplateInput) apply(spec *aggregationv1alpha1.CoderTemplateSpec) {
+	if len(in.Files) > 0 {
+		spec.Files = in.Files
+	}
+	spec.VersionName, spec.VersionMessage = in.VersionName, in.Message
+	for _, name := range slices.Sorted(maps.Keys(in.Variables)) {
+		setVariable(spec, aggregationv1alpha1.TemplateVariable{Name: name, Value: in.Variables[name]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.SecretVariables)) {
+		secret, key, _ := strings.Cut(in.SecretVariables[name], "/")
+		setVariable(spec, aggregationv1alpha1.TemplateVariable{Name: name, ValueFrom: &aggregationv1alpha1.TemplateVariableSource{
+			SecretKeyRef: &aggregationv1alpha1.SecretKeySelector{Name: secret, Key: key},
+		}})
+	}
+}
+
+// setVariable gives one variable its value and leaves the others.
+func setVariable(spec *aggregationv1alpha1.CoderTemplateSpec, variable aggregationv1alpha1.TemplateVariable) {
+	i := slices.IndexFunc(spec.Variables, func(v aggregationv1alpha1.TemplateVariable) bool { return v.Name == variable.Name })
+	if i < 0 {
+		spec.Variables = append(spec.Variables, variable)
+		return
+	}
+	spec.Variables[i] = variable
+}
+
+// create makes the template. It takes nothing away, so nobody is asked.
+func (in pushTemplateInput) create(ctx context.Context, call *toolset.Call) (*aggregationv1alpha1.CoderTemplate, error) {
+	tmpl := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
+	in.apply(&tmpl.Spec)
+	var options []client.CreateOption
+	if in.DryRun {
+		options = append(options, client.DryRunAll)
+	}
+	if err := call.Kube.Create(ctx, tmpl, options...); err != nil {
+		return nil, templateError("create", in.Namespace, in.Name, err)
+	}
+	return tmpl, nil
+}
+
+func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
+	push := func(spec *aggregationv1alpha1.CoderTemplateSpec) bool {
+		if !in.changes(*spec) {
+			return false
+		}
+		in.apply(spec)
+		return true
+	}
+	if !in.DryRun {
+		// Nobody is asked about what would be refused.
+		if err := writeTemplate(ctx, call, tmpl.DeepCopy(), true, push); err != nil {
+			return err
+		}
+		err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: tmpl.Name, Text: fmt.Sprintf(
+			"Push a new version of template %s? It takes the place of version %s as soon as it is built.", tmpl.Name, tmpl.Status.ActiveVersionName)})
+		if err != nil {
+			return err
+		}
+	}
+	return writeTemplate(ctx, call, tmpl, in.DryRun, push)
+}
+
+// awaitTemplate waits until the newest version is active, or its build has failed.
+// It keeps tmpl current.
+func awaitTemplate(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, timeoutSeconds int) error {
+	gone, err := call.Until(ctx, tmpl, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
+		conditions := tmpl.Status.Conditions
+		ready := meta.IsStatusConditionTrue(conditions, aggregationv1alpha1.ConditionReady)
+		return ready || stalledMessage(conditions) != "", progressMessage(conditions)
+	})
+	if gone {
+		return toolset.UsageError(fmt.Sprintf("somebody deleted template %s meanwhile", tmpl.Name))
+	}
+	return err
+}
+
+// explain says how the build of the version stands, with the end of its log where
+// it failed. Without the right to read that, the rest is told.
+func (out *pushTemplateOutput) explain(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) {
+	stalled := stalledMessage(tmpl.Status.Conditions)
+	if stalled == "" {
+		return
+	}
+	out.Message = stalled
+	version := tmpl.Status.LatestVersionID
+	if source := tmpl.Status.Source; source != nil && source.VersionID != "" {
+		// The one that was asked for, where somebody else has made a newer one.
+		version = source.VersionID
+	}
+	if logs, _, err := templateLog(tmpl.Namespace, tmpl.Name, version).tail(ctx, call, failedBuildLogLines, failedBuildLogBytes); err == nil {
+		out.Logs = logs
+	}
+}

@@ -1,0 +1,202 @@
+package tools
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+func pushed() pushTemplateInput {
+	return pushTemplateInput{Namespace: "coder", Name: dockerName, Files: map[string]string{"main.tf": "# after", "x.tf": ""}, Confirm: dockerName}
+}
+
+func TestPushTemplate(t *testing.T) {
+	type spec = aggregationv1alpha1.CoderTemplateSpec
+	before := func() spec {
+		s := dockerTemplate().Spec
+		s.VersionName, s.VersionMessage = "v1", "first"
+		s.Variables = []aggregationv1alpha1.TemplateVariable{{Name: "image", Value: "a"}, {Name: "zone", Value: "b"}}
+		return s
+	}
+	secret := &aggregationv1alpha1.TemplateVariableSource{SecretKeyRef: &aggregationv1alpha1.SecretKeySelector{Name: "registry", Key: "password"}}
+	for name, tt := range map[string]struct {
+		in        func(*pushTemplateInput)
+		change    func(*spec)
+		wantError string
+	}{
+		"the whole source": {func(in *pushTemplateInput) { in.VersionName, in.Message = "v2", "second" }, func(s *spec) {
+			s.Files, s.VersionName, s.VersionMessage = pushed().Files, "v2", "second"
+		}, ""},
+		"under no name that was used": {func(*pushTemplateInput) {}, func(s *spec) { s.Files, s.VersionName, s.VersionMessage = pushed().Files, "", "" }, ""},
+		"variables alone": {func(in *pushTemplateInput) {
+			in.Files, in.Variables, in.SecretVariables = nil, map[string]string{"image": "c"}, map[string]string{"password": "registry/password", "zone": "registry/password"}
+		}, func(s *spec) {
+			s.VersionName, s.VersionMessage = "", ""
+			s.Variables = []aggregationv1alpha1.TemplateVariable{{Name: "image", Value: "c"}, {Name: "zone", ValueFrom: secret}, {Name: "password", ValueFrom: secret}}
+		}, ""},
+		"once more what failed": {func(in *pushTemplateInput) { in.Files, in.VersionName = nil, "v1-again" }, func(s *spec) { s.VersionName, s.VersionMessage = "v1-again", "" }, ""},
+		"the same source":       {func(in *pushTemplateInput) { in.Files, in.Message = before().Files, "other words" }, nil, ""},
+		"the same in all": {func(in *pushTemplateInput) {
+			in.Files, in.VersionName, in.Variables = before().Files, "v1", map[string]string{"zone": "b"}
+		}, nil, ""},
+		"unasked": {func(in *pushTemplateInput) { in.Confirm = "" }, nil, "nothing was done yet: ask the user"},
+		"nothing": {func(in *pushTemplateInput) { in.Files = nil }, nil, "give files, variables, or the versionName"},
+		"a variable twice": {func(in *pushTemplateInput) {
+			in.Variables, in.SecretVariables = map[string]string{"a": "b"}, map[string]string{"a": "s/k"}
+		}, nil, `variable "a" is in variables and in secretVariables`},
+		"no key of a Secret": {func(in *pushTemplateInput) { in.SecretVariables = map[string]string{"a": "registry"} }, nil, `secretVariables["a"] must be`},
+		"no namespace":       {func(in *pushTemplateInput) { in.Namespace = "" }, nil, "namespace is required"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmpl := dockerTemplate()
+			tmpl.Spec = before()
+			kube := fakeKube(t, interceptor.Funcs{}, nil, tmpl)
+			in := pushed()
+			tt.in(&in)
+			out, err := pushTemplate(t.Context(), &toolset.Call{Kube: kube}, in)
+			want := before()
+			if tt.change != nil {
+				tt.change(&want)
+			}
+			if diff := cmp.Diff(want, served(t, kube, dockerName, &aggregationv1alpha1.CoderTemplate{}).Spec); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if tt.wantError != "" {
+				wantError(t, err, tt.wantError)
+				return
+			}
+			changed := tt.change != nil
+			if err != nil || out.Updated != changed || changed == (out.Message != "") || out.Template.ActiveVersion != "v1" {
+				t.Errorf("the answer is %+v, %v", out, err)
+			}
+		})
+	}
+}
+
+func TestPushTemplateMakesANewOneOnlyWhenToldTo(t *testing.T) {
+	kube := fakeKube(t, interceptor.Funcs{}, nil)
+	in := pushed()
+	in.Confirm = ""
+	_, err := pushTemplate(t.Context(), &toolset.Call{Kube: kube}, in)
+	wantError(t, err, "there is no template coder.docker in namespace coder: set create to make it")
+	in.Create = true
+	if out, err := pushTemplate(t.Context(), &toolset.Call{Kube: kube}, in); err != nil || !out.Updated || out.Template.Name != dockerName {
+		t.Errorf("the answer is %+v, %v", out, err)
+	}
+	if diff := cmp.Diff(pushed().Files, served(t, kube, dockerName, &aggregationv1alpha1.CoderTemplate{}).Spec.Files); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPushTemplateTriesOnly(t *testing.T) {
+	in := pushed()
+	in.Confirm, in.DryRun, in.Wait, in.Create = "", true, true, true
+	for name, objects := range map[string][]client.Object{"an existing one": {dockerTemplate()}, "a new one": nil} {
+		out, err := pushTemplate(t.Context(), &toolset.Call{Kube: fakeKube(t, refuseWrites(t), nil, objects...)}, in)
+		if err != nil || out.Updated || out.Message != wouldBeAccepted {
+			t.Errorf("%s: the answer is %+v, %v", name, out, err)
+		}
+	}
+}
+
+func TestPushTemplateAgainWhereSomebodyElseWrote(t *testing.T) {
+	other := func(obj client.Object) { obj.(*aggregationv1alpha1.CoderTemplate).Spec.Icon = "/icon/new.png" }
+	kube := fakeKube(t, failingUpdates(other, conflict("codertemplates")), nil, dockerTemplate())
+	if out, err := pushTemplate(t.Context(), &toolset.Call{Kube: kube}, pushed()); err != nil || !out.Updated {
+		t.Fatalf("the answer is %+v, %v", out, err)
+	}
+	spec := served(t, kube, dockerName, &aggregationv1alpha1.CoderTemplate{}).Spec
+	if spec.Icon != "/icon/new.png" || spec.Files["main.tf"] != "# after" {
+		t.Errorf("the spec is %+v", spec)
+	}
+}
+
+func TestPushTemplateSaysWhatIsWrong(t *testing.T) {
+	refused := apierrors.NewInvalid(aggregationv1alpha1.GroupVersion.WithKind("CoderTemplate").GroupKind(), dockerName, field.ErrorList{
+		field.Invalid(field.NewPath("spec", "files").Key("../x"), field.OmitValueType{}, "must be a path inside the template"),
+		field.Forbidden(field.NewPath("spec", "variables").Index(0).Child("valueFrom", "secretKeyRef", "name"), "user alice may not get Secret registry in namespace coder"),
+	})
+	s := connectTools(t, toolset.Env{Kube: fakeKube(t, failingUpdates(nil, refused), nil, dockerTemplate())})
+	answer, isError := s.say(t, "push_template", map[string]any{
+		"namespace": "coder", "name": dockerName, "files": map[string]any{"../x": "text"}, "confirm": dockerName,
+	})
+	want := `cannot update codertemplates.aggregation.coder.com coder/coder.docker: spec.files[../x]: Invalid value: must be a path inside the template; ` +
+		`spec.variables[0].valueFrom.secretKeyRef.name: Forbidden: user alice may not get Secret registry in namespace coder`
+	if !isError || answer != want {
+		t.Errorf("the answer is %s\nwant %s", answer, want)
+	}
+}
+
+// building gives a template a version that is being built, when it is written.
+func building(s *steps) interceptor.Funcs {
+	return interceptor.Funcs{Watch: s.watch, Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+		if err := c.Update(ctx, obj, opts...); err != nil {
+			return err
+		}
+		tmpl := obj.(*aggregationv1alpha1.CoderTemplate)
+		// Somebody else has made a newer one in Coder.
+		tmpl.Status.LatestVersionID, tmpl.Status.LatestVersionName, tmpl.Status.Source.VersionID = "33333333-3333-4333-8333-333333333333", "v3", newID
+		versionState(metav1.ConditionFalse, metav1.ConditionFalse, `version "v2" waits for a provisioner`)(tmpl)
+		return c.Status().Update(ctx, tmpl)
+	}}
+}
+
+func TestPushTemplateWaitsUntilTheVersionIsActive(t *testing.T) {
+	clk := clocktesting.NewFakeClock(time.Unix(0, 0))
+	api := &steps{t: t, clock: clk, after: []func(client.Object){
+		versionState(metav1.ConditionFalse, metav1.ConditionFalse, `version "v2" is being built`),
+		func(obj client.Object) {
+			obj.(*aggregationv1alpha1.CoderTemplate).Status.ActiveVersionName = "v2"
+			versionState(metav1.ConditionTrue, metav1.ConditionFalse, `version "v2" is active`)(obj)
+		},
+	}}
+	s := connectTools(t, toolset.Env{Kube: fakeKube(t, building(api), nil, dockerTemplate()), Clock: clk})
+	answer, isError := s.say(t, "push_template", map[string]any{
+		"namespace": "coder", "name": dockerName, "files": map[string]any{"main.tf": "# after"}, "confirm": dockerName, "wait": true,
+	})
+	if isError || !strings.Contains(answer, `"activeVersion":"v2"`) || !strings.Contains(answer, `"updated":true`) {
+		t.Errorf("the answer is %s", answer)
+	}
+	s.wantProgress(t, `version "v2" waits for a provisioner`, `version "v2" is being built`)
+}
+
+func TestPushTemplateSaysWhyTheBuildFailed(t *testing.T) {
+	failure := versionState(metav1.ConditionFalse, metav1.ConditionTrue, `building version "v2" failed: no provider`)
+	in := pushed()
+	in.Wait, in.TimeoutSeconds = true, 10
+	for name, tt := range map[string]struct {
+		raw  rawTexts
+		want string
+	}{
+		"with the end of its log":        {rawTexts{templatePath + "/log?version=" + newID: strings.Repeat("line\n", 100) + "no provider\n"}, strings.Repeat("line\n", failedBuildLogLines-1) + "no provider\n"},
+		"and nothing more without a log": {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &steps{t: t, after: []func(client.Object){failure}}
+			out, err := pushTemplate(t.Context(), &toolset.Call{Kube: fakeKube(t, building(api), tt.raw, dockerTemplate())}, in)
+			if err != nil || out.Message != `building version "v2" failed: no provider` || out.Logs != tt.want || !out.Updated {
+				t.Errorf("the answer is %+v, %v", out, err)
+			}
+		})
+	}
+}
+
+func TestPushTemplateSaysThatItVanished(t *testing.T) {
+	in := pushed()
+	in.Wait, in.TimeoutSeconds = true, 10
+	api := &steps{t: t, after: []func(client.Object){nil}}
+	_, err := pushTemplate(t.Context(), &toolset.Call{Kube: fakeKube(t, building(api), nil, dockerTemplate())}, in)
+	wantError(t, err, "somebody deleted template coder.docker meanwhile")
+}

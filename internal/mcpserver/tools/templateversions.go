@@ -1,0 +1,145 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// templateVersion is one version, in the words of the API.
+type templateVersion struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Message   string `json:"message,omitempty"`
+	Status    string `json:"status"`
+	Error     string `json:"error,omitempty"`
+	Active    bool   `json:"active"`
+	Archived  bool   `json:"archived,omitempty"`
+	CreatedAt string `json:"createdAt,omitempty"`
+	CreatedBy string `json:"createdBy,omitempty"`
+}
+
+// templateParameter is what a template asks about each workspace.
+type templateParameter struct {
+	Name         string   `json:"name"`
+	Description  string   `json:"description,omitempty"`
+	Type         string   `json:"type"`
+	Required     bool     `json:"required"`
+	DefaultValue string   `json:"defaultValue,omitempty"`
+	Mutable      bool     `json:"mutable"`
+	Ephemeral    bool     `json:"ephemeral,omitempty"`
+	Options      []string `json:"options,omitempty"`
+	Validation   string   `json:"validation,omitempty"`
+}
+
+// readTemplateVersions reads the newest versions, archived ones too.
+func readTemplateVersions(ctx context.Context, call *toolset.Call, namespace, name string, limit int) ([]aggregationv1alpha1.CoderTemplateVersion, error) {
+	var list aggregationv1alpha1.CoderTemplateVersionList
+	query := url.Values{"limit": {strconv.Itoa(limit)}, "archived": {"true"}}
+	err := subresource{templatePlural, namespace, name, "versions"}.decode(ctx, call, query, &list)
+	return list.Items, err
+}
+
+// findTemplateVersion finds a version by its id, or the newest one. Of one that is
+// very old only the id is known.
+func findTemplateVersion(ctx context.Context, call *toolset.Call, namespace, name, id string) (aggregationv1alpha1.CoderTemplateVersion, error) {
+	const mostRead = 200
+	versions, err := readTemplateVersions(ctx, call, namespace, name, mostRead)
+	i := slices.IndexFunc(versions, func(v aggregationv1alpha1.CoderTemplateVersion) bool { return id == "" || v.ID == id })
+	switch {
+	case err != nil:
+		return aggregationv1alpha1.CoderTemplateVersion{}, err
+	case i >= 0:
+		return versions[i], nil
+	case id == "":
+		return aggregationv1alpha1.CoderTemplateVersion{}, toolset.UsageError(fmt.Sprintf("template %s in namespace %s has no version yet", name, namespace))
+	default:
+		return aggregationv1alpha1.CoderTemplateVersion{ID: id}, nil
+	}
+}
+
+// addVersions adds the newest versions.
+func (d *templateDetails) addVersions(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
+	versions, err := readTemplateVersions(ctx, call, tmpl.Namespace, tmpl.Name, shownVersions)
+	if err != nil {
+		return d.without(ctx, err)
+	}
+	for _, v := range versions[:min(len(versions), shownVersions)] {
+		d.Versions = append(d.Versions, templateVersion{
+			ID: v.ID, Name: text.Clean(v.Name), Message: excerpt(v.Message), Status: v.Status, Error: excerpt(v.Error),
+			Active: v.Active, Archived: v.Archived, CreatedAt: timestampOf(&v.CreatedAt), CreatedBy: text.Clean(v.CreatedBy),
+		})
+	}
+	return nil
+}
+
+// addParameters adds what the active version asks about each workspace.
+func (d *templateDetails) addParameters(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
+	var list aggregationv1alpha1.CoderTemplateParameterList
+	err := subresource{templatePlural, tmpl.Namespace, tmpl.Name, "parameters"}.decode(ctx, call, nil, &list)
+	if err != nil {
+		return d.without(ctx, err)
+	}
+	for i, p := range list.Items {
+		if i == shownParameters {
+			d.Notes = append(d.Notes, fmt.Sprintf("parameters: %d of %d are shown", shownParameters, len(list.Items)))
+			break
+		}
+		d.Parameters = append(d.Parameters, describeTemplateParameter(p))
+	}
+	for _, p := range list.Presets {
+		d.Presets = append(d.Presets, text.Clean(p.Name))
+	}
+	return nil
+}
+
+func describeTemplateParameter(p aggregationv1alpha1.CoderTemplateParameter) templateParameter {
+	out := templateParameter{
+		Name: text.Clean(p.Name), Description: excerpt(p.Description), Type: p.Type, Required: p.Required,
+		DefaultValue: excerpt(p.DefaultValue), Mutable: p.Mutable, Ephemeral: p.Ephemeral, Validation: describeValidation(p.Validation),
+	}
+	for _, option := range p.Options[:min(len(p.Options), shownOptions)] {
+		out.Options = append(out.Options, text.Clean(option.Value))
+	}
+	return out
+}
+
+// describeValidation is one line: min 1, max 8, increasing.
+func describeValidation(v *aggregationv1alpha1.CoderTemplateParameterValidation) string {
+	if v == nil {
+		return ""
+	}
+	var rules []string
+	if v.Min != nil {
+		rules = append(rules, fmt.Sprintf("min %d", *v.Min))
+	}
+	if v.Max != nil {
+		rules = append(rules, fmt.Sprintf("max %d", *v.Max))
+	}
+	if v.Regex != "" {
+		rules = append(rules, "matches "+v.Regex)
+	}
+	if v.Monotonic != "" {
+		rules = append(rules, v.Monotonic)
+	}
+	return excerpt(strings.Join(rules, ", "))
+}
+
+// without notes that a part cannot be shown; the rest is worth having all the same.
+// A call that is cancelled ends.
+func (d *templateDetails) without(ctx context.Context, err error) error {
+	var call *toolset.CallError
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &call) {
+		return err
+	}
+	d.Notes = append(d.Notes, toolset.Gap(ctx, call))
+	return nil
+}

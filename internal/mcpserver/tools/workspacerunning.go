@@ -1,0 +1,97 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const (
+	startResource = workspacePlural + "/start"
+	stopResource  = workspacePlural + "/stop"
+)
+
+func addSetWorkspaceRunning(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "set_workspace_running", Title: "Start or stop a workspace",
+		Description: "Starts or stops a workspace; builds again what failed.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
+		Rights: []access.Right{access.Aggregated("get", workspacePlural)},
+		OneOf:  []access.Right{access.Aggregated("create", startResource), access.Aggregated("create", stopResource)},
+		Uses:   []access.Right{access.Aggregated("watch", workspacePlural)},
+	}, setWorkspaceRunning)
+}
+
+type setWorkspaceRunningInput struct {
+	Namespace      string `json:"namespace"`
+	Name           string `json:"name"`
+	Running        bool   `json:"running"`
+	Wait           bool   `json:"wait,omitempty"`
+	TimeoutSeconds int    `json:"timeoutSeconds,omitempty"`
+	Confirm        string `json:"confirm,omitempty"`
+}
+
+// setWorkspaceRunning uses the subresources start and stop and not spec.running,
+// because these build again what failed, and are not refused where somebody else
+// writes at the same time.
+func setWorkspaceRunning(ctx context.Context, call *toolset.Call, in setWorkspaceRunningInput) (workspaceResult, error) {
+	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Name)
+	if err != nil {
+		return workspaceResult{}, err
+	}
+	out := workspaceResult{Updated: !runsAsWanted(ws, in.Running)}
+	if out.Updated {
+		if ws, err = startOrStop(ctx, call, ws, in); err != nil {
+			return workspaceResult{}, err
+		}
+	}
+	if in.Wait {
+		if out.Message, err = awaitWorkspace(ctx, call, ws, in.Running, in.TimeoutSeconds); err != nil {
+			return workspaceResult{}, err
+		}
+	}
+	out.Workspace = describeWorkspace(ws)
+	return out, nil
+}
+
+// runsAsWanted says that nothing is to be done. What failed is to be built again.
+func runsAsWanted(ws *aggregationv1alpha1.CoderWorkspace, running bool) bool {
+	failed := ws.Status.Phase == "Failed" || ws.Status.Phase == "Canceled"
+	return !failed && ptr.Deref(ws.Spec.Running, !running) == running
+}
+
+// startOrStop gives the workspace as it is after that. Before a stop the API is
+// asked and then the user, so that nobody is asked about what would be refused.
+func startOrStop(
+	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, in setWorkspaceRunningInput,
+) (*aggregationv1alpha1.CoderWorkspace, error) {
+	if in.Running {
+		return act(ctx, call, ws, "start", startResource)
+	}
+	if _, err := act(ctx, call, ws, "stop", stopResource, client.DryRunAll); err != nil {
+		return nil, err
+	}
+	err := call.Confirm(ctx, in.Confirm, toolset.Question{
+		Name: ws.Name, Text: fmt.Sprintf("Stop workspace %s of %s? What runs in it ends.", ws.Name, ws.Status.OwnerName),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return act(ctx, call, ws, "stop", stopResource)
+}
+
+// act does an action and gives the workspace as it is after that.
+func act(
+	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, action, resource string, options ...client.SubResourceCreateOption,
+) (*aggregationv1alpha1.CoderWorkspace, error) {
+	if err := call.Kube.SubResource(action).Create(ctx, ws, &aggregationv1alpha1.CoderWorkspaceAction{}, options...); err != nil {
+		return nil, &toolset.CallError{Verb: "create", Resource: resource + "." + aggregationGroup, Namespace: ws.Namespace, Name: ws.Name, Err: err}
+	}
+	return readWorkspace(ctx, call.Kube, ws.Namespace, ws.Name)
+}

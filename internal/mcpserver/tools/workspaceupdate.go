@@ -1,0 +1,177 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+func addUpdateWorkspace(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "update_workspace", Title: "Update a workspace",
+		Description: "Changes version or parameters, which builds again, or schedule.",
+		Toolset:     toolset.Workspaces, Effect: toolset.Destroys, Idempotent: true,
+		Rights: []access.Right{access.Aggregated("get", workspacePlural), access.Aggregated("update", workspacePlural)},
+		Uses:   []access.Right{access.Aggregated("watch", workspacePlural), access.Aggregated("get", templatePlural)},
+	}, updateWorkspace)
+}
+
+type updateWorkspaceInput struct {
+	Namespace        string            `json:"namespace"`
+	Name             string            `json:"name"`
+	VersionID        string            `json:"versionID,omitempty" jsonschema:"or active"`
+	Parameters       map[string]string `json:"parameters,omitempty"`
+	TTL              string            `json:"ttl,omitempty" jsonschema:"like 8h, or never"`
+	Autostart        string            `json:"autostart,omitempty"`
+	AutomaticUpdates string            `json:"automaticUpdates,omitempty"`
+	Dormant          *bool             `json:"dormant,omitempty"`
+	DryRun           bool              `json:"dryRun,omitempty"`
+	Wait             bool              `json:"wait,omitempty"`
+	TimeoutSeconds   int               `json:"timeoutSeconds,omitempty"`
+	Confirm          string            `json:"confirm,omitempty"`
+}
+
+func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspaceInput) (workspaceResult, error) {
+	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Name)
+	if err != nil {
+		return workspaceResult{}, err
+	}
+	change, err := in.change(ctx, call, ws)
+	if err != nil {
+		return workspaceResult{}, err
+	}
+	if question := change.question(ws); question != "" && !in.DryRun {
+		// Nobody is asked about what would be refused.
+		if _, err := change.write(ctx, call, ws.DeepCopy(), true); err != nil {
+			return workspaceResult{}, err
+		}
+		if err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: ws.Name, Text: question}); err != nil {
+			return workspaceResult{}, err
+		}
+	}
+	updated, err := change.write(ctx, call, ws, in.DryRun)
+	if err != nil {
+		return workspaceResult{}, err
+	}
+	out := workspaceResult{Updated: updated && !in.DryRun}
+	switch {
+	case !updated:
+		out.Message = "it is so already; nothing was changed"
+	case in.DryRun:
+		out.Message = wouldBeAccepted
+	}
+	if in.Wait && !in.DryRun {
+		running := ptr.Deref(ws.Spec.Running, false)
+		message, err := awaitWorkspace(ctx, call, ws, running, in.TimeoutSeconds)
+		if err != nil {
+			return workspaceResult{}, err
+		}
+		out.Message = cmp.Or(message, out.Message)
+	}
+	out.Workspace = describeWorkspace(ws)
+	return out, nil
+}
+
+// workspaceChange is what is asked for of a workspace; what is unset stays.
+type workspaceChange struct {
+	version          string
+	parameters       map[string]string
+	ttlMillis        *int64
+	autostart        *string
+	automaticUpdates string
+	dormant          *bool
+}
+
+// change reads the arguments.
+func (in updateWorkspaceInput) change(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (workspaceChange, error) {
+	change := workspaceChange{
+		version: in.VersionID, parameters: in.Parameters, autostart: autostartSchedule(in.Autostart),
+		automaticUpdates: in.AutomaticUpdates, dormant: in.Dormant,
+	}
+	var err error
+	if change.ttlMillis, err = ttlMillis(in.TTL); err != nil {
+		return change, err
+	}
+	if in.VersionID == "active" {
+		change.version, err = activeVersionFor(ctx, call, ws)
+	}
+	return change, err
+}
+
+// activeVersionFor is that of the workspace's template, whose object has the same
+// beginning of its name: [control-plane.]organization.
+func activeVersionFor(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (string, error) {
+	parts := strings.Split(ws.Name, ".")
+	beginning := strings.Join(parts[:max(0, len(parts)-2)], ".")
+	tmpl, err := readTemplate(ctx, call.Kube, ws.Namespace, strings.ToLower(beginning+"."+ws.Spec.TemplateName))
+	if err != nil {
+		return "", err
+	}
+	return tmpl.Status.ActiveVersionID, nil
+}
+
+// apply makes the change in a spec.
+func (c workspaceChange) apply(spec *aggregationv1alpha1.CoderWorkspaceSpec) {
+	if c.version != "" {
+		spec.TemplateVersionID = strings.ToLower(c.version)
+	}
+	setParameters(spec, c.parameters)
+	if c.ttlMillis != nil && *c.ttlMillis != ptr.Deref(spec.TTLMillis, 0) {
+		spec.TTLMillis = c.ttlMillis
+	}
+	if c.autostart != nil && *c.autostart != ptr.Deref(spec.AutostartSchedule, "") {
+		spec.AutostartSchedule = c.autostart
+	}
+	if c.automaticUpdates != "" {
+		spec.AutomaticUpdates = c.automaticUpdates
+	}
+	if c.dormant != nil {
+		spec.Dormant = c.dormant
+		if *c.dormant {
+			// What is put to sleep is stopped.
+			spec.Running = ptr.To(false)
+		}
+	}
+}
+
+// question is what to ask before the change, empty where it ends nothing.
+func (c workspaceChange) question(ws *aggregationv1alpha1.CoderWorkspace) string {
+	wanted := ws.Spec.DeepCopy()
+	c.apply(wanted)
+	rebuilds := wanted.TemplateVersionID != ws.Spec.TemplateVersionID || !slices.Equal(wanted.Parameters, ws.Spec.Parameters)
+	sleeps := ptr.Deref(wanted.Dormant, false) && !ptr.Deref(ws.Spec.Dormant, false)
+	switch {
+	case sleeps:
+		return fmt.Sprintf("Put workspace %s of %s to sleep? It is stopped, and cannot start until it is woken.", ws.Name, ws.Status.OwnerName)
+	case rebuilds:
+		return fmt.Sprintf("Build workspace %s of %s again? What runs in it ends, and what its template does not keep is lost.", ws.Name, ws.Status.OwnerName)
+	default:
+		return ""
+	}
+}
+
+// write brings the change to the API. Updated is false where there is nothing to
+// change.
+func (c workspaceChange) write(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, dryRun bool) (updated bool, err error) {
+	key := client.ObjectKeyFromObject(ws)
+	err = writeSpec(ctx, call, ws, dryRun, func() bool {
+		before := ws.Spec.DeepCopy()
+		c.apply(&ws.Spec)
+		updated = !equality.Semantic.DeepEqual(*before, ws.Spec)
+		return updated
+	})
+	if err != nil {
+		return false, workspaceError("update", key.Namespace, key.Name, err)
+	}
+	return updated, nil
+}

@@ -1,0 +1,167 @@
+package toolset
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
+)
+
+// confirmField is the name of the argument, of the question and of the field of
+// its form.
+const confirmField = "confirm"
+
+// Question is what a person is asked before something is destroyed.
+type Question struct {
+	// Name is what the argument confirm must be where the client cannot ask:
+	// normally the name of the object.
+	Name string
+	// Text is the question in one sentence: "Delete workspace x with all its data?"
+	Text string
+}
+
+// Confirm returns nil where the call may go on. Where the client can ask its user
+// it does (elicitation); else the argument confirm of the call, given here, must
+// equal the name of the question. Any error must be returned by the tool as it is,
+// because one of them is how the client gets the question; the tool then runs again
+// from its beginning. So a tool asks one question, before it changes anything.
+func (c *Call) Confirm(ctx context.Context, argument string, q Question) error {
+	switch {
+	case q.Name == "":
+		return errors.New("bug: a question has no name")
+	case c.dialog != nil:
+		return c.dialog.confirm(ctx, q)
+	case argument == q.Name:
+		return nil
+	case argument != "":
+		return &refusal{OutcomeNeedsInput, fmt.Sprintf("nothing was done: confirm is %q and must be %q, which the user must agree to: %s", argument, q.Name, q.Text)}
+	default:
+		return &refusal{OutcomeNeedsInput, fmt.Sprintf("nothing was done yet: ask the user %q and, only if they agree, call again with confirm: %q", q.Text, q.Name)}
+	}
+}
+
+// refusal is an error whose text is told as it is.
+type refusal struct{ outcome, text string }
+
+func (r *refusal) Error() string { return r.text }
+
+// asking is the error of a call that goes on when the user has answered.
+type asking struct {
+	question Question
+	state    string
+}
+
+func (a *asking) Error() string { return "the user must answer first" }
+
+// result is the answer that carries the question. The SDK puts it to older clients
+// in its own request and calls the tool again with what they said.
+func (a *asking) result() *mcp.CallToolResult {
+	return &mcp.CallToolResult{
+		InputRequests: mcp.InputRequestMap{confirmField: &mcp.ElicitParams{
+			Mode:    "form",
+			Message: a.question.Text,
+			RequestedSchema: &jsonschema.Schema{
+				Type: "object",
+				Properties: map[string]*jsonschema.Schema{
+					confirmField: {Type: "boolean", Title: "Do it", Description: "Whether this may be done to " + a.question.Name},
+				},
+				Required: []string{confirmField},
+			},
+		}},
+		RequestState: a.state,
+	}
+}
+
+// dialog asks the user of a client that can be asked.
+type dialog struct {
+	states  *confirm.States
+	subject confirm.Subject
+	// state and response are what came with this request.
+	state    string
+	response mcp.InputResponse
+}
+
+// newDialog returns nil where the client cannot ask its user to fill in a form.
+// The arguments are those that the tool gets.
+func newDialog(ctx context.Context, states *confirm.States, req *mcp.CallToolRequest, arguments json.RawMessage) *dialog {
+	if states == nil || !canAsk(req.ClientCapabilities()) {
+		return nil
+	}
+	return &dialog{
+		states:   states,
+		subject:  confirm.Subject{User: callers.NameOf(ctx), Tool: req.Params.Name, Arguments: withoutConfirmation(arguments)},
+		state:    req.Params.RequestState,
+		response: req.Params.InputResponses[confirmField],
+	}
+}
+
+// canAsk says whether the client can show a form. One that names no kind of
+// elicitation can: there was once only that.
+func canAsk(capabilities *mcp.ClientCapabilities) bool {
+	if capabilities == nil || capabilities.Elicitation == nil {
+		return false
+	}
+	return capabilities.Elicitation.Form != nil || capabilities.Elicitation.URL == nil
+}
+
+// withoutConfirmation is an object without the argument that a client which can
+// ask need not send.
+func withoutConfirmation(arguments json.RawMessage) []byte {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(arguments, &fields); err != nil {
+		return arguments
+	}
+	delete(fields, confirmField)
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		return arguments
+	}
+	return raw
+}
+
+func (d *dialog) confirm(ctx context.Context, q Question) error {
+	subject := d.subject
+	subject.Question = q.Name
+	if d.state != "" {
+		err := d.states.Check(ctx, d.state, subject)
+		switch {
+		case errors.Is(err, confirm.ErrForged):
+			// The protocol wants an error of its own here, not an answer of the tool.
+			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "nothing was done: requestState was not issued for this call; call again without requestState and inputResponses"}
+		case errors.Is(err, confirm.ErrExpired):
+			return &refusal{OutcomeTimeout, fmt.Sprintf("nothing was done: the answer came more than %s after the question; call again to be asked again", confirm.Lifetime)}
+		case err != nil:
+			return cannotAsk(ctx, err)
+		}
+		if answer, ok := d.response.(*mcp.ElicitResult); ok {
+			return agreement(answer)
+		}
+	}
+	state, err := d.states.Issue(ctx, subject)
+	if err != nil {
+		return cannotAsk(ctx, err)
+	}
+	return &asking{question: q, state: state}
+}
+
+// cannotAsk is the refusal where the key is not to be had.
+func cannotAsk(ctx context.Context, err error) error {
+	log.FromContext(ctx).Error(err, "A question to a user could not be sealed or its seal not be checked")
+	return &refusal{OutcomeUnavailable, "nothing was done: the user cannot be asked now; try again in 5 s"}
+}
+
+// agreement wants a clear yes.
+func agreement(answer *mcp.ElicitResult) error {
+	if answer.Action == "accept" && answer.Content[confirmField] == true {
+		return nil
+	}
+	return &refusal{OutcomeDeclined, "nothing was done: the user did not agree; do not try it another way unless they ask for it"}
+}

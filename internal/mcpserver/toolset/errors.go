@@ -1,0 +1,203 @@
+package toolset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+)
+
+// UsageError is a mistake in the arguments.
+type UsageError string
+
+func (e UsageError) Error() string { return string(e) }
+
+// CallError is a call to Kubernetes that did not succeed. The resource may be a path,
+// such as /version.
+type CallError struct {
+	Verb, Resource, Namespace, Name string
+	Err                             error
+}
+
+func (e *CallError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.object(), e.Err) }
+func (e *CallError) Unwrap() error { return e.Err }
+
+// object names what the call was about.
+func (e *CallError) object() string {
+	switch {
+	case strings.HasPrefix(e.Resource, "/"):
+		return e.Resource
+	case e.Name != "":
+		return fmt.Sprintf("%s %s/%s", e.Resource, e.Namespace, e.Name)
+	case e.Namespace != "":
+		return fmt.Sprintf("%s in namespace %s", e.Resource, e.Namespace)
+	default:
+		return e.Resource + " in all namespaces"
+	}
+}
+
+// explain turns an error into how the call ended and what a model is told: one
+// sentence that says what to do differently. The rest goes to the log.
+func explain(ctx context.Context, err error) (outcome string, told error) {
+	var (
+		usage      UsageError
+		refused    *refusal
+		unfinished UnfinishedError
+		call       *CallError
+	)
+	switch {
+	case errors.As(err, &usage):
+		return OutcomeInvalid, usage
+	case errors.As(err, &refused):
+		return refused.outcome, refused
+	case errors.As(err, &unfinished):
+		return OutcomeTimeout, unfinished
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
+		return OutcomeCancelled, errors.New("the call was cancelled")
+	case errors.As(err, &call):
+		outcome, sentence := call.explain(ctx)
+		return outcome, errors.New(scrub(sentence))
+	case errors.Is(err, context.DeadlineExceeded):
+		return OutcomeTimeout, errors.New("the call took too long and was ended; ask for less, or try again later")
+	default:
+		log.FromContext(ctx).Error(err, "A tool failed")
+		return OutcomeError, errors.New("internal error; the log of the server has the details")
+	}
+}
+
+func (e *CallError) explain(ctx context.Context) (outcome, told string) {
+	detail := Message(e.Err)
+	switch {
+	case errors.Is(e.Err, context.Canceled):
+		return OutcomeCancelled, "the call was cancelled"
+	case errors.Is(e.Err, context.DeadlineExceeded), apierrors.IsTimeout(e.Err):
+		return OutcomeTimeout, fmt.Sprintf("%s of %s took too long; ask for less with limit or a namespace, or try again later", e.Verb, e.object())
+	case errors.Is(e.Err, errReadsOnly):
+		log.FromContext(ctx).Error(e.Err, "A tool that only reads tried to write", "verb", e.Verb, "resource", e.Resource)
+		return OutcomeDenied, fmt.Sprintf("cannot %s %s: this tool only reads; nothing was done", e.Verb, e.object())
+	case IsImpersonationDenied(e.Err):
+		log.FromContext(ctx).Error(e.Err, "The server may not act as its caller")
+		return OutcomeDenied, fmt.Sprintf("the server may not act as user %q: its own ClusterRole lacks the right to impersonate them; an administrator must add it", callers.NameOf(ctx))
+	case apierrors.IsForbidden(e.Err):
+		return OutcomeDenied, fmt.Sprintf("user %q may not %s %s%s", callers.NameOf(ctx), e.Verb, e.object(), e.whyForbidden(detail))
+	case isMissingNamespace(e.Err):
+		return OutcomeNotFound, fmt.Sprintf("there is no namespace %q", e.Namespace)
+	case apierrors.IsNotFound(e.Err) && e.Name != "" && !isUnknownPath(e.Err):
+		return OutcomeNotFound, fmt.Sprintf("there is no %s; list them to see which names exist", e.object())
+	case meta.IsNoMatchError(e.Err), apierrors.IsNotFound(e.Err), apierrors.IsMethodNotSupported(e.Err):
+		return OutcomeUnavailable, fmt.Sprintf("this cluster does not serve %s of %s; is all of coder-k8s installed?", e.Verb, e.Resource)
+	case apierrors.IsAlreadyExists(e.Err):
+		return OutcomeConflict, fmt.Sprintf("%s exists already; take another name, or change that one", e.object())
+	case apierrors.IsConflict(e.Err):
+		return OutcomeConflict, fmt.Sprintf("%s is being changed by others or by a build that is not finished: %s; look at it and call again", e.object(), detail)
+	case apierrors.IsResourceExpired(e.Err), apierrors.IsGone(e.Err):
+		return OutcomeInvalid, "cursor is too old; leave it out to begin at the start"
+	case apierrors.IsRequestEntityTooLargeError(e.Err):
+		return OutcomeInvalid, fmt.Sprintf("cannot %s %s: it is larger than the Kubernetes API takes; send less", e.Verb, e.object())
+	case apierrors.IsInvalid(e.Err), apierrors.IsBadRequest(e.Err):
+		return OutcomeInvalid, fmt.Sprintf("cannot %s %s: %s", e.Verb, e.object(), detail)
+	case isTransient(e.Err):
+		return OutcomeUnavailable, fmt.Sprintf("cannot %s %s now: %s; try again in %d s", e.Verb, e.object(), detail, retryAfter(e.Err))
+	default:
+		log.FromContext(ctx).Error(e.Err, "A call to Kubernetes failed", "verb", e.Verb, "resource", e.Resource)
+		return OutcomeError, fmt.Sprintf("cannot %s %s: the Kubernetes API did not answer as expected; the log of the server has the details", e.Verb, e.object())
+	}
+}
+
+// whyForbidden tells a missing right, where nothing but an administrator or
+// another namespace helps, from the refusal of a policy or of Coder, which says
+// what is wrong.
+func (e *CallError) whyForbidden(detail string) string {
+	switch {
+	case !strings.Contains(detail, " cannot "):
+		return ": " + detail
+	case e.Namespace == "":
+		return "; give a namespace in which they may, or ask an administrator for the right"
+	default:
+		return "; ask an administrator for the right"
+	}
+}
+
+// isTransient says whether the same call may succeed soon: the API server, or the
+// aggregated one behind it, is not there or has too much to do.
+func isTransient(err error) bool {
+	var operation *net.OpError
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
+		errors.As(err, &operation) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// isMissingNamespace tells a missing namespace from a missing object in it.
+func isMissingNamespace(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Kind == "namespaces"
+}
+
+// isUnknownPath tells a path that the API server does not know from an object that
+// is not there.
+func isUnknownPath(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && strings.Contains(status.Status().Message, "the server could not find the requested resource")
+}
+
+// IsImpersonationDenied tells the server's own missing right from the caller's.
+func IsImpersonationDenied(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsForbidden(err) || !errors.As(err, &status) {
+		return false
+	}
+	return strings.Contains(status.Status().Message, "cannot impersonate")
+}
+
+// Message is what the API server said, without its prefixes where it gave the
+// causes field by field.
+func Message(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return "it does not answer"
+	}
+	s := status.Status()
+	if s.Details == nil || len(s.Details.Causes) == 0 {
+		return strings.TrimSuffix(s.Message, ".")
+	}
+	parts := make([]string, 0, len(s.Details.Causes))
+	for _, cause := range s.Details.Causes {
+		if cause.Type == metav1.CauseTypeUnexpectedServerResponse || cause.Message == "" {
+			continue
+		}
+		parts = append(parts, strings.TrimPrefix(cause.Field+": "+cause.Message, ": "))
+	}
+	if len(parts) == 0 {
+		return strings.TrimSuffix(s.Message, ".")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func retryAfter(err error) int {
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
+		return seconds
+	}
+	return 5
+}
+
+var addressPattern = regexp.MustCompile(`[a-z]+://[^\s"']+|\[[0-9a-fA-F]*:[0-9a-fA-F:.]+\](:\d+)?|\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b`)
+
+// scrub takes out addresses, which say nothing to a caller and something to an
+// attacker, line breaks, and what text.Clean does.
+func scrub(s string) string {
+	return strings.Join(strings.Fields(addressPattern.ReplaceAllString(text.Clean(s), "(address)")), " ")
+}

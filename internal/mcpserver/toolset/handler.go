@@ -1,0 +1,80 @@
+package toolset
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// maxAnswerBytes bounds an answer as JSON. The longest that is meant is a log of
+// 1 MiB, of which each character may take two bytes here.
+const maxAnswerBytes = 3 << 20
+
+// handler runs a tool for a request. It takes the place of the SDK's own, which
+// reads every answer back to check it and tells mistakes in Go's words.
+func handler[In, Out any](env Env, schema *jsonschema.Resolved, run func(context.Context, *Call, In) (Out, error)) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		answer, err := call(ctx, env, req, schema, run)
+		if err == nil {
+			setOutcome(ctx, OutcomeOK)
+			return &mcp.CallToolResult{
+				StructuredContent: answer,
+				// Clients of before 2025-06-18 read only this.
+				Content: []mcp.Content{&mcp.TextContent{Text: string(answer)}},
+			}, nil
+		}
+		var ask *asking
+		if errors.As(err, &ask) {
+			setOutcome(ctx, OutcomeNeedsInput)
+			return ask.result(), nil
+		}
+		var refused *jsonrpc.Error
+		if errors.As(err, &refused) {
+			setOutcome(ctx, OutcomeInvalid)
+			return nil, refused
+		}
+		outcome, told := explain(ctx, err)
+		setOutcome(ctx, outcome)
+		result := &mcp.CallToolResult{}
+		result.SetError(bounded(told))
+		return result, nil
+	}
+}
+
+// call returns the answer as JSON.
+func call[In, Out any](ctx context.Context, env Env, req *mcp.CallToolRequest, schema *jsonschema.Resolved, run func(context.Context, *Call, In) (Out, error)) (json.RawMessage, error) {
+	var in In
+	arguments, err := decode(req.Params.Arguments, schema, &in)
+	if err != nil {
+		return nil, err
+	}
+	c := &Call{Kube: env.Kube, time: env.Clock, dialog: newDialog(ctx, env.Confirmer, req, arguments)}
+	c.progress = newProgress(req, c.clock())
+	out, err := run(ctx, c, in)
+	if err != nil {
+		return nil, err
+	}
+	return encode(&out)
+}
+
+func encode(out any) (json.RawMessage, error) {
+	fillNulls(out)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	// A model reads "<" more easily than its escape, and nobody puts this into HTML.
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(out); err != nil {
+		return nil, fmt.Errorf("bug: encoding an answer: %w", err)
+	}
+	answer := bytes.TrimSpace(b.Bytes())
+	if len(answer) > maxAnswerBytes {
+		return nil, UsageError(fmt.Sprintf("the answer would take %d KiB and at most %d are sent; ask for less", len(answer)>>10, maxAnswerBytes>>10))
+	}
+	return answer, nil
+}

@@ -1,0 +1,242 @@
+package toolset
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+type podArguments struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Phase     string `json:"phase,omitempty" enum:"Running,Failed"`
+	Limit     int    `json:"limit,omitempty"`
+	Replicas  *int32 `json:"replicas" minimum:"0"`
+
+	All    bool              `json:"all,omitempty"`
+	IDs    []string          `json:"ids,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+type podAnswer struct {
+	Items  []item              `json:"items"`
+	Labels map[string]string   `json:"labels"`
+	Sorted map[string][]string `json:"sorted,omitempty"`
+	First  *item               `json:"first,omitempty"`
+}
+
+type item struct {
+	Name   string   `json:"name"`
+	Ports  []int    `json:"ports"`
+	Parts  []part   `json:"parts,omitempty"`
+	Phases []string `json:"phases,omitempty"`
+}
+
+type part struct {
+	Name  string `json:"name"`
+	Ports []int  `json:"ports"`
+}
+
+// ask calls a tool made of run once.
+func ask(t *testing.T, arguments any, run func(context.Context, *Call, podArguments) (podAnswer, error)) (text string, isError bool, outcome string) {
+	t.Helper()
+	s := &Set{}
+	Add(s, Definition{Name: "ask", Effect: Reads}, run)
+	served := serve(s, Env{Kube: fakeKube(t, interceptor.Funcs{})})
+	text, isError = say(t, served.connect(t, modern, nil), &mcp.CallToolParams{Name: "ask", Arguments: arguments})
+	return text, isError, served.outcome.String()
+}
+
+func TestWrongArgumentsAreSentences(t *testing.T) {
+	const namespaced = `"namespace":"coder","name":"x"`
+	tests := map[string]struct{ arguments, want string }{
+		"none":                   {`{}`, `argument "namespace" is required`},
+		"one missing":            {`{"namespace":"coder"}`, `argument "name" is required`},
+		"an unknown one":         {`{` + namespaced + `,"owner":"alice"}`, `there is no argument "owner"; there are: namespace, name, phase, limit, replicas, all, ids, labels`},
+		"other letters":          {`{"Namespace":"coder","namespace":"coder","name":"x"}`, `there is no argument "Namespace"; there are: namespace, name, phase, limit, replicas, all, ids, labels`},
+		"a wrong type":           {`{` + namespaced + `,"limit":"ten"}`, `argument "limit" must be an integer, not "ten"`},
+		"a fraction":             {`{` + namespaced + `,"limit":1.5}`, `argument "limit" must be an integer, not 1.5`},
+		"too much":               {`{` + namespaced + `,"limit":201}`, `argument "limit" must be at most 200, not 201`},
+		"null":                   {`{"namespace":"coder","name":null}`, `argument "name" must be a string, not null`},
+		"none of the values":     {`{` + namespaced + `,"phase":"Lost"}`, `argument "phase" must be one of Running Failed, not "Lost"`},
+		"too little":             {`{` + namespaced + `,"replicas":-1}`, `argument "replicas" must be at least 0, not -1`},
+		"more than the type has": {`{` + namespaced + `,"replicas":3000000000}`, `argument "replicas" cannot be number 3000000000`},
+		"no map":                 {`{` + namespaced + `,"labels":"a=b"}`, `argument "labels" must be an object, not "a=b"`},
+		"no flag":                {`{` + namespaced + `,"all":"yes"}`, `argument "all" must be true or false, not "yes"`},
+		"no list":                {`{` + namespaced + `,"ids":{}}`, `argument "ids" must be an array, not {}`},
+		"too long to repeat":     {`{` + namespaced + `,"all":"` + strings.Repeat("é", 100) + `"}`, `argument "all" must be true or false, not "` + strings.Repeat("é", 79) + `…`},
+		"wrong below":            {`{` + namespaced + `,"labels":{"a":1}}`, `arguments are wrong: properties/labels/additionalProperties: type: 1 has type "integer", want "string"`},
+		"a name too long":        {`{` + namespaced + `,"` + strings.Repeat("a", 100) + `":1}`, `there is no argument "` + strings.Repeat("a", 80) + `…"; there are: namespace, name, phase, limit, replicas, all, ids, labels`},
+		"a list":                 {`[]`, `arguments must be a JSON object`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, isError, outcome := ask(t, json.RawMessage(tc.arguments), func(context.Context, *Call, podArguments) (podAnswer, error) {
+				t.Error("the tool ran")
+				return podAnswer{}, nil
+			})
+			if got != tc.want || !isError || outcome != OutcomeInvalid {
+				t.Errorf("the answer is\n%s\nwant\n%s\nerror %t, outcome %s", got, tc.want, isError, outcome)
+			}
+		})
+	}
+}
+
+// What a client sent comes back to it as an error, and the model reads that.
+func TestAnErrorIsNotLong(t *testing.T) {
+	for name, arguments := range map[string]string{
+		"of the schema": `{"namespace":"coder","name":"x","labels":{"a":["` + strings.Repeat("é", 50_000) + `"]}}`,
+		"of the tool":   `{"namespace":"coder","name":"` + strings.Repeat("é", 50_000) + `"}`,
+	} {
+		got, isError, outcome := ask(t, json.RawMessage(arguments), func(_ context.Context, _ *Call, in podArguments) (podAnswer, error) {
+			return podAnswer{}, UsageError("there is no " + in.Name)
+		})
+		if len(got) > maxSentence+len("…") || !strings.HasSuffix(got, "é…") || !isError || outcome != OutcomeInvalid {
+			t.Errorf("%s: the answer has %d bytes, error %t, outcome %s", name, len(got), isError, outcome)
+		}
+	}
+}
+
+func TestDefaultsAreFilledIn(t *testing.T) {
+	for arguments, want := range map[string]podArguments{
+		`{"namespace":"coder","name":"x"}`:             {Namespace: "coder", Name: "x", Limit: defaultLimit},
+		`{"namespace":"coder","name":"x","limit":7}`:   {Namespace: "coder", Name: "x", Limit: 7},
+		`{"namespace":"coder","name":"x","limit":200}`: {Namespace: "coder", Name: "x", Limit: 200},
+	} {
+		_, isError, _ := ask(t, json.RawMessage(arguments), func(_ context.Context, _ *Call, in podArguments) (podAnswer, error) {
+			if diff := cmp.Diff(want, in); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", arguments, diff)
+			}
+			return podAnswer{}, nil
+		})
+		if isError {
+			t.Errorf("%s is refused", arguments)
+		}
+	}
+}
+
+func TestNoArgumentsAreEmptyArguments(t *testing.T) {
+	type optional struct {
+		Limit int `json:"limit,omitempty"`
+	}
+	s := &Set{}
+	Add(s, Definition{Name: "all", Effect: Reads}, func(_ context.Context, _ *Call, in optional) (nothing, error) {
+		if in.Limit != defaultLimit {
+			t.Errorf("the limit is %d", in.Limit)
+		}
+		return nothing{}, nil
+	})
+	Add(s, Definition{Name: "none", Effect: Reads}, doNothing)
+	session := serve(s, Env{Kube: fakeKube(t, interceptor.Funcs{})}).connect(t, modern, nil)
+	for _, arguments := range []any{nil, json.RawMessage("null"), json.RawMessage("{}")} {
+		for _, name := range []string{"all", "none"} {
+			if text, isError := say(t, session, &mcp.CallToolParams{Name: name, Arguments: arguments}); isError {
+				t.Errorf("%s with %s answers %s", name, arguments, text)
+			}
+		}
+	}
+	if text, _ := say(t, session, &mcp.CallToolParams{Name: "none", Arguments: json.RawMessage(`{"x":1}`)}); text != `there is no argument "x"; this tool takes none` {
+		t.Errorf("a needless argument gives %q", text)
+	}
+}
+
+func TestAnAnswerHasNoNull(t *testing.T) {
+	got, _, outcome := ask(t, map[string]any{"namespace": "coder", "name": "<x>"}, func(context.Context, *Call, podArguments) (podAnswer, error) {
+		return podAnswer{Items: []item{{Name: "<a>"}, {Name: "b", Parts: []part{{}}}}, Sorted: map[string][]string{"x": nil}, First: &item{}}, nil
+	})
+	want := `{"items":[{"name":"<a>","ports":[]},{"name":"b","ports":[],"parts":[{"name":"","ports":[]}]}],"labels":{},"sorted":{"x":[]},"first":{"name":"","ports":[]}}`
+	if got != want || outcome != OutcomeOK {
+		t.Errorf("the answer is\n%s\nwant\n%s\noutcome %s", got, want, outcome)
+	}
+	got, _, _ = ask(t, map[string]any{"namespace": "coder", "name": "x"}, func(context.Context, *Call, podArguments) (podAnswer, error) { return podAnswer{}, nil })
+	if want := `{"items":[],"labels":{}}`; got != want {
+		t.Errorf("an empty answer is %s, want %s", got, want)
+	}
+}
+
+func TestAnAnswerComesTwice(t *testing.T) {
+	s := &Set{}
+	Add(s, Definition{Name: "ask", Effect: Reads}, func(context.Context, *Call, nothing) (podAnswer, error) {
+		return podAnswer{Items: []item{{Name: "a"}}}, nil
+	})
+	result, err := serve(s, Env{Kube: fakeKube(t, interceptor.Funcs{})}).connect(t, legacy, nil).CallTool(t.Context(), &mcp.CallToolParams{Name: "ask"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	structured, err := json.Marshal(result.StructuredContent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fromText any
+	if err := json.Unmarshal([]byte(result.Content[0].(*mcp.TextContent).Text), &fromText); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(result.StructuredContent, fromText); diff != "" || len(structured) < 10 {
+		t.Errorf("the text is not the structured content %s (-structured +text):\n%s", structured, diff)
+	}
+}
+
+func TestAnAnswerHasABound(t *testing.T) {
+	got, isError, outcome := ask(t, map[string]any{"namespace": "coder", "name": "x"}, func(context.Context, *Call, podArguments) (podAnswer, error) {
+		return podAnswer{Items: []item{{Name: strings.Repeat("x", maxAnswerBytes)}}}, nil
+	})
+	if want := "the answer would take 3072 KiB and at most 3072 are sent; ask for less"; got != want || !isError || outcome != OutcomeInvalid {
+		t.Errorf("the answer is %.200q, error %t, outcome %s", got, isError, outcome)
+	}
+}
+
+func TestAnErrorOfAToolIsASentence(t *testing.T) {
+	got, isError, outcome := ask(t, map[string]any{"namespace": "coder", "name": "x"}, func(context.Context, *Call, podArguments) (podAnswer, error) {
+		return podAnswer{Items: []item{{Name: "half"}}}, errors.New("open /var/run/secrets: dial tcp 10.0.0.1:443")
+	})
+	if got != "internal error; the log of the server has the details" || !isError || outcome != OutcomeError {
+		t.Errorf("the answer is %q, error %t, outcome %s", got, isError, outcome)
+	}
+}
+
+func TestSchemasAreSmallAndHaveNoNull(t *testing.T) {
+	s := &Set{}
+	Add(s, Definition{Name: "ask", Effect: Reads}, func(context.Context, *Call, podArguments) (podAnswer, error) { return podAnswer{}, nil })
+	list, err := serve(s, Env{Kube: fakeKube(t, interceptor.Funcs{})}).connect(t, modern, nil).ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, tc := range map[string]struct {
+		schema any
+		want   string
+	}{
+		"input": {list.Tools[0].InputSchema, `{"properties":{"all":{"type":"boolean"},"ids":{"items":{"type":"string"},"type":"array"},` +
+			`"labels":{"additionalProperties":{"type":"string"},"type":"object"},"limit":{"type":"integer"},` +
+			`"name":{"type":"string"},"namespace":{"type":"string"},"phase":{"enum":["Running","Failed"],"type":"string"},"replicas":{"type":"integer"}},` +
+			`"required":["namespace","name"],"type":"object"}`},
+		"output": {list.Tools[0].OutputSchema, `{"type":"object"}`},
+	} {
+		got, err := json.Marshal(tc.schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tc.want, string(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+}
+
+func TestAnAnswerThatCouldHoldNullIsABug(t *testing.T) {
+	type deep struct {
+		Rows []struct {
+			Next *item `json:"next"`
+		} `json:"rows"`
+	}
+	defer func() {
+		if p, _ := recover().(string); !strings.Contains(p, "Next") {
+			t.Errorf("Add panics with %q, want the name of the field", p)
+		}
+	}()
+	Add(&Set{}, Definition{Name: "ask"}, func(context.Context, *Call, nothing) (deep, error) { return deep{}, nil })
+}

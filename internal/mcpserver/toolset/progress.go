@@ -1,0 +1,60 @@
+package toolset
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// progressInterval is the least time between two notifications of a call.
+const progressInterval = 500 * time.Millisecond
+
+// Progress tells the client how far the call is, if it asked for that; at most
+// twice a second: what comes sooner is left out.
+func (c *Call) Progress(ctx context.Context, message string) {
+	if c.progress != nil {
+		c.progress.tell(ctx, message)
+	}
+}
+
+// progress is the notifications of one call.
+type progress struct {
+	token  any
+	clock  clock.PassiveClock
+	notify func(context.Context, *mcp.ProgressNotificationParams) error
+
+	mu   sync.Mutex
+	told int
+	last time.Time
+}
+
+// newProgress returns nil where the client wants none.
+func newProgress(req *mcp.CallToolRequest, clk clock.PassiveClock) *progress {
+	token := req.Params.GetProgressToken()
+	if token == nil || req.Session == nil {
+		return nil
+	}
+	return &progress{token: token, clock: clk, notify: req.Session.NotifyProgress}
+}
+
+// tell says whether it did.
+func (p *progress) tell(ctx context.Context, message string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock.Now()
+	if p.told > 0 && now.Sub(p.last) < progressInterval {
+		return false
+	}
+	p.told++
+	p.last = now
+	err := p.notify(ctx, &mcp.ProgressNotificationParams{ProgressToken: p.token, Progress: float64(p.told), Message: message})
+	if err != nil {
+		// The client is gone or will see in the answer how it ended.
+		log.FromContext(ctx).V(1).Info("Could not tell the progress of a call", "error", err.Error())
+	}
+	return true
+}

@@ -1,0 +1,144 @@
+package toolset
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"k8s.io/utils/ptr"
+)
+
+// bounds are what a number is where it is not given, and the most that it may be.
+type bounds struct{ standard, most float64 }
+
+// commonBounds are those of the arguments that mean the same in all tools. The
+// tags default and maximum of a field are stronger. There is no least: 0 and less
+// mean the default, as in the tools of before.
+var commonBounds = map[string]bounds{
+	"limit":          {defaultLimit, maxLimit},
+	"timeoutSeconds": {DefaultTimeout.Seconds(), MaxTimeout.Seconds()},
+	"tailLines":      {200, 0},
+	"limitBytes":     {64 << 10, 1 << 20},
+}
+
+// inputSchema is the schema of a struct of arguments, ready to check some.
+//
+// A field is required unless it is a pointer, has a default, or is tagged
+// omitempty. Besides json and jsonschema (its description) these tags are read:
+// enum (values, with commas between them), default, minimum and maximum.
+func inputSchema[T any](tool string) *jsonschema.Resolved {
+	schema, err := jsonschema.For[T](nil)
+	if err != nil {
+		panic(fmt.Sprintf("bug: the arguments of %s: %v", tool, err))
+	}
+	walk(schema, plain)
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		property := schema.Properties[name]
+		if property == nil {
+			continue
+		}
+		if err := narrow(property, name, field.Tag); err != nil {
+			panic(fmt.Sprintf("bug: argument %s of %s: %v", name, tool, err))
+		}
+		if field.Type.Kind() == reflect.Pointer || property.Default != nil {
+			schema.Required = slices.DeleteFunc(schema.Required, func(required string) bool { return required == name })
+		}
+	}
+	resolved, err := schema.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
+	if err != nil {
+		panic(fmt.Sprintf("bug: the arguments of %s: %v", tool, err))
+	}
+	return resolved
+}
+
+// narrow adds what the tags of a field and its name say.
+func narrow(property *jsonschema.Schema, name string, tag reflect.StructTag) error {
+	if common, ok := commonBounds[name]; ok {
+		property.Default = fmt.Appendf(nil, "%.0f", common.standard)
+		if common.most > 0 {
+			property.Maximum = ptr.To(common.most)
+		}
+	}
+	if values := tag.Get("enum"); values != "" {
+		for value := range strings.SplitSeq(values, ",") {
+			property.Enum = append(property.Enum, value)
+		}
+	}
+	if value, ok := tag.Lookup("default"); ok {
+		property.Default = json.RawMessage(value)
+		if property.Type == "string" {
+			property.Default = fmt.Appendf(nil, "%q", value)
+		}
+	}
+	for key, bound := range map[string]**float64{"minimum": &property.Minimum, "maximum": &property.Maximum} {
+		value, ok := tag.Lookup(key)
+		if !ok {
+			continue
+		}
+		number, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return err
+		}
+		*bound = &number
+	}
+	return nil
+}
+
+// plain takes out of an inferred schema what clients stumble over (types with
+// null) or have no use for (how large the numbers of Go are).
+func plain(schema *jsonschema.Schema) {
+	if len(schema.Types) > 0 {
+		schema.Types = slices.DeleteFunc(schema.Types, func(t string) bool { return t == "null" })
+		schema.Type, schema.Types = schema.Types[0], nil
+	}
+	if schema.Minimum != nil && *schema.Minimum < 0 || schema.Maximum != nil && *schema.Maximum >= math.MaxInt16 {
+		schema.Minimum, schema.Maximum = nil, nil
+	}
+}
+
+func walk(schema *jsonschema.Schema, visit func(*jsonschema.Schema)) {
+	if schema == nil {
+		return
+	}
+	visit(schema)
+	for _, property := range schema.Properties {
+		walk(property, visit)
+	}
+	walk(schema.Items, visit)
+	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Not == nil {
+		walk(schema.AdditionalProperties, visit)
+	}
+}
+
+// advertised is what of a schema of arguments a client is told: names, types,
+// values, and which are required. All tools are told to a model before each
+// conversation, where each byte counts; what the bounds and defaults are stands once
+// in the server's instructions, and the error of a call that breaks one says it.
+func advertised(schema *jsonschema.Schema) *jsonschema.Schema {
+	told := schema.CloneSchemas()
+	told.AdditionalProperties = nil
+	for _, property := range told.Properties {
+		property.Default, property.Minimum, property.Maximum = nil, nil, nil
+	}
+	return told
+}
+
+// answerSchema is the schema of an answer. It says that there is structured
+// content; to name all the fields of all the answers would take 4 KiB, and whoever
+// reads an answer sees them.
+func answerSchema[T any](tool string) *jsonschema.Schema {
+	t := reflect.TypeFor[T]()
+	if t.Kind() != reflect.Struct {
+		panic(fmt.Sprintf("bug: the answer of %s is no struct but %s", tool, t))
+	}
+	if path := mayBeNull(t, nil); path != "" {
+		panic(fmt.Sprintf("bug: %s in the answer of %s may be null: tag it omitempty", path, tool))
+	}
+	return &jsonschema.Schema{Type: "object"}
+}

@@ -1,0 +1,235 @@
+package toolset
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// DefaultTimeout is how long a tool waits that is not told how long.
+	DefaultTimeout = 2 * time.Minute
+	// MaxTimeout is the longest that a tool waits.
+	MaxTimeout = 10 * time.Minute
+	// pollInterval is how often the object is read where it cannot be watched.
+	pollInterval = 2 * time.Second
+	// reminderInterval is how often a message that did not change is told again.
+	// Many clients end a call of which they hear nothing for a minute.
+	reminderInterval = 15 * time.Second
+)
+
+// UnfinishedError says that what a call waited for did not come in time. Its text
+// is told as it is.
+type UnfinishedError string
+
+func (e UnfinishedError) Error() string { return string(e) }
+
+// Until watches obj as the caller until done says so, and keeps obj current. It
+// tells each new message as progress. It gives up after timeout (two minutes where
+// it is not given, at most ten) with an UnfinishedError that says what was last
+// seen; gone says that the object vanished. A CallError says that the object
+// cannot be read.
+func (c *Call) Until(ctx context.Context, obj client.Object, timeout time.Duration, done func() (ok bool, message string)) (gone bool, err error) {
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	timeout = min(timeout, MaxTimeout)
+	w := &waiting{Call: c, obj: obj, done: done, kind: c.kindOf(obj)}
+	if obj.GetResourceVersion() == "" {
+		if gone, err := w.read(ctx); gone || err != nil {
+			return gone, err
+		}
+	}
+	return w.wait(ctx, timeout)
+}
+
+// kindOf is that of the object, for sentences and for the list of its kind.
+func (c *Call) kindOf(obj client.Object) string {
+	gvk, err := apiutil.GVKForObject(obj, c.Kube.Scheme())
+	if err != nil {
+		return strings.TrimPrefix(fmt.Sprintf("%T", obj), "*")
+	}
+	return gvk.Kind
+}
+
+// waiting is one wait for an object.
+type waiting struct {
+	*Call
+	obj  client.Object
+	done func() (ok bool, message string)
+	kind string
+
+	// message is the last of the messages, told the last that the client heard, at
+	// toldAt.
+	message, told string
+	toldAt        time.Time
+}
+
+func (w *waiting) wait(ctx context.Context, timeout time.Duration) (gone bool, err error) {
+	if w.finished(ctx) {
+		return false, nil
+	}
+	end, tick := w.clock().NewTimer(timeout), w.clock().NewTicker(pollInterval)
+	defer end.Stop()
+	defer tick.Stop()
+	events, stop := w.watch(ctx)
+	defer func() { stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-end.C():
+			return w.giveUp(ctx, timeout)
+		case <-tick.C():
+			w.tell(ctx)
+			if events != nil {
+				continue
+			}
+			gone, err = w.read(ctx)
+		case event := <-events:
+			var usable bool
+			if gone, usable = w.take(event); !usable {
+				// From here on the object is read instead.
+				stop()
+				events, stop = nil, func() {}
+				continue
+			}
+		}
+		if gone || err != nil {
+			return gone, err
+		}
+		if w.finished(ctx) {
+			return false, nil
+		}
+	}
+}
+
+// watch returns no channel where the caller may not watch or the API cannot.
+func (w *waiting) watch(ctx context.Context) (<-chan watch.Event, func()) {
+	list, err := w.list()
+	if err == nil {
+		var watcher watch.Interface
+		watcher, err = w.Kube.Watch(ctx, list, &client.ListOptions{
+			Namespace:     w.obj.GetNamespace(),
+			FieldSelector: fields.OneTermEqualSelector("metadata.name", w.obj.GetName()),
+			Raw:           &metav1.ListOptions{ResourceVersion: w.obj.GetResourceVersion()},
+		})
+		if err == nil {
+			return watcher.ResultChan(), watcher.Stop
+		}
+	}
+	log.FromContext(ctx).V(1).Info("An object is read in turns, because it cannot be watched", "kind", w.kind, "reason", err.Error())
+	return nil, func() {}
+}
+
+// list is an empty list of the object's kind, which says what to watch.
+func (w *waiting) list() (client.ObjectList, error) {
+	gvk, err := apiutil.GVKForObject(w.obj, w.Kube.Scheme())
+	if err != nil {
+		return nil, err
+	}
+	gvk.Kind += "List"
+	made, err := w.Kube.Scheme().New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := made.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%T is no list", made)
+	}
+	return list, nil
+}
+
+// take keeps what a watch says about the object; usable is false where the watch
+// broke or, with an empty event, ended.
+func (w *waiting) take(event watch.Event) (gone, usable bool) {
+	seen, ok := event.Object.(client.Object)
+	if !ok || event.Type == watch.Error || reflect.TypeOf(seen) != reflect.TypeOf(w.obj) {
+		return false, false
+	}
+	if seen.GetName() != w.obj.GetName() || seen.GetNamespace() != w.obj.GetNamespace() {
+		return false, true
+	}
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		return !w.keep(seen), true
+	case watch.Deleted:
+		return true, true
+	default:
+		return false, true
+	}
+}
+
+// keep makes the object what was seen, unless that is another one with the same
+// name.
+func (w *waiting) keep(seen client.Object) bool {
+	if old := w.obj.GetUID(); old != "" && seen.GetUID() != old {
+		return false
+	}
+	reflect.ValueOf(w.obj).Elem().Set(reflect.ValueOf(seen).Elem())
+	return true
+}
+
+// read gets the object. An API that does not answer now may answer next time.
+func (w *waiting) read(ctx context.Context) (gone bool, err error) {
+	seen, ok := reflect.New(reflect.TypeOf(w.obj).Elem()).Interface().(client.Object)
+	if !ok {
+		return false, fmt.Errorf("bug: %T cannot be made", w.obj)
+	}
+	err = w.Kube.Get(ctx, types.NamespacedName{Namespace: w.obj.GetNamespace(), Name: w.obj.GetName()}, seen)
+	switch {
+	case err == nil:
+		return !w.keep(seen), nil
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case isTransient(err):
+		return false, nil
+	default:
+		return false, &CallError{Verb: "get", Resource: w.kind, Namespace: w.obj.GetNamespace(), Name: w.obj.GetName(), Err: err}
+	}
+}
+
+// giveUp looks once more, as a watch may have gone quiet.
+func (w *waiting) giveUp(ctx context.Context, timeout time.Duration) (gone bool, err error) {
+	if gone, err := w.read(ctx); gone || err != nil {
+		return gone, err
+	}
+	if w.finished(ctx) {
+		return false, nil
+	}
+	last := w.message
+	if last == "" {
+		last = "no change"
+	}
+	return false, UnfinishedError(fmt.Sprintf("not finished after %s, last seen: %s; it goes on without this call: look at %s %s/%s again later",
+		timeout, last, w.kind, w.obj.GetNamespace(), w.obj.GetName()))
+}
+
+func (w *waiting) finished(ctx context.Context) bool {
+	ok, message := w.done()
+	w.message = message
+	w.tell(ctx)
+	return ok
+}
+
+// tell passes a message on where it is new or was told long ago.
+func (w *waiting) tell(ctx context.Context) {
+	now := w.clock().Now()
+	if w.progress == nil || w.message == "" || w.message == w.told && now.Sub(w.toldAt) < reminderInterval {
+		return
+	}
+	if w.progress.tell(ctx, w.message) {
+		w.told, w.toldAt = w.message, now
+	}
+}

@@ -1,0 +1,238 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/migrate/parity"
+	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
+	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
+)
+
+// The charts.
+const (
+	ChartCoder       = "coder"
+	ChartProvisioner = "coder-provisioner"
+)
+
+// Source is what is converted.
+type Source struct {
+	// Description says for the report what was read.
+	Description string
+	// Chart is ChartCoder or ChartProvisioner.
+	Chart string
+	// Release and Namespace are those of the release.
+	Release, Namespace string
+	// AppVersion is the version of Coder that the chart brings, or empty.
+	AppVersion string
+	// Values are what people gave, without the defaults of the chart.
+	Values values.Set
+}
+
+// conversion is one Source on its way.
+type conversion struct {
+	source   Source
+	table    parity.Table
+	manifest *Manifest
+	report   *report.Report
+	// all is the values over the defaults of the chart.
+	all values.Set
+}
+
+// converter makes of a value what is not a copy. It tells the report itself.
+type converter func(c *conversion, path string, value any) error
+
+// Convert makes the manifest and the report about it.
+func Convert(source Source) (*Manifest, *report.Report) {
+	c := &conversion{
+		source: source, report: &report.Report{Source: source.Description},
+		all:      defaults(source.Chart).Over(source.Values),
+		manifest: &Manifest{Namespace: source.Namespace, Spec: map[string]any{}},
+	}
+	special := c.chart()
+	c.manifest.Name = c.name()
+	c.report.Object = fmt.Sprintf("%s %s/%s", c.manifest.Kind, source.Namespace, c.manifest.Name)
+	whole := func(path string) bool { return special[path] != nil || c.table.Whole(path) }
+	done := map[string]bool{}
+	for _, path := range source.Values.Leaves(whole) {
+		c.value(special, path, done)
+	}
+	c.always()
+	return c.manifest, c.report
+}
+
+// chart decides about the kind and its table, and gives the converters for it.
+func (c *conversion) chart() map[string]converter {
+	if c.source.Chart == ChartProvisioner {
+		c.manifest.Kind, c.table = KindProvisioner, parity.Read(parity.Provisioner)
+		return provisionerConverters()
+	}
+	if proxy, _ := c.all.Get("coder.workspaceProxy"); proxy == true {
+		c.manifest.Kind, c.table = KindWorkspaceProxy, parity.Read(parity.WorkspaceProxy)
+		return proxyConverters()
+	}
+	c.manifest.Kind, c.table = KindControlPlane, parity.Read(parity.ControlPlane)
+	return controlPlaneConverters()
+}
+
+// name is that of the Deployment for a control plane, because the Service and with
+// it the address of Coder has it too, and that of the release for the others.
+func (c *conversion) name() string {
+	if c.manifest.Kind == KindControlPlane {
+		return DeploymentName(c.source.Chart, c.source.Values)
+	}
+	return c.source.Release
+}
+
+// DeploymentName is the name of the Deployment of a release.
+func DeploymentName(chart string, given values.Set) string {
+	name := chart
+	if override, ok := given.Get("nameOverride"); ok {
+		if text, ok := override.(string); ok && text != "" {
+			name = text
+		}
+	}
+	return strings.TrimSuffix(name[:min(len(name), 63)], "-")
+}
+
+// value converts one value that was given. A value that is neither in the table nor
+// below one that is taken whole is none of this chart.
+func (c *conversion) value(special map[string]converter, path string, done map[string]bool) {
+	for at := path; at != ""; at = at[:max(strings.LastIndex(at, "."), 0)] {
+		convert := special[at]
+		if convert == nil && (at == path || c.table.Whole(at)) && c.table[at].Value != "" {
+			convert = copied
+		}
+		if convert == nil {
+			continue
+		}
+		if done[at] {
+			return
+		}
+		done[at] = true
+		given, _ := c.source.Values.Get(at)
+		if err := convert(c, at, given); err != nil {
+			c.tell(at, "", report.Unreadable, err.Error())
+		}
+		return
+	}
+	c.tell(path, "", report.Unreadable, "is no value of the chart "+c.source.Chart)
+}
+
+// copied is the converter for a value with one field: it is put there as it is.
+func copied(c *conversion, path string, value any) error {
+	row := c.table[path]
+	if empty(value) {
+		c.tell(path, "", report.Unneeded, "is empty")
+		return nil
+	}
+	if len(row.Fields) != 1 || strings.Contains(row.Fields[0], "[]") {
+		return byHand(c, path, value)
+	}
+	return c.put(path, strings.TrimPrefix(row.Fields[0], "spec."), value)
+}
+
+// byHand is the converter for a value that has no field.
+func byHand(c *conversion, path string, value any) error {
+	row := c.table[path]
+	if empty(value) {
+		c.tell(path, "", report.Unneeded, "is empty")
+		return nil
+	}
+	outcome, remark := report.Manual, strings.TrimPrefix(row.Remark, "How instead: ")
+	if remark == row.Remark && len(row.Fields) == 0 {
+		outcome = report.Unneeded
+	}
+	c.tell(path, strings.Join(row.Fields, ", "), outcome, remark)
+	return nil
+}
+
+// put puts a value into a field of the spec, without the secrets in it, and tells of
+// it.
+func (c *conversion) put(path, field string, value any) error {
+	value, err := screened(path, value, c.refer)
+	if err != nil {
+		return err
+	}
+	if err := fits(c.manifest.Kind, field, value); err != nil {
+		return err
+	}
+	set(c.manifest.Spec, field, value)
+	c.tell(path, "spec."+field, report.Mapped, c.table[path].Remark)
+	return nil
+}
+
+// refer replaces a variable that holds a secret by a reference to a Secret that is to
+// be made.
+func (c *conversion) refer(path, variable string) map[string]any {
+	secret := c.source.Release + "-env"
+	c.report.Need(c.source.Namespace, secret, variable)
+	c.tell(path, "", report.Secret, fmt.Sprintf("%s stands in the values in clear, so the manifest refers to key %s of Secret %q, which is to be made",
+		variable, variable, secret))
+	return map[string]any{"name": variable, "valueFrom": map[string]any{
+		"secretKeyRef": map[string]any{"name": secret, "key": variable},
+	}}
+}
+
+// tell notes what became of a value. One of which a secret was left out is told of as
+// that, with the field.
+func (c *conversion) tell(path, field string, outcome report.Outcome, note string) {
+	if last := len(c.report.Entries) - 1; last >= 0 && outcome == report.Mapped &&
+		c.report.Entries[last].Outcome == report.Secret && c.report.Entries[last].Value == path {
+		c.report.Entries[last].Field = field
+		return
+	}
+	c.report.Add(report.Entry{Value: path, Where: c.source.Values.At(path), Field: field, Outcome: outcome, Note: note})
+}
+
+// text is a value of the chart or its default as text, or empty.
+func (c *conversion) text(path string) string {
+	value, _ := c.all.Get(path)
+	text, _ := value.(string)
+	return text
+}
+
+// always sets what does not follow from a value that was given.
+func (c *conversion) always() {
+	spec := c.manifest.Spec
+	if get(spec, "image") == nil {
+		c.setImage()
+	}
+	if get(spec, "serviceAccount.name") == nil {
+		set(spec, "serviceAccount.name", c.text("coder.serviceAccount.name"))
+	}
+	switch c.manifest.Kind {
+	case KindControlPlane:
+		set(spec, "initialAdmin.disabled", true)
+		c.setService()
+	case KindWorkspaceProxy:
+		c.setService()
+		c.completeProxy()
+	case KindProvisioner:
+		c.completeProvisioner()
+	}
+}
+
+func empty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// with is converters over others.
+func with(sets ...map[string]converter) map[string]converter {
+	all := map[string]converter{}
+	for _, set := range sets {
+		maps.Copy(all, set)
+	}
+	return all
+}

@@ -1,0 +1,132 @@
+package manifests
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
+)
+
+const (
+	typeLoadBalancer = "LoadBalancer"
+	typeNodePort     = "NodePort"
+)
+
+// servingConverters are those of the kinds that serve HTTP.
+func servingConverters() map[string]converter {
+	all := map[string]converter{
+		"coder.service.externalTrafficPolicy": loadBalancerOnly,
+		"coder.service.loadBalancerIP":        loadBalancerOnly,
+		"coder.service.loadBalancerClass":     loadBalancerOnly,
+		"coder.service.httpNodePort":          nodePort,
+		"coder.service.httpsNodePort":         nodePort,
+		"coder.httproute.parentRefs":          whereEnabled("coder.httproute.enable", parentRefs),
+	}
+	for _, way := range []string{"coder.ingress", "coder.httproute"} {
+		all[way+".enable"] = exposed
+	}
+	for _, field := range []string{"className", "host", "wildcardHost", "annotations"} {
+		all["coder.ingress."+field] = whereEnabled("coder.ingress.enable", copied)
+	}
+	all["coder.ingress.tls.enable"] = whereEnabled("coder.ingress.enable", exposed)
+	for _, field := range []string{"secretName", "wildcardSecretName"} {
+		all["coder.ingress.tls."+field] = whereEnabled("coder.ingress.enable", whereEnabled("coder.ingress.tls.enable", copied))
+	}
+	for _, field := range []string{"host", "wildcardHost", "annotations"} {
+		all["coder.httproute."+field] = whereEnabled("coder.httproute.enable", copied)
+	}
+	return all
+}
+
+func (c *conversion) enabled(path string) bool {
+	value, _ := c.all.Get(path)
+	return value == true
+}
+
+// whereEnabled converts only where another value is true, as the chart does.
+func whereEnabled(enable string, convert converter) converter {
+	return func(c *conversion, path string, value any) error {
+		if !c.enabled(enable) {
+			c.tell(path, "", report.Unneeded, enable+" is not true")
+			return nil
+		}
+		return convert(c, path, value)
+	}
+}
+
+// exposed makes the field that is there or is not.
+func exposed(c *conversion, path string, value any) error {
+	if _, ok := value.(bool); !ok {
+		return fmt.Errorf("is neither true nor false")
+	}
+	if value == false {
+		c.tell(path, "", report.Unneeded, "is off")
+		return nil
+	}
+	field := strings.TrimPrefix(c.table[path].Fields[0], "spec.")
+	if get(c.manifest.Spec, field) == nil {
+		set(c.manifest.Spec, field, map[string]any{})
+	}
+	c.tell(path, "spec."+field, report.Mapped, "")
+	return nil
+}
+
+// parentRefs have no group here: both kinds are of that of the Gateway API.
+func parentRefs(c *conversion, path string, value any) error {
+	entries, ok := value.([]any)
+	if !ok {
+		return fmt.Errorf("is not a list")
+	}
+	var kept []any
+	for _, entry := range entries {
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			return fmt.Errorf("is not a list of mappings")
+		}
+		plain := map[string]any{}
+		for key, below := range fields {
+			if key != "group" {
+				plain[key] = below
+			}
+		}
+		kept = append(kept, plain)
+	}
+	return c.put(path, "expose.gateway.parentRefs", kept)
+}
+
+// loadBalancerOnly values are written by the chart with that type alone.
+func loadBalancerOnly(c *conversion, path string, value any) error {
+	if kind := c.text("coder.service.type"); kind != typeLoadBalancer {
+		c.tell(path, "", report.Unneeded, "has no effect in the chart with the type "+kind)
+		return nil
+	}
+	return copied(c, path, value)
+}
+
+// nodePort is a number, also where the values have it as text.
+func nodePort(c *conversion, path string, value any) error {
+	if empty(value) {
+		c.tell(path, "", report.Unneeded, "is empty")
+		return nil
+	}
+	if kind := c.text("coder.service.type"); kind != typeLoadBalancer && kind != typeNodePort {
+		c.tell(path, "", report.Unneeded, "has no effect in the chart with the type "+kind)
+		return nil
+	}
+	if text, isText := value.(string); isText {
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("is not a number")
+		}
+		value = number
+	}
+	return copied(c, path, value)
+}
+
+// setService says the type of the Service: the default of the chart is another.
+func (c *conversion) setService() {
+	if c.enabled("coder.service.enable") && get(c.manifest.Spec, "service.type") == nil {
+		set(c.manifest.Spec, "service.type", c.text("coder.service.type"))
+	}
+}

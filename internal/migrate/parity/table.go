@@ -1,0 +1,83 @@
+package parity
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/coder-k8s/coder-k8s/docs"
+)
+
+// The headings of the tables.
+const (
+	ControlPlane   = "The chart coder: CoderControlPlane"
+	WorkspaceProxy = "The chart coder with workspaceProxy: CoderWorkspaceProxy"
+	Provisioner    = "The chart provisioner: CoderProvisioner"
+)
+
+// Row is one value of a chart.
+type Row struct {
+	// Value is its path, for example coder.image.tag.
+	Value string
+	// Fields stand for it. None means that there is another way, or no need.
+	Fields []string
+	// Remark says what to know about it.
+	Remark string
+}
+
+// Table is the rows of one chart by their values.
+type Table map[string]Row
+
+var (
+	cells = regexp.MustCompile("^\\| `([^`]+)` \\| (.*?) \\| ?(.*?) ?\\|$")
+	field = regexp.MustCompile("`(spec(?:\\.[A-Za-z]+(?:\\[\\])?)+)`")
+)
+
+// Read gives the table under a heading. A row that says "As above." has the remark
+// of the one before.
+func Read(heading string) Table {
+	table := Table{}
+	_, text, _ := strings.Cut("\n"+docs.HelmParity, "\n## "+heading+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	last := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		match := cells.FindStringSubmatch(line)
+		if match == nil {
+			continue
+		}
+		row := Row{Value: match[1], Remark: match[3]}
+		for _, found := range field.FindAllStringSubmatch(match[2], -1) {
+			row.Fields = append(row.Fields, found[1])
+		}
+		if row.Remark == "As above." {
+			row.Remark = last
+		}
+		last = row.Remark
+		table[row.Value] = row
+	}
+	return table
+}
+
+// Around is the row of a path, or of the nearest value around it.
+func (t Table) Around(path string) (Row, bool) {
+	for path != "" {
+		if row, ok := t[path]; ok {
+			return row, true
+		}
+		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
+	}
+	return Row{}, false
+}
+
+// Whole says whether a path is a value of its own: it has a row, and no row is below
+// it.
+func (t Table) Whole(path string) bool {
+	if _, ok := t[path]; !ok {
+		return false
+	}
+	for value := range t {
+		if strings.HasPrefix(value, path+".") {
+			return false
+		}
+	}
+	return true
+}

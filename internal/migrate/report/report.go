@@ -1,0 +1,165 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
+)
+
+// Outcome is what became of a value.
+type Outcome string
+
+// The outcomes.
+const (
+	// Mapped values stand in the manifest.
+	Mapped Outcome = "mapped"
+	// Unneeded values have no effect here, or are what the operator does anyway.
+	Unneeded Outcome = "not needed"
+	// Manual values have another way, which the note tells.
+	Manual Outcome = "to do by hand"
+	// Secret values were left out, and a reference to a Secret stands in their place.
+	Secret Outcome = "secret"
+	// Unreadable values are not of the type that the chart takes, or are not the
+	// chart's at all.
+	Unreadable Outcome = "cannot be read"
+)
+
+// Entry is what became of one value.
+type Entry struct {
+	Value string
+	Where values.Position
+	// Field of the manifest, empty where there is none.
+	Field   string
+	Outcome Outcome
+	// Note says what to know, and what to do.
+	Note string
+}
+
+// NeededSecret is a Secret that must be made before the manifest works.
+type NeededSecret struct {
+	Namespace, Name string
+	// Keys are those that the manifest refers to.
+	Keys []string
+}
+
+// Report is what a person reads about one migration.
+type Report struct {
+	// Source says what was read.
+	Source string
+	// Object is what was made of it, for example CoderControlPlane coder/coder.
+	Object  string
+	Entries []Entry
+	Secrets []NeededSecret
+	// Steps are what to do next, in order.
+	Steps []string
+}
+
+// Add notes what became of a value.
+func (r *Report) Add(entry Entry) { r.Entries = append(r.Entries, entry) }
+
+// Need notes a key of a Secret that must be made.
+func (r *Report) Need(namespace, name, key string) {
+	at := slices.IndexFunc(r.Secrets, func(s NeededSecret) bool { return s.Name == name && s.Namespace == namespace })
+	if at < 0 {
+		r.Secrets = append(r.Secrets, NeededSecret{Namespace: namespace, Name: name})
+		at = len(r.Secrets) - 1
+	}
+	if !slices.Contains(r.Secrets[at].Keys, key) {
+		r.Secrets[at].Keys = append(r.Secrets[at].Keys, key)
+	}
+}
+
+// Of are the entries with an outcome, in order.
+func (r *Report) Of(outcome Outcome) []Entry {
+	var all []Entry
+	for _, entry := range r.Entries {
+		if entry.Outcome == outcome {
+			all = append(all, entry)
+		}
+	}
+	return all
+}
+
+// Write writes the report as Markdown.
+func (r *Report) Write(out io.Writer) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "# %s\n\nfrom %s\n", r.Object, r.Source)
+	sections := []struct {
+		outcome Outcome
+		heading string
+	}{
+		{Unreadable, "Cannot be read: left out"},
+		{Secret, "Secrets: left out, make them first"},
+		{Manual, "To do by hand"},
+		{Mapped, "Mapped"},
+		{Unneeded, "Not needed"},
+	}
+	for _, section := range sections {
+		entries := r.Of(section.outcome)
+		if len(entries) == 0 {
+			continue
+		}
+		fmt.Fprintf(&text, "\n## %s\n\n", section.heading)
+		for _, entry := range entries {
+			text.WriteString(line(entry))
+		}
+		if section.outcome == Secret {
+			text.WriteString(r.commands())
+		}
+	}
+	if len(r.Steps) > 0 {
+		text.WriteString("\n## Next\n\n")
+		for i, step := range r.Steps {
+			fmt.Fprintf(&text, "%d. %s\n", i+1, step)
+		}
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// line is one entry. Names in values can be anything, also what a terminal obeys.
+func line(entry Entry) string {
+	text := fmt.Sprintf("- %s: `%s`", entry.Where, entry.Value)
+	if entry.Field != "" {
+		text += fmt.Sprintf(" → `%s`", entry.Field)
+	}
+	if entry.Note != "" {
+		text += ": " + entry.Note
+	}
+	return terminal.Clean(text) + "\n"
+}
+
+// plainWord is what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./=-]+$`)
+
+// word is a text as one word of a shell, in quotes where it needs them.
+func word(text string) string {
+	if text = terminal.Clean(text); plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// commands make the Secrets from files, so that no value stands in a shell's
+// history.
+func (r *Report) commands() string {
+	if len(r.Secrets) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	text.WriteString("\nWrite each value, without a line break at its end, into a file of the name of its key. Then:\n\n```sh\n")
+	for _, secret := range r.Secrets {
+		fmt.Fprintf(&text, "kubectl -n %s create secret generic %s", word(secret.Namespace), word(secret.Name))
+		for _, key := range secret.Keys {
+			text.WriteString(" " + word("--from-file="+key))
+		}
+		text.WriteString("\n")
+	}
+	text.WriteString("```\n")
+	return text.String()
+}

@@ -1,0 +1,105 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
+	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
+	"github.com/coder-k8s/coder-k8s/internal/migrate/takeover"
+	"github.com/coder-k8s/coder-k8s/internal/version"
+)
+
+// handOver takes the running objects over, or says what that would do.
+func (o *options) handOver(ctx context.Context, source manifests.Source, manifest *manifests.Manifest, told *report.Report) error {
+	kube, err := o.client()
+	if err != nil {
+		return err
+	}
+	t := &takeover.Takeover{
+		Client: kube, Manifest: manifest, Release: source.Release, Deployment: manifests.DeploymentName(source.Chart, source.Values),
+	}
+	plan, err := t.Plan(ctx)
+	if err != nil {
+		return errors.Join(err, o.write(manifest, told))
+	}
+	told.Steps = append(told.Steps, stepsAfter(source, manifest)...)
+	if err := o.write(manifest, told); err != nil {
+		return err
+	}
+	o.tellPlan(plan)
+	switch {
+	case o.dryRun:
+		return nil
+	case len(plan.Differences) > 0 && !o.allowRestart:
+		return errors.New("nothing was changed, because pods would be replaced, one by one; " +
+			"give --allow-restart to go on, or mend the fields above in the release first")
+	}
+	return o.take(ctx, t, plan)
+}
+
+func (o *options) take(ctx context.Context, t *takeover.Takeover, plan *takeover.Plan) error {
+	before, err := t.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	if err := t.Run(ctx, plan, o.timeout); err != nil {
+		return err
+	}
+	after, err := t.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	kept := 0
+	for id := range before {
+		if after[id] != "" {
+			kept++
+		}
+	}
+	fmt.Fprintf(o.streams.ErrOut, "taken over: %s %s/%s; %d of %d pods are still the same\n",
+		t.Manifest.Kind, t.Manifest.Namespace, t.Manifest.Name, kept, len(before))
+	return nil
+}
+
+func (o *options) tellPlan(plan *takeover.Plan) {
+	verb := "hands over"
+	if o.dryRun {
+		verb = "would hand over"
+	}
+	fmt.Fprintf(o.streams.ErrOut, "\n%s: %s\n", verb, strings.Join(plan.Objects, ", "))
+	if plan.Already {
+		fmt.Fprintln(o.streams.ErrOut, "the Deployment is the operator's already")
+	}
+	if len(plan.Differences) == 0 {
+		fmt.Fprintln(o.streams.ErrOut, "the pods stay: their template is equal")
+		return
+	}
+	fmt.Fprintln(o.streams.ErrOut, "the pods would be replaced one by one, because of:")
+	for _, difference := range plan.Differences {
+		fmt.Fprintf(o.streams.ErrOut, "  %s\n", difference)
+	}
+}
+
+func (o *options) client() (client.Client, error) {
+	config, err := cli.Cluster(o.config, version.UserAgent())
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("bug: %w", err)
+	}
+	kube, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("reaching the cluster: %w", err)
+	}
+	return kube, nil
+}

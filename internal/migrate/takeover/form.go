@@ -1,0 +1,178 @@
+package takeover
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
+)
+
+// chartContainer is the name of Coder's container in the charts.
+const chartContainer = "coder"
+
+// formVariables are set by the charts without a value of theirs, and by the operator
+// in another way or with another value.
+func formVariables() []string {
+	return []string{"CODER_HTTP_ADDRESS", "CODER_ACCESS_URL", "CODER_DERP_SERVER_RELAY_URL", "CODER_URL"}
+}
+
+// KeepForm makes the manifest say what of the running pods does not follow from
+// values: how the process is started, and what else a chart writes as the operator
+// would not. Without it the operator would replace them by pods that do the same.
+func KeepForm(manifest *manifests.Manifest, live *appsv1.Deployment) error {
+	template := live.Spec.Template
+	at := slices.IndexFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == chartContainer })
+	if at < 0 {
+		return fmt.Errorf("the Deployment %q has no container %q, so it is none of a chart of Coder's", live.Name, chartContainer)
+	}
+	c := template.Spec.Containers[at]
+	if manifests.HoldsSecret(c.Args...) || manifests.HoldsSecret(c.Command...) {
+		return fmt.Errorf("the command line in Deployment %q holds a credential, which is not copied into a manifest; "+
+			"put it into a Secret, refer to that by coder.env in the release, and run this again", live.Name)
+	}
+	spec := manifest.Spec
+	spec["image"], spec["imagePullPolicy"] = c.Image, string(c.ImagePullPolicy)
+	spec["command"], spec["args"] = texts(c.Command), texts(c.Args)
+	if live.Spec.Replicas != nil {
+		spec["replicas"] = int64(*live.Spec.Replicas)
+	}
+	affinity := map[string]any{}
+	if template.Spec.Affinity != nil {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template.Spec.Affinity)
+		if err != nil {
+			return fmt.Errorf("reading the affinity of Deployment %q: %w", live.Name, err)
+		}
+		affinity = content
+	}
+	spec["affinity"] = affinity
+	keepVariables(manifest, c.Env)
+	keepMetadata(manifest, live)
+	keepContainer(manifest, c)
+	return nil
+}
+
+// keepVariables adds the variables that the chart sets by itself.
+func keepVariables(manifest *manifests.Manifest, env []corev1.EnvVar) {
+	given, _ := manifest.Spec["extraEnv"].([]any)
+	for _, variable := range env {
+		if !slices.Contains(formVariables(), variable.Name) || variable.ValueFrom != nil || names(given, variable.Name) {
+			continue
+		}
+		if variable.Name == "CODER_URL" {
+			manifest.Spec["url"] = variable.Value
+			continue
+		}
+		given = append(given, map[string]any{"name": variable.Name, "value": variable.Value})
+	}
+	if len(given) > 0 {
+		manifest.Spec["extraEnv"] = given
+	}
+}
+
+func names(variables []any, name string) bool {
+	return slices.ContainsFunc(variables, func(entry any) bool {
+		fields, ok := entry.(map[string]any)
+		return ok && fields["name"] == name
+	})
+}
+
+// keepMetadata keeps the labels and annotations of the pods, which Helm would own
+// no more.
+func keepMetadata(manifest *manifests.Manifest, live *appsv1.Deployment) {
+	labels, annotations := map[string]any{}, map[string]any{}
+	for key, value := range live.Spec.Template.Labels {
+		if _, selects := live.Spec.Selector.MatchLabels[key]; !selects {
+			labels[key] = value
+		}
+	}
+	for key, value := range live.Spec.Template.Annotations {
+		if key != coderv1alpha1.LabelComponent {
+			annotations[key] = value
+		}
+	}
+	metadata := within(within(manifest.Spec, "podTemplate"), "metadata")
+	for field, all := range map[string]map[string]any{"labels": labels, "annotations": annotations} {
+		if len(all) > 0 {
+			metadata[field] = all
+		}
+	}
+}
+
+// keepContainer keeps where the last words of a container are looked for, and the
+// empty lifecycle that the charts write: to Kubernetes it is another one than none.
+func keepContainer(manifest *manifests.Manifest, c corev1.Container) {
+	spec := within(within(manifest.Spec, "podTemplate"), "spec")
+	containers, _ := spec["containers"].([]any)
+	if len(containers) == 0 {
+		containers = []any{map[string]any{"name": manifests.ContainerName(manifest.Kind)}}
+	}
+	if entry, ok := containers[0].(map[string]any); ok {
+		entry["terminationMessagePolicy"] = string(c.TerminationMessagePolicy)
+		if c.Lifecycle != nil && *c.Lifecycle == (corev1.Lifecycle{}) {
+			entry["lifecycle"] = map[string]any{}
+		}
+	}
+	spec["containers"] = containers
+}
+
+func within(fields map[string]any, key string) map[string]any {
+	below, ok := fields[key].(map[string]any)
+	if !ok {
+		below = map[string]any{}
+		fields[key] = below
+	}
+	return below
+}
+
+func texts(all []string) []any {
+	list := make([]any, 0, len(all))
+	for _, text := range all {
+		list = append(list, text)
+	}
+	return list
+}
+
+// Differences are the fields in which two pod templates differ, in order, as a person
+// reads them.
+func Differences(before, after *corev1.PodTemplateSpec) ([]string, error) {
+	was, err := flat(before)
+	if err != nil {
+		return nil, err
+	}
+	becomes, err := flat(after)
+	if err != nil {
+		return nil, err
+	}
+	all := maps.Clone(was)
+	maps.Copy(all, becomes)
+	var found []string
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if was[path] != becomes[path] {
+			found = append(found, difference(path, was[path], becomes[path]))
+		}
+	}
+	return found, nil
+}
+
+func difference(path, before, after string) string {
+	if hidden(path) && before != "" && after != "" {
+		return path + ": another value"
+	}
+	return fmt.Sprintf("%s: %s → %s", path, shown(path, before), shown(path, after))
+}
+
+func shown(path, value string) string {
+	switch {
+	case value == "":
+		return "nothing"
+	case hidden(path):
+		return "a value"
+	}
+	return value
+}

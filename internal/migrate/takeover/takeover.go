@@ -1,0 +1,254 @@
+package takeover
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/csaupgrade"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
+)
+
+const (
+	// fieldOwner names this command in managed fields.
+	fieldOwner = "coder-k8s-migrate"
+	// operator is how the operator names itself there: what Helm owned becomes its.
+	operator = "coder-k8s"
+
+	annotationRelease = "meta.helm.sh/release-name"
+	pollInterval      = time.Second
+)
+
+// Takeover is one release on its way.
+type Takeover struct {
+	Client   client.Client
+	Manifest *manifests.Manifest
+	Release  string
+	// Deployment is the name of that of the release.
+	Deployment string
+}
+
+// Plan is what taking over would do.
+type Plan struct {
+	// Objects are handed over, the Deployment last. Each is named as Kind name.
+	Objects []string
+	// Already says that the Deployment is the operator's.
+	Already bool
+	// Differences are the fields for which pods would be replaced.
+	Differences []string
+
+	objects []client.Object
+}
+
+// Plan looks at the cluster and changes nothing in it. It completes the manifest
+// by what keeps the pods as they are.
+func (t *Takeover) Plan(ctx context.Context) (*Plan, error) {
+	live := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}
+	if err := t.Client.Get(ctx, key, live); err != nil {
+		return nil, fmt.Errorf("reading Deployment %q of the release: %w", t.Deployment, err)
+	}
+	if err := t.free(live); err != nil {
+		return nil, err
+	}
+	if t.Manifest.Kind != manifests.KindControlPlane {
+		t.Manifest.Annotations = map[string]string{coderv1alpha1.AnnotationWorkloadName: t.Deployment}
+	}
+	if err := KeepForm(t.Manifest, live); err != nil {
+		return nil, err
+	}
+	accepted, err := t.accepted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w, err := t.workloadOf(accepted, live)
+	if err != nil {
+		return nil, fmt.Errorf("reading the %s: %w", t.Manifest.Kind, err)
+	}
+	plan := &Plan{Already: metav1.GetControllerOf(live) != nil}
+	if plan.Differences, err = t.rollout(ctx, w, live); err != nil {
+		return nil, err
+	}
+	return plan, t.objects(ctx, plan, w, live)
+}
+
+// free says whose a Deployment is that cannot be taken over.
+func (t *Takeover) free(live *appsv1.Deployment) error {
+	owner := metav1.GetControllerOf(live)
+	switch {
+	case owner != nil && !t.isOwn(owner):
+		return fmt.Errorf("the Deployment %q belongs to %s %q and cannot be taken over", live.Name, owner.Kind, owner.Name)
+	case len(live.Spec.Selector.MatchLabels) == 0 || len(live.Spec.Selector.MatchExpressions) > 0:
+		return fmt.Errorf("the selector of Deployment %q is not made of matchLabels alone, and Services cannot follow it, so it cannot be taken over", live.Name)
+	case owner == nil && live.Annotations[annotationRelease] != t.Release:
+		return fmt.Errorf("the Deployment %q does not carry the annotation %s=%s of the release, so it is not taken over", live.Name, annotationRelease, t.Release)
+	}
+	return nil
+}
+
+// isOwn says whether an owner is the custom resource that the manifest describes.
+func (t *Takeover) isOwn(owner *metav1.OwnerReference) bool {
+	return strings.HasPrefix(owner.APIVersion, coderv1alpha1.GroupVersion.Group+"/") &&
+		owner.Kind == t.Manifest.Kind && owner.Name == t.Manifest.Name
+}
+
+// objects finds what is handed over: what the operator would make by the same name.
+func (t *Takeover) objects(ctx context.Context, plan *Plan, w workload.Workload, live *appsv1.Deployment) error {
+	var wanted []client.Object
+	if account := workload.ServiceAccount(w); account != nil {
+		wanted = append(wanted, account)
+	}
+	if service := workload.Service(w); service != nil {
+		wanted = append(wanted, service)
+	}
+	if ingress := workload.Ingress(w); ingress != nil {
+		wanted = append(wanted, ingress)
+	}
+	for _, obj := range wanted {
+		kind := obj.GetObjectKind().GroupVersionKind().Kind
+		err := t.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s %q: %w", kind, obj.GetName(), err)
+		}
+		owner := metav1.GetControllerOf(obj)
+		if owner != nil && !t.isOwn(owner) {
+			return fmt.Errorf("%s %q belongs to %s %q; rename or delete it, because the operator needs the name", kind, obj.GetName(), owner.Kind, owner.Name)
+		}
+		if owner == nil && obj.GetAnnotations()[annotationRelease] != t.Release {
+			return fmt.Errorf("%s %q does not carry the annotation %s=%s of the release; rename or delete it, because the operator needs the name",
+				kind, obj.GetName(), annotationRelease, t.Release)
+		}
+		plan.add(kind, obj)
+	}
+	plan.add("Deployment", live)
+	return nil
+}
+
+func (p *Plan) add(kind string, obj client.Object) {
+	p.Objects = append(p.Objects, kind+" "+obj.GetName())
+	p.objects = append(p.objects, obj)
+}
+
+// Run hands the objects over, makes the custom resource, and waits until the
+// operator has taken the Deployment.
+func (t *Takeover) Run(ctx context.Context, plan *Plan, timeout time.Duration) error {
+	for _, obj := range plan.objects {
+		if metav1.GetControllerOf(obj) != nil {
+			continue
+		}
+		if err := t.handOver(ctx, obj); err != nil {
+			return fmt.Errorf("handing over %T %q: %w; nothing was taken over yet, and this command can be run again", obj, obj.GetName(), err)
+		}
+	}
+	made := &unstructured.Unstructured{Object: plain(t.Manifest.Object())}
+	if err := t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(made), client.FieldOwner(fieldOwner)); err != nil {
+		return fmt.Errorf("applying %s %q: %w", t.Manifest.Kind, t.Manifest.Name, err)
+	}
+	return t.taken(ctx, made.GetUID(), timeout)
+}
+
+// handOver names the new owner on an object, and makes the operator the owner of the
+// fields that Helm wrote, in one write.
+func (t *Takeover) handOver(ctx context.Context, obj client.Object) error {
+	fields, err := operatorsFields(obj)
+	if err != nil {
+		return err
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	patch := []operation{
+		{"test", "/metadata/resourceVersion", obj.GetResourceVersion()},
+		{"replace", "/metadata/managedFields", fields},
+		{"add", "/metadata/annotations/" + strings.ReplaceAll(coderv1alpha1.AnnotationAdopt, "/", "~1"), t.Manifest.Kind + "/" + t.Manifest.Name},
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	return t.Client.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(fieldOwner))
+}
+
+// operatorsFields are the managed fields of an object, with those of Helm as the
+// operator's: Helm 3 updates, Helm 4 applies.
+func operatorsFields(obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
+	copied, ok := obj.DeepCopyObject().(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("bug: %T is not an object", obj)
+	}
+	helm := sets.New[string]()
+	entries := copied.GetManagedFields()
+	for i := range entries {
+		if !isHelm(entries[i].Manager) || entries[i].Subresource != "" {
+			continue
+		}
+		// An entry of an apply is made one of an update, which can be given away.
+		entries[i].Operation = metav1.ManagedFieldsOperationUpdate
+		helm.Insert(entries[i].Manager)
+	}
+	copied.SetManagedFields(entries)
+	if err := csaupgrade.UpgradeManagedFields(copied, helm, operator); err != nil {
+		return nil, fmt.Errorf("giving the fields of Helm to the operator: %w", err)
+	}
+	return copied.GetManagedFields(), nil
+}
+
+// isHelm says whether a field manager is Helm, or runs it.
+func isHelm(manager string) bool {
+	return strings.HasPrefix(manager, "helm") || strings.HasPrefix(manager, "terraform-provider-helm")
+}
+
+// taken waits until the operator has the Deployment.
+func (t *Takeover) taken(ctx context.Context, owner types.UID, timeout time.Duration) error {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		d := &appsv1.Deployment{}
+		if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}, d); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+		controller := metav1.GetControllerOf(d)
+		return controller != nil && controller.UID == owner, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the operator did not take Deployment %q over within %s: see \"kubectl -n %s describe %s %s\", and whether the operator runs: %w",
+			t.Deployment, timeout, t.Manifest.Namespace, strings.ToLower(t.Manifest.Kind), t.Manifest.Name, err)
+	}
+	return nil
+}
+
+// Pods are the pods of the release by their uid.
+func (t *Takeover) Pods(ctx context.Context) (map[types.UID]string, error) {
+	d := &appsv1.Deployment{}
+	if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}, d); err != nil {
+		return nil, fmt.Errorf("reading Deployment %q: %w", t.Deployment, err)
+	}
+	list := &corev1.PodList{}
+	if err := t.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingLabels(d.Spec.Selector.MatchLabels)); err != nil {
+		return nil, fmt.Errorf("listing the pods of Deployment %q: %w", t.Deployment, err)
+	}
+	all := map[types.UID]string{}
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp.IsZero() {
+			all[list.Items[i].UID] = list.Items[i].Name
+		}
+	}
+	return all, nil
+}

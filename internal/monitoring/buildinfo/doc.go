@@ -1,0 +1,3 @@
+// Package buildinfo tells Prometheus which version runs. It is apart from package
+// version, which programs without metrics import too.
+package buildinfo

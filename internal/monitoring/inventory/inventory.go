@@ -1,0 +1,148 @@
+package inventory
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	// Its metrics stand in the registry of controller-runtime once it is imported.
+	_ "sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/replication"
+	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
+	mcp "github.com/coder-k8s/coder-k8s/internal/mcpserver/metrics"
+	"github.com/coder-k8s/coder-k8s/internal/monitoring/buildinfo"
+)
+
+// Metric is one family.
+type Metric struct {
+	// Name and Help are as in the code.
+	Name, Help string
+	// Type is counter, gauge or histogram. It is empty where that is not known, as for
+	// those of libraries.
+	Type string
+	// Labels are those that the process gives it, without those of the target.
+	Labels []string
+}
+
+// Own are the metrics of this project, by name.
+func Own() ([]Metric, error) {
+	r := &recorder{}
+	var errs []error
+	for _, register := range []func() error{
+		func() error { return buildinfo.Register(r) },
+		func() error { _, err := workload.New(r); return err },
+		func() error { _, err := mirror.NewMetrics(r); return err },
+		func() error { _, err := replication.NewMetrics(r); return err },
+		func() error { _, err := certificates.NewMetrics(r); return err },
+		func() error { _, err := mcp.New(r, nil); return err },
+	} {
+		errs = append(errs, register())
+	}
+	return sorted(r.metrics), errors.Join(append(errs, r.errs...)...)
+}
+
+// Libraries are the metrics of controller-runtime, of Go and the process, and those of
+// the API server library that are told, by name.
+func Libraries() ([]Metric, error) {
+	var all []Metric
+	var errs []error
+	add := func(describe func(chan<- *prometheus.Desc), told func(name string) bool) {
+		for _, description := range descriptions(describe) {
+			metric, err := parse(description)
+			if err == nil && told(metric.Name) {
+				all = append(all, metric)
+			}
+			errs = append(errs, err)
+		}
+	}
+	if registry, ok := ctrlmetrics.Registry.(prometheus.Collector); ok {
+		add(registry.Describe, func(name string) bool { return !strings.HasPrefix(name, "coder_k8s_") })
+	}
+	told := librarymetrics.Families()
+	add(librarymetrics.Describe, func(name string) bool { return slices.Contains(told, name) })
+	return sorted(all), errors.Join(errs...)
+}
+
+func sorted(metrics []Metric) []Metric {
+	slices.SortFunc(metrics, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(metrics, func(a, b Metric) bool { return a.Name == b.Name })
+}
+
+// recorder is a registry that only remembers what is registered.
+type recorder struct {
+	metrics []Metric
+	errs    []error
+}
+
+// Register implements prometheus.Registerer.
+func (r *recorder) Register(c prometheus.Collector) error {
+	for _, description := range descriptions(c.Describe) {
+		metric, err := parse(description)
+		metric.Type = typeOf(c)
+		r.metrics, r.errs = append(r.metrics, metric), append(r.errs, err)
+	}
+	return nil
+}
+
+// MustRegister implements prometheus.Registerer.
+func (r *recorder) MustRegister(all ...prometheus.Collector) {
+	for _, c := range all {
+		r.errs = append(r.errs, r.Register(c))
+	}
+}
+
+// Unregister implements prometheus.Registerer.
+func (*recorder) Unregister(prometheus.Collector) bool { return false }
+
+func typeOf(c prometheus.Collector) string {
+	switch c.(type) {
+	// A gauge can do all that a counter can, so it comes first.
+	case *prometheus.GaugeVec, prometheus.Gauge:
+		return "gauge"
+	case *prometheus.CounterVec, prometheus.Counter:
+		return "counter"
+	case *prometheus.HistogramVec:
+		return "histogram"
+	}
+	return ""
+}
+
+func descriptions(describe func(chan<- *prometheus.Desc)) []*prometheus.Desc {
+	each := make(chan *prometheus.Desc)
+	go func() {
+		describe(each)
+		close(each)
+	}()
+	var all []*prometheus.Desc
+	for description := range each {
+		all = append(all, description)
+	}
+	return all
+}
+
+// parse reads the text of a description, which is the only way to what is in it.
+func parse(description *prometheus.Desc) (Metric, error) {
+	parts := regexp.MustCompile(`fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`).
+		FindStringSubmatch(description.String())
+	if parts == nil {
+		return Metric{}, fmt.Errorf("bug: the description of a metric has another form than known: %s", description)
+	}
+	name, errName := strconv.Unquote(parts[1])
+	help, errHelp := strconv.Unquote(parts[2])
+	metric := Metric{Name: name, Help: help}
+	if parts[3] != "" {
+		metric.Labels = strings.Split(parts[3], ",")
+	}
+	return metric, errors.Join(errName, errHelp)
+}

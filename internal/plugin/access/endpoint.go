@@ -1,0 +1,90 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// endpoint finds a ready pod behind the Service of status.url, and the scheme that is
+// spoken there.
+func endpoint(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane) (to session.Endpoint, scheme string, err error) {
+	notYet := fmt.Errorf("control plane %s/%s has no address yet: kubectl coder status -n %s says why", cp.Namespace, cp.Name, cp.Namespace)
+	address, err := url.Parse(cp.Status.URL)
+	if err != nil || cp.Status.URL == "" || address.Hostname() == "" {
+		return to, "", notYet
+	}
+	number := 80
+	if address.Scheme == "https" {
+		number = 443
+	}
+	if text := address.Port(); text != "" {
+		if number, err = strconv.Atoi(text); err != nil {
+			return to, "", notYet
+		}
+	}
+	name, _, _ := strings.Cut(address.Hostname(), ".")
+	service := &corev1.Service{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, service); err != nil {
+		return to, "", fmt.Errorf("the Service of control plane %s/%s: %w", cp.Namespace, cp.Name, err)
+	}
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == number })
+	if i < 0 {
+		return to, "", fmt.Errorf("service %s/%s has no port %d, which status.url of control plane %s names", service.Namespace, service.Name, number, cp.Name)
+	}
+	pod, err := readyPod(ctx, c, service)
+	if err != nil {
+		return to, "", err
+	}
+	port, err := containerPort(pod, service.Spec.Ports[i])
+	return session.Endpoint{Namespace: pod.Namespace, Pod: pod.Name, Port: port}, address.Scheme, err
+}
+
+func readyPod(ctx context.Context, c *session.Cluster, service *corev1.Service) (*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, &client.ListOptions{
+		Namespace: service.Namespace, LabelSelector: labels.SelectorFromSet(service.Spec.Selector),
+	}); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if ready && pod.DeletionTimestamp == nil {
+			return pod, nil
+		}
+	}
+	return nil, fmt.Errorf("none of the %d pods behind Service %s/%s is ready: kubectl coder status -n %s says why",
+		len(list.Items), service.Namespace, service.Name, service.Namespace)
+}
+
+// containerPort is the number of a Service's target port in the pod.
+func containerPort(pod *corev1.Pod, port corev1.ServicePort) (int, error) {
+	if port.TargetPort.Type == intstr.Int {
+		if port.TargetPort.IntVal == 0 {
+			return int(port.Port), nil
+		}
+		return int(port.TargetPort.IntVal), nil
+	}
+	for _, container := range pod.Spec.Containers {
+		for _, p := range container.Ports {
+			if p.Name == port.TargetPort.StrVal {
+				return int(p.ContainerPort), nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("pod %s/%s has no port %q, which its Service forwards to", pod.Namespace, pod.Name, port.TargetPort.StrVal)
+}

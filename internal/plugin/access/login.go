@@ -1,0 +1,135 @@
+package access
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/cli/output"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// account is that of the initial admin.
+type account struct {
+	ControlPlane string `json:"controlPlane"`
+	URL          string `json:"url"`
+	Username     string `json:"username"`
+	Email        string `json:"email"`
+	Password     string `json:"password,omitempty"`
+}
+
+// login is one call of the command.
+type login struct {
+	door
+	format output.Format
+	show   bool
+}
+
+// NewLoginCommand is kubectl coder login.
+func NewLoginCommand(s *session.Session) *cobra.Command {
+	l := &login{door: door{Session: s}}
+	cmd := &cobra.Command{
+		Use:   "login [CONTROLPLANE]",
+		Short: "Log in to Coder for the first time",
+		Long: "Finds the account of the initial admin, copies its password to the clipboard and opens Coder's login in the browser\n" +
+			"as kubectl coder open does. With --show-password it prints the password instead, and opens nothing.\n" +
+			"The account stands in the Secret CONTROLPLANE-initial-admin, which you must be allowed to read.",
+		Example: "  kubectl coder login -n coder\n  kubectl coder login -n coder --show-password",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return cli.Usage("log in to one control plane at a time")
+			}
+			return nil
+		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return l.do(cmd.Context(), args) },
+		ValidArgsFunction: s.CompleteNames("CoderControlPlane"),
+	}
+	l.addFlags(cmd)
+	l.format.AddFlag(cmd, output.JSON, output.YAML)
+	cmd.Flags().BoolVar(&l.show, "show-password", false, "print the account with its password, and open nothing")
+	return cmd
+}
+
+func (l *login) do(ctx context.Context, args []string) error {
+	if err := l.validate(); err != nil {
+		return err
+	}
+	if l.format.Structured() && !l.show {
+		return cli.Usage("-o %s prints the account, password included: add --show-password if you want that", l.format)
+	}
+	name := ""
+	if len(args) == 1 {
+		target, err := session.ParseTarget(args[0], "CoderControlPlane")
+		if err != nil {
+			return err
+		}
+		name = target.Name
+	}
+	cluster, err := l.Cluster()
+	if err != nil {
+		return err
+	}
+	cp, err := cluster.ControlPlane(ctx, name)
+	if err != nil {
+		return err
+	}
+	found, err := initialAdmin(ctx, cluster, cp)
+	if err != nil {
+		return err
+	}
+	if l.show {
+		return l.print(found)
+	}
+	if err := l.Copy(ctx, found.Password); err != nil {
+		return fmt.Errorf("the password could not be copied: %w; --show-password prints it", err)
+	}
+	fmt.Fprintf(l.ErrOut, "Log in as %s. The password is on the clipboard.\n", terminal.Clean(found.Email))
+	return l.enter(ctx, cluster, cp, "/login")
+}
+
+func initialAdmin(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane) (account, error) {
+	if cp.Spec.InitialAdmin.Disabled {
+		return account{}, fmt.Errorf("control plane %s/%s makes no account for a person: spec.initialAdmin.disabled is true", cp.Namespace, cp.Name)
+	}
+	name := coderv1alpha1.InitialAdminSecretName(cp.Name)
+	secret := &corev1.Secret{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, secret)
+	if apierrors.IsNotFound(err) {
+		return account{}, fmt.Errorf("there is no Secret %s/%s: it was deleted after the first login, Coder had users before the operator came, "+
+			"or Coder is not ready yet (kubectl coder status -n %s)", cp.Namespace, name, cp.Namespace)
+	}
+	if err != nil {
+		return account{}, fmt.Errorf("reading the account of the initial admin: %w", err)
+	}
+	found := account{
+		ControlPlane: cp.Namespace + "/" + cp.Name, URL: cp.Status.URL,
+		Username: string(secret.Data[coderv1alpha1.SecretKeyUsername]), Email: string(secret.Data[coderv1alpha1.SecretKeyEmail]),
+		Password: string(secret.Data[coderv1alpha1.SecretKeyPassword]),
+	}
+	if cp.Status.AccessURL != "" {
+		found.URL = cp.Status.AccessURL
+	}
+	if found.Email == "" || found.Password == "" {
+		return account{}, fmt.Errorf("the Secret %s/%s lacks the key email or password", cp.Namespace, name)
+	}
+	return found, nil
+}
+
+func (l *login) print(a account) error {
+	if l.format.Structured() {
+		return l.format.Write(l.Out, a)
+	}
+	table := &terminal.Table{}
+	for _, row := range [][2]string{{"URL", a.URL}, {"Username", a.Username}, {"Email", a.Email}, {"Password", a.Password}} {
+		table.Add(terminal.Text(row[0]).In(terminal.Faint), terminal.Text(row[1]))
+	}
+	table.Write(l.Out, l.Paint)
+	return nil
+}

@@ -1,0 +1,143 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// door is how the web interface of a Coder is reached.
+type door struct {
+	*session.Session
+	port      int
+	noBrowser bool
+}
+
+func (d *door) addFlags(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&d.port, "port", 0, "the port on this machine; 0 is any free one")
+	cmd.Flags().BoolVar(&d.noBrowser, "no-browser", false, "print the address only, and start no browser")
+}
+
+func (d *door) validate() error {
+	if d.port < 0 || d.port > 65535 {
+		return cli.Usage("--port is %d, and must be 0 to 65535", d.port)
+	}
+	return nil
+}
+
+// NewOpenCommand is kubectl coder open.
+func NewOpenCommand(s *session.Session) *cobra.Command {
+	d := &door{Session: s}
+	direct := false
+	cmd := &cobra.Command{
+		Use:   "open [WORKSPACE | controlplane/NAME]",
+		Short: "Open a workspace, or Coder itself, in the browser",
+		Long: "Forwards a port of this machine to a pod of Coder and opens the browser there, until it is interrupted. Without an\n" +
+			"argument it opens the control plane of the namespace. The address is printed to standard output.",
+		Example: "  kubectl coder open -n coder\n  kubectl coder open coder.ada.dev\n  kubectl coder open controlplane/coder --no-browser --port 8080",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return cli.Usage("open one thing at a time: a workspace, or controlplane/NAME")
+			}
+			return nil
+		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return d.open(cmd.Context(), args, direct) },
+		ValidArgsFunction: s.CompleteNames("CoderWorkspace", "CoderControlPlane"),
+	}
+	d.addFlags(cmd)
+	cmd.Flags().BoolVar(&direct, "access-url", false, "open the address under which Coder is told that it is reached, without a port-forward")
+	return cmd
+}
+
+func (d *door) open(ctx context.Context, args []string, direct bool) error {
+	if err := d.validate(); err != nil {
+		return err
+	}
+	cluster, err := d.Cluster()
+	if err != nil {
+		return err
+	}
+	cp, path, err := goal(ctx, cluster, args)
+	if err != nil {
+		return err
+	}
+	if !direct {
+		return d.enter(ctx, cluster, cp, path)
+	}
+	if cp.Status.AccessURL == "" {
+		return fmt.Errorf("control plane %s/%s does not say where it is reached: leave out --access-url", cp.Namespace, cp.Name)
+	}
+	return d.show(ctx, strings.TrimRight(cp.Status.AccessURL, "/")+path)
+}
+
+// goal is the control plane and the path in its web interface.
+func goal(ctx context.Context, c *session.Cluster, args []string) (*coderv1alpha1.CoderControlPlane, string, error) {
+	target := session.Target{Kind: "CoderControlPlane"}
+	if len(args) == 1 {
+		var err error
+		if target, err = session.ParseTarget(args[0], "CoderWorkspace", "CoderControlPlane"); err != nil {
+			return nil, "", err
+		}
+	}
+	if target.Kind == "CoderControlPlane" {
+		cp, err := c.ControlPlane(ctx, target.Name)
+		return cp, "/", err
+	}
+	ws, err := c.Workspace(ctx, target.Name)
+	if err != nil {
+		return nil, "", err
+	}
+	cp, err := c.ControlPlane(ctx, ws.Labels[aggregationv1alpha1.LabelControlPlaneName])
+	return cp, workspacePath(ws), err
+}
+
+// workspacePath is where the web interface shows a workspace.
+func workspacePath(ws *aggregationv1alpha1.CoderWorkspace) string {
+	name := ws.Name[strings.LastIndexByte(ws.Name, '.')+1:]
+	return "/@" + url.PathEscape(ws.Status.OwnerName) + "/" + url.PathEscape(name)
+}
+
+// enter forwards a port and opens the browser, until ctx is done.
+func (d *door) enter(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane, path string) error {
+	to, scheme, err := endpoint(ctx, c, cp)
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = d.Forward(ctx, c, to, d.port, func(local int) {
+		failed = d.show(ctx, fmt.Sprintf("%s://localhost:%d%s", scheme, local, path))
+		fmt.Fprintf(d.ErrOut, "Coder of control plane %s/%s is there until this command is interrupted.\n", cp.Namespace, cp.Name)
+	})
+	if ctx.Err() != nil {
+		// That is how it is meant to end.
+		return failed
+	}
+	return err
+}
+
+// show prints the address and opens it. A browser that cannot be started is told, and
+// the address can be used all the same. An address of another kind than the web's,
+// which somebody wrote into a status, could start any program.
+func (d *door) show(ctx context.Context, address string) error {
+	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("the control plane says that it is reached at %q, which is no address of the web", address)
+	}
+	if _, err := fmt.Fprintln(d.Out, address); err != nil {
+		return err
+	}
+	if d.noBrowser {
+		return nil
+	}
+	if err := d.Browse(ctx, address); err != nil {
+		fmt.Fprintf(d.ErrOut, "%v; open the address above yourself\n", err)
+	}
+	return nil
+}

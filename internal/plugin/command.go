@@ -1,0 +1,73 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/access"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/logs"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/status"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/template"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/tree"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/workspace"
+	"github.com/coder-k8s/coder-k8s/internal/version"
+)
+
+// Run is the whole process: it reads the command line, does what it asks and
+// returns the exit code.
+func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
+	return cli.Execute(ctx, NewCommand(session.New(streams)), args, streams)
+}
+
+// NewCommand is kubectl coder with all that stands below it.
+func NewCommand(s *session.Session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kubectl-coder",
+		Short: "See and operate Coder on Kubernetes",
+		Long: "kubectl coder shows how Coder is on this cluster and operates its workspaces and templates.\n" +
+			"It takes the kubeconfig, context and namespace as kubectl does, and can do what you may do there.",
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl coder"},
+		Version:     version.String(),
+		// The one below knows kubectl too.
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return cli.Usage("%q is no command of kubectl coder", args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	s.Flags.AddFlags(cmd.PersistentFlags())
+	s.CompleteFlags(cmd)
+	cmd.AddCommand(status.NewCommand(s), tree.NewCommand(s), logs.NewCommand(s))
+	cmd.AddCommand(workspace.Commands(s)...)
+	cmd.AddCommand(access.NewOpenCommand(s), access.NewLoginCommand(s), template.NewCommand(s))
+	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s))
+	hint(cmd)
+	return cmd
+}
+
+// hint lets each command say where to look when the aggregated API is away.
+func hint(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		hint(child)
+	}
+	do := cmd.RunE
+	if do == nil {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := do(cmd, args)
+		if apierrors.IsServiceUnavailable(err) {
+			return fmt.Errorf("%w\nkubectl coder status says what is wrong", err)
+		}
+		return err
+	}
+}

@@ -1,0 +1,96 @@
+package logs
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// run is one call of the command.
+type run struct {
+	*session.Session
+	cluster *session.Cluster
+	flags   *cobra.Command
+
+	follow, previous, agent bool
+	build                   int32
+	version, container      string
+	tail                    int64
+	podNamespaces           []string
+}
+
+// NewCommand is kubectl coder logs.
+func NewCommand(s *session.Session) *cobra.Command {
+	r := &run{Session: s}
+	cmd := &cobra.Command{
+		Use:   "logs {WORKSPACE | template/TEMPLATE | controlplane/NAME}",
+		Short: "Print the log of a build, or of the pods of a workspace or control plane",
+		Long: "Prints the log of the newest build of a workspace, of the newest version of a template, or with --agent the\n" +
+			"logs of the workspace's pods. Of a control plane it prints the logs of Coder's pods.\n\n" +
+			"The pods of a workspace are found by the label com.coder.workspace.id, which the templates of Coder set, in the\n" +
+			"namespace of the control plane and in those in which it may make workspaces; --pod-namespace names others.",
+		Example: "  kubectl coder logs coder.ada.dev -f\n  kubectl coder logs dev --build 3\n" +
+			"  kubectl coder logs template/hello\n  kubectl coder logs dev --agent --previous\n  kubectl coder logs controlplane/coder --tail 20",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return cli.Usage("whose log? Give the name of one workspace, template/NAME or controlplane/NAME")
+			}
+			return nil
+		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args[0]) },
+		ValidArgsFunction: s.CompleteNames("CoderWorkspace", "CoderTemplate", "CoderControlPlane"),
+	}
+	r.flags = cmd
+	flags := cmd.Flags()
+	flags.BoolVarP(&r.follow, "follow", "f", false, "go on until the build has ended, or the containers have")
+	flags.Int64Var(&r.tail, "tail", -1, "only so many lines from the end; -1 is all")
+	flags.Int32Var(&r.build, "build", 0, "of a workspace: the number of the build; 0 is the newest")
+	flags.StringVar(&r.version, "version", "", "of a template: the name or UUID of the version; the newest one if not given")
+	flags.BoolVar(&r.agent, "agent", false, "of a workspace: the logs of its pods")
+	flags.BoolVar(&r.previous, "previous", false, "of pods: the containers before their last restart")
+	flags.StringVarP(&r.container, "container", "c", "", "of pods: only this container")
+	flags.StringSliceVar(&r.podNamespaces, "pod-namespace", nil, "with --agent: where to look for the pods")
+	return cmd
+}
+
+func (r *run) do(ctx context.Context, text string) error {
+	target, err := session.ParseTarget(text, "CoderWorkspace", "CoderTemplate", "CoderControlPlane")
+	if err != nil {
+		return err
+	}
+	if err := r.validate(target); err != nil {
+		return err
+	}
+	if r.cluster, err = r.Cluster(); err != nil {
+		return err
+	}
+	switch {
+	case target.Kind == "CoderControlPlane":
+		return r.controlPlane(ctx, target.Name)
+	case target.Kind == "CoderTemplate":
+		return r.template(ctx, target.Name)
+	case r.agent:
+		return r.workspacePods(ctx, target.Name)
+	}
+	return r.workspace(ctx, target.Name)
+}
+
+// validate refuses flags that would not count.
+func (r *run) validate(target session.Target) error {
+	pods := r.agent || target.Kind == "CoderControlPlane"
+	for flag, counts := range map[string]bool{
+		"build": target.Kind == "CoderWorkspace" && !r.agent, "version": target.Kind == "CoderTemplate",
+		"agent": target.Kind == "CoderWorkspace", "pod-namespace": r.agent, "previous": pods, "container": pods,
+	} {
+		if r.flags.Flags().Changed(flag) && !counts {
+			return cli.Usage("--%s does not count here: --help says what it is for", flag)
+		}
+	}
+	if r.tail < -1 {
+		return cli.Usage("--tail is %d, and must be a number of lines, or -1 for all", r.tail)
+	}
+	return nil
+}

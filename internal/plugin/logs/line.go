@@ -1,0 +1,19 @@
+package logs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+)
+
+// write writes one line, behind a prefix.
+func (r *run) write(prefix, line string) error {
+	if r.Screen {
+		line = terminal.Visible(line)
+	}
+	_, err := fmt.Fprintln(r.Out, prefix+line)
+	return err
+}
+
+func trimEnd(line string) string { return strings.TrimRight(line, "\r\n") }

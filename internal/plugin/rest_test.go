@@ -1,0 +1,411 @@
+package plugin
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+const helloPath = inCoder + "/codertemplates/coder.hello"
+
+func TestTree(t *testing.T) {
+	got := newDesk().run(t, scene(t), "tree", "-n", "coder")
+	got.want(t, 0, "CoderControlPlane/coder", "")
+	golden(t, "tree.golden", got.out)
+	d := newDesk()
+	d.coloured = true
+	golden(t, "tree-coloured.golden", d.run(t, scene(t), "tree", "-n", "coder", "workspace/ada.dev").out)
+	golden(t, "tree-json.golden", newDesk().run(t, scene(t), "tree", "-n", "coder", "workspace/ada.dev", "-o", "json").out)
+
+	newDesk().run(t, scene(t), "tree", "-n", "empty").want(t, 1, "", "there is no such control plane in namespace empty")
+	api := scene(t)
+	api.answer("GET /api/v1/namespaces/coder/secrets", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not list secrets"))
+	newDesk().run(t, api, "tree", "-n", "coder").want(t, 3, "Deployment/coder", "secrets: you may not list secrets")
+}
+
+func TestBuildLogs(t *testing.T) {
+	api := scene(t)
+	log := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { text(body+r.URL.RawQuery+"\n")(w, r) }
+	}
+	api.answer("GET "+inCoder+"/coderworkspaces/coder.ada.dev/log", log("1 a\n2 b\x1b[2J\n3 "))
+	api.answer("GET "+inCoder+"/coderworkspaces/coder.bo.dev/log", refuse(http.StatusBadRequest, metav1.StatusReasonBadRequest, "build=9: the workspace has builds 1 to 2"))
+	api.answer("GET "+helloPath+"/log", log("template "))
+	api.answer("GET "+helloPath+"/versions", func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, http.StatusOK, map[string]any{"items": []any{map[string]any{"id": "22222222-2222-2222-2222-222222222222", "name": "two"}}})
+	})
+	for line, want := range map[string]answer{
+		"logs ada.dev":                      {0, "1 a\n2 b\x1b[2J\n3 \n", ""},
+		"logs ada.dev -f":                   {0, "3 follow=true\n", ""},
+		"logs ada.dev --build 7":            {0, "3 build=7\n", ""},
+		"logs bo.dev --build 9":             {2, "", "the log of coder.bo.dev: build=9: the workspace has builds 1 to 2"},
+		"logs template/hello":               {0, "template \n", ""},
+		"logs template/hello --version two": {0, "template version=22222222-2222-2222-2222-222222222222\n", ""},
+		"logs template/hello --version one": {1, "", `template coder.hello has no version "one"; the newest of its 1 are two`},
+		"logs ada.dev --version two":        {2, "", "--version does not count here"},
+		"logs ada.dev --previous":           {2, "", "--previous does not count here"},
+		"logs template/hello --agent":       {2, "", "--agent does not count here"},
+		"logs ada.dev --tail -2":            {2, "", "--tail is -2"},
+		"logs":                              {2, "", "whose log?"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			newDesk().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
+		})
+	}
+	if got := newDesk().run(t, api, "-n", "coder", "logs", "ada.dev", "--tail", "2"); got.out != "2 b\x1b[2J\n3 \n" {
+		t.Errorf("the last two lines are %q", got.out)
+	}
+	if got := newDesk().run(t, api, "-n", "coder", "logs", "ada.dev", "-f", "--tail", "1"); got.out != "3 follow=true\n" {
+		t.Errorf("the last line, followed, is %q", got.out)
+	}
+	d := newDesk()
+	d.coloured = true
+	if got := d.run(t, api, "-n", "coder", "logs", "ada.dev", "--tail", "2"); got.out != "2 b[2J\n3 \n" {
+		t.Errorf("on a terminal it is %q", got.out)
+	}
+}
+
+func TestPodLogs(t *testing.T) {
+	api := scene(t)
+	api.answer("GET /api/v1/namespaces/coder/pods/coder-new-1/log", func(w http.ResponseWriter, r *http.Request) { text("coderd "+r.URL.RawQuery)(w, r) })
+	api.answer("GET /api/v1/namespaces/pods-of-ada/pods/ada-dev/log", func(w http.ResponseWriter, r *http.Request) {
+		text("of "+r.URL.Query().Get("container")+" "+r.URL.Query().Get("previous"))(w, r)
+	})
+	for line, want := range map[string]answer{
+		"logs controlplane/coder":                        {0, "coderd container=coder\n", ""},
+		"logs ccp/coder --tail 5":                        {0, "coderd container=coder&tailLines=5\n", ""},
+		"logs ada.dev --agent":                           {0, "[ada-dev/dev] of dev \n[ada-dev/sidecar] of sidecar \n", ""},
+		"logs ada.dev --agent -c dev --previous":         {0, "of dev true\n", ""},
+		"logs ada.dev --agent -f":                        {0, "[ada-dev/sidecar] of sidecar \n", ""},
+		"logs ada.dev --agent -c x":                      {2, "", `there is no "x", only dev, sidecar`},
+		"logs ada.dev --agent --pod-namespace elsewhere": {1, "", "has no pod in elsewhere with the label com.coder.workspace.id=aaaaaaaa-0000-0000-0000-000000000001: it is running"},
+		"logs bo.dev --agent":                            {1, "", "has no pod in coder, pods-of-ada"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			newDesk().run(t, api, append([]string{"-n", "coder"}, strings.Fields(line)...)...).want(t, want.code, want.out, want.err)
+		})
+	}
+}
+
+// forwarding stands for a port-forward that lasts until the command is interrupted.
+func forwarding(t *testing.T, d *desk) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d.ctx = ctx
+	d.forward = func(_ context.Context, _ *session.Cluster, to session.Endpoint, local int, ready func(int)) error {
+		if want := (session.Endpoint{Namespace: "coder", Pod: "coder-new-1", Port: 8080}); to != want {
+			t.Errorf("the port is %v, want %v", to, want)
+		}
+		if local == 0 {
+			local = 43210
+		}
+		ready(local)
+		cancel()
+		return nil
+	}
+}
+
+func TestOpen(t *testing.T) {
+	for line, want := range map[string]string{
+		"open":                                "http://localhost:43210/",
+		"open controlplane/coder --port 8080": "http://localhost:8080/",
+		"open ada.dev":                        "http://localhost:43210/@ada/dev",
+	} {
+		d := newDesk()
+		forwarding(t, d)
+		got := d.run(t, scene(t), append([]string{"-n", "coder"}, strings.Fields(line)...)...)
+		got.want(t, 0, want+"\n", "until this command is interrupted")
+		if len(d.browsed) != 1 || d.browsed[0] != want {
+			t.Errorf("%s: the browser got %q, want %q", line, d.browsed, want)
+		}
+	}
+	d := newDesk()
+	forwarding(t, d)
+	d.run(t, scene(t), "-n", "coder", "open", "--no-browser").want(t, 0, "http://localhost:43210/\n", "until")
+	if len(d.browsed) > 0 {
+		t.Errorf("the browser got %q", d.browsed)
+	}
+	newDesk().run(t, scene(t), "-n", "coder", "open", "--port", "99999").want(t, 2, "", "--port is 99999")
+	newDesk().run(t, scene(t), "-n", "coder", "open", "--access-url").want(t, 1, "", "does not say where it is reached")
+	newDesk().run(t, scene(t), "-n", "empty", "open").want(t, 1, "", "there is no control plane in namespace empty")
+	for _, evil := range []string{"file:///usr/bin/calculator", "vscode://host/open", "javascript:alert(1)", "-new-window", `\\\\server\share\a.exe`, "https://\x1b[2J"} {
+		api, d := scene(t), newDesk()
+		api.change(planes, "coder/coder", func(o map[string]any) { o["status"].(map[string]any)["accessURL"] = evil })
+		d.run(t, api, "-n", "coder", "open", "--access-url").want(t, 1, "", "which is no address of the web")
+		if len(d.browsed) > 0 {
+			t.Errorf("%s: the browser got %q", evil, d.browsed)
+		}
+	}
+	api := scene(t)
+	api.change(planes, "coder/coder", func(o map[string]any) { delete(o["status"].(map[string]any), "url") })
+	newDesk().run(t, api, "-n", "coder", "open").want(t, 1, "", "has no address yet")
+	api = scene(t)
+	api.change("/api/v1/pods", "coder/coder-new-1", func(o map[string]any) { delete(o["status"].(map[string]any), "conditions") })
+	newDesk().run(t, api, "-n", "coder", "open").want(t, 1, "", "none of the 1 pods behind Service coder/coder is ready")
+}
+
+// TestLogin never prints the password unless it was told to.
+func TestLogin(t *testing.T) {
+	d := newDesk()
+	forwarding(t, d)
+	got := d.run(t, scene(t), "-n", "coder", "login")
+	got.want(t, 0, "http://localhost:43210/login\n", "Log in as admin@example.com. The password is on the clipboard.")
+	if strings.Contains(got.out+got.err, "sesame") || len(d.copied) != 1 || d.copied[0] != "open sesame" {
+		t.Errorf("the clipboard got %q; the outputs are %q and %q", d.copied, got.out, got.err)
+	}
+	d = newDesk()
+	d.copyError = errors.New("no clipboard")
+	if got := d.run(t, scene(t), "-n", "coder", "login"); got.code != 1 || strings.Contains(got.out+got.err, "sesame") || !strings.Contains(got.err, "--show-password prints it") {
+		t.Errorf("without a clipboard: %+v", got)
+	}
+	golden(t, "login.golden", newDesk().run(t, scene(t), "-n", "coder", "login", "--show-password").out)
+	newDesk().run(t, scene(t), "-n", "coder", "login", "--show-password", "-o", "json").want(t, 0, `"password": "open sesame"`, "")
+	newDesk().run(t, scene(t), "-n", "coder", "login", "-o", "json").want(t, 2, "", "add --show-password")
+	api := scene(t)
+	delete(api.objects["/api/v1/secrets"], "coder/coder-initial-admin")
+	newDesk().run(t, api, "-n", "coder", "login").want(t, 1, "", "there is no Secret coder/coder-initial-admin")
+}
+
+// directory makes a directory with files.
+func directory(t *testing.T, content map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, body := range content {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(body), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// holding lets the API hold the files of a template as an archive.
+func holding(t *testing.T, api *fakeAPI, content map[string]string) {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for name, body := range content {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(body)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write([]byte(body))
+	}
+	_ = w.Close()
+	api.answer("GET "+helloPath+"/files", text(archive.String()))
+}
+
+func TestTemplatePush(t *testing.T) {
+	changed := map[string]string{"main.tf": "# two\n", "lib/a.tf": "# a\n", ".terraform/secret": "x", "terraform.tfstate": "x", ".git/config": "x"}
+	for name, c := range map[string]struct {
+		files  map[string]string
+		line   string
+		code   int
+		out    string
+		err    string
+		writes string
+	}{
+		"changed":         {files: changed, line: "hello", out: "codertemplate.aggregation.coder.com/coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
+		"the same":        {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --wait", out: "coder.hello unchanged\n", err: `version "one" is active`},
+		"dry run":         {files: changed, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "?dryRun=All&fieldManager=kubectl-coder"},
+		"not text":        {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "/files?fieldManager=kubectl-coder"},
+		"name and binary": {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --message m", code: 2, err: "do not go with files that are not text"},
+		"missing":         {files: changed, line: "coder.new", code: 1, err: "--create makes it"},
+		"created":         {files: changed, line: "coder.new --create -o name", out: "codertemplate.aggregation.coder.com/coder.new\n", writes: "POST " + inCoder + "/codertemplates?fieldManager=kubectl-coder"},
+		"no template":     {files: map[string]string{"notes.txt": "x"}, line: "hello", code: 2, err: "is no template: it has no file that ends with .tf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := scene(t)
+			api.answer("PUT "+helloPath+"/files", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, map[string]any{}) })
+			args := strings.Fields(c.line)
+			got := newDesk().run(t, api, append([]string{"-n", "coder", "template", "push", args[0], directory(t, c.files)}, args[1:]...)...)
+			got.want(t, c.code, c.out, c.err)
+			if writes := strings.Join(api.writes, "\n"); writes != c.writes {
+				t.Errorf("the writes are %q, want %q", writes, c.writes)
+			}
+		})
+	}
+	api := scene(t)
+	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", directory(t, changed), "--message", "why")
+	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
+		spec := o["spec"].(map[string]any)
+		if files := spec["files"].(map[string]any); len(files) != 2 || files["main.tf"] != "# two\n" || files["lib/a.tf"] != "# a\n" || spec["versionMessage"] != "why" {
+			t.Errorf("the template has %v", spec)
+		}
+	})
+	// The same once more, of which the version could not be built, is no success.
+	api = scene(t)
+	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
+		o["status"].(map[string]any)["conditions"] = []any{
+			condition("Ready", "False", "BuildFailed", "no"), condition("Stalled", "True", "BuildFailed", "it failed\x1b[2J"),
+		}
+	})
+	same := directory(t, map[string]string{"main.tf": "# one\n", "README.md": "hello\n"})
+	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", same, "--wait").want(t, 1, "coder.hello unchanged\n", "template coder.hello: it failed[2J")
+	newDesk().run(t, api, "-n", "coder", "template", "push", "hello").want(t, 2, "", "give the name of the template, and the directory")
+	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", "/nowhere").want(t, 2, "", "no such file or directory")
+	linked := directory(t, map[string]string{"main.tf": ""})
+	if err := os.Symlink("/etc/passwd", filepath.Join(linked, "link.tf")); err != nil {
+		t.Fatal(err)
+	}
+	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", linked).want(t, 1, "", "link.tf is no regular file")
+}
+
+func TestTemplatePushWaits(t *testing.T) {
+	push := func(conditions ...any) (answer, *fakeAPI) {
+		d, api := newDesk(), scene(t)
+		api.answer("GET "+helloPath+"/log", text("downloading\nno such provider\n"))
+		tell := func(conditions ...any) {
+			api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
+				o["status"].(map[string]any)["conditions"] = conditions
+				o["status"].(map[string]any)["observedGeneration"] = int64(2)
+			})
+		}
+		d.clock.after = func(wait int) {
+			if wait == 1 {
+				tell(condition("Ready", "False", "BuildRunning", `version "two" is being built`))
+				return
+			}
+			tell(conditions...)
+		}
+		return d.run(t, api, "-n", "coder", "template", "push", "hello", directory(t, map[string]string{"main.tf": "# two"}), "--wait", "--timeout", "9s"), api
+	}
+	// The fake keeps the old conditions, Ready among them, until the first wait: the
+	// generation that was observed tells them from new ones.
+	got, _ := push(condition("Ready", "True", "Active", `version "two" is active`))
+	got.want(t, 0, "coder.hello pushed\n", `coder.hello: version "two" is`)
+	got, _ = push(condition("Ready", "False", "BuildFailed", "no"), condition("Stalled", "True", "BuildFailed", `building version "two" failed: no such provider`))
+	got.want(t, 1, "coder.hello pushed\n", "downloading\nno such provider\n")
+	got.want(t, 1, "coder.hello pushed\n", `template coder.hello: building version "two" failed: no such provider`)
+	got, _ = push(condition("Ready", "False", "BuildRunning", "still"))
+	got.want(t, 1, "coder.hello pushed\n", "after 9s the new version of template coder.hello is not active")
+}
+
+func TestTemplatePull(t *testing.T) {
+	api := scene(t)
+	holding(t, api, map[string]string{"main.tf": "# one\n", "lib/a.tf": "# a\n"})
+	into := filepath.Join(t.TempDir(), "new")
+	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into).want(t, 0, "", "2 files of template coder.hello are in "+into)
+	for name, want := range map[string]string{"main.tf": "# one\n", "lib/a.tf": "# a\n"} {
+		if got, err := os.ReadFile(filepath.Join(into, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %q (%v)", name, got, err)
+		}
+	}
+	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into).want(t, 2, "", "is not empty")
+	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 0, "", "2 files")
+	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", "-").want(t, 0, "main.tf", "")
+
+	// Git would start what its configuration names.
+	holding(t, api, map[string]string{"main.tf": "# one\n", ".git/config": "x", "lib/.Git/hooks/post-checkout": "x", "GIT~1/config": "x"})
+	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 0, "", "1 files of template")
+
+	// Neither the archive nor a link in the directory leads out of it.
+	for _, evil := range []string{"../evil.tf", "/evil.tf", "a/../../evil.tf"} {
+		holding(t, api, map[string]string{evil: "x"})
+		newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 1, "", "lies outside of it")
+	}
+	outside := t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(into, "out")); err != nil {
+		t.Fatal(err)
+	}
+	holding(t, api, map[string]string{"out/evil.tf": "x"})
+	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 1, "", "writing out/evil.tf")
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) > 0 {
+		t.Errorf("outside are %v (%v)", entries, err)
+	}
+}
+
+func TestTemplateDiff(t *testing.T) {
+	api := scene(t)
+	holding(t, api, map[string]string{"main.tf": "# one\n", "gone.tf": "# gone\n"})
+	same := directory(t, map[string]string{"main.tf": "# one\n", "gone.tf": "# gone\n"})
+	newDesk().run(t, api, "-n", "coder", "template", "diff", "hello", same).want(t, 0, "", "")
+	other := directory(t, map[string]string{"main.tf": "# two\n"})
+	t.Setenv("TZ", "UTC")
+	got := newDesk().run(t, api, "-n", "coder", "template", "diff", "hello", other)
+	if got.code != 1 || got.err != "" || !strings.Contains(got.out, "-# one\n+# two\n") || !strings.Contains(got.out, "-# gone\n") {
+		t.Errorf("the difference is %+v", got)
+	}
+	screen := newDesk()
+	screen.coloured = true
+	screen.run(t, api, "-n", "coder", "template", "diff", "hello", directory(t, map[string]string{"main.tf": "# \x1b[2J\r\u009bowned\n"})).want(t, 1, "+# [2Jowned\n", "")
+	t.Setenv("KUBECTL_EXTERNAL_DIFF", "diff -q -N -r")
+	newDesk().run(t, api, "-n", "coder", "template", "diff", "hello", other).want(t, 1, "Files live/main.tf and local/main.tf differ", "")
+	t.Setenv("KUBECTL_EXTERNAL_DIFF", "no-such-program")
+	newDesk().run(t, api, "-n", "coder", "template", "diff", "hello", other).want(t, 2, "", "no-such-program could not show how")
+	newDesk().run(t, api, "-n", "coder", "template", "diff", "nobody", other).want(t, 2, "", "not found")
+}
+
+func TestVersion(t *testing.T) {
+	api := scene(t)
+	api.apply(t, `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: coder-k8s, namespace: coder-system, labels: {app.kubernetes.io/name: coder-k8s}}
+spec: {template: {spec: {containers: [{name: coder-k8s, image: "example.com/coder-k8s:v1"}]}}}`)
+	api.answer("GET /version", func(w http.ResponseWriter, _ *http.Request) {
+		respond(w, http.StatusOK, map[string]any{"gitVersion": "v1.37.0"})
+	})
+	newDesk().run(t, api, "version").want(t, 0, "Deployment coder-k8s   example.com/coder-k8s:v1\n", "")
+	newDesk().run(t, api, "version", "-o", "json").want(t, 0, `"kubernetes": "v1.37.0"`, "")
+	api.Close()
+	newDesk().run(t, api, "version").want(t, 0, "kubectl coder", "Kubernetes was not asked")
+	newDesk().run(t, api, "version", "--client").want(t, 0, "kubectl coder", "")
+}
+
+func TestCompletion(t *testing.T) {
+	api := scene(t)
+	for line, want := range map[string][]string{
+		"stop -n coder coder.a":        {"coder.ada.dev"},
+		"logs -n coder t":              {"template/coder.hello"},
+		"template push -n coder coder": {"coder.hello"},
+		"open -n coder con":            {"controlplane/coder"},
+		"status -o y":                  {"yaml"},
+		"comp":                         {"completion"},
+	} {
+		fields := strings.Fields(line)
+		got := newDesk().run(t, api, append([]string{"__complete", "--server", api.URL}, fields...)...)
+		for _, name := range want {
+			if !strings.Contains("\n"+got.out, "\n"+name) {
+				t.Errorf("%s completes to %q, want %q", line, got.out, name)
+			}
+		}
+		if strings.Contains(got.out, "coder.bo.dev") {
+			t.Errorf("%s completes to %q", line, got.out)
+		}
+	}
+	script, err := os.ReadFile("../../cmd/kubectl-coder/kubectl_complete-coder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := newDesk().run(t, api, "completion", "kubectl"); got.out != string(script) || !strings.Contains(got.out, "exec kubectl-coder __complete") {
+		t.Errorf("kubectl's program is %q, and in the repository %q", got.out, script)
+	}
+	newDesk().run(t, api, "completion", "bash").want(t, 0, "__start_kubectl-coder", "")
+	newDesk().run(t, api, "completion").want(t, 2, "", "for what?")
+}
+
+// TestNothingOfCoder holds that the plugin contains nothing of Coder's own modules,
+// whose license is another one.
+func TestNothingOfCoder(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../cmd/kubectl-coder").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.Lines(string(out)) {
+		if strings.HasPrefix(name, "github.com/coder/") {
+			t.Errorf("it contains %s", name)
+		}
+	}
+}

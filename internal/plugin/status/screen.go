@@ -1,0 +1,131 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli/output"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+// mostProblems is how many the screen shows. -o json has all.
+const mostProblems = 20
+
+// screen is a report for people.
+type screen struct {
+	out    io.Writer
+	paint  terminal.Paint
+	now    time.Time
+	wide   bool
+	report *Report
+}
+
+func (r *run) draw(out io.Writer, report *Report) {
+	s := screen{out: out, paint: r.Paint, now: r.Clock.Now(), wide: r.format == output.Wide, report: report}
+	s.workloads("Control planes", report.ControlPlanes, "VERSION", func(w Workload) string { return w.Version })
+	s.workloads("Provisioners", report.Provisioners, "OF", func(w Workload) string { return w.Of })
+	s.workloads("Workspace proxies", report.WorkspaceProxies, "OF", func(w Workload) string { return w.Of })
+	s.counts()
+	s.problems()
+	for _, what := range report.NotSeen {
+		fmt.Fprintln(s.out, s.paint.Text(terminal.Yellow, "Not looked at: ")+terminal.Clean(what))
+	}
+	if len(report.Problems)+len(report.NotSeen) == 0 {
+		fmt.Fprintln(s.out, s.paint.Text(terminal.Green, "Nothing is wrong."))
+	}
+}
+
+func (s *screen) workloads(title string, all []Workload, column string, detail func(Workload) string) {
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(s.out, s.paint.Text(terminal.Bold, title))
+	table := &terminal.Table{Header: []string{"NAMESPACE", "NAME", "STATUS", "PODS", column, "AGE"}}
+	if s.wide {
+		table.Header = append(table.Header, "URL")
+	}
+	for _, w := range all {
+		colour := terminal.Red
+		if w.ready {
+			colour = terminal.Green
+		}
+		row := []terminal.Cell{
+			terminal.Text(w.Namespace), terminal.Text(w.Name), terminal.Text(w.State).In(colour),
+			terminal.Text(fmt.Sprintf("%d/%d", w.Ready, w.Pods)), terminal.Text(detail(w)), terminal.Text(terminal.Ago(s.now, w.Created)),
+		}
+		if s.wide {
+			row = append(row, terminal.Text(w.URL))
+		}
+		table.Add(row...)
+	}
+	table.Write(s.out, s.paint)
+	fmt.Fprintln(s.out)
+}
+
+func (s *screen) counts() {
+	if s.report.planesSeen && len(s.report.ControlPlanes) == 0 && s.report.Templates.Total+s.report.Workspaces.Total == 0 {
+		where := "on this cluster"
+		if s.report.Namespace != "" {
+			where = "in namespace " + s.report.Namespace + " (-A looks at all)"
+		}
+		fmt.Fprintf(s.out, "There is no control plane %s.\n\n", where)
+		return
+	}
+	table := &terminal.Table{}
+	table.Add(terminal.Text("Templates").In(terminal.Bold), terminal.Text(sum(s.report.Templates)))
+	table.Add(terminal.Text("Workspaces").In(terminal.Bold), terminal.Text(sum(s.report.Workspaces)))
+	table.Write(s.out, s.paint)
+	fmt.Fprintln(s.out)
+}
+
+// sum is "5: 3 running, 2 stopped", the most frequent state first.
+func sum(c Count) string {
+	switch {
+	case c.Unseen:
+		return "not seen"
+	case c.Total == 0:
+		return "none"
+	}
+	states := slices.SortedFunc(maps.Keys(c.ByState), func(a, b string) int {
+		if c.ByState[a] != c.ByState[b] {
+			return c.ByState[b] - c.ByState[a]
+		}
+		return strings.Compare(a, b)
+	})
+	parts := make([]string, 0, len(states))
+	for _, state := range states {
+		parts = append(parts, fmt.Sprintf("%d %s", c.ByState[state], state))
+	}
+	return fmt.Sprintf("%d: %s", c.Total, strings.Join(parts, ", "))
+}
+
+func (s *screen) problems() {
+	all := s.report.Problems
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(s.out, s.paint.Text(terminal.Bold, fmt.Sprintf("Wrong (%d)", len(all))))
+	for _, p := range all[:min(len(all), mostProblems)] {
+		s.problem(p)
+	}
+	if more := len(all) - mostProblems; more > 0 {
+		fmt.Fprintf(s.out, "and %d more: -o json shows all\n", more)
+	}
+	fmt.Fprintln(s.out)
+}
+
+func (s *screen) problem(p installation.Problem) {
+	since := ""
+	if p.Since != nil {
+		since = " for " + terminal.Ago(s.now, *p.Since)
+	}
+	fmt.Fprintf(s.out, "%s%s\n  %s\n", s.paint.Text(terminal.Red, terminal.Clean(p.Object)), since, terminal.Clean(p.What))
+	if p.Do != "" {
+		fmt.Fprintf(s.out, "  %s %s\n", s.paint.Text(terminal.Faint, "do:"), terminal.Clean(p.Do))
+	}
+}

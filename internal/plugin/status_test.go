@@ -1,0 +1,142 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+const (
+	planes     = "/apis/coder.com/v1alpha1/codercontrolplanes"
+	workspaces = "/apis/aggregation.coder.com/v1alpha1/coderworkspaces"
+	inCoder    = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder"
+)
+
+// scene is the API with a small installation in namespace coder.
+func scene(t *testing.T) *fakeAPI {
+	t.Helper()
+	manifests, err := os.ReadFile("testdata/coder.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newFakeAPI(t, string(manifests))
+}
+
+func TestStatusScreens(t *testing.T) {
+	since := noon.Add(-3 * time.Minute)
+	broken := []installation.Problem{{
+		Object: "APIService v1alpha1.aggregation.coder.com", What: "is not available: no endpoints\x1b[2J", Do: "look at Deployment coder-k8s", Since: &since,
+	}}
+	for name, c := range map[string]struct {
+		args     []string
+		coloured bool
+		problems []installation.Problem
+	}{
+		"status.golden":          {args: []string{"-n", "coder"}},
+		"status-coloured.golden": {args: []string{"-n", "coder"}, coloured: true, problems: broken},
+		"status-wide.golden":     {args: []string{"-A", "-o", "wide"}},
+		"status-json.golden":     {args: []string{"-A", "-o", "json"}, problems: broken},
+		"status-yaml.golden":     {args: []string{"-n", "coder", "-o", "yaml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk()
+			d.coloured, d.problems = c.coloured, c.problems
+			got := d.run(t, scene(t), append([]string{"status"}, c.args...)...)
+			if got.code != 4 || got.err != "" {
+				t.Errorf("exit code %d, standard error %q", got.code, got.err)
+			}
+			golden(t, name, got.out)
+		})
+	}
+}
+
+// TestStatusCodes says what each exit code stands for.
+func TestStatusCodes(t *testing.T) {
+	forbidden := refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not list that")
+	away := refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints available")
+	for name, c := range map[string]struct {
+		prepare func(d *desk, api *fakeAPI)
+		args    []string
+		code    int
+		out     string
+		err     string
+	}{
+		"nothing there": {args: []string{"-n", "empty"}, out: "Nothing is wrong."},
+		"nothing there in any namespace": {args: []string{"-A"}, out: "There is no control plane on this cluster.", prepare: func(_ *desk, api *fakeAPI) {
+			for _, objects := range api.objects {
+				clear(objects)
+			}
+		}},
+		"installation broken": {args: []string{"-n", "empty"}, code: 4, out: "Wrong (1)", prepare: func(d *desk, _ *fakeAPI) {
+			d.problems = []installation.Problem{{Object: "it", What: "is broken", Do: "mend it"}}
+		}},
+		"installation not to be seen": {args: []string{"-n", "empty"}, code: 3, out: "Not looked at: the installation: no rights", prepare: func(d *desk, _ *fakeAPI) {
+			d.checkError = errors.New("no rights")
+		}},
+		"installation not asked for": {args: []string{"-n", "empty", "--installation=false"}, out: "Nothing is wrong.", prepare: func(d *desk, _ *fakeAPI) {
+			d.checkError = errors.New("no rights")
+		}},
+		"one kind forbidden": {args: []string{"-n", "empty"}, code: 3, out: "Not looked at: codercontrolplanes.coder.com: you may not list that", prepare: func(_ *desk, api *fakeAPI) {
+			api.answer("GET /apis/coder.com/v1alpha1/namespaces/empty/codercontrolplanes", forbidden)
+		}},
+		"aggregated API away": {args: []string{"-n", "empty"}, code: 4, out: "There is no control plane in namespace empty (-A looks at all).\n\nWrong (1)\nresource coderworkspaces.aggregation.coder.com\n  cannot be read now", prepare: func(_ *desk, api *fakeAPI) {
+			api.answer("GET /apis/aggregation.coder.com/v1alpha1/namespaces/empty/coderworkspaces", away)
+		}},
+		"aggregated API away, with a control plane": {args: []string{"-n", "coder"}, code: 4, out: "Workspaces   not seen", prepare: func(_ *desk, api *fakeAPI) {
+			api.answer("GET "+inCoder+"/coderworkspaces", away)
+		}},
+		"control planes forbidden": {args: []string{"-n", "empty"}, code: 3, out: "Templates    none\nWorkspaces   none\n\nNot looked at", prepare: func(_ *desk, api *fakeAPI) {
+			api.answer("GET /apis/coder.com/v1alpha1/namespaces/empty/codercontrolplanes", forbidden)
+		}},
+		"kind missing": {args: []string{"-n", "empty"}, code: 4, out: "resource coderprovisioners.coder.com\n  is not served", prepare: func(_ *desk, api *fakeAPI) {
+			delete(api.objects, "/apis/coder.com/v1alpha1/coderprovisioners")
+		}},
+		"nothing to be seen": {args: []string{"-n", "empty"}, code: 1, err: "kubectl coder: the cluster cannot be reached", prepare: func(d *desk, api *fakeAPI) {
+			d.checkError = errors.New("no cluster")
+			api.Close()
+		}},
+		"interval too short": {args: []string{"--watch", "--interval", "1ms"}, code: 2, err: "--interval is 1ms, and must be at least 1s"},
+		"format unknown":     {args: []string{"-o", "xml"}, code: 2, err: "must be wide, json or yaml"},
+		"argument":           {args: []string{"coder"}, code: 2, err: "takes none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, api := newDesk(), scene(t)
+			if c.prepare != nil {
+				c.prepare(d, api)
+			}
+			d.run(t, api, append([]string{"status"}, c.args...)...).want(t, c.code, c.out, c.err)
+		})
+	}
+}
+
+// TestStatusWatch prints a report again when something has changed, and ends with
+// what it saw last.
+func TestStatusWatch(t *testing.T) {
+	d, api := newDesk(), scene(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d.ctx = ctx
+	d.clock.after = func(wait int) {
+		switch wait {
+		case 2:
+			api.mu.Lock()
+			delete(api.objects[workspaces], "coder/coder.bo.api")
+			delete(api.objects["/apis/coder.com/v1alpha1/coderprovisioners"], "coder/build")
+			api.mu.Unlock()
+		case 4:
+			cancel()
+		}
+	}
+	got := d.run(t, api, "status", "-n", "coder", "--watch")
+	if got.code != 0 || strings.Count(got.out, "Control planes") != 2 || !strings.Contains(got.out, "Wrong (2)") || !strings.HasSuffix(got.out, "Nothing is wrong.\n") {
+		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.err)
+	}
+}

@@ -1,0 +1,53 @@
+package template
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// NewCommand is kubectl coder template with push, pull and diff below it.
+func NewCommand(s *session.Session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "template",
+		Aliases: []string{"templates"},
+		Short:   "Push, pull and compare the files of a template",
+		Long: "Brings the files of a template from a directory to the cluster and back, and compares the two.\n" +
+			"The end of a name will do where it is clear: hello for coder.hello.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return cli.Usage("%q is no command of kubectl coder template: push, pull or diff", args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(newPushCommand(s), newPullCommand(s), newDiffCommand(s))
+	return cmd
+}
+
+// nameAndPath are the two arguments of each command.
+func nameAndPath(path string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 2 {
+			return cli.Usage("give the name of the template, and %s", path)
+		}
+		return nil
+	}
+}
+
+// completeNameAndPath completes the template first and then a path.
+func completeNameAndPath(s *session.Session) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return s.CompleteNames("CoderTemplate")(cmd, args, begun)
+		}
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+}
+
+// templateName is the name without its kind, where one was given.
+func templateName(text string) (string, error) {
+	target, err := session.ParseTarget(text, "CoderTemplate")
+	return target.Name, err
+}

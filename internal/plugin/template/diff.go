@@ -1,0 +1,151 @@
+package template
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// Exit codes of diff, which are those of the program of that name.
+const (
+	exitDiffers = 1
+	exitTrouble = 2
+)
+
+// diff is one call of the command.
+type diff struct {
+	*session.Session
+	version string
+}
+
+func newDiffCommand(s *session.Session) *cobra.Command {
+	d := &diff{Session: s}
+	cmd := &cobra.Command{
+		Use:   "diff NAME {DIR | FILE}",
+		Short: "Compare the files of a template with a directory",
+		Long: "Shows what a push of the directory would change in the template's files, with the program diff, or with the one that\n" +
+			"KUBECTL_EXTERNAL_DIFF names, as kubectl diff does.\n\n" +
+			"Exit codes: 0 the files are the same; 1 they differ; 2 they could not be compared.",
+		Example:           "  kubectl coder template diff hello ./hello\n  kubectl coder template diff hello ./hello --version v3",
+		Args:              nameAndPath("the directory or file to compare it with"),
+		ValidArgsFunction: completeNameAndPath(s),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			same, err := d.do(cmd.Context(), args[0], args[1])
+			var usage *cli.UsageError
+			switch {
+			case errors.As(err, &usage):
+				return err
+			case err != nil:
+				return &cli.ExitError{Code: exitTrouble, Err: err}
+			case !same:
+				return &cli.ExitError{Code: exitDiffers}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&d.version, "version", "", "the name or UUID of the version to compare with")
+	return cmd
+}
+
+func (d *diff) do(ctx context.Context, text, path string) (same bool, err error) {
+	name, err := templateName(text)
+	if err != nil {
+		return false, err
+	}
+	local, err := readFiles(path)
+	if err != nil {
+		return false, err
+	}
+	cluster, err := d.Cluster()
+	if err != nil {
+		return false, err
+	}
+	tmpl, err := cluster.Template(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	remote, err := download(ctx, cluster, tmpl, d.version)
+	if err != nil {
+		return false, err
+	}
+	return d.compare(ctx, remote, local)
+}
+
+// compare shows the difference of two directories that are called live and local.
+func (d *diff) compare(ctx context.Context, live, local files) (same bool, err error) {
+	if live.equal(local) {
+		return true, nil
+	}
+	directory, err := os.MkdirTemp("", "kubectl-coder-diff-")
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	for name, content := range map[string]files{"live": live, "local": local} {
+		if err := content.write(filepath.Join(directory, name)); err != nil {
+			return false, err
+		}
+		if err := content.age(filepath.Join(directory, name)); err != nil {
+			return false, err
+		}
+	}
+	command := differ(os.Getenv(externalDiff))
+	cmd := exec.CommandContext(ctx, command[0], append(command[1:], "live", "local")...) //nolint:gosec // The user's own choice of a program.
+	cmd.Dir, cmd.Stderr = directory, d.ErrOut
+	err = d.show(cmd)
+	var exit *exec.ExitError
+	if err == nil || errors.As(err, &exit) && exit.ExitCode() == exitDiffers {
+		return false, nil
+	}
+	return false, fmt.Errorf("the files differ, but %s could not show how: %w", command[0], err)
+}
+
+// show runs the program. What it quotes of the files cannot operate a terminal. A
+// program of the user's own has one to itself, for its colours.
+func (d *diff) show(cmd *exec.Cmd) error {
+	if !d.Screen || os.Getenv(externalDiff) != "" {
+		cmd.Stdout = d.Out
+		return cmd.Run()
+	}
+	var text bytes.Buffer
+	cmd.Stdout = &text
+	err := cmd.Run()
+	_, failed := io.WriteString(d.Out, terminal.Visible(text.String()))
+	return errors.Join(err, failed)
+}
+
+// externalDiff is the variable that names another program.
+const externalDiff = "KUBECTL_EXTERNAL_DIFF"
+
+// differ is the program with its options, which kubectl reads in the same way.
+func differ(external string) []string {
+	if fields := strings.Fields(external); len(fields) > 0 {
+		return fields
+	}
+	return []string{"diff", "-u", "-N", "-r"}
+}
+
+// age gives all files the same time, so that the same difference is shown in the same
+// words.
+func (f files) age(root string) error {
+	epoch := time.Unix(0, 0)
+	for name := range f {
+		if err := os.Chtimes(filepath.Join(root, filepath.FromSlash(name)), epoch, epoch); err != nil {
+			return err
+		}
+	}
+	return nil
+}

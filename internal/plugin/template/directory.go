@@ -1,0 +1,222 @@
+package template
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+)
+
+const (
+	// maxBytes is how large an archive the API takes.
+	maxBytes = 20 << 20
+	// maxInlineBytes is how much text spec.files takes.
+	maxInlineBytes = 2 << 20
+)
+
+// files are the content of a template by path, with slashes.
+type files map[string][]byte
+
+// readFiles reads a directory, one file, or an archive whose name ends with .tar.
+func readFiles(from string) (files, error) {
+	info, err := os.Stat(from)
+	if err != nil {
+		return nil, cli.Usage("%v", err)
+	}
+	var found files
+	switch {
+	case info.IsDir():
+		found, err = readDirectory(from)
+	case strings.HasSuffix(from, ".tar"):
+		found, err = readArchiveFile(from)
+	default:
+		var text []byte
+		text, err = os.ReadFile(from)
+		found = files{filepath.Base(from): text}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found, found.validate(from)
+}
+
+// generated says of a path that Terraform, or Git, makes it.
+func generated(name string, directory bool) bool {
+	if directory {
+		return name == ".git" || name == ".terraform"
+	}
+	return strings.HasSuffix(name, ".tfstate") || strings.Contains(name, ".tfstate.") || strings.HasSuffix(name, ".tfplan") ||
+		name == "crash.log" || name == ".DS_Store"
+}
+
+func readDirectory(root string) (files, error) {
+	found, size := files{}, 0
+	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if at != root && generated(entry.Name(), entry.IsDir()) {
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if entry.IsDir() {
+			return nil
+		}
+		if !entry.Type().IsRegular() {
+			return fmt.Errorf("%s is no regular file (%s): put a copy of what it stands for in its place", at, entry.Type())
+		}
+		relative, err := filepath.Rel(root, at)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		if size += len(text); size > maxBytes {
+			return tooLarge(root)
+		}
+		found[filepath.ToSlash(relative)] = text
+		return nil
+	})
+	return found, err
+}
+
+func tooLarge(from string) error {
+	return fmt.Errorf("%s has more than %d MiB, which is the most that a template can have", from, maxBytes>>20)
+}
+
+func readArchiveFile(from string) (files, error) {
+	archive, err := os.Open(from)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = archive.Close() }()
+	found, err := readArchive(archive)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	return found, nil
+}
+
+// ofGit says of a path that Git would take it for its own. What stands there can
+// name programs that Git then starts, so nobody gets it from others. Some file
+// systems know it under these other names too.
+func ofGit(name string) bool {
+	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
+		part = strings.TrimRight(part, ". ")
+		return strings.EqualFold(part, ".git") || strings.EqualFold(part, "git~1")
+	})
+}
+
+// readArchive reads the regular files of a tar archive, without those of Git. A path
+// that leads out of it is an error.
+func readArchive(from io.Reader) (files, error) {
+	found, archive := files{}, tar.NewReader(io.LimitReader(from, 2*maxBytes))
+	size := 0
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the archive: %w", err)
+		}
+		name := path.Clean(header.Name)
+		if header.Typeflag != tar.TypeReg || ofGit(name) {
+			continue
+		}
+		if !filepath.IsLocal(filepath.FromSlash(name)) {
+			return nil, fmt.Errorf("the archive has a file %q, which lies outside of it", header.Name)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s in the archive: %w", name, err)
+		}
+		if size += len(text); size > maxBytes {
+			return nil, tooLarge("the archive")
+		}
+		found[name] = text
+	}
+}
+
+// validate refuses what is surely no template, for example the wrong directory.
+func (f files) validate(from string) error {
+	for name := range f {
+		if !strings.Contains(name, "/") && (strings.HasSuffix(name, ".tf") || strings.HasSuffix(name, ".tf.json")) {
+			return nil
+		}
+	}
+	return cli.Usage("%s is no template: it has no file that ends with .tf", from)
+}
+
+// inline gives the files as spec.files takes them: all are text, and not too much.
+func (f files) inline() (map[string]string, bool) {
+	out, size := map[string]string{}, 0
+	for name, content := range f {
+		if !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0 {
+			return nil, false
+		}
+		size += len(content)
+		out[name] = string(content)
+	}
+	return out, size <= maxInlineBytes
+}
+
+// archive packs the files. Equal files give equal bytes.
+func (f files) archive() ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(f[name])), Typeflag: tar.TypeReg}); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", name, err)
+		}
+		if _, err := w.Write(f[name]); err != nil {
+			return nil, fmt.Errorf("packing %s: %w", name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func (f files) equal(other files) bool { return maps.EqualFunc(f, other, bytes.Equal) }
+
+// write writes the files below a directory, and nowhere else: also where a link in
+// it leads out of it.
+func (f files) write(into string) error {
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(into)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	for _, name := range slices.Sorted(maps.Keys(f)) {
+		local := filepath.FromSlash(name)
+		if directory := filepath.Dir(local); directory != "." {
+			if err := root.MkdirAll(directory, 0o755); err != nil {
+				return fmt.Errorf("writing %s: %w", name, err)
+			}
+		}
+		if err := root.WriteFile(local, f[name], 0o644); err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/cli/output"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// fieldManager is whom the managed fields of a template name.
+const fieldManager = "kubectl-coder"
+
+// push is one call of the command.
+type push struct {
+	*session.Session
+	cluster              *session.Cluster
+	format               output.Format
+	create, dryRun, wait bool
+	timeout              time.Duration
+	versionName, message string
+
+	files  files
+	inline map[string]string
+	// allText says that inline has all of files.
+	allText bool
+}
+
+func newPushCommand(s *session.Session) *cobra.Command {
+	p := &push{Session: s}
+	cmd := &cobra.Command{
+		Use:   "push NAME {DIR | FILE}",
+		Short: "Make a new version of a template from a directory",
+		Long: "Makes a new version of the template from the files of the directory, from one .tf file, or from a .tar archive. It\n" +
+			"becomes active when its build has succeeded; until then, and where it fails, the one before stays. Files that are not\n" +
+			"in the directory are gone from the template. Not pushed are .git, .terraform, *.tfstate and *.tfplan.\n\n" +
+			"Exit codes: 0 pushed, or nothing to push; 1 refused, or with --wait not built; 2 wrong command line.",
+		Example:           "  kubectl coder template push hello ./hello --wait\n  kubectl coder template push coder.hello main.tf --create --dry-run",
+		Args:              nameAndPath("the directory or file that it is made of"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.do(cmd.Context(), args[0], args[1]) },
+		ValidArgsFunction: completeNameAndPath(s),
+	}
+	p.format.AddFlag(cmd, output.JSON, output.YAML, output.Name)
+	flags := cmd.Flags()
+	flags.BoolVar(&p.create, "create", false, "make the template if there is none of that name, which must then be given whole")
+	flags.BoolVar(&p.dryRun, "dry-run", false, "ask whether it would be accepted, and change nothing")
+	flags.BoolVar(&p.wait, "wait", false, "wait until the version is active, and show the end of its log if it fails")
+	flags.DurationVar(&p.timeout, "timeout", 15*time.Minute, "how long --wait waits; 0 is for ever")
+	flags.StringVar(&p.versionName, "version-name", "", "the name of the version; made of the files' hash if not given")
+	flags.StringVar(&p.message, "message", "", "what the version is about")
+	return cmd
+}
+
+func (p *push) do(ctx context.Context, text, from string) error {
+	name, err := templateName(text)
+	if err != nil {
+		return err
+	}
+	if p.files, err = readFiles(from); err != nil {
+		return err
+	}
+	p.inline, p.allText = p.files.inline()
+	if p.cluster, err = p.Cluster(); err != nil {
+		return err
+	}
+	tmpl, err := p.cluster.Template(ctx, name)
+	var verb string
+	switch {
+	case apierrors.IsNotFound(err) && p.create:
+		tmpl, err = p.made(ctx, name)
+		verb = "created"
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w; --create makes it", err)
+	case err == nil:
+		verb, err = p.update(ctx, tmpl)
+	}
+	if err != nil {
+		return fmt.Errorf("pushing template %s: %w", name, err)
+	}
+	var failed error
+	if p.wait && !p.dryRun {
+		// What is there already may be a version that could not be built.
+		tmpl, failed = p.await(ctx, tmpl)
+	}
+	return errors.Join(p.answer(tmpl, verb), failed)
+}
+
+const unchanged = "unchanged"
+
+// made makes the template.
+func (p *push) made(ctx context.Context, name string) (*aggregationv1alpha1.CoderTemplate, error) {
+	if !p.allText {
+		return nil, cli.Usage("a new template is made of text files of %d MiB at most: create it with those, and push the rest then", maxInlineBytes>>20)
+	}
+	tmpl := &aggregationv1alpha1.CoderTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Namespace, Name: name},
+		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: p.inline, VersionName: p.versionName, VersionMessage: p.message},
+	}
+	options := []client.CreateOption{client.FieldOwner(fieldManager)}
+	if p.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return tmpl, p.cluster.Create(ctx, tmpl, options...)
+}
+
+// update gives the template its new files, if they are new, and says what happened.
+func (p *push) update(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (verb string, err error) {
+	source := tmpl.Status.Source
+	shown := source != nil && source.Inline
+	if !shown {
+		// spec.files does not show all, so the archive itself is compared.
+		had, err := download(ctx, p.cluster, tmpl, "")
+		if err != nil {
+			return "", err
+		}
+		if p.files.equal(had) && p.versionName == "" {
+			return unchanged, nil
+		}
+	} else if p.allText && maps.Equal(p.inline, tmpl.Spec.Files) && p.versionName == "" {
+		return unchanged, nil
+	}
+	if p.allText && shown {
+		return "pushed", p.updateSpec(ctx, tmpl)
+	}
+	if p.versionName != "" || p.message != "" {
+		return "", cli.Usage("--version-name and --message do not go with files that are not text, or more than %d MiB", maxInlineBytes>>20)
+	}
+	archive, err := p.files.archive()
+	if err != nil {
+		return "", err
+	}
+	return "pushed", upload(ctx, p.cluster, tmpl, archive, p.dryRun)
+}
+
+// updateSpec sets spec.files. The name of a version can be used once, so one that was
+// given before does not stay.
+func (p *push) updateSpec(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) error {
+	options := []client.UpdateOption{client.FieldOwner(fieldManager)}
+	if p.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		tmpl.Spec.Files, tmpl.Spec.VersionName, tmpl.Spec.VersionMessage = p.inline, p.versionName, p.message
+		err := p.cluster.Update(ctx, tmpl, options...)
+		if apierrors.IsConflict(err) {
+			if gone := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), tmpl); gone != nil {
+				return gone
+			}
+		}
+		return err
+	})
+}
+
+func (p *push) answer(tmpl *aggregationv1alpha1.CoderTemplate, verb string) error {
+	name := "codertemplate.aggregation.coder.com/" + tmpl.Name
+	switch {
+	case p.format.Structured():
+		tmpl.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderTemplate"))
+		return p.format.Write(p.Out, tmpl)
+	case p.format == output.Name:
+		verb = ""
+	case p.dryRun:
+		verb = " " + verb + " (server dry run)"
+	default:
+		verb = " " + verb
+	}
+	_, err := fmt.Fprintln(p.Out, name+verb)
+	return err
+}

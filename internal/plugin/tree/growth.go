@@ -1,0 +1,285 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// growth gathers the trees of one namespace.
+type growth struct {
+	cluster *session.Cluster
+	// owned are the nodes by the uid of their owner.
+	owned map[types.UID][]*Node
+	// uids are those of the nodes.
+	uids map[*Node]types.UID
+	// unseen says what could not be looked at.
+	unseen []error
+}
+
+func newGrowth(c *session.Cluster) *growth {
+	return &growth{cluster: c, owned: map[types.UID][]*Node{}, uids: map[*Node]types.UID{}}
+}
+
+// grow gives the trees of the control planes of the namespace, of those whose name
+// is wanted: all where none is.
+func grow(ctx context.Context, c *session.Cluster, wanted string) ([]*Node, error) {
+	g := newGrowth(c)
+	var planes coderv1alpha1.CoderControlPlaneList
+	if err := c.List(ctx, &planes, client.InNamespace(c.Namespace)); err != nil {
+		return nil, err
+	}
+	if err := g.children(ctx); err != nil {
+		return nil, err
+	}
+	var roots []*Node
+	for i := range planes.Items {
+		cp := &planes.Items[i]
+		if wanted != "" && cp.Name != wanted {
+			continue
+		}
+		root := g.node("CoderControlPlane", cp)
+		root.workload(cp.Status.WorkloadStatus)
+		roots = append(roots, root)
+	}
+	if len(roots) == 0 {
+		return nil, fmt.Errorf("there is no such control plane in namespace %s: kubectl get codercontrolplanes -A lists all", c.Namespace)
+	}
+	byName := map[string]*Node{}
+	for _, root := range roots {
+		byName[root.Name] = root
+	}
+	g.dependents(ctx, byName)
+	g.aggregated(ctx, byName)
+	for _, root := range roots {
+		g.attach(root)
+		root.sort()
+	}
+	return roots, errors.Join(g.unseen...)
+}
+
+func (g *growth) node(kind string, object client.Object) *Node {
+	n := &Node{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	g.uids[n] = object.GetUID()
+	return n
+}
+
+// own remembers a node below its controller, or else below its first owner.
+func (g *growth) own(n *Node, object client.Object) {
+	owners := object.GetOwnerReferences()
+	if len(owners) == 0 {
+		return
+	}
+	owner := owners[0]
+	if controller := metav1.GetControllerOf(object); controller != nil {
+		owner = *controller
+	}
+	g.owned[owner.UID] = append(g.owned[owner.UID], n)
+}
+
+// attach puts what is owned below its owner. A ReplicaSet without a pod is an old
+// revision, which tells nothing.
+func (g *growth) attach(n *Node) {
+	for _, child := range n.Children {
+		g.attach(child)
+	}
+	for _, child := range g.owned[g.uids[n]] {
+		g.attach(child)
+		if child.Kind != "ReplicaSet" || len(child.Children) > 0 {
+			n.Children = append(n.Children, child)
+		}
+	}
+}
+
+// children reads all that an object of the three kinds may own, and what these own.
+func (g *growth) children(ctx context.Context) error {
+	in := client.InNamespace(g.cluster.Namespace)
+	var pods corev1.PodList
+	if err := g.seen("pods", g.cluster.List(ctx, &pods, in)); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		g.own(g.pod(&pods.Items[i]), &pods.Items[i])
+	}
+	var deployments appsv1.DeploymentList
+	if err := g.seen("deployments", g.cluster.List(ctx, &deployments, in)); err != nil {
+		return err
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		n := g.node("Deployment", d)
+		n.count(d.Status.ReadyReplicas, d.Status.Replicas)
+		g.own(n, d)
+	}
+	for _, kind := range session.Kinds() {
+		if kind.Kind == "Pod" || kind.Kind == "Deployment" || kind.Group == coderv1alpha1.GroupVersion.Group ||
+			kind.Group == aggregationv1alpha1.GroupVersion.Group {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := g.seen(strings.ToLower(kind.Kind)+"s", g.cluster.List(ctx, list, in)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			g.own(g.node(kind.Kind, &list.Items[i]), &list.Items[i])
+		}
+	}
+	return nil
+}
+
+// seen keeps what the caller may not see, and kinds that the cluster does not know,
+// from hiding the rest.
+func (g *growth) seen(what string, err error) error {
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err), apierrors.IsServiceUnavailable(err):
+		g.unseen = append(g.unseen, fmt.Errorf("%s: %w", what, err))
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// dependents puts provisioners and proxies below the control plane that they name.
+func (g *growth) dependents(ctx context.Context, planes map[string]*Node) {
+	in := client.InNamespace(g.cluster.Namespace)
+	var provisioners coderv1alpha1.CoderProvisionerList
+	g.note(g.seen("coderprovisioners", g.cluster.List(ctx, &provisioners, in)))
+	for i := range provisioners.Items {
+		p := &provisioners.Items[i]
+		g.below(planes, p.Spec.ControlPlaneRef, "CoderProvisioner", p, p.Status.WorkloadStatus)
+	}
+	var proxies coderv1alpha1.CoderWorkspaceProxyList
+	g.note(g.seen("coderworkspaceproxies", g.cluster.List(ctx, &proxies, in)))
+	for i := range proxies.Items {
+		p := &proxies.Items[i]
+		g.below(planes, p.Spec.ControlPlaneRef, "CoderWorkspaceProxy", p, p.Status.WorkloadStatus)
+	}
+}
+
+func (g *growth) note(err error) {
+	if err != nil {
+		g.unseen = append(g.unseen, err)
+	}
+}
+
+func (g *growth) below(
+	planes map[string]*Node, ref *coderv1alpha1.ControlPlaneReference, kind string, object client.Object, status coderv1alpha1.WorkloadStatus,
+) {
+	if ref == nil || planes[ref.Name] == nil {
+		return
+	}
+	n := g.node(kind, object)
+	n.workload(status)
+	planes[ref.Name].Children = append(planes[ref.Name].Children, n)
+}
+
+// aggregated puts templates below their control plane, workspaces below their
+// template, and pods below their workspace.
+func (g *growth) aggregated(ctx context.Context, planes map[string]*Node) {
+	in := client.InNamespace(g.cluster.Namespace)
+	templates := map[string]*Node{}
+	var tmpls aggregationv1alpha1.CoderTemplateList
+	g.note(g.seen("codertemplates", g.cluster.List(ctx, &tmpls, in)))
+	for i := range tmpls.Items {
+		t := &tmpls.Items[i]
+		plane := planes[t.Labels[aggregationv1alpha1.LabelControlPlaneName]]
+		if plane == nil {
+			continue
+		}
+		n := g.node("CoderTemplate", t)
+		n.judge(t.Status.Conditions)
+		plane.Children = append(plane.Children, n)
+		templates[plane.Name+"/"+t.Status.OrganizationName+"/"+t.Name[strings.LastIndexByte(t.Name, '.')+1:]] = n
+	}
+	var list aggregationv1alpha1.CoderWorkspaceList
+	g.note(g.seen("coderworkspaces", g.cluster.List(ctx, &list, in)))
+	pods, err := g.cluster.PodsByWorkspace(ctx)
+	g.note(err)
+	for i := range list.Items {
+		w := &list.Items[i]
+		plane := w.Labels[aggregationv1alpha1.LabelControlPlaneName]
+		parent := planes[plane]
+		if t := templates[plane+"/"+w.Status.OrganizationName+"/"+strings.ToLower(w.Status.TemplateName)]; t != nil {
+			parent = t
+		}
+		if parent == nil {
+			continue
+		}
+		n := g.workspace(w)
+		for j := range pods[w.Status.ID] {
+			n.Children = append(n.Children, g.pod(&pods[w.Status.ID][j]))
+		}
+		parent.Children = append(parent.Children, n)
+	}
+}
+
+// workspace is the node of a workspace, whose state is its phase.
+func (g *growth) workspace(w *aggregationv1alpha1.CoderWorkspace) *Node {
+	n := g.node("CoderWorkspace", w)
+	n.judge(w.Status.Conditions)
+	n.State = w.Status.Phase
+	return n
+}
+
+func (g *growth) pod(pod *corev1.Pod) *Node {
+	n := g.node("Pod", pod)
+	n.State, n.colour = string(pod.Status.Phase), terminal.Yellow
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	switch {
+	case pod.DeletionTimestamp != nil:
+		n.State = "Terminating"
+	case ready:
+		n.colour = terminal.Green
+	default:
+		for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if s.State.Waiting != nil && s.State.Waiting.Reason != "" {
+				n.State, n.colour = s.State.Waiting.Reason, terminal.Red
+			}
+		}
+	}
+	return n
+}
+
+func (n *Node) count(ready, all int32) {
+	n.State, n.colour = fmt.Sprintf("%d/%d", ready, all), terminal.Green
+	if ready < all {
+		n.colour = terminal.Yellow
+	}
+}
+
+func (n *Node) workload(status coderv1alpha1.WorkloadStatus) { n.judge(status.Conditions) }
+
+// judge takes the state from the condition Ready, which all our kinds have.
+func (n *Node) judge(conditions []metav1.Condition) {
+	c := meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady)
+	switch {
+	case c == nil:
+		n.State, n.colour = "Unknown", terminal.Yellow
+	case c.Status == metav1.ConditionTrue:
+		n.State, n.colour = "Ready", terminal.Green
+	default:
+		n.State, n.colour = c.Reason, terminal.Red
+		if meta.IsStatusConditionTrue(conditions, coderv1alpha1.ConditionReconciling) {
+			n.colour = terminal.Yellow
+		}
+	}
+}

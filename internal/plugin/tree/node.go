@@ -1,0 +1,66 @@
+package tree
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+)
+
+// Node is an object and what belongs to it.
+type Node struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// State is what is to be said of it, for example Ready or 1/2.
+	State    string  `json:"state,omitempty"`
+	Children []*Node `json:"children,omitempty"`
+
+	colour terminal.Colour
+}
+
+// order is that in which people look at what belongs to a control plane.
+var order = []string{
+	"Deployment", "ReplicaSet", "Pod", "Service", "Ingress", "HTTPRoute", "ServiceAccount", "Role", "RoleBinding", "Secret",
+	"PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor", "CoderProvisioner", "CoderWorkspaceProxy", "CoderTemplate", "CoderWorkspace",
+}
+
+// sort puts all nodes below this one in order.
+func (n *Node) sort() {
+	slices.SortStableFunc(n.Children, func(a, b *Node) int {
+		if by := slices.Index(order, a.Kind) - slices.Index(order, b.Kind); by != 0 {
+			return by
+		}
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	for _, child := range n.Children {
+		child.sort()
+	}
+}
+
+// write draws the nodes, with a column for the state.
+func write(w io.Writer, paint terminal.Paint, roots []*Node) {
+	table := &terminal.Table{}
+	for _, root := range roots {
+		root.rows(table, "", "", root.Namespace)
+	}
+	table.Write(w, paint)
+}
+
+func (n *Node) rows(table *terminal.Table, first, rest, namespace string) {
+	name := n.Name
+	if n.Namespace != namespace {
+		name = n.Namespace + "/" + name
+	}
+	state := terminal.Cell{Text: terminal.Clean(n.State), Colour: n.colour}
+	table.Add(terminal.Text(fmt.Sprintf("%s%s/%s", first, n.Kind, name)), state)
+	for i, child := range n.Children {
+		if i == len(n.Children)-1 {
+			child.rows(table, rest+"└─", rest+"  ", namespace)
+		} else {
+			child.rows(table, rest+"├─", rest+"│ ", namespace)
+		}
+	}
+}

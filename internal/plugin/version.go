@@ -1,0 +1,99 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/cli/output"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+	"github.com/coder-k8s/coder-k8s/internal/version"
+)
+
+// operatorName is the value of LabelName on all that belongs to the operator.
+const operatorName = installation.Name
+
+// versions are those of all that takes part.
+type versions struct {
+	Plugin     string `json:"plugin"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// Operator has the image of each of its Deployments.
+	Operator map[string]string `json:"operator,omitempty"`
+}
+
+// newVersionCommand is kubectl coder version.
+func newVersionCommand(s *session.Session) *cobra.Command {
+	var format output.Format
+	var own bool
+	var namespace string
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the versions of the plugin, of Kubernetes and of the operator",
+		Long:    "Prints the versions of the plugin and of Kubernetes, and the images of the operator's Deployments. What cannot be\nread is said on standard error, and is no failure.",
+		Example: "  kubectl coder version\n  kubectl coder version --client -o json",
+		Args:    cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found := versions{Plugin: version.String()}
+			if !own {
+				found.look(cmd.Context(), s, namespace)
+			}
+			if format.Structured() {
+				return format.Write(s.Out, found)
+			}
+			found.write(s)
+			return nil
+		},
+	}
+	format.AddFlag(cmd, output.JSON, output.YAML)
+	cmd.Flags().BoolVar(&own, "client", false, "that of the plugin only, without asking the cluster")
+	cmd.Flags().StringVar(&namespace, "operator-namespace", installation.Namespace, "where the operator is installed")
+	return cmd
+}
+
+func (v *versions) look(ctx context.Context, s *session.Session, namespace string) {
+	cluster, err := s.Cluster()
+	if err != nil {
+		fmt.Fprintf(s.ErrOut, "Kubernetes was not asked: %v\n", err)
+		return
+	}
+	server, err := cluster.Kube.Discovery().ServerVersion()
+	if err != nil {
+		fmt.Fprintf(s.ErrOut, "Kubernetes was not asked: %v\n", err)
+		return
+	}
+	v.Kubernetes = server.GitVersion
+	var deployments appsv1.DeploymentList
+	err = cluster.List(ctx, &deployments, client.InNamespace(namespace), client.MatchingLabels{coderv1alpha1.LabelName: operatorName})
+	if err != nil {
+		fmt.Fprintf(s.ErrOut, "The version of the operator was not read: %v\n", err)
+		return
+	}
+	v.Operator = map[string]string{}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		if containers := d.Spec.Template.Spec.Containers; len(containers) > 0 {
+			v.Operator[d.Name] = containers[0].Image
+		}
+	}
+}
+
+func (v *versions) write(s *session.Session) {
+	table := &terminal.Table{}
+	table.Add(terminal.Text("kubectl coder"), terminal.Text(v.Plugin))
+	if v.Kubernetes != "" {
+		table.Add(terminal.Text("Kubernetes"), terminal.Text(v.Kubernetes))
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.Operator)) {
+		table.Add(terminal.Text("Deployment "+name), terminal.Text(v.Operator[name]))
+	}
+	table.Write(s.Out, s.Paint)
+}

@@ -1,0 +1,57 @@
+package workspace
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli/output"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// action is one of the commands.
+type action struct {
+	verb, done string
+	// phase is that of a workspace when the action has come to its end.
+	phase string
+	// ends says that it ends what runs, so that it is confirmed.
+	ends bool
+	// anew says that it always makes a build.
+	anew bool
+}
+
+// Commands are start, stop and restart.
+func Commands(s *session.Session) []*cobra.Command {
+	return []*cobra.Command{
+		newCommand(s, action{verb: "start", done: "started", phase: "Running"}),
+		newCommand(s, action{verb: "stop", done: "stopped", phase: "Stopped", ends: true}),
+		newCommand(s, action{verb: "restart", done: "restarted", phase: "Running", ends: true, anew: true}),
+	}
+}
+
+func newCommand(s *session.Session, a action) *cobra.Command {
+	r := &run{Session: s, action: a}
+	cmd := &cobra.Command{
+		Use:   a.verb + " {NAME... | -l SELECTOR | --all}",
+		Short: map[string]string{"start": "Start workspaces", "stop": "Stop workspaces", "restart": "Stop workspaces and start them again"}[a.verb],
+		Long: fmt.Sprintf("%s workspaces. The end of a name will do where it is clear: dev for coder.ada.dev.\n"+
+			"Without --wait the command ends as soon as Coder has taken the order.\n\n"+
+			"Exit codes: 0 all were %s; 1 none was, or --wait saw one fail; 2 wrong command line; 3 some were, the others are named.",
+			map[string]string{"start": "Starts", "stop": "Stops", "restart": "Restarts"}[a.verb], a.done),
+		Example: fmt.Sprintf("  kubectl coder %[1]s coder.ada.dev --wait\n  kubectl coder %[1]s -n coder -l team=compilers\n"+
+			"  kubectl coder %[1]s -A --all --template kubernetes", a.verb),
+		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
+		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
+	}
+	r.selection.addFlags(cmd)
+	r.format.AddFlag(cmd, output.JSON, output.YAML, output.Name)
+	flags := cmd.Flags()
+	flags.BoolVar(&r.wait, "wait", false, "wait until it is done, and show how far it is")
+	flags.DurationVar(&r.timeout, "timeout", 15*time.Minute, "how long --wait waits; 0 is for ever")
+	flags.BoolVar(&r.dryRun, "dry-run", false, "ask whether it would be accepted, and do nothing")
+	if a.ends {
+		flags.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	}
+	return cmd
+}

@@ -1,0 +1,94 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// selection is which workspaces are meant.
+type selection struct {
+	names           []string
+	labels          string
+	all, everywhere bool
+	owner, template string
+}
+
+func (s *selection) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&s.labels, "selector", "l", "", "workspaces with these labels, as team=compilers")
+	flags.BoolVar(&s.all, "all", false, "all workspaces of the namespace")
+	flags.BoolVarP(&s.everywhere, "all-namespaces", "A", false, "with --all or -l: those of all namespaces")
+	flags.StringVar(&s.owner, "owner", "", "with --all or -l: only those of this user of Coder")
+	flags.StringVar(&s.template, "template", "", "with --all or -l: only those of this template, without its organization")
+}
+
+// validate keeps a slip from meaning more workspaces than were meant.
+func (s *selection) validate() error {
+	named, many := len(s.names) > 0, s.all || s.labels != ""
+	switch {
+	case named && (many || s.everywhere || s.owner != "" || s.template != ""):
+		return cli.Usage("give names, or choose with -l or --all, not both")
+	case s.all && s.labels != "":
+		return cli.Usage("give -l or --all, not both")
+	case !named && !many:
+		return cli.Usage("which workspaces? Give names, -l SELECTOR or --all")
+	}
+	if _, err := labels.Parse(s.labels); err != nil {
+		return cli.Usage("--selector: %v", err)
+	}
+	return nil
+}
+
+// find reads the workspaces. That there are none is an error.
+func (s *selection) find(ctx context.Context, c *session.Cluster) ([]aggregationv1alpha1.CoderWorkspace, error) {
+	if len(s.names) > 0 {
+		return findNamed(ctx, c, s.names)
+	}
+	selector, err := labels.Parse(s.labels)
+	if err != nil {
+		return nil, cli.Usage("--selector: %v", err)
+	}
+	options := &client.ListOptions{Namespace: c.Namespace, LabelSelector: selector}
+	where := "namespace " + c.Namespace
+	if s.everywhere {
+		options.Namespace, where = "", "any namespace"
+	}
+	var list aggregationv1alpha1.CoderWorkspaceList
+	if err := c.List(ctx, &list, options); err != nil {
+		return nil, err
+	}
+	var found []aggregationv1alpha1.CoderWorkspace
+	for _, ws := range list.Items {
+		if (s.owner == "" || ws.Status.OwnerName == s.owner) && (s.template == "" || ws.Status.TemplateName == s.template) {
+			found = append(found, ws)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("there is no such workspace in %s: kubectl get coderworkspaces -A --show-labels lists all", where)
+	}
+	return found, nil
+}
+
+func findNamed(ctx context.Context, c *session.Cluster, names []string) ([]aggregationv1alpha1.CoderWorkspace, error) {
+	var found []aggregationv1alpha1.CoderWorkspace
+	for _, text := range names {
+		target, err := session.ParseTarget(text, "CoderWorkspace")
+		if err != nil {
+			return nil, err
+		}
+		ws, err := c.Workspace(ctx, target.Name)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, *ws)
+	}
+	return found, nil
+}

@@ -1,0 +1,93 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// pollInterval is how often it is asked how far a build is.
+const pollInterval = time.Second
+
+// await waits until each order has come to its end. An order that fails gets its
+// error; the error of await itself says that it could not wait.
+func (r *run) await(ctx context.Context, c *session.Cluster, orders []*order) error {
+	progress := r.Progress()
+	defer progress.End()
+	began := r.Clock.Now()
+	waiting := make([]*order, 0, len(orders))
+	for _, o := range orders {
+		if o.err == nil {
+			waiting = append(waiting, o)
+		}
+	}
+	all := len(waiting)
+	for {
+		var still []*order
+		for _, o := range waiting {
+			var err error
+			if o.ended, err = r.look(ctx, c, o); err != nil {
+				return err
+			}
+			if !o.ended {
+				still = append(still, o)
+			}
+			progress.Report(r.Clock.Now(), all-len(still), all, o.workspace.Name, state(o.workspace))
+		}
+		if waiting = still; len(waiting) == 0 {
+			return nil
+		}
+		if r.timeout > 0 && r.Clock.Now().Sub(began) >= r.timeout {
+			o := waiting[0]
+			return fmt.Errorf("after %s %d of %d workspaces are not yet %s: %s is %s; it goes on without this command",
+				r.timeout, len(waiting), all, r.done, o.workspace.Name, state(o.workspace))
+		}
+		if err := r.Clock.Wait(ctx, pollInterval); err != nil {
+			return fmt.Errorf("interrupted; what was asked for goes on without this command: %w", err)
+		}
+	}
+}
+
+// look reads the workspace anew and says whether its order has come to its end.
+func (r *run) look(ctx context.Context, c *session.Cluster, o *order) (ended bool, err error) {
+	ws := &aggregationv1alpha1.CoderWorkspace{}
+	err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), ws)
+	switch {
+	case apierrors.IsNotFound(err):
+		o.err = errors.New("somebody deleted it meanwhile")
+		return true, nil
+	case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
+		// A replica that restarts is back in a moment.
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading workspace %s/%s: %w", o.workspace.Namespace, o.workspace.Name, err)
+	}
+	o.workspace = ws
+	built := buildNumber(ws) > o.before
+	if stalled := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionStalled); stalled != nil &&
+		stalled.Status == metav1.ConditionTrue && (built || stalled.Reason == aggregationv1alpha1.ReasonChangeRefused) {
+		o.err = fmt.Errorf("%s; kubectl coder logs -n %s %s shows the whole log", terminal.Clean(stalled.Message), ws.Namespace, ws.Name)
+		return true, nil
+	}
+	ready := meta.IsStatusConditionTrue(ws.Status.Conditions, aggregationv1alpha1.ConditionReady)
+	return ready && ws.Status.Phase == r.phase && (built || !r.anew), nil
+}
+
+// state is what Coder says of the workspace.
+func state(ws *aggregationv1alpha1.CoderWorkspace) string {
+	ready := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionReady)
+	if ready == nil {
+		return ws.Status.Phase
+	}
+	return ws.Status.Phase + ", " + ready.Message
+}

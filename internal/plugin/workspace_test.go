@@ -1,0 +1,191 @@
+package plugin
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// taking lets the API take an action of a workspace.
+func taking(api *fakeAPI, verb string, names ...string) {
+	for _, name := range names {
+		api.answer("POST "+inCoder+"/coderworkspaces/"+name+"/"+verb, func(w http.ResponseWriter, _ *http.Request) {
+			respond(w, http.StatusCreated, map[string]any{"apiVersion": "aggregation.coder.com/v1alpha1", "kind": "CoderWorkspaceAction"})
+		})
+	}
+}
+
+// becomes sets what the API tells of a workspace.
+func becomes(api *fakeAPI, name, phase string, build int64, conditions ...any) {
+	api.change(workspaces, "coder/"+name, func(object map[string]any) {
+		status := object["status"].(map[string]any)
+		status["phase"], status["conditions"] = phase, conditions
+		status["latestBuild"] = map[string]any{"number": build}
+	})
+}
+
+func condition(kind, status, reason, message string) map[string]any {
+	return map[string]any{"type": kind, "status": status, "reason": reason, "message": message}
+}
+
+func TestWorkspaceCommandLines(t *testing.T) {
+	for line, want := range map[string]answer{
+		"start":                            {2, "", "which workspaces?"},
+		"start --all -l a=b":               {2, "", "give -l or --all, not both"},
+		"start dev --all":                  {2, "", "give names, or choose"},
+		"start dev --owner ada":            {2, "", "give names, or choose"},
+		"start -l a==b==c":                 {2, "", "--selector"},
+		"start dev -n coder":               {2, "", `"dev" could be any of coder.ada.dev, coder.bo.dev: give the whole name`},
+		"start template/x":                 {2, "", `this command knows no "template"`},
+		"start nobody -n coder":            {1, "", `"nobody" not found; kubectl get coderworkspaces -A lists`},
+		"start --all -n empty":             {1, "", "there is no such workspace in namespace empty"},
+		"stop ada.dev -n coder":            {2, "", "Stop workspace coder.ada.dev of ada? What runs in it ends. Nobody can be asked"},
+		"restart --all -n coder":           {2, "", "Restart 3 workspaces (coder/coder.ada.dev, coder/coder.bo.api, coder/coder.bo.dev)?"},
+		"start ada.dev -n coder":           {0, "coderworkspace.aggregation.coder.com/coder.ada.dev start asked for\n", ""},
+		"start cws/ada.dev -n coder":       {0, "coder.ada.dev start asked for\n", ""},
+		"start ada.dev -n coder -o name":   {0, "coderworkspace.aggregation.coder.com/coder.ada.dev\n", ""},
+		"start ada.dev -n coder -o json":   {0, `"kind": "CoderWorkspace"`, ""},
+		"start --all -n coder -o yaml":     {0, "kind: CoderWorkspaceList", ""},
+		"start ada.dev -n coder --dry-run": {0, "coder.ada.dev started (server dry run)\n", ""},
+		"stop ada.dev -n coder --yes":      {0, "coder.ada.dev stop asked for\n", ""},
+		"stop ada.dev -n coder --dry-run":  {0, "coder.ada.dev stopped (server dry run)\n", ""},
+		"frobnicate":                       {2, "", `"frobnicate" is no command of kubectl coder`},
+		"start --frobnicate":               {2, "", "unknown flag: --frobnicate"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			api := scene(t)
+			taking(api, "start", "coder.ada.dev", "coder.bo.api", "coder.bo.dev")
+			taking(api, "stop", "coder.ada.dev")
+			newDesk().run(t, api, strings.Fields(line)...).want(t, want.code, want.out, want.err)
+			if want.code != 0 && len(api.writes) > 0 {
+				t.Errorf("it wrote %q", api.writes)
+			}
+		})
+	}
+}
+
+func TestWorkspaceSelection(t *testing.T) {
+	for line, names := range map[string][]string{
+		"--all":                  {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
+		"-l team=compilers":      {"coder.ada.dev", "coder.bo.api"},
+		"--all --owner bo":       {"coder.bo.api", "coder.bo.dev"},
+		"--all -A --owner ada":   {"coder.ada.dev"},
+		"--all --template hello": {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
+		"coder.ada.dev bo.api":   {"coder.ada.dev", "coder.bo.api"},
+	} {
+		t.Run(line, func(t *testing.T) {
+			api := scene(t)
+			taking(api, "start", names...)
+			got := newDesk().run(t, api, append([]string{"start", "-n", "coder"}, strings.Fields(line)...)...)
+			var want []string
+			for _, name := range names {
+				want = append(want, "POST "+inCoder+"/coderworkspaces/"+name+"/start")
+			}
+			slices.Sort(api.writes)
+			if !slices.Equal(api.writes, want) || got.code != 0 {
+				t.Errorf("exit code %d, writes\n%q, want\n%q\n%s", got.code, api.writes, want, got.err)
+			}
+		})
+	}
+}
+
+// TestWorkspaceQuestions asks before something ends, and does nothing without a yes.
+func TestWorkspaceQuestions(t *testing.T) {
+	for input, want := range map[string]answer{
+		"y\n":   {0, "stop asked for", "[y/N]"},
+		"yes\n": {0, "stop asked for", "[y/N]"},
+		"n\n":   {1, "", "not confirmed: nothing was done"},
+		"":      {1, "", "not confirmed: nothing was done"},
+	} {
+		d, api := newDesk(), scene(t)
+		taking(api, "stop", "coder.ada.dev")
+		d.interactive, d.input = true, input
+		d.run(t, api, "stop", "-n", "coder", "coder.ada.dev").want(t, want.code, want.out, want.err)
+		if (len(api.writes) > 0) != (want.code == 0) {
+			t.Errorf("%q: it wrote %q", input, api.writes)
+		}
+	}
+}
+
+// TestAggregatedAPIAway says where to look.
+func TestAggregatedAPIAway(t *testing.T) {
+	api := scene(t)
+	api.answer("GET "+inCoder+"/coderworkspaces/coder.ada.dev", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints"))
+	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "kubectl coder: no endpoints\nkubectl coder: kubectl coder status says what is wrong\n")
+}
+
+// TestWorkspacePartly goes on after one that is refused.
+func TestWorkspacePartly(t *testing.T) {
+	api := scene(t)
+	taking(api, "start", "coder.bo.dev")
+	api.answer("POST "+inCoder+"/coderworkspaces/coder.ada.dev/start", refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not"))
+	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev", "coder.bo.dev").
+		want(t, 3, "coder.bo.dev start asked for", "workspace coder/coder.ada.dev: you may not")
+	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "workspace coder/coder.ada.dev: you may not")
+}
+
+// TestWorkspaceWait follows a build to its end, as lines and on a terminal.
+func TestWorkspaceWait(t *testing.T) {
+	running := condition("Ready", "True", "Running", "the workspace runs")
+	starting := condition("Ready", "False", "BuildRunning", "the start build is under way")
+	stopped := condition("Ready", "True", "Stopped", "the workspace is stopped, as its spec asks")
+	failed := condition("Stalled", "True", "BuildFailed", "the start build failed: no quota")
+	for name, c := range map[string]struct {
+		line  string
+		steps map[int]func(api *fakeAPI)
+		live  bool
+		want  answer
+	}{
+		"start": {line: "start bo.dev --wait", steps: map[int]func(*fakeAPI){
+			1: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Starting", 3, starting) },
+			4: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Running", 3, running) },
+		}, want: answer{0, "coder.bo.dev started\n", "coder.bo.dev: Starting, the start build is under way (after 1s)\ncoder.bo.dev: Running, the workspace runs (after 4s)\n"}},
+		"start on a terminal": {line: "start bo.dev --wait", live: true, steps: map[int]func(*fakeAPI){
+			1: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Running", 3, running) },
+		}, want: answer{0, "coder.bo.dev started\n", "\r\x1b[K[--------------------] 0/1 0s  coder.bo.dev: Stopped, the workspace is stopped, as its spec asks" +
+			"\r\x1b[K[####################] 1/1 1s  coder.bo.dev: Running, the workspace runs\r\x1b[K"}},
+		// A restart is not done while the workspace still runs as before.
+		"restart": {line: "restart ada.dev --wait --yes", steps: map[int]func(*fakeAPI){
+			2: func(api *fakeAPI) { becomes(api, "coder.ada.dev", "Stopped", 2, stopped) },
+			3: func(api *fakeAPI) { becomes(api, "coder.ada.dev", "Running", 3, running) },
+		}, want: answer{0, "coder.ada.dev restarted\n", "Stopped, the workspace is stopped, as its spec asks (after 2s)"}},
+		// That an earlier build failed says nothing of this one.
+		"failed before": {line: "start bo.api --wait", steps: map[int]func(*fakeAPI){
+			2: func(api *fakeAPI) { becomes(api, "coder.bo.api", "Running", 5, running) },
+		}, want: answer{0, "coder.bo.api started\n", "Running"}},
+		"fails": {line: "start bo.api --wait", steps: map[int]func(*fakeAPI){
+			2: func(api *fakeAPI) { becomes(api, "coder.bo.api", "Failed", 5, starting, failed) },
+		}, want: answer{1, "", "workspace coder/coder.bo.api: the start build failed: no quota; kubectl coder logs -n coder coder.bo.api shows"}},
+		"one of two fails": {line: "start bo.api bo.dev --wait", steps: map[int]func(*fakeAPI){
+			1: func(api *fakeAPI) {
+				becomes(api, "coder.bo.api", "Failed", 5, starting, failed)
+				becomes(api, "coder.bo.dev", "Running", 3, running)
+			},
+		}, want: answer{3, "coder.bo.dev started\n", "workspace coder/coder.bo.api: the start build failed"}},
+		"deleted": {line: "start bo.dev --wait", steps: map[int]func(*fakeAPI){
+			1: func(api *fakeAPI) {
+				api.mu.Lock()
+				delete(api.objects[workspaces], "coder/coder.bo.dev")
+				api.mu.Unlock()
+			},
+		}, want: answer{1, "", "workspace coder/coder.bo.dev: somebody deleted it meanwhile"}},
+		"too long": {line: "start bo.dev --wait --timeout 3s", want: answer{1, "coder.bo.dev start asked for\n", "after 3s 1 of 1 workspaces are not yet started: coder.bo.dev is Stopped"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, api := newDesk(), scene(t)
+			d.live = c.live
+			for _, verb := range []string{"start", "restart"} {
+				taking(api, verb, "coder.ada.dev", "coder.bo.api", "coder.bo.dev")
+			}
+			d.clock.after = func(wait int) {
+				if step := c.steps[wait]; step != nil {
+					step(api)
+				}
+			}
+			d.run(t, api, append([]string{"-n", "coder"}, strings.Fields(c.line)...)...).want(t, c.want.code, c.want.out, c.want.err)
+		})
+	}
+}

@@ -1,0 +1,192 @@
+package redaction
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTextTakesOutWhatHasTheFormOfASecret(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"nothing":            {"reconciling CoderControlPlane coder/coder took 12ms", "reconciling CoderControlPlane coder/coder took 12ms"},
+		"names are kept":     {"secretName: coder-db, secretKeyRef of token_ttl", "secretName: coder-db, secretKeyRef of token_ttl"},
+		"a PVC is not a key": {"pod coder-7d9f8b6c5d-abcde is ready", "pod coder-7d9f8b6c5d-abcde is ready"},
+		"word":               {"db_password=hunter2 next", "db_password=[redacted] next"},
+		"word with colon":    {"Client-Secret: hunter2", "Client-Secret: [redacted]"},
+		"commas and quotes":  {"password=a,b'c&d next", "password=[redacted] next"},
+		"JSON":               {`{"token":"a\"b","n":1}`, `{"token":"[redacted]","n":1}`},
+		"JSON in JSON":       {`{"msg":"{\"token\":\"a\\nb\",\"n\":1}"}`, `{"msg":"{\"token\":\"[redacted]\",\"n\":1}"}`},
+		"single quotes":      {"api_key = 'a b' c", "api_key = '[redacted]' c"},
+		"flag":               {"coder --session-token hunter2 -v", "coder --session-token [redacted] -v"},
+		"userinfo":           {"to postgres://coder:p@ss/w@db:5432/coder", "to postgres://[redacted]@db:5432/coder"},
+		"query":              {"https://x.example.com/cb?code=abc&n=1", "https://x.example.com/cb?code=[redacted]&n=1"},
+		"bearer":             {"sent Bearer abcdefghij", "sent Bearer [redacted]"},
+		"JWT":                {"eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0x.", "[redacted]"},
+		"Coder's token":      {"x aB3dE5gH7j-kL9mN1pQ3rS5tU7vW9xY1z y", "x [redacted] y"},
+		"GitHub's token":     {"ghp_aB3dE5gH7jkL9mN1pQ3rS5tU7vW9xY1z", "[redacted]"},
+		"private key": {
+			"a\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc=\n-----END RSA PRIVATE KEY-----\nb", "a\n[redacted]\nb",
+		},
+		"private key cut off":   {"a\n-----BEGIN PRIVATE KEY-----\nMIIE\nabc", "a\n[redacted]"},
+		"a certificate is kept": {"-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----", "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r Redactor
+			got := r.Text(test.text)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if again := r.Text(got); again != got {
+				t.Errorf("a second time it becomes %q", again)
+			}
+		})
+	}
+}
+
+// What YAML writes below a word belongs to it, and what is not deeper does not.
+func TestTextTakesOutBlocksOfYAML(t *testing.T) {
+	for _, text := range []string{
+		"kept: 1\ndb_password: |\n  hidden\n\n    hidden too\nkept: 2\n",
+		"kept: 1\ntoken: >-  # folded\n hidden\nkept: 2",
+		"values:\n- clientSecret: |2+\n    hidden\n  kept: 2\n",
+		"\t\"api_key\": |\r\n\t  hidden\r\n\tkept: 2\r\n",
+	} {
+		for _, text := range []string{text, stamped(text)} {
+			var r Redactor
+			got := r.Text(text)
+			if strings.Contains(got, "hidden") || strings.Count(got, "kept") != strings.Count(text, "kept") {
+				t.Errorf("%q becomes %q", text, got)
+			}
+			if strings.Count(got, "\n") != strings.Count(text, "\n") {
+				t.Errorf("%q becomes %q, with other lines", text, got)
+			}
+		}
+	}
+	for _, text := range []string{"a table: | one | two |\n  three\n", "note: |\n  kept\n", "tokens used: 3\n  kept\n"} {
+		var r Redactor
+		if got := r.Text(text); !strings.Contains(got, strings.Fields(text)[len(strings.Fields(text))-1]) {
+			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+}
+
+// TestTextTakesOutKnownValues looks for each form in which a value can be written.
+func TestTextTakesOutKnownValues(t *testing.T) {
+	for _, value := range []string{"hunter2hunter2", `q"uo\te<&>'d é`, "a b+c%d", strings.Repeat("x1", 300)} {
+		var r Redactor
+		r.Learn(value)
+		twice := fmt.Sprintf("%q", fmt.Sprintf("%q", value))
+		marshalled, err := json.Marshal(map[string]string{"v": value})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, written := range []string{
+			"x" + value + "y", fmt.Sprintf("%q", value), twice, string(marshalled), url.QueryEscape(value), url.PathEscape(value),
+			base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)),
+			base64.StdEncoding.EncodeToString([]byte("ab" + value + "cd")), hex.EncodeToString([]byte(value)),
+			url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(value))),
+		} {
+			got := r.Text(written)
+			if !strings.Contains(got, Placeholder) || strings.Contains(got, value) {
+				t.Errorf("%s becomes %s", written, got)
+			}
+		}
+		// What surrounds it in base64 alone is left.
+		for before := range 4 {
+			encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("-", before) + value + "---"))
+			if got := r.Text(encoded); len(got) > len(Placeholder)+14 {
+				t.Errorf("%d bytes before it: %s becomes %s", before, encoded, got)
+			}
+		}
+	}
+}
+
+func TestLearnTakesAValueApart(t *testing.T) {
+	var r Redactor
+	r.Learn("postgres://coder:p%40ssword@db/coder")
+	r.Learn(`{"auths":{"x":{"auth":"` + base64.StdEncoding.EncodeToString([]byte("bot:registry-pw")) + `"}}}`)
+	r.Learn("first line of a file\nsecond line of a file\n\n")
+	r.Learn("-----BEGIN CERTIFICATE-----\nMIIEpublicpublicpublic\n-----END CERTIFICATE-----\n")
+	r.Learn("short")
+	for _, secret := range []string{"p@ssword", "p%40ssword", "registry-pw", "second line of a file"} {
+		if got := r.Known("<" + secret + ">"); got != "<"+Placeholder+">" {
+			t.Errorf("%q becomes %q", secret, got)
+		}
+	}
+	for _, public := range []string{"MIIEpublicpublicpublic", "short"} {
+		if got := r.Known(public); got != public {
+			t.Errorf("%q becomes %q", public, got)
+		}
+	}
+}
+
+// TestTheLongerOneCounts holds whatever was learned first.
+func TestTheLongerOneCounts(t *testing.T) {
+	var r Redactor
+	for _, value := range []string{"secret-a", "secret-a-and-more"} {
+		r.Learn(value)
+		_ = r.Known("a text in between")
+	}
+	if got := r.Known("secret-a-and-more, secret-a"); got != "[redacted], [redacted]" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestDocument(t *testing.T) {
+	var r Redactor
+	r.Learn("hunter2hunter2")
+	document := map[string]any{"hunter2hunter2": []any{"hunter2hunter2", 1.5, true, nil, map[string]any{"a": "token=x"}}}
+	want := map[string]any{"[redacted]": []any{"[redacted]", 1.5, true, nil, map[string]any{"a": "token=[redacted]"}}}
+	if diff := cmp.Diff(want, r.Document(document)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, kept := document["hunter2hunter2"]; !kept {
+		t.Error("the document itself was changed")
+	}
+}
+
+func TestNamesAndLooks(t *testing.T) {
+	for name, want := range map[string]bool{
+		"password": true, "DB_PASSWORD": true, "CODER_OIDC_CLIENT_SECRET": true, "apiKey": true, "tokens": true, "token_2": true,
+		"secretName": false, "token_ttl": false, "region": false, "": false,
+	} {
+		if NamesSecret(name) != want {
+			t.Errorf("NamesSecret(%q) is %v", name, !want)
+		}
+	}
+	for value, want := range map[string]bool{
+		"ghp_aB3dE5gH7jkL9mN1pQ3rS5tU7vW9xY1z": true, "postgres://a:b@c/d": true, "large": false, `["a","b"]`: false, "": false,
+	} {
+		if LooksSecret(value) != want {
+			t.Errorf("LooksSecret(%q) is %v", value, !want)
+		}
+	}
+}
+
+// FuzzText wants that a known value never stays, whatever surrounds it.
+func FuzzText(f *testing.F) {
+	f.Add("hunter2hunter2", "password=", "\n")
+	f.Add("a b c d e f", `{"token":"`, `"}`)
+	f.Fuzz(func(t *testing.T, secret, before, after string) {
+		if trimmed := strings.TrimSpace(secret); len(trimmed) < 2*leastKnown || strings.Contains(Placeholder, trimmed) || len(secret) > 1000 {
+			return
+		}
+		if strings.Contains(before+after, strings.TrimSpace(secret)) {
+			return
+		}
+		var r Redactor
+		r.Learn(secret)
+		if isPublic(strings.TrimSpace(secret)) {
+			return
+		}
+		if got := r.Text(before + secret + after); strings.Contains(got, strings.TrimSpace(secret)) {
+			t.Errorf("%q stays in %q", secret, got)
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package supportbundle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
+	"github.com/coder-k8s/coder-k8s/internal/version"
+)
+
+// options are the command line.
+type options struct {
+	kube              *genericclioptions.ConfigFlags
+	streams           genericiooptions.IOStreams
+	operatorNamespace string
+	output            string
+	since, timeout    time.Duration
+	maxSize           string
+	metricsTokenFile  string
+
+	now   func() time.Time
+	check checkFunc
+}
+
+// NewCommand is "coder-k8s support-bundle".
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	return command(streams, time.Now, installation.Check)
+}
+
+// command is NewCommand with what tests replace.
+func command(streams genericiooptions.IOStreams, now func() time.Time, check checkFunc) *cobra.Command {
+	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: now, check: check}
+	cmd := &cobra.Command{
+		Use:   "support-bundle",
+		Short: "Collect what an issue report needs, without secrets",
+		Long: "Support-bundle writes one archive with all that an issue report needs: versions, the objects of\n" +
+			"the installation and of the control planes, events, logs, readiness, and what is wrong. It reads\n" +
+			"with your own rights and changes nothing. Secrets are taken out; its README says how, and what\n" +
+			"could not be had.\n\n" +
+			"Exit code: 0 all is in it, 1 there is no archive, 2 the command line is wrong, 3 something is not\n" +
+			"in it.",
+		Example: "  coder-k8s support-bundle\n" +
+			"  coder-k8s support-bundle -n coder --since 2h -o bundle.tar.gz",
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.operatorNamespace, "operator-namespace", installation.Namespace, "the namespace of the operator")
+	flags.StringVarP(&o.output, "output", "o", "", "the file to write; - is standard output (default coder-k8s-support-<time>.tar.gz)")
+	flags.DurationVar(&o.since, "since", 24*time.Hour, "how far back logs go")
+	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long collecting may take")
+	flags.StringVar(&o.maxSize, "max-size", "100Mi", "how much is collected at most, before it is compressed")
+	flags.StringVar(&o.metricsTokenFile, "metrics-token-file", "", "the file with a token that may get /metrics; without it there are no metrics in the archive")
+	o.kube.AddFlags(flags)
+	flags.Lookup("namespace").Usage = "look only at the control planes of this namespace (default all)"
+	return cmd
+}
+
+// validate reads --max-size.
+func (o *options) validate() (int64, error) {
+	size, err := resource.ParseQuantity(o.maxSize)
+	const least = 1 << 20
+	switch {
+	case err != nil || size.Value() < least:
+		return 0, cli.Usage("--max-size is %q; give at least 1Mi, for example 100Mi", o.maxSize)
+	case o.since <= 0:
+		return 0, cli.Usage("--since is %s; give how far back logs go, for example 24h", o.since)
+	case o.timeout <= 0:
+		return 0, cli.Usage("--timeout is %s; give how long collecting may take, for example 3m", o.timeout)
+	case o.operatorNamespace == "":
+		return 0, cli.Usage("--operator-namespace is empty")
+	}
+	return size.Value(), nil
+}
+
+func (o *options) run(ctx context.Context) error {
+	most, err := o.validate()
+	if err != nil {
+		return err
+	}
+	c, err := o.collector(most)
+	if err != nil {
+		return err
+	}
+	if err := c.reachable(); err != nil {
+		return err
+	}
+	fmt.Fprintln(o.streams.ErrOut, "Collecting with your rights. Nothing in the cluster is changed.")
+	collecting, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	c.collect(collecting)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("collecting was cut off, so there is no archive: %w", err)
+	}
+	return o.finish(c)
+}
+
+func (o *options) collector(most int64) (*collector, error) {
+	config, err := cli.Cluster(o.kube, version.UserAgent())
+	if err != nil {
+		return nil, err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("using the kubeconfig: %w", err)
+	}
+	untyped, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("using the kubeconfig: %w", err)
+	}
+	c := &collector{
+		config: config, kube: kube, dynamic: untyped, check: o.check, now: o.now,
+		tunnel:            throughKubernetes(config, kube),
+		operatorNamespace: o.operatorNamespace, namespace: *o.kube.Namespace, since: o.since,
+		redactor: &redaction.Redactor{}, archive: newArchive(most),
+	}
+	c.learnCaller()
+	if o.metricsTokenFile != "" {
+		token, err := os.ReadFile(o.metricsTokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading --metrics-token-file: %w", err)
+		}
+		c.metricsToken = string(bytes.TrimSpace(token))
+		c.redactor.Learn(c.metricsToken)
+	}
+	return c, nil
+}
+
+// finish writes the archive and says where it is.
+func (o *options) finish(c *collector) error {
+	// The README always has room.
+	c.archive.files["README.md"] = content{text: c.readme()}
+	folder := "coder-k8s-support-" + c.now().UTC().Format("20060102T150405Z")
+	name := o.output
+	if name == "" {
+		name = folder + ".tar.gz"
+	}
+	if err := o.save(name, func(to io.Writer) error { return c.archive.write(to, folder, c.now(), c.redactor) }); err != nil {
+		return err
+	}
+	if name != "-" {
+		fmt.Fprintln(o.streams.Out, name)
+	}
+	if len(c.left) == 0 {
+		return nil
+	}
+	for _, line := range c.left {
+		fmt.Fprintln(o.streams.ErrOut, "left out: "+terminal.Clean(c.redactor.Text(line)))
+	}
+	return &cli.PartialError{Err: fmt.Errorf("not all is in the archive: see above, or its README")}
+}
+
+// save makes the file for its owner alone. It replaces none.
+func (o *options) save(name string, write func(io.Writer) error) error {
+	if name == "-" {
+		return write(o.streams.Out)
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("making the archive: %w; choose another name with --output", err)
+	}
+	if err := errors.Join(write(file), file.Close()); err != nil {
+		return errors.Join(fmt.Errorf("writing the archive %s: %w", name, err), os.Remove(name))
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package supportbundle
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
+)
+
+// kubeAPI answers as kube-apiserver does to who only reads: lists of objects,
+// logs, and what a proxy gives.
+type kubeAPI struct {
+	*httptest.Server
+	mu sync.Mutex
+	// lists are the items by the path of their list.
+	lists map[string][]map[string]any
+	// texts are other answers by path, a log of a container before its restart with
+	// "?previous" behind it.
+	texts map[string]string
+	// failures are answers that are none, by path.
+	failures map[string]metav1.Status
+	// hang are paths that give no answer before the client has had enough.
+	hang map[string]bool
+	// writes are the requests that would change something.
+	writes []string
+}
+
+func newKubeAPI(t *testing.T) *kubeAPI {
+	t.Helper()
+	k := &kubeAPI{
+		lists: map[string][]map[string]any{}, failures: map[string]metav1.Status{}, hang: map[string]bool{},
+		texts: map[string]string{
+			"/version": `{"major":"1","minor":"37","gitVersion":"v1.37.0"}`,
+			"/api":     `{"kind":"APIVersions","versions":["v1"]}`,
+			"/apis":    `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"coder.com","versions":[{"groupVersion":"coder.com/v1alpha1","version":"v1alpha1"}]}]}`,
+		},
+	}
+	k.Server = httptest.NewTLSServer(k)
+	t.Cleanup(k.Close)
+	return k
+}
+
+// ServeHTTP implements http.Handler.
+func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	path := r.URL.Path
+	if r.URL.Query().Get("previous") == "true" {
+		path += "?previous"
+	}
+	if r.Method != http.MethodGet {
+		k.writes = append(k.writes, r.Method+" "+path)
+	}
+	status, failed := k.failures[path]
+	items, listed := k.lists[path]
+	switch text, known := k.texts[path]; {
+	case k.hang[path]:
+		k.mu.Unlock()
+		<-r.Context().Done()
+		k.mu.Lock()
+	case failed:
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(int(status.Code))
+		_ = json.NewEncoder(w).Encode(status)
+	case known:
+		if strings.HasPrefix(text, "{") {
+			w.Header().Set("Content-Type", "application/json")
+		}
+		_, _ = w.Write([]byte(text))
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		kind, version := "List", "v1"
+		if listed && len(items) > 0 {
+			kind, version = items[0]["kind"].(string)+"List", items[0]["apiVersion"].(string)
+		}
+		if items == nil {
+			items = []map[string]any{}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"kind": kind, "apiVersion": version, "metadata": map[string]any{}, "items": items})
+	}
+}
+
+// forbid lets nobody list a resource.
+func (k *kubeAPI) forbid(path, message string) {
+	k.failures[path] = metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: message,
+	}
+}
+
+// plurals are the resources that tests put into the server.
+var plurals = map[string]string{"Ingress": "ingresses", "NetworkPolicy": "networkpolicies"}
+
+// put adds objects, given as YAML documents. They are listed in their namespace,
+// and all over the cluster.
+func (k *kubeAPI) put(t *testing.T, documents string) {
+	t.Helper()
+	for document := range strings.SplitSeq(documents, "\n---\n") {
+		var object map[string]any
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		group, err := schema.ParseGroupVersion(object["apiVersion"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := object["kind"].(string)
+		plural := plurals[kind]
+		if plural == "" {
+			plural = strings.ToLower(kind) + "s"
+		}
+		prefix := "/apis/" + group.String() + "/"
+		if group.Group == "" {
+			prefix = "/api/" + group.Version + "/"
+		}
+		metadata := object["metadata"].(map[string]any)
+		if metadata["uid"] == nil {
+			metadata["uid"] = kind + "-" + metadata["name"].(string)
+		}
+		k.lists[prefix+plural] = append(k.lists[prefix+plural], object)
+		if namespace, ok := metadata["namespace"].(string); ok {
+			path := prefix + "namespaces/" + namespace + "/" + plural
+			k.lists[path] = append(k.lists[path], object)
+		}
+	}
+}
+
+// kubeconfig is a file that leads to the server.
+func (k *kubeAPI) kubeconfig(t *testing.T) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["fake"] = &clientcmdapi.Cluster{Server: k.URL, InsecureSkipTLSVerify: true}
+	config.AuthInfos["me"] = &clientcmdapi.AuthInfo{Token: "caller-token-9f8e7d6c"}
+	config.Contexts["fake"] = &clientcmdapi.Context{Cluster: "fake", AuthInfo: "me"}
+	config.CurrentContext = "fake"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	// Nobody's own kubeconfig is in the way.
+	if err := os.Unsetenv("KUBECONFIG"); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func unavailable(message string) metav1.Status {
+	return metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Reason: metav1.StatusReasonServiceUnavailable, Code: http.StatusServiceUnavailable, Message: message,
+	}
+}
+
+func operatorPod() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"name": "coder-k8s-1", "namespace": "coder-system"},
+		"spec": map[string]any{"containers": []any{map[string]any{
+			"name": "coder-k8s", "ports": []any{map[string]any{"name": "metrics", "containerPort": int64(8443)}},
+		}}},
+	}}
+}

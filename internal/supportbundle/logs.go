@@ -1,0 +1,132 @@
+package supportbundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// logTimeout bounds the reading of one log.
+	logTimeout = 20 * time.Second
+	// mostRead bounds how much of one log is read to find its end.
+	mostRead = 256 << 20
+	// leastLog is kept of each log, however many there are.
+	leastLog = 64 << 10
+)
+
+// podLogs is a pod whose logs are collected.
+type podLogs struct {
+	pod *unstructured.Unstructured
+	// operator says that it is one of our own.
+	operator bool
+}
+
+// oneLog is the log of one container.
+type oneLog struct {
+	namespace, pod, container string
+	previous                  bool
+}
+
+func (l oneLog) path() string {
+	name := l.container
+	if l.previous {
+		name += ".previous"
+	}
+	return path.Join("logs", l.namespace, l.pod, name+".log")
+}
+
+// logs collects the logs of all pods. They share what room is left, and of each the
+// end is kept.
+func (c *collector) logs(ctx context.Context, s *scope) {
+	var all []oneLog
+	for _, p := range s.pods {
+		all = append(all, logsOf(p.pod)...)
+	}
+	for i, log := range all {
+		share := max(leastLog, c.archive.budget/int64(len(all)-i))
+		text, err := c.read(ctx, log, share)
+		if err != nil {
+			c.leave(log.path(), err)
+			continue
+		}
+		if text != "" {
+			c.addText(log.path(), text)
+		}
+	}
+	c.describe("logs/", fmt.Sprintf("logs of the operator's and of Coder's pods, of the last %s; .previous is of the container before it was restarted", duration.HumanDuration(c.since)))
+}
+
+// logsOf gives the logs that a pod has.
+func logsOf(pod *unstructured.Unstructured) []oneLog {
+	var out []oneLog
+	for _, field := range []string{"initContainerStatuses", "containerStatuses"} {
+		statuses, _, _ := unstructured.NestedSlice(pod.Object, "status", field)
+		for _, item := range statuses {
+			status, _ := item.(map[string]any)
+			name, _ := status["name"].(string)
+			log := oneLog{namespace: pod.GetNamespace(), pod: pod.GetName(), container: name}
+			if waiting, _, _ := unstructured.NestedMap(status, "state", "waiting"); waiting == nil {
+				out = append(out, log)
+			}
+			if last, _, _ := unstructured.NestedMap(status, "lastState", "terminated"); last != nil {
+				log.previous = true
+				out = append(out, log)
+			}
+		}
+	}
+	return out
+}
+
+// read gives the end of a log.
+func (c *collector) read(ctx context.Context, log oneLog, most int64) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	stream, err := c.kube.CoreV1().Pods(log.namespace).GetLogs(log.pod, &corev1.PodLogOptions{
+		Container: log.container, Previous: log.previous, Timestamps: true,
+		SinceSeconds: ptr.To(max(1, int64(c.since.Seconds()))),
+	}).Stream(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = stream.Close() }()
+	return endOf(stream, most)
+}
+
+// endOf gives the last bytes of a stream, from the beginning of a line.
+func endOf(stream io.Reader, most int64) (string, error) {
+	var kept []byte
+	buffer, cut := make([]byte, 64<<10), false
+	for total := 0; total < mostRead; {
+		n, err := stream.Read(buffer)
+		kept, total = append(kept, buffer[:n]...), total+n
+		if int64(len(kept)) > 2*most {
+			kept, cut = append([]byte{}, kept[int64(len(kept))-most:]...), true
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	const notice = "[the beginning is left out, see --max-size]\n"
+	if int64(len(kept)) > most-int64(len(notice)) {
+		kept, cut = kept[int64(len(kept))-max(0, most-int64(len(notice))):], true
+	}
+	text := string(kept)
+	if cut {
+		_, text, _ = strings.Cut(text, "\n")
+		return notice + text, nil
+	}
+	return text, nil
+}

@@ -1,0 +1,204 @@
+package supportbundle
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
+)
+
+// lastApplied is kubectl's copy of the whole object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// cleaner takes out of objects what may be secret by the place where it stands,
+// and has the redactor learn it.
+type cleaner struct{ redactor *redaction.Redactor }
+
+// object gives a copy that may be told, but for what the redactor finds in it.
+func (c cleaner) object(from *unstructured.Unstructured) map[string]any {
+	object := from.DeepCopy().Object
+	unstructured.RemoveNestedField(object, "metadata", "managedFields")
+	switch from.GetKind() {
+	case "Secret", "ConfigMap":
+		c.content(object)
+	case "CustomResourceDefinition":
+		c.definition(object)
+	case "CoderTemplate":
+		c.files(object)
+	}
+	c.mapping(object)
+	return object
+}
+
+// content keeps keys and sizes of a Secret or ConfigMap.
+func (c cleaner) content(object map[string]any) {
+	encoded := object["kind"] == "Secret"
+	for field, encoded := range map[string]bool{"data": encoded, "stringData": false, "binaryData": true} {
+		if all, ok := object[field].(map[string]any); ok {
+			object[field] = sizes(all, encoded)
+		}
+	}
+}
+
+// definition leaves out the schemas, which are long and the same everywhere.
+func (c cleaner) definition(object map[string]any) {
+	versions, _, _ := unstructured.NestedSlice(object, "spec", "versions")
+	for _, v := range versions {
+		if version, ok := v.(map[string]any); ok {
+			version["schema"] = "left out"
+		}
+	}
+	_ = unstructured.SetNestedSlice(object, versions, "spec", "versions")
+}
+
+// files keeps the names and sizes of a template's files.
+func (c cleaner) files(object map[string]any) {
+	if files, ok, _ := unstructured.NestedMap(object, "spec", "files"); ok {
+		_ = unstructured.SetNestedMap(object, sizes(files, false), "spec", "files")
+	}
+}
+
+// sizes gives how long each value is, which may be base64.
+func sizes(all map[string]any, encoded bool) map[string]any {
+	out := map[string]any{}
+	for key, value := range all {
+		text, _ := value.(string)
+		if plain, err := base64.StdEncoding.DecodeString(text); encoded && err == nil {
+			text = string(plain)
+		}
+		out[key] = fmt.Sprintf("%s %d bytes", redaction.Placeholder, len(text))
+	}
+	return out
+}
+
+// mapping cleans a mapping by what its keys are called.
+func (c cleaner) mapping(object map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		switch value := object[key].(type) {
+		case map[string]any:
+			c.nested(object, key, value)
+		case []any:
+			c.list(key, value)
+		case string:
+			object[key] = c.text(key, value)
+		}
+	}
+}
+
+func (c cleaner) nested(object map[string]any, key string, value map[string]any) {
+	switch key {
+	case "annotations":
+		object[key] = c.annotations(value)
+	case "volumeAttributes":
+		c.all(value)
+	default:
+		c.mapping(value)
+	}
+}
+
+func (c cleaner) text(key, value string) string {
+	switch {
+	case strings.HasPrefix(value, redaction.Placeholder):
+	case key == "caBundle":
+		return fmt.Sprintf("certificates, %d characters", len(value))
+	case value != "" && redaction.NamesSecret(key):
+		c.learn(key, value)
+		return removed(value)
+	}
+	return value
+}
+
+func (c cleaner) list(key string, list []any) {
+	switch key {
+	case "args", "command", "extraArgs":
+		c.arguments(list)
+		return
+	}
+	for _, item := range list {
+		entry, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		switch key {
+		case "env", "extraEnv", "httpHeaders", "parameters", "variables":
+			c.named(entry)
+		}
+		c.mapping(entry)
+	}
+}
+
+// named cleans an entry with a name and a value.
+func (c cleaner) named(entry map[string]any) {
+	name, _ := entry["name"].(string)
+	value, ok := entry["value"].(string)
+	if !ok || value == "" || harmlessVariables.MatchString(name) || plainValue.MatchString(value) {
+		return
+	}
+	c.learn(name, value)
+	entry["value"] = removed(value)
+}
+
+// all removes every text.
+func (c cleaner) all(object map[string]any) {
+	for key, value := range object {
+		text, ok := value.(string)
+		if !ok {
+			object[key] = redaction.Placeholder
+			continue
+		}
+		c.learn(key, text)
+		object[key] = removed(text)
+	}
+}
+
+func (c cleaner) annotations(all map[string]any) map[string]any {
+	out := map[string]any{}
+	for key, value := range all {
+		text, _ := value.(string)
+		switch {
+		case key == lastApplied:
+		case harmlessAnnotations.MatchString(key), plainValue.MatchString(text):
+			out[key] = value
+		default:
+			c.learn(key, text)
+			out[key] = removed(text)
+		}
+	}
+	return out
+}
+
+// arguments cleans a command line. A value stands behind = or in the next
+// argument.
+func (c cleaner) arguments(list []any) {
+	flag := ""
+	for i, item := range list {
+		text, _ := item.(string)
+		name, value, joined := strings.Cut(text, "=")
+		switch {
+		case strings.HasPrefix(text, "-") && joined:
+			flag = ""
+			if !harmlessFlags.MatchString(name) && !plainValue.MatchString(value) {
+				c.learn(name, value)
+				list[i] = name + "=" + removed(value)
+			}
+		case strings.HasPrefix(text, "-"):
+			flag = text
+		case harmlessFlags.MatchString(flag), harmlessWords.MatchString(text), plainValue.MatchString(text):
+			flag = ""
+		default:
+			c.learn(flag, text)
+			list[i], flag = removed(text), ""
+		}
+	}
+}
+
+func (c cleaner) learn(name, value string) {
+	if learnable(name, value) {
+		c.redactor.Learn(value)
+	}
+}

@@ -1,0 +1,206 @@
+package supportbundle
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/pager"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+// pageSize bounds how many objects are in memory at once: one of other people's CRDs
+// may have a mebibyte.
+const pageSize = 50
+
+// installed are the resources of an installation, in its namespace and in none.
+func installed() (namespaced, global []schema.GroupVersionResource) {
+	namespaced = []schema.GroupVersionResource{
+		{Group: "apps", Version: "v1", Resource: "deployments"},
+		{Group: "apps", Version: "v1", Resource: "replicasets"},
+		{Version: "v1", Resource: "pods"},
+		{Version: "v1", Resource: "services"},
+		{Version: "v1", Resource: "serviceaccounts"},
+		{Version: "v1", Resource: "configmaps"},
+		{Version: "v1", Resource: "secrets"},
+		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
+		{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"},
+		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+		{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+	}
+	global = []schema.GroupVersionResource{
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+		{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicies"},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"},
+	}
+	return namespaced, global
+}
+
+// children are the resources of which the objects of the three kinds own some.
+func children() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{
+		// Owners stand before what they own.
+		{Group: "apps", Version: "v1", Resource: "deployments"},
+		{Group: "apps", Version: "v1", Resource: "replicasets"},
+		{Group: "batch", Version: "v1", Resource: "jobs"},
+		{Version: "v1", Resource: "pods"},
+		{Version: "v1", Resource: "services"},
+		{Version: "v1", Resource: "serviceaccounts"},
+		{Version: "v1", Resource: "configmaps"},
+		{Version: "v1", Resource: "secrets"},
+		{Version: "v1", Resource: "persistentvolumeclaims"},
+		{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"},
+		{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"},
+		{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
+		{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"},
+		{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+	}
+}
+
+// each gives the objects of a resource, page by page. A resource that the cluster
+// does not have has none.
+func (c *collector) each(
+	ctx context.Context, resource schema.GroupVersionResource, namespace, selector string, take func(*unstructured.Unstructured),
+) error {
+	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return c.dynamic.Resource(resource).Namespace(namespace).List(ctx, options)
+	})
+	list.PageSize = pageSize
+	err := list.EachListItem(ctx, metav1.ListOptions{LabelSelector: selector}, func(object runtime.Object) error {
+		item := object.(*unstructured.Unstructured)
+		c.learnContent(item)
+		take(item)
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// keep puts an object into a folder of the archive.
+func (c *collector) keep(folder, resource string, object *unstructured.Unstructured) {
+	c.addYAML(path.Join(folder, resource, object.GetName()+".yaml"), cleaner{c.redactor}.object(object))
+}
+
+// installation collects the objects of the operator.
+func (c *collector) installation(ctx context.Context, s *scope) {
+	namespaced, global := installed()
+	for _, resource := range namespaced {
+		err := c.each(ctx, resource, c.operatorNamespace, selectorFor(resource), func(object *unstructured.Unstructured) {
+			c.keep("installation", resource.Resource, object)
+			if resource.Resource == "pods" {
+				s.pods = append(s.pods, podLogs{pod: object, operator: true})
+			}
+		})
+		if err != nil {
+			c.leaveObjects(resource.Resource, c.operatorNamespace, err)
+		}
+	}
+	for _, resource := range global {
+		err := c.each(ctx, resource, "", "", func(object *unstructured.Unstructured) {
+			if belongs(object) {
+				c.keep("installation", resource.Resource, object)
+			}
+		})
+		if err != nil {
+			c.leave("the "+resource.Resource+" of the installation", err)
+		}
+	}
+	c.describe("installation/", "the objects of the operator in namespace "+c.operatorNamespace+", the CRDs (without schemas), the APIService, RBAC and policies")
+}
+
+// leaveObjects names objects that are not in the archive. Without Secrets more is
+// lost than them.
+func (c *collector) leaveObjects(resource, namespace string, err error) {
+	c.leave(fmt.Sprintf("the %s of namespace %s", resource, namespace), err)
+	if resource == "secrets" {
+		c.unlearned = append(c.unlearned, namespace)
+	}
+}
+
+// selectorFor leaves out what is not the operator's. Leases and slices of endpoints
+// do not carry its label everywhere, and its namespace is its own.
+func selectorFor(resource schema.GroupVersionResource) string {
+	switch resource.Resource {
+	case "leases", "configmaps", "secrets":
+		return ""
+	}
+	return installation.LabelName + "=" + installation.Name
+}
+
+// belongs says whether an object without a namespace is part of an installation.
+func belongs(object *unstructured.Unstructured) bool {
+	group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+	return object.GetLabels()[installation.LabelName] == installation.Name || strings.HasPrefix(object.GetName(), installation.Name) ||
+		group == "coder.com" || strings.HasSuffix(group, ".coder.com")
+}
+
+// kinds collects the objects of the three kinds, and where they are.
+func (c *collector) kinds(ctx context.Context, s *scope) {
+	for _, definition := range installation.Definitions() {
+		plural := definition.Resource.Resource
+		err := c.each(ctx, definition.Resource, c.namespace, "", func(object *unstructured.Unstructured) {
+			s.owners[string(object.GetUID())] = true
+			if !slices.Contains(s.namespaces, object.GetNamespace()) {
+				s.namespaces = append(s.namespaces, object.GetNamespace())
+			}
+			c.keep(folderOf(object.GetNamespace()), plural, object)
+		})
+		if err != nil {
+			c.leave("the "+plural, err)
+		}
+	}
+	if c.namespace != "" && !slices.Contains(s.namespaces, c.namespace) {
+		s.namespaces = append(s.namespaces, c.namespace)
+	}
+	slices.Sort(s.namespaces)
+	c.describe("namespaces/", "per namespace the control planes, provisioners and proxies with what they own, events, and workspaces and templates without values")
+}
+
+func folderOf(namespace string) string { return path.Join("namespaces", namespace) }
+
+// namespaceObjects collects what the objects of the three kinds own, and the keys
+// of the Secrets and ConfigMaps beside them.
+func (c *collector) namespaceObjects(ctx context.Context, s *scope, namespace string) {
+	for _, resource := range children() {
+		err := c.each(ctx, resource, namespace, "", func(object *unstructured.Unstructured) {
+			if !s.owns(object) && resource.Resource != "secrets" && resource.Resource != "configmaps" {
+				return
+			}
+			s.owners[string(object.GetUID())] = true
+			c.keep(folderOf(namespace), resource.Resource, object)
+			if resource.Resource == "pods" {
+				s.pods = append(s.pods, podLogs{pod: object})
+			}
+		})
+		if err != nil {
+			c.leaveObjects(resource.Resource, namespace, err)
+		}
+	}
+}
+
+// owns says whether an object is one of ours: made by the operator, or owned by
+// something that is.
+func (s *scope) owns(object *unstructured.Unstructured) bool {
+	if object.GetLabels()[coderv1alpha1.LabelManagedBy] == coderv1alpha1.ManagedBy {
+		return true
+	}
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return s.owners[string(ref.UID)] })
+}

@@ -1,0 +1,375 @@
+package uninstall
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+const timeout = time.Minute
+
+// cluster is a real kube-apiserver, with the garbage collector and the controller
+// of namespaces. What a kubelet does the tests do.
+type cluster struct {
+	config     *rest.Config
+	kubeconfig string
+	kube       client.Client
+	// team is the namespace of the test's Coders.
+	team string
+}
+
+// servers are started by the first test that needs them, and ended by TestMain.
+type servers struct {
+	once    sync.Once
+	err     error
+	stop    []func()
+	cluster cluster
+}
+
+var started servers
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	code := m.Run()
+	for i := len(started.stop) - 1; i >= 0; i-- {
+		started.stop[i]()
+	}
+	os.Exit(code)
+}
+
+// newCluster is the cluster of these tests, with nothing of coder-k8s in it, and a
+// namespace of the test's own.
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		t.Skip("KUBEBUILDER_ASSETS does not say where kube-apiserver is; make test does")
+	}
+	started.once.Do(func() { started.err = started.start() })
+	if started.err != nil {
+		t.Fatal(started.err)
+	}
+	c := started.cluster
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-"}}
+	c.create(t, ns)
+	c.team = ns.Name
+	t.Cleanup(func() {
+		if code, _, said := c.uninstall(context.Background(), "--control-planes=remove", "--yes", "--timeout=1m"); code != cli.ExitOK && code != cli.ExitPartial {
+			t.Errorf("cleaning up: exit code %d:\n%s", code, said)
+		}
+	})
+	return &c
+}
+
+func (s *servers) start() error {
+	server := &envtest.Environment{}
+	config, err := server.Start()
+	if err != nil {
+		return err
+	}
+	s.stop = append(s.stop, func() { _ = server.Stop() })
+	config.QPS = -1
+	kube, err := client.New(config, client.Options{})
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "coder-k8s-uninstall")
+	if err != nil {
+		return err
+	}
+	s.stop = append(s.stop, func() { _ = os.RemoveAll(dir) })
+	s.cluster = cluster{config: config, kube: kube, kubeconfig: filepath.Join(dir, "kubeconfig")}
+	if err := os.WriteFile(s.cluster.kubeconfig, server.KubeConfig, 0o600); err != nil {
+		return err
+	}
+	return s.startControllers(dir)
+}
+
+// startControllers starts the real garbage collector and controller of namespaces.
+func (s *servers) startControllers(dir string) error {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	listener.Close()
+	if err != nil {
+		return err
+	}
+	kubeconfig := s.cluster.kubeconfig
+	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
+		"--kubeconfig", kubeconfig, "--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig,
+		"--controllers=namespace-controller,garbage-collector-controller", "--leader-elect=false",
+		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
+		"--kube-api-qps=300", "--kube-api-burst=600")
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.stop = append(s.stop, func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return nil
+}
+
+// install applies what config/default renders, and says that the operator's pod runs.
+func (c *cluster) install(t *testing.T) {
+	t.Helper()
+	var stderr bytes.Buffer
+	kubectl := exec.CommandContext(t.Context(), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", "../../config/default")
+	kubectl.Stderr = &stderr
+	out, err := kubectl.Output()
+	if err != nil {
+		t.Fatalf("rendering config/default: %v: %s", err, stderr.String())
+	}
+	if _, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}}); err != nil {
+		t.Fatal(err)
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
+	for {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if object.GetKind() != "CustomResourceDefinition" {
+			c.create(t, object)
+		}
+	}
+	operator := &appsv1.Deployment{}
+	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: installation.Name}, operator); err != nil {
+		t.Fatal(err)
+	}
+	operator.Status.Replicas, operator.Status.AvailableReplicas, operator.Status.ReadyReplicas = 1, 1, 1
+	if err := c.kube.Status().Update(t.Context(), operator); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) create(t *testing.T, obj client.Object) {
+	t.Helper()
+	if err := c.kube.Create(t.Context(), obj); err != nil {
+		t.Fatalf("making %T %s: %v", obj, obj.GetName(), err)
+	}
+}
+
+// coder makes a control plane, a provisioner or a proxy, with children, as the
+// operator would have.
+func (c *cluster) coder(t *testing.T, d installation.Definition, name string, status map[string]any) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	switch d.Kind {
+	case "CoderProvisioner":
+		obj.Object["spec"] = map[string]any{"controlPlaneRef": map[string]any{"name": "coder"}}
+	case "CoderWorkspaceProxy":
+		obj.Object["spec"] = map[string]any{"controlPlaneRef": map[string]any{"name": "coder"}, "accessURL": "https://proxy.example.com"}
+	}
+	obj.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind))
+	obj.SetNamespace(c.team)
+	obj.SetName(name)
+	obj.SetLabels(map[string]string{"team": "a"})
+	obj.SetFinalizers([]string{d.Finalizer})
+	c.create(t, obj)
+	obj.Object["status"] = status
+	if err := c.kube.Status().Update(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	owner := metav1.OwnerReference{
+		APIVersion: obj.GetAPIVersion(), Kind: d.Kind, Name: name, UID: obj.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}
+	meta := metav1.ObjectMeta{
+		Namespace: c.team, Name: name, OwnerReferences: []metav1.OwnerReference{owner},
+		Labels: map[string]string{"app.kubernetes.io/managed-by": "coder-k8s"},
+	}
+	for _, child := range []client.Object{
+		&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": name}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": name}},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Image: "coder"}}},
+			},
+		}},
+		&corev1.Secret{ObjectMeta: meta},
+		&corev1.ServiceAccount{ObjectMeta: meta},
+	} {
+		c.create(t, child)
+	}
+	return obj
+}
+
+// all makes one object of each kind.
+func (c *cluster) all(t *testing.T) {
+	t.Helper()
+	for _, d := range installation.Definitions() {
+		name := map[string]string{"CoderControlPlane": "coder", "CoderProvisioner": "builders", "CoderWorkspaceProxy": "paris"}[d.Kind]
+		status := map[string]map[string]any{
+			"CoderControlPlane":   {"url": "https://coder.example.com"},
+			"CoderProvisioner":    {"provisionerKeyName": "team-builders"},
+			"CoderWorkspaceProxy": {"proxyName": "paris"},
+		}[d.Kind]
+		c.coder(t, d, name, status)
+	}
+}
+
+// operator does what the operator does with what is being deleted, until the test
+// ends. It says in which order it let go.
+func (c *cluster) operator(t *testing.T) *[]string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var order []string
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		ticker := time.NewTicker(20 * time.Millisecond)
+		defer ticker.Stop()
+		for ctx.Err() == nil {
+			for _, d := range installation.Definitions() {
+				list := &unstructured.UnstructuredList{}
+				list.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind + "List"))
+				if err := c.kube.List(ctx, list); err != nil {
+					continue
+				}
+				for i := range list.Items {
+					item := &list.Items[i]
+					if item.GetDeletionTimestamp() == nil || len(item.GetFinalizers()) == 0 {
+						continue
+					}
+					item.SetFinalizers(nil)
+					if err := c.kube.Update(ctx, item); err == nil {
+						order = append(order, d.Kind)
+					}
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-ticker.C:
+			}
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		ended.Wait()
+	})
+	return &order
+}
+
+// uninstall runs the command as a person does.
+func (c *cluster) uninstall(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errOut bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}
+	args = append([]string{"--kubeconfig", c.kubeconfig}, args...)
+	code = cli.Execute(ctx, NewCommand(streams), args, streams)
+	said := errOut.String()
+	if c.team != "" {
+		said = strings.ReplaceAll(said, c.team+"/", "team/")
+	}
+	return code, out.String(), said
+}
+
+// must runs the command and checks the exit code.
+func (c *cluster) must(t *testing.T, want int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	code, stdout, stderr := c.uninstall(t.Context(), args...)
+	if code != want {
+		t.Fatalf("exit code %d, want %d:\n%s", code, want, stderr)
+	}
+	return stdout, stderr
+}
+
+// left names everything of the installation that is still there.
+func (c *cluster) left(t *testing.T) []string {
+	t.Helper()
+	var left []string
+	all, err := sweeps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &uninstaller{kube: c.kube, namespace: installation.Namespace}
+	all = append(all, sweep{kind: kind("apps", "Deployment"), everywhere: true},
+		sweep{kind: kind("", "Namespace")},
+		sweep{kind: kind("apiregistration.k8s.io", "APIService")},
+		sweep{kind: installation.DefinitionKind(), names: []string{
+			"codercontrolplanes.coder.com", "coderprovisioners.coder.com", "coderworkspaceproxies.coder.com", "coderobjectmetadata.internal.coder.com",
+		}})
+	for _, s := range all {
+		if _, err := c.kube.RESTMapper().RESTMapping(s.kind.GroupKind(), s.kind.Version); err != nil {
+			continue
+		}
+		found, err := u.find(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range found {
+			left = append(left, s.kind.Kind+" "+item.Name)
+		}
+	}
+	return left
+}
+
+// exists says whether an object is there.
+func (c *cluster) exists(t *testing.T, gvk string, namespace, name string) bool {
+	t.Helper()
+	group, rest, _ := strings.Cut(gvk, "/")
+	_, kindName, _ := strings.Cut(rest, "/")
+	obj := partial(kind(group, kindName))
+	err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, obj)
+	if err != nil && !gone(err) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// eventually polls until the check gives no error.
+func eventually(t *testing.T, what string, check func() error) {
+	t.Helper()
+	deadline := time.After(timeout)
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("%s: %v", what, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// children fails unless those of an object are all there, or all gone.
+func (c *cluster) children(t *testing.T, name string, want bool) error {
+	t.Helper()
+	for _, gvk := range []string{"apps/v1/Deployment", "/v1/Secret", "/v1/ServiceAccount"} {
+		if got := c.exists(t, gvk, c.team, name); got != want {
+			return fmt.Errorf("%s %s exists: %v, want %v", gvk, name, got, want)
+		}
+	}
+	return nil
+}

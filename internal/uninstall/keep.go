@@ -1,0 +1,184 @@
+package uninstall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// keepAll lets the Coders go on without an operator. First that is stopped, then
+// nothing belongs to the objects any more, and only then they may go.
+func (u *uninstaller) keepAll(ctx context.Context) error {
+	if err := u.stopOperator(ctx); err != nil {
+		return err
+	}
+	if !u.keepDefinitions {
+		if err := u.writeManifests(); err != nil {
+			return err
+		}
+		if err := u.eachChild(ctx, u.objects, u.disown); err != nil {
+			return err
+		}
+		if err := u.stillStopped(ctx); err != nil {
+			return err
+		}
+	}
+	for _, o := range u.objects {
+		if err := u.release(ctx, o); err != nil {
+			return err
+		}
+		if u.keepDefinitions {
+			continue
+		}
+		if err := u.delete(ctx, o.Unstructured, o.String()); err != nil {
+			return err
+		}
+	}
+	if len(u.objects) > 0 && !u.keepDefinitions {
+		u.say("The Coders go on running. To take them over again, install coder-k8s and apply what was written to standard output:\n" +
+			"what belonged to each object has the annotation " + coderv1alpha1.AnnotationAdopt + ", by which the operator knows it.\n" +
+			"The operator's account and tokens in Coder are still there.")
+	}
+	return nil
+}
+
+// stillStopped refuses to go on where the operator runs again: it takes over what was
+// given away, and that would be deleted with its owner.
+func (u *uninstaller) stillStopped(ctx context.Context) error {
+	if u.dryRun {
+		return nil
+	}
+	stopped, err := u.noOperatorPods(ctx)
+	if err == nil && !stopped {
+		err = fmt.Errorf("the operator runs again in namespace %s, because something scales its Deployment, for example Argo CD or Flux; "+
+			"stop that and run this again: nothing was deleted", u.namespace)
+	}
+	return err
+}
+
+// writeManifests writes the objects so that they can be applied again.
+func (u *uninstaller) writeManifests() error {
+	for _, o := range u.objects {
+		raw, err := yaml.Marshal(manifest(o).Object)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", o, err)
+		}
+		if _, err := fmt.Fprintf(u.manifests, "---\n%s", raw); err != nil {
+			return fmt.Errorf("writing %s: %w", o, err)
+		}
+	}
+	return nil
+}
+
+// manifest is the part of an object that a person wrote.
+func manifest(o object) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(),
+		"metadata": map[string]any{"namespace": o.GetNamespace(), "name": o.GetName()},
+	}}
+	if spec, known := o.Object["spec"]; known {
+		out.Object["spec"] = spec
+	}
+	annotations := o.GetAnnotations()
+	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+	if len(annotations) > 0 {
+		out.SetAnnotations(annotations)
+	}
+	if labels := o.GetLabels(); len(labels) > 0 {
+		out.SetLabels(labels)
+	}
+	return out
+}
+
+// disown takes our owner references from an object, so that the garbage collector
+// leaves it alone, and notes whose it was.
+func (u *uninstaller) disown(ctx context.Context, child *metav1.PartialObjectMetadata, owner object) error {
+	return u.withoutOwner(ctx, child, owner, map[string]any{coderv1alpha1.AnnotationAdopt: owner.definition.Kind + "/" + owner.GetName()})
+}
+
+// withoutOwner takes an owner from an object and adds annotations to it. It starts
+// over where somebody else writes it at the same time.
+func (u *uninstaller) withoutOwner(ctx context.Context, child *metav1.PartialObjectMetadata, owner object, annotations map[string]any) error {
+	what := nameOf(child)
+	if u.dryRun {
+		u.say("%s does not belong to %s any more", what, owner)
+		return nil
+	}
+	for {
+		rest := slices.DeleteFunc(slices.Clone(child.OwnerReferences), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
+		if len(rest) == len(child.OwnerReferences) {
+			return nil
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": child.ResourceVersion,
+			"ownerReferences": rest,
+			"annotations":     annotations,
+		}})
+		if err != nil {
+			return err
+		}
+		err = u.kube.Patch(ctx, child, client.RawPatch(types.MergePatchType, patch))
+		switch {
+		case gone(err):
+			return nil
+		case apierrors.IsConflict(err):
+			if err := u.kube.Get(ctx, client.ObjectKeyFromObject(child), child); gone(err) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("reading %s: %w", what, err)
+			}
+		case err != nil:
+			return fmt.Errorf("taking the owner from %s: %w", what, err)
+		default:
+			u.say("%s does not belong to %s any more", what, owner)
+			return nil
+		}
+	}
+}
+
+// release takes our finalizer from an object, and no other.
+func (u *uninstaller) release(ctx context.Context, o object) error {
+	for {
+		finalizers := o.GetFinalizers()
+		rest := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == o.definition.Finalizer })
+		if len(rest) == len(finalizers) {
+			return nil
+		}
+		if u.dryRun {
+			u.say("%s is not held back by the operator any more", o)
+			return nil
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": o.GetResourceVersion(), "finalizers": rest,
+		}})
+		if err != nil {
+			return err
+		}
+		err = u.kube.Patch(ctx, o.Unstructured, client.RawPatch(types.MergePatchType, patch))
+		switch {
+		case gone(err):
+			return nil
+		case apierrors.IsConflict(err):
+			if err := u.kube.Get(ctx, client.ObjectKeyFromObject(o.Unstructured), o.Unstructured); gone(err) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("reading %s: %w", o, err)
+			}
+		case err != nil:
+			return fmt.Errorf("taking the finalizer from %s: %w", o, err)
+		default:
+			u.say("%s is not held back by the operator any more", o)
+			return nil
+		}
+	}
+}

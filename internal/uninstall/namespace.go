@@ -1,0 +1,135 @@
+package uninstall
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+// deleteNamespace deletes the namespace of the operator, where the manifests made it
+// and nothing of others is in it.
+func (u *uninstaller) deleteNamespace(ctx context.Context) error {
+	namespace := &corev1.Namespace{}
+	what := "Namespace " + u.namespace
+	if err := u.kube.Get(ctx, client.ObjectKey{Name: u.namespace}, namespace); gone(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading %s: %w", what, err)
+	}
+	if namespace.Labels[installation.LabelName] != installation.Name {
+		u.say("%s stays: it does not carry %s=%s, so it is not the installation's", what, installation.LabelName, installation.Name)
+		return nil
+	}
+	others, err := u.others(ctx)
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		u.leave("%s stays, because there is more in it than coder-k8s: %s", what, strings.Join(others, ", "))
+		return nil
+	}
+	if err := u.delete(ctx, namespace, what); err != nil {
+		return err
+	}
+	finished, err := u.wait(ctx, u.patience(), func(ctx context.Context) (bool, error) {
+		err := u.kube.Get(ctx, client.ObjectKey{Name: u.namespace}, namespace)
+		if gone(err) {
+			return true, nil
+		}
+		return false, err
+	})
+	if err == nil && !finished {
+		u.leave("%s is still being deleted after %s%s", what, u.step, whyNot(namespace))
+	}
+	return err
+}
+
+// mostNamed is how many objects of others are named.
+const mostNamed = 5
+
+// others are objects in the operator's namespace whose loss somebody would regret.
+func (u *uninstaller) others(ctx context.Context) ([]string, error) {
+	var names []string
+	if u.keepDefinitions {
+		for _, o := range u.objects {
+			if o.GetNamespace() == u.namespace {
+				names = append(names, o.definition.Kind+" "+o.GetName())
+			}
+		}
+	}
+	for _, kind := range []schema.GroupVersionKind{
+		kind("apps", "Deployment"), kind("apps", "StatefulSet"), kind("apps", "DaemonSet"), kind("apps", "ReplicaSet"),
+		kind("batch", "Job"), kind("batch", "CronJob"),
+		kind("", "PersistentVolumeClaim"), kind("", "Pod"), kind("", "Service"),
+		kind("", "Secret"), kind("", "ConfigMap"),
+	} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := u.kube.List(ctx, list, client.InNamespace(u.namespace)); err != nil {
+			return nil, fmt.Errorf("listing every %s in namespace %s: %w", kind.Kind, u.namespace, err)
+		}
+		for _, item := range list.Items {
+			if !u.regrettable(kind.Kind, item) {
+				continue
+			}
+			if len(names) == mostNamed {
+				return append(names, "and more"), nil
+			}
+			names = append(names, kind.Kind+" "+item.Name)
+		}
+	}
+	return names, nil
+}
+
+// regrettable says whether an object is somebody's own work: not ours, not made by
+// Kubernetes, and not on its way out with an owner.
+func (u *uninstaller) regrettable(kind string, item metav1.PartialObjectMetadata) bool {
+	switch {
+	case item.DeletionTimestamp != nil, item.Labels[installation.LabelName] == installation.Name, u.goesWithOwner(&item):
+		return false
+	case kind == "ConfigMap":
+		return item.Name != "kube-root-ca.crt"
+	case kind == "Secret":
+		return !slices.Contains([]string{installation.APIServiceSecret, installation.ConfirmationSecret}, item.Name) &&
+			item.Annotations["kubernetes.io/service-account.name"] == ""
+	}
+	return true
+}
+
+// goesWithOwner says whether an object's owner speaks for it: a workload, which is
+// looked at itself, or one of our objects that is gone. The pods and volumes of a
+// database belong to a resource of its operator's, which nobody looks at here, so
+// they speak for themselves.
+func (u *uninstaller) goesWithOwner(item metav1.Object) bool {
+	owner := metav1.GetControllerOf(item)
+	if owner == nil {
+		return false
+	}
+	group, _, _ := strings.Cut(owner.APIVersion, "/")
+	if group == "apps" || group == "batch" {
+		return true
+	}
+	return !u.keep && u.owns(*owner)
+}
+
+// whyNot is what Kubernetes says about a namespace that does not go.
+func whyNot(namespace *corev1.Namespace) string {
+	var reasons []string
+	for _, condition := range namespace.Status.Conditions {
+		if condition.Status == corev1.ConditionTrue {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", condition.Reason, condition.Message))
+		}
+	}
+	if len(reasons) == 0 {
+		return "; kubectl get namespace " + namespace.Name + " -o yaml says why"
+	}
+	return ": " + strings.Join(reasons, "; ")
+}

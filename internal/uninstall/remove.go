@@ -1,0 +1,201 @@
+package uninstall
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+// removeAll deletes the objects while the operator runs, which takes back what it
+// made in Coder. What is still there when the time is up, or where no operator runs,
+// is let go, and it is said what stays in Coder.
+func (u *uninstaller) removeAll(ctx context.Context) error {
+	runs := u.operatorRuns()
+	if !runs && len(u.objects) > 0 {
+		u.say("No pod of the operator is available in namespace %s, so nothing is taken back in Coder.", u.namespace)
+	}
+	// What is registered in a control plane goes before it, while it answers.
+	var dependents, controlPlanes []object
+	for _, o := range u.objects {
+		if o.definition.Kind == "CoderControlPlane" {
+			controlPlanes = append(controlPlanes, o)
+		} else {
+			dependents = append(dependents, o)
+		}
+	}
+	end := u.clock.Now().Add(u.timeout)
+	var left []object
+	for _, group := range []struct {
+		objects []object
+		until   time.Time
+	}{{dependents, u.clock.Now().Add(u.timeout / 2)}, {controlPlanes, end}} {
+		for _, o := range group.objects {
+			if err := u.delete(ctx, o.Unstructured, o.String()); err != nil {
+				return err
+			}
+		}
+		if !runs {
+			left = append(left, group.objects...)
+			continue
+		}
+		still, err := u.waitGone(ctx, group.objects, group.until)
+		if err != nil {
+			return err
+		}
+		left = append(left, still...)
+	}
+	if len(left) > 0 {
+		if err := u.abandon(ctx, left); err != nil {
+			return err
+		}
+	}
+	if u.controlPlanesOnly {
+		// The definitions stay, so the garbage collector knows what to do.
+		return nil
+	}
+	return u.collectAll(ctx)
+}
+
+// collectAll deletes what belonged to the objects that are gone.
+func (u *uninstaller) collectAll(ctx context.Context) error {
+	var removed []object
+	for _, o := range u.objects {
+		now, err := u.again(ctx, o)
+		if err != nil {
+			return err
+		}
+		if now == nil || u.dryRun {
+			removed = append(removed, o)
+		}
+	}
+	return u.eachChild(ctx, removed, u.collect)
+}
+
+// waitGone waits for objects to be gone, and gives those that are not.
+func (u *uninstaller) waitGone(ctx context.Context, objects []object, until time.Time) ([]object, error) {
+	var still []object
+	_, err := u.wait(ctx, until, func(ctx context.Context) (bool, error) {
+		still = nil
+		for _, o := range objects {
+			now, err := u.again(ctx, o)
+			if err != nil {
+				return false, err
+			}
+			if now != nil {
+				still = append(still, *now)
+			}
+		}
+		return len(still) == 0, nil
+	})
+	return still, err
+}
+
+// again reads an object, which is nil where it is gone or another of the same name.
+func (u *uninstaller) again(ctx context.Context, o object) (*object, error) {
+	now := &unstructured.Unstructured{}
+	now.SetGroupVersionKind(o.GroupVersionKind())
+	err := u.kube.Get(ctx, client.ObjectKeyFromObject(o), now)
+	switch {
+	case gone(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s: %w", o, err)
+	case now.GetUID() != o.GetUID():
+		return nil, nil
+	}
+	return &object{now, o.definition}, nil
+}
+
+// abandon lets objects go without the operator, which must not run meanwhile.
+func (u *uninstaller) abandon(ctx context.Context, left []object) error {
+	if err := u.stopOperator(ctx); err != nil {
+		return err
+	}
+	owners := map[types.UID]bool{}
+	for _, o := range left {
+		now := &o
+		if !u.dryRun {
+			var err error
+			if now, err = u.again(ctx, o); err != nil {
+				return err
+			}
+		}
+		if now == nil {
+			continue
+		}
+		owners[o.GetUID()] = true
+		u.leave("%s", inCoder(*now))
+		if err := u.release(ctx, *now); err != nil {
+			return err
+		}
+		if others := now.GetFinalizers(); len(others) > 0 && !u.dryRun {
+			u.leave("%s still waits for %s, which are not coder-k8s's finalizers", now, strings.Join(others, ", "))
+		}
+	}
+	return u.removeRights(ctx, owners)
+}
+
+// removeRights deletes the Roles and RoleBindings that the operator made in other
+// namespaces, where no owner reference can point.
+func (u *uninstaller) removeRights(ctx context.Context, owners map[types.UID]bool) error {
+	for _, noun := range []string{"RoleBinding", "Role"} {
+		gvk := kind("rbac.authorization.k8s.io", noun)
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(noun + "List"))
+		if err := u.kube.List(ctx, list, client.MatchingLabels{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy}); err != nil {
+			return fmt.Errorf("listing the %ss that the operator made: %w", noun, err)
+		}
+		for i := range list.Items {
+			item := &list.Items[i]
+			if !owners[types.UID(item.Annotations[coderv1alpha1.AnnotationOwnerUID])] {
+				continue
+			}
+			item.SetGroupVersionKind(gvk)
+			if err := u.delete(ctx, item, nameOf(item)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// inCoder says what an object left behind in Coder that nobody took back.
+func inCoder(o object) string {
+	status := func(field string) string {
+		value, _, err := unstructured.NestedString(o.Object, "status", field)
+		if err != nil {
+			return ""
+		}
+		return value
+	}
+	switch o.definition.Kind {
+	case "CoderProvisioner":
+		if key := status("provisionerKeyName"); key != "" {
+			return fmt.Sprintf("%s: its key %q stays in Coder; delete it there: coder provisioner keys delete %s", o, key, key)
+		}
+	case "CoderWorkspaceProxy":
+		if proxy := status("proxyName"); proxy != "" {
+			return fmt.Sprintf("%s: its registration %q stays in Coder; delete it there: coder wsproxy delete %s", o, proxy, proxy)
+		}
+	default:
+		if url := status("url"); url != "" {
+			return fmt.Sprintf("%s: the operator's token stays in the database of the Coder at %s; it runs out by itself, "+
+				"and ends at once when somebody deletes it there", o, url)
+		}
+	}
+	return fmt.Sprintf("%s: it is not known what of it is in Coder", o)
+}
+
+// definitionsOf are the definitions of an installation, with that of the metadata.
+func definitionsOf() []installation.Definition {
+	return append(installation.Definitions(), installation.MetadataDefinition())
+}

@@ -1,0 +1,286 @@
+package uninstall
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+// annotationReminded is when kube-apiserver was last asked to go on with a deletion.
+const annotationReminded = "coder.com/deletion-reminded-at"
+
+// sweep is a kind of which the objects of an installation are deleted: those with
+// its label, and those of these names.
+type sweep struct {
+	kind schema.GroupVersionKind
+	// everywhere looks into all namespaces, not only that of the operator.
+	everywhere bool
+	names      []string
+	// prefix finds what the operator names by itself.
+	prefix string
+}
+
+// kind is one of the version v1, as all of them are.
+func kind(group, name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: name}
+}
+
+// sweeps are in the order of deletion: what writes first, then what it needs.
+func sweeps() ([]sweep, error) {
+	roles, err := installation.RoleNames()
+	if err != nil {
+		return nil, err
+	}
+	const (
+		rbac       = "rbac.authorization.k8s.io"
+		admission  = "admissionregistration.k8s.io"
+		monitoring = "monitoring.coreos.com"
+		certs      = "cert-manager.io"
+	)
+	return []sweep{
+		{kind: kind("policy", "PodDisruptionBudget")},
+		{kind: kind("networking.k8s.io", "NetworkPolicy")},
+		{kind: kind("networking.k8s.io", "Ingress")},
+		{kind: kind(monitoring, "ServiceMonitor"), everywhere: true},
+		{kind: kind(monitoring, "PrometheusRule"), everywhere: true},
+		{kind: kind(certs, "Certificate")},
+		{kind: kind(certs, "Issuer")},
+		{kind: kind("", "Service")},
+		{kind: kind("", "ConfigMap"), everywhere: true},
+		{kind: kind("", "Secret"), names: []string{installation.APIServiceSecret, installation.ConfirmationSecret}},
+		{kind: kind("coordination.k8s.io", "Lease"), names: []string{installation.LeaseName}, prefix: "coder-k8s-apiserver"},
+		{kind: kind(admission, "ValidatingAdmissionPolicyBinding")},
+		{kind: kind(admission, "ValidatingAdmissionPolicy")},
+		{kind: kind(rbac, "ClusterRoleBinding")},
+		{kind: kind(rbac, "RoleBinding"), everywhere: true},
+		{kind: kind(rbac, "ClusterRole"), names: roles},
+		{kind: kind(rbac, "Role"), everywhere: true},
+		{kind: kind("", "ServiceAccount")},
+		{kind: kind("scheduling.k8s.io", "PriorityClass")},
+	}, nil
+}
+
+// tearDown takes the installation itself away. The APIService is the first to go,
+// because a namespace is not deleted while a group of the cluster does not answer;
+// then what writes, then what is written, and last the namespace.
+func (u *uninstaller) tearDown(ctx context.Context) error {
+	if err := u.deleteAPIService(ctx); err != nil {
+		return err
+	}
+	for i := range u.operators {
+		d := &u.operators[i]
+		if err := u.delete(ctx, d, fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name)); err != nil {
+			return err
+		}
+	}
+	if !u.keepDefinitions {
+		if err := u.deleteDefinitions(ctx); err != nil {
+			return err
+		}
+	}
+	all, err := sweeps()
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		if err := u.sweep(ctx, s); err != nil {
+			return err
+		}
+	}
+	return u.deleteNamespace(ctx)
+}
+
+// deleteAPIService deletes ours, also where what it points to is gone, and leaves
+// that of somebody else alone.
+func (u *uninstaller) deleteAPIService(ctx context.Context) error {
+	service := &unstructured.Unstructured{}
+	service.SetGroupVersionKind(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
+	what := "APIService " + installation.APIServiceName
+	if err := u.kube.Get(ctx, client.ObjectKey{Name: installation.APIServiceName}, service); gone(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading %s: %w", what, err)
+	}
+	ref := func(field string) string {
+		value, _, err := unstructured.NestedString(service.Object, "spec", "service", field)
+		if err != nil {
+			return ""
+		}
+		return value
+	}
+	if ours := u.namespace + "/" + installation.APIServiceService; ref("namespace")+"/"+ref("name") != ours {
+		u.leave("%s points to Service %s/%s, not to %s, so it is not this installation's and stays", what, ref("namespace"), ref("name"), ours)
+		return nil
+	}
+	return u.delete(ctx, service, what)
+}
+
+// deleteDefinitions deletes the definitions and waits until they are gone.
+func (u *uninstaller) deleteDefinitions(ctx context.Context) error {
+	var waiting []installation.Definition
+	for _, d := range definitionsOf() {
+		crd := &unstructured.Unstructured{}
+		crd.SetGroupVersionKind(installation.DefinitionKind())
+		what := "CustomResourceDefinition " + d.Name
+		if err := u.kube.Get(ctx, client.ObjectKey{Name: d.Name}, crd); gone(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("reading %s: %w", what, err)
+		}
+		if name, _, err := unstructured.NestedString(crd.Object, "spec", "names", "kind"); err != nil || name != d.Kind {
+			u.leave("%s defines %q, not %s, so it is somebody else's and stays", what, name, d.Kind)
+			continue
+		}
+		if err := u.delete(ctx, crd, what); err != nil {
+			return err
+		}
+		waiting = append(waiting, d)
+	}
+	_, err := u.wait(ctx, u.patience(), func(ctx context.Context) (bool, error) {
+		var err error
+		waiting, err = u.stillThere(ctx, waiting)
+		return len(waiting) == 0, err
+	})
+	if err != nil || u.dryRun {
+		return err
+	}
+	for _, d := range waiting {
+		u.leave("CustomResourceDefinition %s is still being deleted%s", d.Name, u.holders(ctx, d))
+	}
+	return nil
+}
+
+// stillThere gives the definitions that are not gone yet. It reminds kube-apiserver of
+// those with which it has failed.
+func (u *uninstaller) stillThere(ctx context.Context, definitions []installation.Definition) ([]installation.Definition, error) {
+	var still []installation.Definition
+	for _, d := range definitions {
+		crd := &unstructured.Unstructured{}
+		crd.SetGroupVersionKind(installation.DefinitionKind())
+		err := u.kube.Get(ctx, client.ObjectKey{Name: d.Name}, crd)
+		switch {
+		case gone(err):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", d.Name, err)
+		case deletionFailed(crd):
+			u.remind(ctx, crd)
+		}
+		still = append(still, d)
+	}
+	return still, nil
+}
+
+// deletionFailed says that kube-apiserver tried to delete a definition and its objects,
+// and could not.
+func deletionFailed(crd *unstructured.Unstructured) bool {
+	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, ok := c.(map[string]any)
+		return ok && condition["type"] == "Terminating" && condition["status"] == "True" && condition["reason"] == "InstanceDeletionFailed"
+	})
+}
+
+// remind has kube-apiserver look at a definition again. After a failure ("storage is
+// (re)initializing", which is over a moment later) its finalizer tries again at once,
+// mostly before it sees what it wrote itself; it takes the conflict for a change of
+// somebody else, waits to be told of it, and is not: of changes it hears only those
+// outside of the condition. A change of an annotation is one.
+func (u *uninstaller) remind(ctx context.Context, crd *unstructured.Unstructured) {
+	before := crd.DeepCopy()
+	annotations := crd.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[annotationReminded] = u.clock.Now().UTC().Format(time.RFC3339Nano)
+	crd.SetAnnotations(annotations)
+	// Whether this was allowed or not, what is still there in the end is reported.
+	_ = u.kube.Patch(ctx, crd, client.MergeFrom(before))
+}
+
+// holders says which objects hold a definition back, as far as that can be seen.
+func (u *uninstaller) holders(ctx context.Context, d installation.Definition) string {
+	objects, err := u.objectsOf(ctx, d)
+	if err != nil || len(objects) == 0 {
+		return ""
+	}
+	var names []string
+	for _, o := range objects {
+		names = append(names, fmt.Sprintf("%s (%s)", o, strings.Join(o.GetFinalizers(), ", ")))
+	}
+	return ", because these have finalizers of others: " + strings.Join(names, "; ")
+}
+
+// sweep deletes the installation's objects of one kind.
+func (u *uninstaller) sweep(ctx context.Context, s sweep) error {
+	if _, err := u.kube.RESTMapper().RESTMapping(s.kind.GroupKind(), s.kind.Version); err != nil {
+		if gone(err) {
+			return nil
+		}
+		return fmt.Errorf("asking kube-apiserver about %s: %w", s.kind.Kind, err)
+	}
+	found, err := u.find(ctx, s)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		item := &found[i]
+		item.SetGroupVersionKind(s.kind)
+		if err := u.delete(ctx, item, nameOf(item)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find gives the objects that a sweep is about.
+func (u *uninstaller) find(ctx context.Context, s sweep) ([]metav1.PartialObjectMetadata, error) {
+	list := func(options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+		found := &metav1.PartialObjectMetadataList{}
+		found.SetGroupVersionKind(s.kind.GroupVersion().WithKind(s.kind.Kind + "List"))
+		if err := u.kube.List(ctx, found, options...); err != nil && !gone(err) {
+			return nil, fmt.Errorf("listing the %ss of the installation: %w", s.kind.Kind, err)
+		}
+		return found.Items, nil
+	}
+	ours := client.MatchingLabels{installation.LabelName: installation.Name}
+	where := client.InNamespace(u.namespace)
+	if s.everywhere || !u.namespaced(s.kind) {
+		where = ""
+	}
+	found, err := list(ours, where)
+	if err != nil || len(s.names) == 0 && s.prefix == "" {
+		return found, err
+	}
+	named, err := list(where)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range named {
+		if item.Labels[installation.LabelName] == installation.Name {
+			continue
+		}
+		if slices.Contains(s.names, item.Name) || s.prefix != "" && strings.HasPrefix(item.Name, s.prefix) {
+			found = append(found, item)
+		}
+	}
+	return found, nil
+}
+
+func (u *uninstaller) namespaced(kind schema.GroupVersionKind) bool {
+	namespaced, err := u.kube.IsObjectNamespaced(partial(kind))
+	return err == nil && namespaced
+}

@@ -1,0 +1,602 @@
+package uninstall
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+// Coders go on running without an operator: the garbage collector takes nothing of
+// them, although the definitions go; and what is written can be applied again.
+func TestKeep(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.all(t)
+	c.labelledWorkspace(t)
+	before := c.left(t)
+	_, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--dry-run")
+	if !strings.Contains(said, "Labels and annotations of 1 workspaces and templates, which Coder has no place for, are lost") {
+		t.Errorf("it does not say what is lost:\n%s", said)
+	}
+	if !strings.Contains(said, "(dry run) Namespace coder-system is deleted") || !strings.Contains(said, "(dry run) Secret team/coder does not belong to CoderControlPlane team/coder any more") {
+		t.Errorf("the dry run says:\n%s", said)
+	}
+	if diff := cmp.Diff(before, c.left(t)); diff != "" {
+		t.Errorf("the dry run changed something (-before +after):\n%s", diff)
+	}
+	manifests, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
+	if !strings.Contains(said, "The Coders go on running.") {
+		t.Errorf("it says:\n%s", said)
+	}
+	if left := c.left(t); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+	if documents := strings.Count(manifests, "---\n"); documents != 3 || strings.Contains(manifests, "status") || strings.Contains(manifests, "finalizers") {
+		t.Errorf("it wrote:\n%s", manifests)
+	}
+	// A child of nobody that the garbage collector knows of shows that it has worked.
+	c.collected(t)
+	for name, adopt := range map[string]string{"coder": "CoderControlPlane/coder", "builders": "CoderProvisioner/builders", "paris": "CoderWorkspaceProxy/paris"} {
+		if err := c.children(t, name, true); err != nil {
+			t.Error(err)
+		}
+		d := &appsv1.Deployment{}
+		if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: name}, d); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.Annotations["coder.com/adopt"]; got != adopt || len(d.OwnerReferences) > 0 {
+			t.Errorf("Deployment %s has annotation %q and owners %v", name, got, d.OwnerReferences)
+		}
+	}
+	_, said = c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
+	if strings.Count(said, "\n") != 1 {
+		t.Errorf("a second time it says:\n%s", said)
+	}
+}
+
+// labelledWorkspace makes what the aggregated API keeps of a workspace with labels.
+func (c *cluster) labelledWorkspace(t *testing.T) {
+	t.Helper()
+	const id = "3b241101-e2bb-4255-8caf-4136c566a962"
+	d := installation.MetadataDefinition()
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"controlPlane": "coder", "kind": "CoderWorkspace", "name": "coder.ada.dev", "uid": id,
+		"metadata": map[string]any{"labels": map[string]any{"team": "a"}},
+	}}}
+	obj.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind))
+	obj.SetNamespace(c.team)
+	obj.SetName("ws-" + id)
+	c.create(t, obj)
+}
+
+// collected waits until the garbage collector deleted an object whose owner is gone.
+func (c *cluster) collected(t *testing.T) {
+	t.Helper()
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.team, Name: "probe", OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "v1", Kind: "ConfigMap", Name: "never", UID: "never",
+	}}}}
+	c.create(t, probe)
+	eventually(t, "collecting garbage", func() error {
+		if c.exists(t, "/v1/ConfigMap", c.team, "probe") {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
+}
+
+// Where the operator runs it takes back what it made, first of what depends on a
+// control plane, and everything goes.
+func TestRemove(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.all(t)
+	order := c.operator(t)
+	mine := c.othersObjects(t)
+	_, said := c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
+	if last := (*order)[len(*order)-1]; len(*order) != 3 || last != "CoderControlPlane" {
+		t.Errorf("the order is %v", *order)
+	}
+	if !strings.Contains(said, "Namespace coder-system stays, because there is more in it than coder-k8s: ConfigMap mine") {
+		t.Errorf("it says:\n%s", said)
+	}
+	if diff := cmp.Diff([]string{"Namespace coder-system"}, c.left(t)); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+	for _, obj := range mine {
+		if err := c.kube.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); err != nil {
+			t.Errorf("what is not ours is gone: %v", err)
+		}
+	}
+	for _, name := range []string{"coder", "builders", "paris"} {
+		eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
+	}
+	// Once the obstacle is gone, the rest goes.
+	if err := c.kube.Delete(t.Context(), mine[0]); err != nil {
+		t.Fatal(err)
+	}
+	c.must(t, cli.ExitOK, "--control-planes=remove", "--yes")
+	if left := c.left(t); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+}
+
+// othersObjects are of others, with names and in places that are like ours.
+func (c *cluster) othersObjects(t *testing.T) []client.Object {
+	t.Helper()
+	objects := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "mine"}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "coder-k8s-mine"}},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: c.team, Name: "mine", Labels: map[string]string{"app.kubernetes.io/managed-by": "coder-k8s"}}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.team, Name: installation.APIServiceSecret}},
+	}
+	for _, obj := range objects {
+		c.create(t, obj)
+	}
+	return objects
+}
+
+// Without an operator nothing hangs: what stays in Coder is said, the rest goes, also
+// while the APIService points to nobody, which holds up the deletion of namespaces.
+func TestRemoveWithoutOperator(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.all(t)
+	rights := c.rightsElsewhere(t)
+	if err := c.kube.DeleteAllOf(t.Context(), &appsv1.Deployment{}, client.InNamespace(installation.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	_, said := c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
+	for _, want := range []string{
+		"No pod of the operator is available in namespace coder-system, so nothing is taken back in Coder.",
+		`CoderProvisioner team/builders: its key "team-builders" stays in Coder; delete it there: coder provisioner keys delete team-builders`,
+		`CoderWorkspaceProxy team/paris: its registration "paris" stays in Coder; delete it there: coder wsproxy delete paris`,
+		"CoderControlPlane team/coder: the operator's token stays in the database of the Coder at https://coder.example.com",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q:\n%s", want, said)
+		}
+	}
+	if left := c.left(t); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+	if err := c.kube.Get(t.Context(), client.ObjectKeyFromObject(rights), rights); !gone(err) {
+		t.Errorf("the rights in another namespace: %v", err)
+	}
+	for _, name := range []string{"coder", "builders", "paris"} {
+		eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
+	}
+}
+
+// rightsElsewhere is a Role that the operator made in another namespace.
+func (c *cluster) rightsElsewhere(t *testing.T) *rbacv1.Role {
+	t.Helper()
+	owner := &unstructured.Unstructured{}
+	owner.SetAPIVersion("coder.com/v1alpha1")
+	owner.SetKind("CoderControlPlane")
+	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: "coder"}, owner); err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "coder-workspaces",
+		Labels:      map[string]string{"app.kubernetes.io/managed-by": "coder-k8s"},
+		Annotations: map[string]string{"coder.com/workspace-rbac-owner-uid": string(owner.GetUID())},
+	}}
+	c.create(t, role)
+	return role
+}
+
+// An operator that runs and does nothing delays it for no longer than was asked for,
+// and finalizers of others are left to them.
+func TestRemoveIsBounded(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	d := installation.Definitions()[2]
+	held := c.coder(t, d, "coder", map[string]any{"url": "https://coder.example.com"})
+	held.SetFinalizers(append(held.GetFinalizers(), "example.com/hold"))
+	if err := c.kube.Update(t.Context(), held); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		held.SetFinalizers(nil)
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := c.kube.Patch(context.Background(), held, patch); err != nil {
+			t.Error(err)
+		}
+	})
+	var progress bytes.Buffer
+	u := &uninstaller{
+		kube: c.kube, clock: clock.RealClock{}, timeout: 2 * time.Second, step: 5 * time.Second,
+		namespace: installation.Namespace, manifests: &progress, progress: &progress,
+	}
+	if err := u.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var partly *cli.PartialError
+	err := u.run(t.Context())
+	if !errors.As(err, &partly) {
+		t.Fatalf("it ends with %v:\n%s", err, progress.String())
+	}
+	said := strings.ReplaceAll(err.Error(), c.team+"/", "team/")
+	for _, want := range []string{
+		"CoderControlPlane team/coder still waits for example.com/hold, which are not coder-k8s's finalizers",
+		"CustomResourceDefinition codercontrolplanes.coder.com is still being deleted, because these have finalizers of others: CoderControlPlane team/coder (example.com/hold)",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q:\n%s", want, said)
+		}
+	}
+}
+
+// What another installation needs, and what Helm installed, stays.
+func TestRefusals(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	before := c.left(t)
+	operator := &appsv1.Deployment{}
+	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: installation.Name}, operator); err != nil {
+		t.Fatal(err)
+	}
+	second := operator.DeepCopy()
+	second.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "coder-k8s", Labels: operator.Labels}
+	c.create(t, second)
+	_, said := c.must(t, cli.ExitFailure, "--control-planes=remove", "--yes")
+	if !strings.Contains(said, "there is another installation, Deployment default/coder-k8s, ") {
+		t.Errorf("it says:\n%s", said)
+	}
+	if err := c.kube.Delete(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	operator.Annotations = map[string]string{"meta.helm.sh/release-name": "mine", "meta.helm.sh/release-namespace": "coder-system"}
+	if err := c.kube.Update(t.Context(), operator); err != nil {
+		t.Fatal(err)
+	}
+	_, said = c.must(t, cli.ExitFailure, "--control-planes=remove", "--yes")
+	if !strings.Contains(said, "the operator, Deployment coder-system/coder-k8s, was installed by Helm: use helm uninstall mine -n coder-system") {
+		t.Errorf("it says:\n%s", said)
+	}
+	c.all(t)
+	order := c.operator(t)
+	c.must(t, cli.ExitOK, "--control-planes=remove", "--control-planes-only", "--yes")
+	if len(*order) != 3 {
+		t.Errorf("removed: %v", *order)
+	}
+	if diff := cmp.Diff(before, c.left(t)); diff != "" {
+		t.Errorf("with --control-planes-only the installation changed (-before +after):\n%s", diff)
+	}
+	operator.Annotations = nil
+	if err := c.kube.Update(t.Context(), operator); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// With --keep-definitions the next installation finds everything as it was.
+func TestKeepDefinitions(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.all(t)
+	stdout, _ := c.must(t, cli.ExitOK, "--control-planes=keep", "--keep-definitions", "--yes")
+	if stdout != "" {
+		t.Errorf("it wrote %q", stdout)
+	}
+	left := c.left(t)
+	if slices.ContainsFunc(left, func(name string) bool { return !strings.HasPrefix(name, "CustomResourceDefinition ") }) || len(left) != 4 {
+		t.Errorf("it left %v", left)
+	}
+	for _, d := range installation.Definitions() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind + "List"))
+		if err := c.kube.List(t.Context(), list); err != nil || len(list.Items) != 1 || len(list.Items[0].GetFinalizers()) > 0 {
+			t.Errorf("%s: %v, %v", d.Kind, err, list.Items)
+		}
+	}
+	d := &appsv1.Deployment{}
+	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: "coder"}, d); err != nil || metav1.GetControllerOf(d) == nil {
+		t.Errorf("the Deployment: %v, owners %v", err, d.OwnerReferences)
+	}
+}
+
+// After kubectl delete -k everything waits for an operator that is gone. Then the
+// Coders can still be kept: the finalizers hold up what belongs to them.
+func TestDeletedByMistake(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.all(t)
+	for _, d := range definitionsOf() {
+		crd := partial(installation.DefinitionKind())
+		crd.SetName(d.Name)
+		if err := c.kube.Delete(t.Context(), crd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, obj := range []client.Object{
+		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: installation.Name}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "coder-k8s-controller"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installation.Namespace}},
+	} {
+		if err := c.kube.Delete(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the deletion of the control plane", func() error {
+		obj := partial(installation.Definitions()[2].Resource.GroupVersion().WithKind("CoderControlPlane"))
+		if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: "coder"}, obj); err != nil {
+			return err
+		}
+		if obj.DeletionTimestamp == nil {
+			return errors.New("it did not begin")
+		}
+		return nil
+	})
+	_, said := c.must(t, cli.ExitFailure, "--control-planes=keep", "--keep-definitions", "--yes")
+	if !strings.Contains(said, "is being deleted already, which cannot be taken back") {
+		t.Errorf("it says:\n%s", said)
+	}
+	manifests, _ := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
+	if documents := strings.Count(manifests, "---\n"); documents != 3 {
+		t.Errorf("it wrote:\n%s", manifests)
+	}
+	if left := c.left(t); len(left) > 0 {
+		t.Errorf("it left %v", left)
+	}
+	c.collected(t)
+	for _, name := range []string{"coder", "builders", "paris"} {
+		if err := c.children(t, name, true); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A namespace does not go with what belongs to others, also where an owner that this
+// command does not know speaks for it: the volumes of a database do.
+func TestTheNamespaceStaysForWhatOthersOwn(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	owner := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "database"}}
+	c.create(t, owner)
+	volume := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: installation.Namespace, Name: "database-1", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "ServiceAccount", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true),
+		}}},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
+		},
+	}
+	c.create(t, volume)
+	// Nobody here does what its finalizer waits for.
+	volume.Finalizers = nil
+	if err := c.kube.Update(t.Context(), volume); err != nil {
+		t.Fatal(err)
+	}
+	_, said := c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
+	if !strings.Contains(said, "Namespace coder-system stays, because there is more in it than coder-k8s: PersistentVolumeClaim database-1") {
+		t.Errorf("it says:\n%s", said)
+	}
+	if err := c.kube.Delete(t.Context(), volume); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Coders that are kept with their definitions keep the namespace that they are in.
+func TestKeepDefinitionsKeepsTheNamespaceOfACoder(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.team = installation.Namespace
+	c.all(t)
+	_, said := c.must(t, cli.ExitPartial, "--control-planes=keep", "--keep-definitions", "--yes")
+	if !strings.Contains(said, "Namespace coder-system stays, because there is more in it than coder-k8s: ") {
+		t.Errorf("it says:\n%s", said)
+	}
+	for _, name := range []string{"coder", "builders", "paris"} {
+		if err := c.children(t, name, true); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What belongs to somebody else, too, stays theirs, as the garbage collector would
+// have it.
+func TestRemoveLeavesWhatAnotherOwnsToo(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.all(t)
+	c.operator(t)
+	mine := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.team, Name: "mine"}}
+	c.create(t, mine)
+	shared := &corev1.ServiceAccount{}
+	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: c.team, Name: "coder"}, shared); err != nil {
+		t.Fatal(err)
+	}
+	shared.OwnerReferences = append(shared.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: mine.Name, UID: mine.UID})
+	if err := c.kube.Update(t.Context(), shared); err != nil {
+		t.Fatal(err)
+	}
+	// The garbage collector would do the same, and be first where it is quick.
+	var said bytes.Buffer
+	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}, namespace: installation.Namespace, progress: &said}
+	if err := u.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.eachChild(t.Context(), u.objects, u.collect); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(said.String(), "Secret "+c.team+"/coder is deleted") {
+		t.Errorf("it says:\n%s", said.String())
+	}
+	if err := c.kube.Get(t.Context(), client.ObjectKeyFromObject(shared), shared); err != nil || len(shared.OwnerReferences) != 1 || shared.DeletionTimestamp != nil {
+		t.Errorf("what belongs to a ConfigMap, too: %v, owners %v", err, shared.OwnerReferences)
+	}
+	c.must(t, cli.ExitOK, "--control-planes=remove", "--yes")
+}
+
+// Two installations that share the definitions each have their own namespaces.
+func TestControlPlanesOnlyStaysInTheNamespacesOfTheOperator(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.all(t)
+	c.operator(t)
+	operator := &appsv1.Deployment{}
+	if err := c.kube.Get(t.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: installation.Name}, operator); err != nil {
+		t.Fatal(err)
+	}
+	args := operator.Spec.Template.Spec.Containers[0].Args
+	for namespaces, stay := range map[string]bool{"another,third": true, "another," + c.team: false} {
+		operator.Spec.Template.Spec.Containers[0].Args = append(slices.Clone(args), "--watch-namespaces="+namespaces)
+		u := &uninstaller{kube: c.kube, namespace: installation.Namespace, controlPlanesOnly: true}
+		if err := c.kube.Update(t.Context(), operator); err != nil {
+			t.Fatal(err)
+		}
+		if err := u.look(t.Context()); err != nil || (len(u.objects) == 0) != stay {
+			t.Errorf("--watch-namespaces=%s: %v, %v", namespaces, err, u.objects)
+		}
+	}
+	// The Deployment is gone, and the command line says what it said.
+	if err := c.kube.Delete(t.Context(), operator); err != nil {
+		t.Fatal(err)
+	}
+	c.must(t, cli.ExitOK, "--control-planes=remove", "--control-planes-only", "--watch-namespaces=another,third", "--yes")
+	for _, d := range installation.Definitions() {
+		u := &uninstaller{kube: c.kube}
+		if found, err := u.objectsOf(t.Context(), d); err != nil || len(found) != 1 {
+			t.Errorf("with --watch-namespaces=another,third these are left of %s: %v, %v", d.Kind, found, err)
+		}
+	}
+	c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
+}
+
+// restarting shows a pod of the operator once something was given away, as where
+// somebody corrects the Deployment behind this command's back.
+type restarting struct {
+	client.Client
+	restarted bool
+}
+
+func (r *restarting) Patch(ctx context.Context, obj client.Object, patch client.Patch, options ...client.PatchOption) error {
+	if _, child := obj.(*metav1.PartialObjectMetadata); child {
+		r.restarted = true
+	}
+	return r.Client.Patch(ctx, obj, patch, options...)
+}
+
+func (r *restarting) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := r.Client.List(ctx, list, options...)
+	if found, ok := list.(*metav1.PartialObjectMetadataList); ok && found.Kind == "PodList" && r.restarted {
+		found.Items = append(found.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Controller: ptr.To(true)}},
+		}})
+	}
+	return err
+}
+
+// An operator that somebody starts again owns the Coders again, so nothing may be
+// deleted then.
+func TestKeepDeletesNothingWhileTheOperatorRuns(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.all(t)
+	var said bytes.Buffer
+	u := &uninstaller{
+		kube: &restarting{Client: c.kube}, clock: clock.RealClock{}, timeout: time.Second, step: time.Second, keep: true,
+		namespace: installation.Namespace, manifests: &said, progress: &said,
+	}
+	if err := u.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.run(t.Context()); err == nil || !strings.Contains(err.Error(), "the operator runs again in namespace coder-system") {
+		t.Errorf("it ends with %v", err)
+	}
+	for _, o := range u.objects {
+		if now, err := u.again(t.Context(), o); err != nil || now == nil || now.GetDeletionTimestamp() != nil {
+			t.Errorf("%s: %v, %v", o, now, err)
+		}
+	}
+	c.operator(t)
+	c.must(t, cli.ExitOK, "--control-planes=remove", "--yes")
+}
+
+func TestCommandLine(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                      `--control-planes is "": say whether Coders go on running (keep) or are removed (remove)`,
+		"--control-planes=stop": `--control-planes is "stop"`,
+		"--control-planes=remove --keep-definitions":      "--keep-definitions goes with --control-planes=keep alone",
+		"--control-planes=keep --timeout=0s":              "--timeout is 0s",
+		"--control-planes=remove --watch-namespaces=team": "--watch-namespaces goes with --control-planes-only alone",
+		"everything": `"everything" is one argument too many`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			c := &cluster{kubeconfig: "/does/not/exist"}
+			code, _, said := c.uninstall(t.Context(), strings.Fields(args)...)
+			if code != cli.ExitUsage || !strings.Contains(said, want) {
+				t.Errorf("exit code %d, it says:\n%s", code, said)
+			}
+		})
+	}
+}
+
+// A definition of which kube-apiserver gave up the deletion is deleted nevertheless.
+func TestADeletionThatKubernetesForgotGoesOn(t *testing.T) {
+	d := installation.MetadataDefinition()
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(installation.DefinitionKind())
+	crd.SetName(d.Name)
+	crd.SetFinalizers([]string{"customresourcecleanup.apiextensions.k8s.io"})
+	crd.Object["spec"] = map[string]any{"names": map[string]any{"kind": d.Kind}}
+	crd.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+		"type": "Terminating", "status": "True", "reason": "InstanceDeletionFailed",
+		"message": "could not list instances: storage is (re)initializing",
+	}}}
+	reminded := 0
+	kube := fake.NewClientBuilder().WithObjects(crd).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			// What kube-apiserver does when it is told of a change.
+			reminded++
+			obj.SetFinalizers(nil)
+			return c.Update(ctx, obj)
+		},
+	}).Build()
+	clock := clocktesting.NewFakeClock(time.Unix(0, 0))
+	u := &uninstaller{kube: kube, clock: clock, step: 5 * poll, progress: io.Discard}
+	done := make(chan error, 1)
+	go func() { done <- u.deleteDefinitions(t.Context()) }()
+	for ended := false; !ended; {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended = true
+		default:
+			if clock.HasWaiters() {
+				clock.Step(poll)
+			}
+			runtime.Gosched()
+		}
+	}
+	if len(u.stayed) > 0 || reminded != 1 {
+		t.Errorf("reminded %d times, and says %q", reminded, u.stayed)
+	}
+}

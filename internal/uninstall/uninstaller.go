@@ -1,0 +1,322 @@
+package uninstall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+)
+
+const (
+	// stepTimeout bounds the wait for what Kubernetes itself does: the end of the
+	// operator's pods, the deletion of the definitions and of the namespace.
+	stepTimeout = time.Minute
+	// poll is how often something that is waited for is looked at.
+	poll = time.Second
+	// helmRelease is the annotation by which Helm knows its objects.
+	helmRelease = "meta.helm.sh/release-name"
+)
+
+// uninstaller takes one installation out of a cluster.
+type uninstaller struct {
+	kube  client.Client
+	clock clock.WithTicker
+	// timeout is how long the operator may take to give back what it made in Coder.
+	timeout time.Duration
+	// step is how long Kubernetes may take for each deletion that is waited for.
+	step time.Duration
+	// namespace is that of the operator.
+	namespace string
+	// watchNamespaces are those in which the operator worked, as far as somebody says so.
+	watchNamespaces                                  []string
+	keep, controlPlanesOnly, keepDefinitions, dryRun bool
+	// manifests is where kept objects are written to, and progress what is done.
+	manifests, progress io.Writer
+
+	operators []appsv1.Deployment
+	objects   []object
+	// metadata counts the workspaces and templates about which Kubernetes alone knows
+	// something, which goes with the definitions.
+	metadata int
+	// stayed is what could not be taken back or away, in sentences.
+	stayed []string
+}
+
+// object is one of the three kinds.
+type object struct {
+	*unstructured.Unstructured
+	definition installation.Definition
+}
+
+// String names the object.
+func (o object) String() string {
+	return fmt.Sprintf("%s %s/%s", o.definition.Kind, o.GetNamespace(), o.GetName())
+}
+
+// gone says that there is no such object, or not even such a kind.
+func gone(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+
+// look finds what there is, and refuses what this command must not touch.
+func (u *uninstaller) look(ctx context.Context) error {
+	list := &appsv1.DeploymentList{}
+	where := client.InNamespace("")
+	if u.controlPlanesOnly {
+		where = client.InNamespace(u.namespace)
+	}
+	if err := u.kube.List(ctx, list, where, client.MatchingLabels{installation.LabelName: installation.Name}); err != nil {
+		return fmt.Errorf("listing the Deployments of the operator: %w", err)
+	}
+	for _, d := range list.Items {
+		switch release := d.Annotations[helmRelease]; {
+		case d.Namespace != u.namespace:
+			return fmt.Errorf("there is another installation, Deployment %s/%s, which needs the same definitions and roles; "+
+				"uninstall that one first, or use --control-planes-only and delete Deployment and namespace %s by hand",
+				d.Namespace, d.Name, u.namespace)
+		case release != "" && !u.controlPlanesOnly:
+			return fmt.Errorf("the operator, Deployment %s/%s, was installed by Helm: use helm uninstall %s -n %s, or --control-planes-only",
+				d.Namespace, d.Name, release, d.Annotations["meta.helm.sh/release-namespace"])
+		default:
+			u.operators = append(u.operators, d)
+		}
+	}
+	for _, definition := range installation.Definitions() {
+		found, err := u.objectsOf(ctx, definition)
+		if err != nil {
+			return err
+		}
+		u.objects = append(u.objects, found...)
+	}
+	if u.keep && !u.keepDefinitions && !u.controlPlanesOnly {
+		metadata, err := u.objectsOf(ctx, installation.MetadataDefinition())
+		if err != nil {
+			return err
+		}
+		u.metadata = len(metadata)
+	}
+	if watched := u.watched(); len(watched) > 0 && u.controlPlanesOnly {
+		u.objects = slices.DeleteFunc(u.objects, func(o object) bool { return !slices.Contains(watched, o.GetNamespace()) })
+	}
+	for _, o := range u.objects {
+		// Its finalizer is all that holds up what belongs to it.
+		if u.keepDefinitions && o.GetDeletionTimestamp() != nil {
+			return fmt.Errorf("%s is being deleted already, which cannot be taken back, and its Coder would go with it; "+
+				"--control-planes=keep without --keep-definitions keeps the Coder", o)
+		}
+	}
+	return nil
+}
+
+// watched are the namespaces in which the operator works, or none where it works in
+// all: what is in others is another installation's.
+func (u *uninstaller) watched() []string {
+	all := slices.Clone(u.watchNamespaces)
+	for _, d := range u.operators {
+		for _, container := range d.Spec.Template.Spec.Containers {
+			for _, arg := range container.Args {
+				if list, found := strings.CutPrefix(arg, "--watch-namespaces="); found {
+					all = append(all, strings.Split(list, ",")...)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// objectsOf lists all objects of a kind. Where the kind is gone there are none.
+func (u *uninstaller) objectsOf(ctx context.Context, definition installation.Definition) ([]object, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(definition.Resource.GroupVersion().WithKind(definition.Kind + "List"))
+	if err := u.kube.List(ctx, list); gone(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("listing every %s: %w", definition.Kind, err)
+	}
+	var objects []object
+	for i := range list.Items {
+		objects = append(objects, object{&list.Items[i], definition})
+	}
+	return objects, nil
+}
+
+// summary says to a person what is about to happen.
+func (u *uninstaller) summary() string {
+	var b strings.Builder
+	what := "coder-k8s is taken out of the cluster"
+	switch {
+	case u.controlPlanesOnly:
+		what = "coder-k8s itself stays installed"
+	case u.keepDefinitions:
+		what += ", apart from its definitions and their objects"
+	}
+	fmt.Fprintf(&b, "%s (namespace %s).", what, u.namespace)
+	verb := "These and their pods are removed:"
+	if u.keep {
+		verb = "What belongs to these goes on running without an operator:"
+	}
+	if len(u.objects) > 0 {
+		fmt.Fprintf(&b, "\n%s", verb)
+	}
+	for _, o := range u.objects {
+		fmt.Fprintf(&b, "\n  %s", o)
+	}
+	if u.metadata > 0 {
+		fmt.Fprintf(&b, "\nLabels and annotations of %d workspaces and templates, which Coder has no place for, are lost: "+
+			"coder-k8s export -A writes them down before.", u.metadata)
+	}
+	return b.String()
+}
+
+// run does it all, in the order in which nothing has to wait for what is gone.
+func (u *uninstaller) run(ctx context.Context) error {
+	handle := u.removeAll
+	if u.keep {
+		handle = u.keepAll
+	}
+	if err := handle(ctx); err != nil {
+		return err
+	}
+	if !u.controlPlanesOnly {
+		if err := u.tearDown(ctx); err != nil {
+			return err
+		}
+	}
+	if len(u.stayed) > 0 {
+		return &cli.PartialError{Err: errors.New(strings.Join(u.stayed, "\n"))}
+	}
+	return nil
+}
+
+// say tells what is done, or what would be.
+func (u *uninstaller) say(format string, args ...any) {
+	prefix := ""
+	if u.dryRun {
+		prefix = "(dry run) "
+	}
+	fmt.Fprintf(u.progress, prefix+format+"\n", args...)
+}
+
+// leave notes what stays, for the end.
+func (u *uninstaller) leave(format string, args ...any) {
+	u.stayed = append(u.stayed, fmt.Sprintf(format, args...))
+}
+
+// wait looks again and again until done, and says whether it came to that within a
+// time. In a dry run nothing is waited for.
+func (u *uninstaller) wait(ctx context.Context, until time.Time, done func(context.Context) (bool, error)) (bool, error) {
+	if u.dryRun {
+		return true, nil
+	}
+	for {
+		finished, err := done(ctx)
+		if err != nil || finished {
+			return finished, err
+		}
+		left := until.Sub(u.clock.Now())
+		if left <= 0 {
+			return false, nil
+		}
+		timer := u.clock.NewTimer(min(poll, left))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false, fmt.Errorf("interrupted; run it again to go on: %w", ctx.Err())
+		case <-timer.C():
+		}
+	}
+}
+
+// patience is when to stop waiting for what Kubernetes itself does.
+func (u *uninstaller) patience() time.Time { return u.clock.Now().Add(u.step) }
+
+// delete deletes an object that was read, and only that one.
+func (u *uninstaller) delete(ctx context.Context, obj client.Object, what string) error {
+	if u.dryRun {
+		u.say("%s is deleted", what)
+		return nil
+	}
+	preconditions := client.Preconditions{}
+	if uid := obj.GetUID(); uid != "" {
+		preconditions.UID = &uid
+	}
+	err := u.kube.Delete(ctx, obj, preconditions, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil && !gone(err) {
+		return fmt.Errorf("deleting %s: %w", what, err)
+	}
+	u.say("%s is deleted", what)
+	return nil
+}
+
+// partial is an empty object of a kind, of which only the metadata is read.
+func partial(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(kind)
+	return obj
+}
+
+// stopOperator ends the operator and waits until its pods are gone: as long as it
+// runs it makes everything as it was.
+func (u *uninstaller) stopOperator(ctx context.Context) error {
+	for i := range u.operators {
+		d := &u.operators[i]
+		if ptr.Deref(d.Spec.Replicas, 1) == 0 {
+			continue
+		}
+		u.say("Deployment %s/%s is scaled to no pods", d.Namespace, d.Name)
+		if u.dryRun {
+			continue
+		}
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":0}}`))
+		if err := u.kube.Patch(ctx, d, patch); err != nil && !gone(err) {
+			return fmt.Errorf("scaling Deployment %s/%s to no pods: %w", d.Namespace, d.Name, err)
+		}
+	}
+	stopped, err := u.wait(ctx, u.patience(), u.noOperatorPods)
+	if err == nil && !stopped {
+		err = fmt.Errorf("the operator's pods in namespace %s did not end within %s; look why (kubectl -n %s get pods), and run it again",
+			u.namespace, u.step, u.namespace)
+	}
+	return err
+}
+
+// noOperatorPods says that no pod of the operator's Deployments is left. Pods of
+// others with the same label, such as that of a Job which runs this command, are
+// not of a ReplicaSet.
+func (u *uninstaller) noOperatorPods(ctx context.Context) (bool, error) {
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(kind("", "PodList"))
+	if err := u.kube.List(ctx, pods, client.InNamespace(u.namespace), client.MatchingLabels{installation.LabelName: installation.Name}); err != nil {
+		return false, fmt.Errorf("listing the operator's pods: %w", err)
+	}
+	for _, pod := range pods.Items {
+		if owner := metav1.GetControllerOf(&pod); owner != nil && owner.Kind == "ReplicaSet" {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// operatorRuns says that some pod can do what a deletion asks of the operator.
+func (u *uninstaller) operatorRuns() bool {
+	for _, d := range u.operators {
+		if d.Status.AvailableReplicas > 0 && d.DeletionTimestamp == nil {
+			return true
+		}
+	}
+	return false
+}

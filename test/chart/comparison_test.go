@@ -1,0 +1,107 @@
+package chart
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestOverlays: the chart renders the objects of config, no more and no fewer.
+func TestOverlays(t *testing.T) {
+	tests := map[string]string{
+		"config/default":          "",
+		"config/split":            "testdata/split.values.yaml",
+		"config/namespaced":       "testdata/namespaced.values.yaml",
+		"config/ha":               chartDir + "/examples/high-availability.yaml",
+		"config/split-ha":         "testdata/split-high-availability.values.yaml",
+		"config/cert-manager":     "testdata/cert-manager.values.yaml",
+		"config/network-policies": "testdata/network-policies.values.yaml",
+	}
+	for dir, values := range tests {
+		t.Run(dir, func(t *testing.T) {
+			theirs, ours := overlay(t, dir), rendered(t, values)
+			// Helm makes the namespace, or a person does.
+			delete(theirs, "Namespace "+namespace)
+			for _, name := range slices.Sorted(maps.Keys(ours)) {
+				if onlyInChart(ours[name]) {
+					delete(ours, name)
+				}
+			}
+			if diff := cmp.Diff(theirs.names(), ours.names()); diff != "" {
+				t.Fatalf("the objects of %s (-) and of the chart (+):\n%s", dir, diff)
+			}
+			for name, object := range ours {
+				if diff := cmp.Diff(plain(theirs[name]), plain(object)); diff != "" {
+					t.Errorf("%s in %s (-) and in the chart (+):\n%s", name, dir, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestMonitoring: what the values of monitoring add is what config/monitoring has.
+func TestMonitoring(t *testing.T) {
+	theirs, with, without := overlay(t, "config/monitoring"), rendered(t, "testdata/monitoring.values.yaml"), rendered(t, "testdata/no-people.values.yaml")
+	for name := range without {
+		delete(with, name)
+	}
+	// Prometheus is bound to a role that is otherwise for people.
+	delete(with, "ClusterRole coder-k8s-metrics-reader")
+	if diff := cmp.Diff(theirs.names(), with.names()); diff != "" {
+		t.Fatalf("the objects of config/monitoring (-) and of the chart (+):\n%s", diff)
+	}
+	for name, object := range with {
+		if diff := cmp.Diff(plain(theirs[name]), plain(object)); diff != "" {
+			t.Errorf("%s in config/monitoring (-) and in the chart (+):\n%s", name, diff)
+		}
+	}
+}
+
+// onlyInChart tells what only Helm runs: tests and hooks, and the policy that lets
+// them reach kube-apiserver.
+func onlyInChart(object *unstructured.Unstructured) bool {
+	return object.GetAnnotations()["helm.sh/hook"] != "" || object.GetName() == "coder-k8s-jobs"
+}
+
+// plain is an object without what Helm's objects have besides.
+func plain(object *unstructured.Unstructured) map[string]any {
+	object = object.DeepCopy()
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+	for _, key := range []string{"app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart"} {
+		delete(labels, key)
+	}
+	delete(annotations, "helm.sh/resource-policy")
+	unstructured.RemoveNestedField(object.Object, "metadata", "labels")
+	unstructured.RemoveNestedField(object.Object, "metadata", "annotations")
+	if len(labels) > 0 {
+		object.SetLabels(labels)
+	}
+	if len(annotations) > 0 {
+		object.SetAnnotations(annotations)
+	}
+	return object.Object
+}
+
+// TestAnotherNamespace: nothing of a release stays in the namespace of the manifests.
+func TestAnotherNamespace(t *testing.T) {
+	o, err := helm(t, "elsewhere", "testdata/everything.values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, object := range o {
+		if object.GetKind() == "CustomResourceDefinition" {
+			continue // Their descriptions may say where an operator usually is.
+		}
+		raw, err := object.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(raw), namespace) {
+			t.Errorf("%s names %s: %s", name, namespace, raw)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const (
+	root      = "../.."
+	chartDir  = root + "/charts/coder-k8s"
+	namespace = "coder-system"
+)
+
+// objects are those of a rendering, by kind, namespace and name.
+type objects map[string]*unstructured.Unstructured
+
+// helm renders the chart with a file of values, of which "" is none. It gives the
+// error of helm as a person sees it.
+func helm(t *testing.T, inNamespace, values string, args ...string) (objects, error) {
+	t.Helper()
+	dir := os.Getenv("TOOLS_DIR")
+	if dir == "" {
+		t.Skip("TOOLS_DIR does not say where helm is; make test does")
+	}
+	all := append([]string{"template", "coder-k8s", chartDir, "--namespace", inNamespace}, args...)
+	if values != "" {
+		all = append(all, "--values", values)
+	}
+	out, err := run(t.Context(), filepath.Join(dir, "helm"), all...)
+	if err != nil {
+		return nil, err
+	}
+	return parse(t, out), nil
+}
+
+// rendered is the chart with values that it takes.
+func rendered(t *testing.T, values string) objects {
+	t.Helper()
+	o, err := helm(t, namespace, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// overlay is what kubectl makes of a directory of config.
+func overlay(t *testing.T, dir string) objects {
+	t.Helper()
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		t.Skip("KUBEBUILDER_ASSETS does not say where kubectl is; make test does")
+	}
+	out, err := run(t.Context(), filepath.Join(assets, "kubectl"), "kustomize", filepath.Join(root, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, out)
+}
+
+// run gives what a command writes, or what it says about its failure.
+func run(ctx context.Context, name string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil, errors.New(strings.TrimSpace(stderr.String()))
+	}
+	return out, err
+}
+
+func parse(t *testing.T, manifests []byte) objects {
+	t.Helper()
+	o := objects{}
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 1<<16)
+	for {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return o
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(object.Object) == 0 {
+			continue
+		}
+		key := fmt.Sprintf("%s %s", object.GetKind(), strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
+		if o[key] != nil {
+			t.Errorf("%s is rendered twice", key)
+		}
+		o[key] = object
+	}
+}
+
+func (o objects) names() []string { return slices.Sorted(maps.Keys(o)) }
+
+// ofKind gives the objects of one kind, in the order of their names.
+func (o objects) ofKind(kind string) []*unstructured.Unstructured {
+	var of []*unstructured.Unstructured
+	for _, name := range o.names() {
+		if o[name].GetKind() == kind {
+			of = append(of, o[name])
+		}
+	}
+	return of
+}

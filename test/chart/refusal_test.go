@@ -1,0 +1,81 @@
+package chart
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestRefusals: values that cannot be meant are refused, with the sentence that a
+// person sees.
+func TestRefusals(t *testing.T) {
+	tests := map[string]struct{ values, says string }{
+		"a value that is not there": {
+			"replica: 2", "additional properties 'replica' not allowed"},
+		"a value that a group has not": {
+			"image: {name: x}", "at '/image': additional properties 'name' not allowed"},
+		"a mode that is none": {
+			"mode: both", "at '/mode': value must be one of 'all', 'split'"},
+		"a number that is a text": {
+			`replicas: "2"`, "at '/replicas': got string, want integer"},
+		"a number below zero": {
+			"replicas: -1", "at '/replicas': minimum: got -1, want 0"},
+		"a text that is a number": {
+			"log: {level: 4}", "at '/log/level': got number, want string"},
+		"a namespace that is none": {
+			"watchNamespaces: [Team A]", "at '/watchNamespaces/0': 'Team A' does not match pattern"},
+		"a namespace twice": {
+			"watchNamespaces: [a, a]", "at '/watchNamespaces': items at 0 and 1 are equal"},
+		"a digest that is none": {
+			"image: {digest: abc}", "at '/image/digest': 'abc' does not match pattern"},
+		"a toolset that is none": {
+			"mcp: {toolsets: [shell]}", "at '/mcp/toolsets/0': value must be one of 'controlplane', 'workspace', 'template', 'observe'"},
+		"an argument without dashes": {
+			"extraArgs: [debug]", "at '/extraArgs/0': 'debug' does not match pattern '^--'"},
+		"a collector with a scheme": {
+			"tracing: {endpoint: 'http://collector:4317'}", "at '/tracing/endpoint': 'http://collector:4317' does not match pattern"},
+		"an uninstallation that is none": {
+			"uninstall: {controlPlanes: drop}", "at '/uninstall/controlPlanes': value must be one of 'keep', 'remove'"},
+		"a component that is none": {
+			"{mode: split, components: {worker: {}}}", "at '/components': additional properties 'worker' not allowed"},
+		"a value that a component has not": {
+			"{mode: split, components: {mcp: {mode: all}}}", "at '/components/mcp': additional properties 'mode' not allowed"},
+		"a component in mode all": {
+			"components: {mcp: {replicas: 2}}",
+			`components.mcp is set, but with mode "all" there is one Deployment for everything: set replicas, resources and the like beside mode, or set mode to "split"`},
+		"a component that is off": {
+			"{mode: split, mcp: {enabled: false}, components: {mcp: {replicas: 2}}}",
+			"components.mcp is set, but mcp.enabled is false: remove one of the two"},
+		"the operator's own namespace": {
+			"watchNamespaces: [coder-system]",
+			`watchNamespaces names "coder-system", where the operator itself is: keep control planes in other namespaces`},
+		"an issuer that nobody asks": {
+			"certificates: {certManager: {issuerRef: {name: a, kind: Issuer}}}",
+			`certificates.certManager.issuerRef is set, but the operator makes its certificate itself: set certificates.mode to "certManager", or remove the issuer`},
+		"an issuer without a kind": {
+			"certificates: {mode: certManager, certManager: {issuerRef: {name: a}}}",
+			"certificates.certManager.issuerRef needs a name and a kind, for example {name: company, kind: ClusterIssuer}"},
+		"people who log in nowhere": {
+			"mcp: {oidc: {issuerURL: https://login.example.com}}",
+			"mcp.oidc.issuerURL is set without mcp.publicURL: set the URL of the endpoint as clients write it, for example https://mcp.example.com/mcp"},
+		"definitions of somebody else that do not stay": {
+			"crds: {install: false, keep: false}",
+			"crds.keep is false with crds.install false: the definitions are not this release's to remove; leave crds.keep out"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			values := filepath.Join(t.TempDir(), "values.yaml")
+			if err := os.WriteFile(values, []byte(tc.values), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := helm(t, namespace, values)
+			if err == nil {
+				t.Fatal("they are taken")
+			}
+			if !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("helm does not say %q:\n%v", tc.says, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,32 @@
+// The second TypeScript SDK. MCP_MODE is how it finds out which protocol the server speaks: "auto", "legacy" or a revision.
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+
+import { requestInit, run, url } from './checks.mjs';
+
+const mode = /^\d/.test(process.env.MCP_MODE) ? { pin: process.env.MCP_MODE } : process.env.MCP_MODE;
+
+await run(async ask => {
+  const client = new Client({ name: 'client2', version: '1' }, { capabilities: ask ? { elicitation: {} } : {}, versionNegotiation: { mode } });
+  if (ask) client.setRequestHandler('elicitation/create', ({ params }) => ask(params));
+  const transport = new StreamableHTTPClientTransport(url, { requestInit });
+  await client.connect(transport);
+  const modern = client.getProtocolEra() === 'modern';
+  return {
+    client,
+    revision: () => client.getNegotiatedProtocolVersion(),
+    call: (params, options) => client.callTool(params, options),
+    subscribe: async (uri, changed) => {
+      client.setNotificationHandler('notifications/resources/updated', ({ params }) => changed(params.uri));
+      if (!modern) {
+        await client.subscribeResource({ uri });
+        return () => client.unsubscribeResource({ uri });
+      }
+      const subscription = await client.listen({ resourceSubscriptions: [uri] });
+      return () => subscription.close();
+    },
+    close: async () => {
+      await transport.terminateSession();
+      await client.close();
+    },
+  };
+});

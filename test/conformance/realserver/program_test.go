@@ -1,0 +1,165 @@
+//go:build conformance
+
+package realserver
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// endTime is how long the program may take to end, with streams open.
+const endTime = 10 * time.Second
+
+// program is the program at work.
+type program struct {
+	// mcpURL is where it speaks the protocol.
+	mcpURL  string
+	apiPort string
+	health  string
+	cmd     *exec.Cmd
+	ended   chan struct{}
+	// log is the file that it writes to.
+	log string
+}
+
+// startProgram starts the program as the operator's ServiceAccount, until the test
+// ends. Its log has the name and stays. Its calls to Coder go through a proxy.
+func startProgram(t *testing.T, c *cluster, name, proxy string, args ...string) *program {
+	t.Helper()
+	apiPort, mcpPort, healthPort, peerPort := freePort(t), freePort(t), freePort(t), freePort(t)
+	p := &program{
+		mcpURL: "http://127.0.0.1:" + mcpPort + "/mcp", apiPort: apiPort, health: "http://127.0.0.1:" + healthPort + "/readyz",
+		ended: make(chan struct{}), log: filepath.Join(setting(t, "CONFORMANCE_LOGS"), name+".log"),
+	}
+	p.cmd = exec.Command(setting(t, "CONFORMANCE_PROGRAM"), append([]string{
+		"--kubeconfig", kubeconfig(t, c), "--leader-elect=false", "--metrics-bind-address=0", "--log-format=json",
+		"--health-probe-bind-address=127.0.0.1:" + healthPort, "--mcp-bind-address=127.0.0.1:" + mcpPort,
+		"--bind-address=127.0.0.1", "--secure-port=" + apiPort, "--peer-bind-address=127.0.0.1:" + peerPort,
+		// The suites are faster than people.
+		"--mcp-rate-limit=0",
+	}, args...)...)
+	p.cmd.Env = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_NAME=pod-"+apiPort, "HTTP_PROXY="+proxy, "NO_PROXY=")
+	log, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatalf("starting the program: %v", err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() { p.stop(t) })
+	eventually(t, time.Minute, "the program is ready", func() error {
+		select {
+		case <-p.ended:
+			t.Fatalf("the program has ended: see %s", p.log)
+		default:
+		}
+		return answersOK(t.Context(), p.health)
+	})
+	return p
+}
+
+// stop ends the program as the kubelet does.
+func (p *program) stop(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Errorf("ending the program: %v", err)
+	}
+	select {
+	case <-p.ended:
+	case <-time.After(endTime):
+		t.Errorf("the program still runs %s after it was told to end", endTime)
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("the program ended with %d: see %s", code, p.log)
+	}
+}
+
+// cancelled is nil where the server has cancelled a call that was about an object,
+// as its log tells.
+func (p *program) cancelled(object string) error {
+	log, err := os.Open(p.log)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var line struct{ Name, Outcome string }
+		// What is no object tells of no call.
+		_ = json.Unmarshal(lines.Bytes(), &line)
+		if line.Name == object && line.Outcome == "cancelled" {
+			return nil
+		}
+	}
+	return cmp.Or(lines.Err(), fmt.Errorf("%s tells of no call about %s that was cancelled", p.log, object))
+}
+
+// kubeconfig writes one for the operator's ServiceAccount, which has the roles
+// that users give it.
+func kubeconfig(t *testing.T, c *cluster) string {
+	t.Helper()
+	content, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"test": {Server: c.config.Host, CertificateAuthorityData: c.config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"test": {Token: c.token(t, operatorNamespace, "coder-k8s", "")}},
+		Contexts:       map[string]*clientcmdapi.Context{"test": {Cluster: "test", AuthInfo: "test"}},
+		CurrentContext: "test",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, "kubeconfig", content)
+}
+
+// freePort gives a port that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func answersOK(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const (
+	// mcpHost is the MCP server as programs in the cluster know it.
+	mcpHost = "coder-k8s.coder-system.svc:8090"
+
+	legacyEra = "2025-11-25"
+	modernEra = "2026-07-28"
+)
+
+// robot is a ServiceAccount that may enter at the MCP server, with a token for it.
+type robot struct {
+	namespace, name, token string
+	// since is when it was made. What one of its name did before is not its own.
+	since time.Time
+}
+
+const robotManifest = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: %[2]s, namespace: %[1]s}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: e2e-mcp-%[1]s-%[2]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: coder-k8s-mcp-user}
+subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
+`
+
+const robotRole = `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: %[2]s-%[3]s, namespace: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[3]s}
+subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
+`
+
+// newRobot makes a ServiceAccount that has ClusterRoles in its namespace and nothing
+// anywhere else. It is gone when the test ends.
+func newRobot(t *testing.T, namespace, name string, clusterRoles ...string) robot {
+	t.Helper()
+	since, manifest := time.Now(), fmt.Sprintf(robotManifest, namespace, name)
+	for _, role := range clusterRoles {
+		manifest += fmt.Sprintf(robotRole, namespace, name, role)
+	}
+	apply(t, manifest)
+	t.Cleanup(func() {
+		cleanup("delete", "clusterrolebinding", "e2e-mcp-"+namespace+"-"+name, "--ignore-not-found")
+		cleanup("-n", namespace, "delete", "serviceaccount", name, "--ignore-not-found")
+		for _, role := range clusterRoles {
+			cleanup("-n", namespace, "delete", "rolebinding", name+"-"+role, "--ignore-not-found")
+		}
+	})
+	token := kubectl(t, "-n", namespace, "create", "token", name, "--audience=coder-k8s-mcp")
+	return robot{namespace: namespace, name: name, token: strings.TrimSpace(token), since: since}
+}
+
+// user is the robot as Kubernetes names it.
+func (r robot) user() string { return "system:serviceaccount:" + r.namespace + ":" + r.name }
+
+// route takes requests to the server, with a token. Where it has several addresses
+// each request goes to the next one, as behind a Service whose replicas take turns.
+type route struct {
+	token     string
+	addresses []string
+	// host is the name by which the server is called; empty is its address.
+	host string
+	turn atomic.Int64
+	next http.Transport
+}
+
+// throughService reaches the server by its Service.
+func (r robot) throughService(t *testing.T) *route {
+	t.Helper()
+	service := get(t, "-n", "coder-system", "service", "coder-k8s")
+	return &route{token: r.token, addresses: []string{field(service, "spec", "clusterIP") + ":8090"}, host: mcpHost}
+}
+
+// RoundTrip implements http.RoundTripper. Who is told to come back later does.
+func (r *route) RoundTrip(request *http.Request) (*http.Response, error) {
+	for {
+		response, err := r.send(request)
+		if err != nil || response.StatusCode != http.StatusTooManyRequests {
+			return response, err
+		}
+		response.Body.Close()
+		seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+		if err != nil || seconds > 5 {
+			return nil, fmt.Errorf("there were too many requests, and Retry-After is %q", response.Header.Get("Retry-After"))
+		}
+		select {
+		case <-request.Context().Done():
+			return nil, request.Context().Err()
+		case <-time.After(time.Duration(seconds) * time.Second):
+		}
+	}
+}
+
+func (r *route) send(request *http.Request) (*http.Response, error) {
+	body := request.GetBody
+	request = request.Clone(request.Context())
+	if body != nil {
+		var err error
+		if request.Body, err = body(); err != nil {
+			return nil, err
+		}
+	}
+	if r.token != "" {
+		request.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	request.URL.Host = r.addresses[int(r.turn.Add(1)-1)%len(r.addresses)]
+	request.Host = r.host
+	return r.next.RoundTrip(request)
+}
+
+// assistant is an AI tool that speaks for a robot.
+type assistant struct {
+	*mcp.ClientSession
+	era, user string
+	// asks says that it can ask its user, who always agrees.
+	asks bool
+	// asked, progress and news count what the server has sent.
+	asked, progress, news atomic.Int64
+	did                   *deeds
+}
+
+// connect opens a session in one era, which must come about: a new account may not
+// enter in the first moment, and a new server may not be reached.
+func (r robot) connect(t *testing.T, era string, way *route, did *deeds) *assistant {
+	t.Helper()
+	a := &assistant{era: era, user: r.user(), did: did, asks: era == modernEra}
+	options := &mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { a.progress.Add(1) },
+		ResourceUpdatedHandler:      func(context.Context, *mcp.ResourceUpdatedNotificationRequest) { a.news.Add(1) },
+	}
+	if a.asks {
+		options.ElicitationHandler = func(_ context.Context, request *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			a.asked.Add(1)
+			t.Logf("the user is asked: %s", request.Params.Message)
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"confirm": true}}, nil
+		}
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "v0"}, options)
+	eventually(t, 30*time.Second, r.name+" is connected with "+era, func() (err error) {
+		a.ClientSession, err = client.Connect(context.WithoutCancel(t.Context()), &mcp.StreamableClientTransport{
+			Endpoint:   "http://" + mcpHost + "/mcp",
+			HTTPClient: &http.Client{Transport: way},
+			MaxRetries: -1,
+		}, &mcp.ClientSessionOptions{ProtocolVersion: era})
+		return err
+	})
+	t.Cleanup(func() {
+		_ = a.Close()
+		way.next.CloseIdleConnections()
+	})
+	if got := a.InitializeResult(); got.ProtocolVersion != era || got.Instructions == "" || got.ServerInfo.Version == "" {
+		t.Errorf("the server says %+v, not %s with instructions and a version", got, era)
+	}
+	return a
+}
+
+// subscribe subscribes to a resource, and returns when changes of its object are
+// heard. Nobody says when the stream is open, so a change is made until one is.
+func (a *assistant) subscribe(t *testing.T, uri, kind, name string) {
+	t.Helper()
+	if err := a.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err != nil {
+		t.Fatal(err)
+	}
+	before := a.news.Load()
+	eventually(t, 30*time.Second, "the subscription is open", func() error {
+		kubectl(t, "-n", sampleNamespace, "annotate", kind, name, "--overwrite", fmt.Sprintf("e2e/told=%d", time.Now().UnixNano()))
+		if a.news.Load() == before {
+			return errors.New("no news came")
+		}
+		return nil
+	})
+}
+
+// call calls a tool of namespace coder.
+func (a *assistant) call(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
+	t.Helper()
+	arguments["namespace"] = sampleNamespace
+	return a.callAnywhere(t, tool, arguments)
+}
+
+// callAnywhere calls a tool and wants to hear how far it is.
+func (a *assistant) callAnywhere(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
+	t.Helper()
+	params := &mcp.CallToolParams{Name: tool, Arguments: arguments}
+	params.SetProgressToken(tool)
+	asked, start := a.asked.Load(), time.Now()
+	result, err := a.CallTool(t.Context(), params)
+	if err != nil {
+		t.Fatalf("%s with %v: %v", tool, arguments, err)
+	}
+	// Each question is the answer to a request of its own.
+	a.did.add(tool, !result.IsError, 1+int(a.asked.Load()-asked), time.Since(start))
+	return result
+}
+
+// does calls a tool that must succeed, and gives its answer.
+func (a *assistant) does(t *testing.T, tool string, arguments map[string]any) map[string]any {
+	t.Helper()
+	result := a.call(t, tool, arguments)
+	answer, ok := result.StructuredContent.(map[string]any)
+	if result.IsError || !ok {
+		t.Fatalf("%s with %v: %s", tool, arguments, words(result))
+	}
+	return answer
+}
+
+// refused calls a tool that must not succeed, and gives what is said.
+func (a *assistant) refused(t *testing.T, tool string, arguments map[string]any) string {
+	t.Helper()
+	result := a.call(t, tool, arguments)
+	if !result.IsError {
+		t.Errorf("%s with %v was not refused: %s", tool, arguments, words(result))
+	}
+	return words(result)
+}
+
+// confirmed is does for what a user must agree to: the server asks them where the
+// client can, and wants the name of the object where it cannot.
+func (a *assistant) confirmed(t *testing.T, tool string, arguments map[string]any) map[string]any {
+	t.Helper()
+	name, asked := fmt.Sprint(arguments["name"]), a.asked.Load()
+	if !a.asks {
+		if said := a.refused(t, tool, arguments); !containsAll(said, "ask the user", `confirm: "`+name+`"`) {
+			t.Errorf("%s without a confirmation: %s", tool, said)
+		}
+		arguments["confirm"] = name
+	}
+	answer := a.does(t, tool, arguments)
+	if a.asks && a.asked.Load() != asked+1 {
+		t.Errorf("%s: the user was asked %d times", tool, a.asked.Load()-asked)
+	}
+	return answer
+}
+
+// words is the text of an answer.
+func words(result *mcp.CallToolResult) string {
+	var parts []string
+	for _, content := range result.Content {
+		if text, ok := content.(*mcp.TextContent); ok {
+			parts = append(parts, text.Text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// deeds are the calls of tools that were made.
+type deeds struct {
+	mu sync.Mutex
+	// requests is how many of each tool the server answered, and took how long those
+	// took that succeeded.
+	requests map[string]int
+	took     map[string][]time.Duration
+}
+
+func newDeeds() *deeds {
+	return &deeds{requests: map[string]int{}, took: map[string][]time.Duration{}}
+}
+
+func (d *deeds) add(tool string, ok bool, requests int, took time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.requests[tool] += requests
+	if ok {
+		d.took[tool] = append(d.took[tool], took)
+	}
+}

@@ -1,0 +1,157 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// throughPods reaches all pods of the operator in turn, at their own addresses.
+func (r robot) throughPods(t *testing.T) *route {
+	t.Helper()
+	way, pods := &route{token: r.token}, replicaPods(t)
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		way.addresses = append(way.addresses, pods[name]+":8090")
+	}
+	return way
+}
+
+// testMCPReplicas sends requests to two replicas in turn: either answers, and goes on
+// with what the other has begun.
+func testMCPReplicas(t *testing.T) {
+	scaleOperator(t, 2)
+	t.Cleanup(func() { cleanup("-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1") })
+	for _, era := range []string{legacyEra, modernEra} {
+		t.Run(era, func(t *testing.T) {
+			robot, did := newRobot(t, sampleNamespace, "e2e-twice-"+era, "edit"), newDeeds()
+			a := robot.connect(t, era, robot.throughPods(t), did)
+			for range 10 {
+				a.does(t, "list_workspaces", map[string]any{})
+			}
+			apply(t, secondWorkspace)
+			waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.second")
+			if gone := a.confirmed(t, "delete_workspace", map[string]any{"name": "coder.admin.second", "wait": true}); gone["gone"] != true {
+				t.Errorf("after the deletion: %v", gone)
+			}
+			byReplica(t, robot)
+			checkAudit(t, operatorLogs(t), robot, did)
+		})
+	}
+	scaleOperator(t, 1)
+}
+
+// byReplica checks that each of two replicas had half of the reads, and that the
+// deletion was begun on one and done on the other.
+func byReplica(t *testing.T, r robot) {
+	t.Helper()
+	ends := map[string]string{}
+	for _, pod := range slices.Sorted(maps.Keys(replicaPods(t))) {
+		reads := 0
+		for _, line := range auditLines(kubectl(t, "-n", "coder-system", "logs", pod), r) {
+			switch line.Tool {
+			case "list_workspaces":
+				reads++
+			case "delete_workspace":
+				ends[line.Outcome] += pod
+			}
+		}
+		if reads != 5 {
+			t.Errorf("pod %s had %d of 10 reads", pod, reads)
+		}
+	}
+	t.Logf("the deletion ended on pods %v", ends)
+	if len(ends) != 2 || ends["needsinput"] == ends["ok"] {
+		t.Errorf("the question and the deletion were not on two replicas: %v", ends)
+	}
+}
+
+// ending is how a pod ended.
+type ending struct {
+	exitCode string
+	took     time.Duration
+}
+
+// endingsColumns are what a watch of pods must print for endingOf.
+const endingsColumns = `jsonpath={.metadata.name} {.metadata.deletionTimestamp} {.metadata.deletionGracePeriodSeconds} ` +
+	`{.status.containerStatuses[0].state.terminated.exitCode} {.status.containerStatuses[0].state.terminated.finishedAt}{"\n"}`
+
+// endingOf reads from a watch when a pod was told to end, and when its container had
+// ended. Kubernetes writes the end of the grace period, in whole seconds.
+func endingOf(w *watching, pod string) (ending, error) {
+	for line := range strings.Lines(w.text()) {
+		columns := strings.Fields(line)
+		if len(columns) != 5 || columns[0] != pod {
+			continue
+		}
+		limit, err1 := time.Parse(time.RFC3339, columns[1])
+		grace, err2 := time.ParseDuration(columns[2] + "s")
+		finished, err3 := time.Parse(time.RFC3339, columns[4])
+		return ending{exitCode: columns[3], took: finished.Sub(limit.Add(-grace))}, errors.Join(err1, err2, err3)
+	}
+	return ending{}, fmt.Errorf("pod %s has not ended:\n%s", pod, w.text())
+}
+
+// logToItsEnd follows the log of a pod of the operator until the pod has ended.
+func logToItsEnd(t *testing.T, pod string) <-chan string {
+	t.Helper()
+	log := make(chan string, 1)
+	go func() {
+		out, err := tryKubectl(t, "-n", "coder-system", "logs", "--follow", pod)
+		if err != nil {
+			out += err.Error()
+		}
+		log <- out
+	}()
+	return log
+}
+
+// testMCPRollout replaces the operator's pod under a client with an open
+// subscription: the pod ends at once, and the client goes on with the next one.
+func testMCPRollout(t *testing.T) {
+	const uri = "coder://controlplanes/coder/coder"
+	robot, did := newRobot(t, sampleNamespace, "e2e-stayer", "view"), newDeeds()
+	a := robot.connect(t, modernEra, robot.throughService(t), did)
+	subscribe := func() {
+		t.Helper()
+		a.subscribe(t, uri, "ccp", "coder")
+	}
+	subscribe()
+	old := slices.Collect(maps.Keys(replicaPods(t)))
+	if len(old) != 1 {
+		t.Fatalf("the operator has the pods %q, not one", old)
+	}
+	w := watch(t, "pods", "-n", "coder-system", "-l", operatorLabel, "-o", endingsColumns)
+	eventually(t, 30*time.Second, "the watch of the pods has begun", w.shows(old[0]))
+	log := logToItsEnd(t, old[0])
+	kubectl(t, "-n", "coder-system", "rollout", "restart", "deploy/coder-k8s")
+	var end ending
+	eventually(t, 2*time.Minute, "the pod before has ended", func() (err error) {
+		end, err = endingOf(w, old[0])
+		return err
+	})
+	t.Logf("it ended %s after it was told to, with exit code %s", end.took, end.exitCode)
+	if end.exitCode != "0" || end.took > 10*time.Second {
+		t.Error("that is not exit code 0 within 10 s")
+	}
+	told := <-log
+	if !strings.Contains(told, `"msg":"Stopped"`) || strings.Contains(told, "Cutting connections") || strings.Contains(told, "Cancelled calls") {
+		t.Errorf("its MCP server did not end by itself:\n%s", told[max(0, len(told)-4000):])
+	}
+	scaleOperator(t, 1)
+	serving(t)
+	a.does(t, "list_control_planes", map[string]any{})
+	if err := a.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: uri}); err != nil {
+		t.Fatal(err)
+	}
+	subscribe()
+	noTokenTold(t, told, robot.token)
+	checkAudit(t, operatorLogs(t), robot, did)
+}

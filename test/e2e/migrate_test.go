@@ -1,0 +1,159 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const migratedNamespace = "migrated"
+
+// testMigrate runs Coder with its own Helm chart, hands it over to the operator and
+// back to Helm, and looks whether its pod is the same all the time.
+func testMigrate(t *testing.T) {
+	explain(t, migratedNamespace)
+	chart, helm := coderChart(t), helmProgram(t)
+	namespace(t, migratedNamespace)
+	kubectl(t, "-n", migratedNamespace, "create", "secret", "generic", "coder-db-url", "--from-literal=url="+database(t, "migrated"))
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(values, []byte(migratedValues), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, helm, "-n", migratedNamespace, "install", "coder", chart, "-f", values, "--wait", "--timeout=3m")
+	before := runningAs(t)
+
+	told := run(t, "../../bin/coder-k8s", "migrate", "helm", "--release=coder", "-n", migratedNamespace, "--take-over", "--dry-run")
+	if !strings.Contains(told, "the pods stay") || runningAs(t) != before {
+		t.Fatalf("a dry run changes something, or says that pods are replaced:\n%s", told)
+	}
+	takeOver := func() {
+		t.Helper()
+		told := run(t, "../../bin/coder-k8s", "migrate", "helm", "--release=coder", "-n", migratedNamespace, "--take-over")
+		if !strings.Contains(told, "1 of 1 pods are still the same") {
+			t.Errorf("the command says\n%s", told)
+		}
+		waitCondition(t, 3*time.Minute, "Ready", "True", "Ready", "-n", migratedNamespace, "ccp", "coder")
+		if after := runningAs(t); after != before {
+			t.Errorf("taken over, it runs as %s, before as %s", after, before)
+		}
+	}
+	takeOver()
+
+	// The way back, and over again.
+	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--cascade=orphan", "--timeout=2m")
+	kubectl(t, "-n", migratedNamespace, "delete", "secret,role,rolebinding", "-l", "app.kubernetes.io/managed-by=coder-k8s,app.kubernetes.io/instance=coder")
+	run(t, helm, "-n", migratedNamespace, "upgrade", "coder", chart, "-f", values, "--wait", "--timeout=3m", "--force-conflicts")
+	if after := runningAs(t); after != before {
+		t.Errorf("back with Helm, it runs as %s, before as %s", after, before)
+	}
+	takeOver()
+
+	// Helm forgets without deleting, and then all goes with the control plane.
+	kubectl(t, "-n", migratedNamespace, "delete", "secret", "-l", "owner=helm,name=coder")
+	if after := runningAs(t); after != before {
+		t.Errorf("forgotten by Helm, it runs as %s, before as %s", after, before)
+	}
+	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--timeout=2m")
+	eventually(t, time.Minute, "the Deployment goes with the control plane", func() error {
+		if out, err := tryKubectl(t, "-n", migratedNamespace, "get", "deployment", "coder"); err == nil {
+			return fmt.Errorf("it is still there: %s", out)
+		}
+		return nil
+	})
+	kubectl(t, "delete", "namespace", migratedNamespace, "--timeout=2m")
+}
+
+const migratedValues = `coder:
+  image: {tag: v2.30.0}
+  env:
+  - name: CODER_PG_CONNECTION_URL
+    valueFrom: {secretKeyRef: {name: coder-db-url, key: url}}
+  - name: CODER_TELEMETRY_ENABLE
+    value: "false"
+  resources:
+    requests: {cpu: 100m, memory: 256Mi}
+  service: {type: ClusterIP}
+`
+
+// runningAs is what must stay the same: the pods, the Deployment and the Service with
+// its address, by their uids.
+func runningAs(t *testing.T) string {
+	t.Helper()
+	return kubectl(t, "-n", migratedNamespace, "get", "pods", "-l", "app.kubernetes.io/name=coder,app.kubernetes.io/instance=coder",
+		"-o", "jsonpath={range .items[*]}pod {.metadata.uid} restarted {.status.containerStatuses[0].restartCount} {end}") +
+		kubectl(t, "-n", migratedNamespace, "get", "deployment", "coder", "-o", "jsonpath=deployment {.metadata.uid} ") +
+		kubectl(t, "-n", migratedNamespace, "get", "service", "coder", "-o", "jsonpath=service {.metadata.uid} {.spec.clusterIP}")
+}
+
+// run runs a program and gives all that it prints.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// helmProgram is Helm in the version of hack/tools.sh.
+func helmProgram(t *testing.T) string {
+	t.Helper()
+	run(t, "../../hack/tools.sh", "helm")
+	if dir := os.Getenv("TOOLS_DIR"); dir != "" {
+		return filepath.Join(dir, "helm")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(home, ".cache", "coder-k8s", "tools", "helm")
+}
+
+// coderChart is Coder's own chart with the library chart that it needs. It stands
+// beside the source of Coder's client.
+func coderChart(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/coder/coder/v2").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := filepath.Join(strings.TrimSpace(string(out)), "helm"), filepath.Join(t.TempDir(), "coder")
+	err = errors.Join(copyFiles(filepath.Join(from, "coder"), to), copyFiles(filepath.Join(from, "libcoder"), filepath.Join(to, "charts", "libcoder")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// copyFiles copies a directory of the module cache, whose files cannot be written, to
+// where they can.
+func copyFiles(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(to, below), 0o755)
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, below), raw, 0o600)
+	})
+}

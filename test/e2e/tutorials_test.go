@@ -1,0 +1,62 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/test/tutorials"
+)
+
+// testTutorials runs every command of docs/tutorials as a reader does: from the
+// repository's directory, with an empty database and what was built in PATH.
+func testTutorials(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, "docs/tutorials/*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no tutorials: %v", err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".md")
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocks, err := tutorials.Blocks(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A tutorial takes away what it made. One that failed did not come so far.
+			for _, ns := range tutorials.Namespaces(blocks) {
+				explain(t, ns)
+				t.Cleanup(func() { cleanup("delete", "namespace", ns, "--ignore-not-found", "--timeout=50s") })
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "bash", "-c", tutorials.Script(name, blocks))
+			// So that bash ends what the tutorial left in the background.
+			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+			cmd.WaitDelay = 10 * time.Second
+			cmd.Dir = root
+			cmd.Env = append(os.Environ(),
+				"DATABASE_URL="+database(t, "tutorial-"+name),
+				"PATH="+filepath.Join(root, "bin")+":"+os.Getenv("PATH"))
+			out, err := cmd.CombinedOutput()
+			t.Logf("\n%s", out)
+			if err != nil {
+				t.Fatalf("the commands after the last line that begins with == fail: %v", err)
+			}
+		})
+	}
+}

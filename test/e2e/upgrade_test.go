@@ -1,0 +1,264 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// thisInstallation is what a user of this version applies.
+const thisInstallation = "../../config/default"
+
+// testUpgrade goes from the previous release to this version, back, and here again,
+// on a cluster without the operator, and leaves it as such. People write and watch all
+// the time. Nothing that was there is made anew, restarted, changed or lost.
+func testUpgrade(t *testing.T) {
+	explain(t, sampleNamespace)
+	if get(t, "-n", "coder-system", "deployment", "coder-k8s") != nil {
+		t.Fatal("the operator is installed: this test begins with that of the previous release")
+	}
+	previousInstallation := previousRelease(t)
+	install(t, previousInstallation)
+	begin(t)
+	before := stateOf(t)
+	inCoder := heldInCoder(t)
+	for _, to := range []struct{ name, installation string }{
+		{"to this version", thisInstallation},
+		{"back to the previous release", previousInstallation},
+		{"to this version again", thisInstallation},
+	} {
+		t.Run(to.name, func(t *testing.T) {
+			start := time.Now()
+			goTo(t, to.installation)
+			t.Logf("%s after %.1f s", to.name, time.Since(start).Seconds())
+			now := stateOf(t)
+			compareStates(t, before, now)
+			before = now
+			if diff := cmp.Diff(inCoder, heldInCoder(t)); diff != "" {
+				t.Errorf("Coder has something else (-before +now):\n%s", diff)
+			}
+			if out, err := tryKubectl(t, "diff", "-k", to.installation); err != nil {
+				t.Errorf("what is installed is not what was applied: %v\n%s", err, out)
+			}
+		})
+	}
+	storedVersions(t)
+	end(t)
+}
+
+// previousRelease gives the directory of the previous release's manifests, and makes
+// its image known to the node. The test is skipped where the clone has no history.
+func previousRelease(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	out, err := exec.CommandContext(t.Context(), "../../hack/upgrade/previous.sh", dir).CombinedOutput()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 3 {
+		fmt.Fprintf(os.Stderr, "NOT TESTED: the upgrade from the previous release. %s", out)
+		t.Skipf("%s", out)
+	}
+	if err != nil {
+		t.Fatalf("building the previous release: %v\n%s", err, out)
+	}
+	clusterScript(t, "load-image.sh", filepath.Join(dir, "image.tar"))
+	return filepath.Join(dir, "config", "default")
+}
+
+// install applies the manifests and waits until one replica of them leads and has
+// looked at every object once.
+func install(t *testing.T, installation string) {
+	t.Helper()
+	kubectl(t, "apply", "-k", installation)
+	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
+	onePodLeads(t)
+	serving(t)
+}
+
+// begin makes what a user of the previous release may have.
+func begin(t *testing.T) {
+	t.Helper()
+	kubectl(t, "create", "namespace", sampleNamespace)
+	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+database(t, "coder"))
+	kubectl(t, "apply", "-f", "../../config/samples/codercontrolplane.yaml")
+	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
+	kubectl(t, "apply", "-f", "../../config/samples/coderprovisioner.yaml", "-f", "../../config/samples/coderworkspaceproxy.yaml")
+	kubectl(t, "apply", "-f", "../../config/samples/codertemplate.yaml")
+	waitCondition(t, time.Minute, "Ready", "True", "", "-n", sampleNamespace, "ctpl", "coder.hello")
+	kubectl(t, "apply", "-f", "../../config/samples/coderworkspace.yaml")
+	apply(t, strings.Replace(secondWorkspace, "running: true", "running: false", 1))
+	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, time.Minute, "Ready", "True", "Stopped", "-n", sampleNamespace, "cws", "coder.admin.second")
+	for _, object := range []string{"ctpl/coder.hello", "cws/coder.admin.hello", "cws/coder.admin.second"} {
+		kubectl(t, "-n", sampleNamespace, "label", object, "example.com/team=platform")
+		kubectl(t, "-n", sampleNamespace, "annotate", object, "example.com/note=two words")
+	}
+	finalizers(t, `["example.com/keep"]`)
+	for kind, name := range map[string]string{"cprov": "zone-a", "cwp": "sydney"} {
+		waitCondition(t, time.Minute, "Ready", "False", "NotSupported", "-n", sampleNamespace, kind, name)
+	}
+}
+
+// finalizers sets the finalizers of the second workspace.
+func finalizers(t *testing.T, list string) {
+	t.Helper()
+	kubectl(t, "-n", sampleNamespace, "patch", "cws", "coder.admin.second", "--type=merge", "-p", `{"metadata":{"finalizers":`+list+`}}`)
+}
+
+// goTo installs another version under a stream of reads, writes and watches.
+func goTo(t *testing.T, installation string) {
+	t.Helper()
+	seen := watchAll(t, "coderworkspaces", "codertemplates")
+	s := newStream(t)
+	s.follow(t, throughKubernetes(t))
+	s.write(t, 5)
+	s.writeMeanwhile(func() {
+		install(t, installation)
+		allReconciled(t)
+	})
+	s.end(t, afterStop)
+	seen.nothingDeleted(t)
+}
+
+// allReconciled waits until each controller of this process has made a pass.
+func allReconciled(t *testing.T) {
+	t.Helper()
+	eventually(t, time.Minute, "each controller has made a pass", func() error {
+		passes := map[string]float64{"codercontrolplane": 0, "coderprovisioner": 0, "coderworkspaceproxy": 0}
+		lines := metricsOf(t)
+		for controller := range passes {
+			for _, line := range lines {
+				if strings.HasPrefix(line, `controller_runtime_reconcile_total{controller="`+controller+`"`) {
+					n, _ := strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
+					passes[controller] += n
+				}
+			}
+			if passes[controller] == 0 {
+				return fmt.Errorf("that of %s has not", controller)
+			}
+		}
+		return nil
+	})
+}
+
+// stateOf is what each object consists of, by kind and name, but for what changes
+// while nobody touches it: the status, and what the stream writes. Secrets are told by
+// the sums of their data, pods also by their restarts.
+func stateOf(t *testing.T) map[string]string {
+	t.Helper()
+	state := map[string]string{}
+	for namespace, kinds := range map[string]string{
+		sampleNamespace: "ccp,cprov,cwp,cws,ctpl,deployments,replicasets,pods,services,serviceaccounts,secrets,roles,rolebindings,coderobjectmetadata",
+		"coder-system":  "secrets",
+	} {
+		var list struct{ Items []map[string]any }
+		if err := json.Unmarshal([]byte(kubectl(t, "-n", namespace, "get", kinds, "-o", "json")), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range list.Items {
+			state[namespace+"/"+field(object, "kind")+"/"+field(object, "metadata", "name")] = contentOf(t, object)
+		}
+	}
+	return state
+}
+
+// contentOf is an object as stateOf tells it.
+func contentOf(t *testing.T, object map[string]any) string {
+	t.Helper()
+	kind := field(object, "kind")
+	metadata, _ := object["metadata"].(map[string]any)
+	if kind == "CoderObjectMetadata" {
+		// What it keeps is what the workspaces and templates show.
+		return field(metadata, "uid")
+	}
+	delete(metadata, "resourceVersion")
+	if annotations, ok := metadata["annotations"].(map[string]any); ok {
+		delete(annotations, streamed)
+	}
+	if kind == "Secret" {
+		object["data"] = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, object["data"])))
+	}
+	if kind == "Pod" {
+		object["restarts"] = restarts(object)
+	}
+	delete(object, "status")
+	content, err := json.MarshalIndent(object, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// restarts counts how often the containers of a pod were started again.
+func restarts(pod map[string]any) int {
+	status, _ := pod["status"].(map[string]any)
+	containers, _ := status["containerStatuses"].([]any)
+	count := 0
+	for _, entry := range containers {
+		container, _ := entry.(map[string]any)
+		n, _ := container["restartCount"].(float64)
+		count += int(n)
+	}
+	return count
+}
+
+// compareStates checks that all is as it was, and that nothing came but Secrets of
+// the operator itself.
+func compareStates(t *testing.T, before, now map[string]string) {
+	t.Helper()
+	for name, was := range before {
+		if diff := cmp.Diff(was, now[name]); diff != "" {
+			t.Errorf("%s is not what it was (-before +now):\n%s", name, diff)
+		}
+	}
+	for name := range now {
+		if _, was := before[name]; !was && !strings.HasPrefix(name, "coder-system/") {
+			t.Errorf("%s is new", name)
+		}
+	}
+}
+
+// heldInCoder is what Coder has, with the ids of all tokens and sessions.
+func heldInCoder(t *testing.T) []string {
+	t.Helper()
+	return []string{
+		written(t), query(t, "coder", "SELECT count(*) FROM users"),
+		query(t, "coder", "SELECT string_agg(id || ' ' || token_name, ', ' ORDER BY id) FROM api_keys"),
+	}
+}
+
+// storedVersions checks that etcd has no version of an object that this release's
+// custom resource definitions do not serve.
+func storedVersions(t *testing.T) {
+	t.Helper()
+	out := kubectl(t, "get", "crd", "-l", operatorLabel, "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.storedVersions}{"\n"}{end}`)
+	if strings.Count(out, `["v1alpha1"]`) != 4 {
+		t.Errorf("the versions that are stored are\n%s", out)
+	}
+}
+
+// end removes all of it.
+func end(t *testing.T) {
+	t.Helper()
+	finalizers(t, "null")
+	kubectl(t, "-n", sampleNamespace, "delete", "cprov/zone-a", "cwp/sydney", "--timeout=60s")
+	kubectl(t, "-n", sampleNamespace, "delete", "cws", "--all", "--timeout=120s")
+	kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "--all", "--timeout=60s")
+	kubectl(t, "-n", sampleNamespace, "delete", "ccp", "coder", "--timeout=120s")
+	if n := query(t, "coder", "SELECT count(*) FROM api_keys WHERE token_name LIKE 'coder-k8s-operator-%'"); n != "0" {
+		t.Errorf("%s tokens of the operator are left in Coder", n)
+	}
+	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=120s")
+	kubectl(t, "delete", "-k", thisInstallation, "--timeout=120s")
+}

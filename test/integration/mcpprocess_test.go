@@ -1,0 +1,301 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// relay is a way to kube-apiserver that can be cut.
+type relay struct {
+	address, target string
+
+	mu       sync.Mutex
+	listener net.Listener
+	open     []net.Conn
+}
+
+func newRelay(t *testing.T) *relay {
+	t.Helper()
+	target, err := url.Parse(environment.config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{address: "127.0.0.1:0", target: target.Host}
+	r.connect(t)
+	t.Cleanup(r.cut)
+	return r
+}
+
+// connect lets connections through, at the same address as before.
+func (r *relay) connect(t *testing.T) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	listener, err := net.Listen("tcp", r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.listener, r.address = listener, listener.Addr().String()
+	go func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go r.pass(near)
+		}
+	}()
+}
+
+func (r *relay) pass(near net.Conn) {
+	defer near.Close()
+	far, err := net.Dial("tcp", r.target)
+	if err != nil {
+		return
+	}
+	defer far.Close()
+	r.mu.Lock()
+	r.open = append(r.open, near, far)
+	r.mu.Unlock()
+	go func() {
+		_, _ = io.Copy(far, near)
+		_ = far.Close()
+	}()
+	_, _ = io.Copy(near, far)
+}
+
+// cut ends all connections and lets no other through.
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.listener.Close()
+	for _, connection := range r.open {
+		_ = connection.Close()
+	}
+	r.open = nil
+}
+
+// TestMCPReadiness: a server that cannot reach kube-apiserver is not ready, and lives;
+// what it answers meanwhile tells no address.
+func TestMCPReadiness(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	token := robot(t, ns, "robot", userRoles("view")...)
+	way, config := newRelay(t), mcpConfig(t)
+	config.Host = "https://" + way.address
+	p := startProcessAs(t, config, "", "--app=mcp-http", "--mcp-enabled-tools=list_control_planes,get_events")
+	p.ready(t)
+	probes := []string{"http://127.0.0.1:" + p.port + "/readyz", "http://127.0.0.1:" + p.mcpPort + "/readyz"}
+	session := entered(t, mcpURL(p), token, modernEra, nil)
+	if diff := cmp.Diff([]string{"get_events", "list_control_planes"}, toolNames(t, session)); diff != "" {
+		t.Errorf("the tools (-want +got):\n%s", diff)
+	}
+	succeeds(t, session, "get_events", map[string]any{"namespace": ns})
+	way.cut()
+	for _, probe := range probes {
+		eventually(t, 20*time.Second, probe+" says that the server is not ready", func(ctx context.Context) error {
+			if err := httpOK(ctx, probe); err == nil || !strings.HasSuffix(err.Error(), "503 Service Unavailable") && !strings.HasSuffix(err.Error(), "500 Internal Server Error") {
+				return fmt.Errorf("it is answered with %w", err)
+			}
+			return nil
+		})
+	}
+	answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_events", Arguments: map[string]any{"namespace": ns}})
+	if err == nil && !answer.IsError {
+		t.Errorf("the answer is %s", textOf(answer))
+	}
+	if told := fmt.Sprint(err) + textOf(answer); strings.Contains(told, way.address) {
+		t.Errorf("the answer tells an address: %s", told)
+	}
+	for _, health := range []string{"http://127.0.0.1:" + p.port + "/healthz", "http://127.0.0.1:" + p.mcpPort + "/healthz"} {
+		if err := httpOK(t.Context(), health); err != nil {
+			t.Errorf("without kube-apiserver the process is to be killed: %v", err)
+		}
+	}
+	way.connect(t)
+	for _, probe := range probes {
+		eventually(t, 20*time.Second, probe+" says that the server is ready", func(ctx context.Context) error { return httpOK(ctx, probe) })
+	}
+	succeeds(t, entered(t, mcpURL(p), token, modernEra, nil), "get_events", map[string]any{"namespace": ns})
+}
+
+// TestMCPEnds: subscriptions do not hold the end of the process.
+func TestMCPEnds(t *testing.T) {
+	t.Parallel()
+	const subscriptions = 50
+	ns := namespace(t)
+	create(t, controlPlane(ns, "coder", nil))
+	token := robot(t, ns, "robot", userRoles("view")...)
+	metrics := freePort(t)
+	p := startMCP(t, "--mcp-rate-limit=0", fmt.Sprintf("--mcp-max-streams-per-user=%d", subscriptions), "--metrics-bind-address=127.0.0.1:"+metrics)
+	p.ready(t)
+	succeeds(t, entered(t, mcpURL(p), token, modernEra, nil), "list_control_planes", map[string]any{"namespace": ns})
+	for range subscriptions {
+		session := mustConnectMCP(t, mcpURL(p), token, modernEra, nil)
+		if err := session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "coder://controlplanes/" + ns + "/coder"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 20*time.Second, "all subscriptions are open", func(context.Context) error {
+		if open := metric(t, metricsOf(t, metrics), "coder_k8s_mcp_streams"); open != subscriptions {
+			return fmt.Errorf("%v are", open)
+		}
+		return nil
+	})
+	begin := time.Now()
+	if code := p.terminate(t); code != 0 {
+		t.Errorf("the exit code is %d:\n%s", code, p.logs)
+	}
+	t.Logf("with %d open subscriptions the process ended %.1f s after SIGTERM", subscriptions, time.Since(begin).Seconds())
+	if strings.Contains(p.logs.String(), "Cutting connections") {
+		t.Errorf("connections had to be cut:\n%s", p.logs)
+	}
+}
+
+// TestMCPLocal: on a person's own machine the server needs no token and acts as their
+// kubeconfig says.
+func TestMCPLocal(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	me := serviceAccountConfig(t, ns, "me")
+	for _, role := range userRoles("view") {
+		grant(t, ns, role, "me")
+	}
+	p := startProcessAs(t, me, "", "--app=mcp-http", "--mcp-auth=none",
+		"--mcp-read-only", "--mcp-toolsets=controlplane,observe", "--mcp-disabled-tools=get_pod_logs,diagnose_control_plane")
+	p.ready(t)
+	session := mustConnectMCP(t, mcpURL(p), "", modernEra, nil)
+	want := []string{
+		"check_health", "get_control_plane_deployment_status", "get_control_plane_status", "get_events", "get_service_status",
+		"list_control_plane_pods", "list_control_planes", "list_provisioners", "list_workspace_proxies",
+	}
+	if diff := cmp.Diff(want, toolNames(t, session)); diff != "" {
+		t.Errorf("the tools (-want +got):\n%s", diff)
+	}
+	succeeds(t, session, "list_control_planes", map[string]any{"namespace": ns})
+	for _, tool := range []string{"get_pod_logs", "change_control_plane", "list_workspaces"} {
+		if answer, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{"namespace": ns, "name": "x"}}); err == nil {
+			t.Errorf("%s, which is switched off, is answered: %s", tool, textOf(answer))
+		}
+	}
+}
+
+// TestMCPRefusesToStart: what would be open to others, and what a person did not mean.
+func TestMCPRefusesToStart(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		args, environment []string
+		want              string
+	}{
+		"without authentication for everybody": {[]string{"--mcp-auth=none", "--mcp-bind-address=0.0.0.0:0"}, nil, "needs a loopback address"},
+		"without authentication in a pod":      {[]string{"--mcp-auth=none"}, []string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "KUBERNETES_SERVICE_PORT=443"}, "refused in a pod"},
+		"with a tool that there is not":        {[]string{"--mcp-enabled-tools=get_secrets"}, nil, `there is no tool "get_secrets"`},
+		"with a toolset that there is not":     {[]string{"--mcp-toolsets=all"}, nil, `there is no toolset "all"`},
+		"with a tool that is read-only's":      {[]string{"--mcp-read-only", "--mcp-enabled-tools=delete_workspace"}, nil, "read-only"},
+		"with an issuer and without a URL":     {[]string{"--mcp-auth=oidc", "--mcp-oidc-issuer-url=https://login.example.com"}, nil, "--mcp-public-url"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProcess(t, mcpConfig(t), "", append([]string{"--app=mcp-http"}, test.args...)...)
+			p.environment = append(p.environment, test.environment...)
+			p.start(t)
+			select {
+			case <-p.ended:
+			case <-time.After(60 * time.Second):
+				p.kill()
+				t.Fatalf("the program still runs:\n%s", p.logs)
+			}
+			if code := p.cmd.ProcessState.ExitCode(); code == 0 || !strings.Contains(p.logs.String(), test.want) {
+				t.Errorf("it ended with %d and without %q:\n%s", code, test.want, p.logs)
+			}
+		})
+	}
+}
+
+// TestMCPMemory tells what clients cost. The race detector takes several times the
+// memory and the time, so with it there are fewer calls.
+func TestMCPMemory(t *testing.T) {
+	t.Parallel()
+	const clients = 200
+	calls := 20
+	if raceEnabled {
+		calls = 2
+	}
+	ns := namespace(t)
+	create(t, controlPlane(ns, "coder", nil))
+	token := robot(t, ns, "robot", userRoles("view")...)
+	metrics := freePort(t)
+	// All clients are of one user.
+	p := newProcess(t, mcpConfig(t), "", "--app=mcp-http", "--mcp-rate-limit=0", "--mcp-max-in-flight=0", "--metrics-bind-address=127.0.0.1:"+metrics)
+	p.environment = append(p.environment, "GOGC=50") // As in the Deployment.
+	p.run(t)
+	p.ready(t)
+	succeeds(t, entered(t, mcpURL(p), token, modernEra, nil), "list_control_planes", map[string]any{"namespace": ns})
+	before := metricsOf(t, metrics)
+	idle, idleAnonymous := mebibytes(t, p)
+	connections := &http.Transport{MaxIdleConnsPerHost: clients}
+	begin := time.Now()
+	var all sync.WaitGroup
+	for i := range clients {
+		session, err := connectMCPOver(t, connections, mcpURL(p), token, []string{legacyEra, modernEra}[i%2], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			for range calls {
+				answer, err := session.CallTool(context.Background(), &mcp.CallToolParams{Name: "list_control_planes", Arguments: map[string]any{"namespace": ns}})
+				if err != nil || answer.IsError {
+					t.Errorf("a call ended with %v", err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	took := time.Since(begin)
+	loaded, loadedAnonymous := mebibytes(t, p)
+	connections.CloseIdleConnections()
+	goroutines := func(content string) float64 { return metric(t, content, "go_goroutines") }
+	eventually(t, 20*time.Second, "the goroutines of the clients end", func(context.Context) error {
+		if now := goroutines(metricsOf(t, metrics)); now > goroutines(before)+20 {
+			return fmt.Errorf("there are %v, and were %v", now, goroutines(before))
+		}
+		return nil
+	})
+	t.Logf("race detector %t: %d MiB idle (%d without the program's file), %d (%d) with %d clients of %d calls each, in %.1f s; %v goroutines before, %v after",
+		raceEnabled, idle, idleAnonymous, loaded, loadedAnonymous, clients, calls, took.Seconds(), goroutines(before), goroutines(metricsOf(t, metrics)))
+	if !raceEnabled && loadedAnonymous > 128 {
+		t.Errorf("%d MiB are more than 128", loadedAnonymous)
+	}
+}
+
+// mebibytes are the memory of a process: all that is in memory, and what of it is not
+// the program's own file.
+func mebibytes(t *testing.T, p *process) (resident, anonymous int64) {
+	t.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Skipf("the memory of a process cannot be read here: %v", err)
+	}
+	for line := range strings.SplitSeq(string(content), "\n") {
+		// What is on no line stays as it is.
+		_, _ = fmt.Sscanf(line, "VmRSS: %d kB", &resident)
+		_, _ = fmt.Sscanf(line, "RssAnon: %d kB", &anonymous)
+	}
+	if resident == 0 || anonymous == 0 {
+		t.Fatalf("the status tells nothing of the memory:\n%s", content)
+	}
+	return resident >> 10, anonymous >> 10
+}

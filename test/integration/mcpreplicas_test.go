@@ -1,0 +1,183 @@
+package integration
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// startMCPIn starts the MCP server as a pod of a namespace would run it.
+func startMCPIn(t *testing.T, ns string, args ...string) *process {
+	t.Helper()
+	p := newProcess(t, mcpConfig(t), "", append([]string{"--app=mcp-http", "--log-level=debug"}, args...)...)
+	p.environment = append(p.environment, "POD_NAMESPACE="+ns)
+	p.run(t)
+	return p
+}
+
+// inTurn passes requests to processes in turn, as a Service may do.
+func inTurn(t *testing.T, processes ...*process) string {
+	t.Helper()
+	var proxies []*httputil.ReverseProxy
+	connections := &http.Transport{}
+	for _, p := range processes {
+		target := &url.URL{Scheme: "http", Host: "127.0.0.1:" + p.mcpPort}
+		proxies = append(proxies, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: connections})
+	}
+	var turn atomic.Int64
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		proxies[turn.Add(1)%int64(len(proxies))].ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		service.Close()
+		connections.CloseIdleConnections()
+	})
+	return service.URL + "/mcp"
+}
+
+// callsOf is how many calls of a tool a process has answered.
+func callsOf(p *process, tool string) int {
+	return strings.Count(p.logs.String(), `"tool": "`+tool+`"`)
+}
+
+// agreeing is a client whose user says yes to everything.
+func agreeing(asked *atomic.Int64) *mcp.ClientOptions {
+	return &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		asked.Add(1)
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"confirm": true}}, nil
+	}}
+}
+
+// TestMCPReplicas: any of two replicas answers, in both eras of the protocol; what one
+// asks the user may be answered at the other.
+func TestMCPReplicas(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	letShareKey(t, ns)
+	create(t, controlPlane(ns, "coder", nil))
+	token := robot(t, ns, "robot", userRoles("view", "edit", "admin")...)
+	// Both look for the Secret at the same time, and one of them makes it.
+	one, two := startMCPIn(t, ns), startMCPIn(t, ns)
+	one.ready(t)
+	two.ready(t)
+	service := inTurn(t, one, two)
+	for _, era := range []string{legacyEra, modernEra} {
+		session := entered(t, service, token, era, nil)
+		succeeds(t, session, "list_control_planes", map[string]any{"namespace": ns})
+		before := callsOf(one, "list_control_planes") + callsOf(two, "list_control_planes")
+		for range 6 {
+			if answer := callTool(t, session, "list_control_planes", map[string]any{"namespace": ns}); answer.IsError {
+				t.Errorf("with %s: %s", era, sentenceOf(answer))
+			}
+			if names := toolNames(t, session); len(names) < 20 {
+				t.Errorf("with %s the tools are %v", era, names)
+			}
+			// An odd number of requests in each turn, so that each of them reaches both.
+			if _, err := session.ListPrompts(t.Context(), nil); err != nil {
+				t.Errorf("with %s: %v", era, err)
+			}
+		}
+		if got := callsOf(one, "list_control_planes") + callsOf(two, "list_control_planes") - before; got != 6 {
+			t.Errorf("with %s the replicas answered %d calls", era, got)
+		}
+		confirmed := map[string]any{"namespace": ns, "name": "coder", "replicas": 0, "confirm": "coder"}
+		succeeds(t, session, "change_control_plane", confirmed)
+		patch(t, controlPlane(ns, "coder", nil), "test", `{"spec":{"replicas":2}}`)
+	}
+	for _, p := range []*process{one, two} {
+		if callsOf(p, "list_control_planes") < 4 {
+			t.Errorf("a replica answered only %d calls", callsOf(p, "list_control_planes"))
+		}
+	}
+	confirmsAtTheOther(t, ns, service, token, one, two)
+	keyIsSecret(t, ns, one, two)
+	onlyAsCallers(t, one)
+	onlyAsCallers(t, two)
+}
+
+// confirmsAtTheOther: of five questions each is asked by one replica, and what the user
+// said comes to the other.
+func confirmsAtTheOther(t *testing.T, ns, service, token string, one, two *process) {
+	t.Helper()
+	var asked atomic.Int64
+	session := entered(t, service, token, modernEra, agreeing(&asked))
+	before := [2]int{callsOf(one, "change_control_plane"), callsOf(two, "change_control_plane")}
+	for i := range 5 {
+		answer := callTool(t, session, "change_control_plane", map[string]any{"namespace": ns, "name": "coder", "image": fmt.Sprintf("example.com/coder:%d", i)})
+		if answer.IsError {
+			t.Errorf("question %d: %s", i, sentenceOf(answer))
+		}
+	}
+	if got := [2]int{callsOf(one, "change_control_plane") - before[0], callsOf(two, "change_control_plane") - before[1]}; asked.Load() != 5 || got != [2]int{5, 5} {
+		t.Errorf("the user was asked %d times, and the replicas had %v calls, want 5 each", asked.Load(), got)
+	}
+	if got := read(t, &coderv1alpha1.CoderControlPlane{}, ns, "coder"); got.Spec.Image != "example.com/coder:4" || ptr.Deref(got.Spec.Replicas, 0) != 2 {
+		t.Errorf("the spec is %+v", got.Spec)
+	}
+}
+
+// keyIsSecret: one Secret was made, and what is in it stands in no log.
+func keyIsSecret(t *testing.T, ns string, processes ...*process) {
+	t.Helper()
+	key := read(t, &corev1.Secret{}, ns, mcpKeySecret).Data["confirmation-key"]
+	if len(key) < 32 {
+		t.Fatalf("the key has %d bytes", len(key))
+	}
+	made := 0
+	for _, p := range processes {
+		for _, text := range []string{string(key), base64.StdEncoding.EncodeToString(key), base64.RawURLEncoding.EncodeToString(key), hex.EncodeToString(key), fmt.Sprintf("%d", key)} {
+			if strings.Contains(p.logs.String(), text) {
+				t.Error("the log has the key")
+			}
+		}
+		for _, r := range requests(t, p.auditFrom) {
+			if r.by(p) && r.Verb == "create" && r.ObjectRef.Resource == "secrets" && r.ResponseStatus.Code == http.StatusCreated {
+				made++
+			}
+		}
+	}
+	if made != 1 {
+		t.Errorf("the Secret was made %d times", made)
+	}
+}
+
+// TestMCPWithoutKey: without the right to the Secret the server works, warns once, and
+// asks users all the same.
+func TestMCPWithoutKey(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	create(t, controlPlane(ns, "coder", nil))
+	token := robot(t, ns, "robot", userRoles("view", "edit", "admin")...)
+	p := newProcess(t, mcpConfig(t), "", "--app=mcp-http")
+	p.environment = append(p.environment, "POD_NAMESPACE="+ns)
+	p.lacksRights = true
+	p.run(t)
+	p.ready(t)
+	eventually(t, 10*time.Second, "the log warns", func(context.Context) error {
+		if n := strings.Count(p.logs.String(), "The Secret with the key of confirmations cannot be had"); n != 1 {
+			return fmt.Errorf("it does so %d times", n)
+		}
+		return nil
+	})
+	var asked atomic.Int64
+	session := entered(t, mcpURL(p), token, modernEra, agreeing(&asked))
+	succeeds(t, session, "change_control_plane", map[string]any{"namespace": ns, "name": "coder", "image": "example.com/coder:1"})
+	if asked.Load() != 1 || strings.Count(p.logs.String(), "cannot be had") != 1 {
+		t.Errorf("the user was asked %d times, and the log is:\n%s", asked.Load(), p.logs)
+	}
+}

@@ -1,0 +1,263 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+// mcpSession is one of a caller, whose calls tell of their progress.
+type mcpSession struct {
+	*mcp.ClientSession
+	mu        sync.Mutex
+	meanwhile func()
+}
+
+func (c mcpCaller) connect(t *testing.T) *mcpSession {
+	t.Helper()
+	s := &mcpSession{}
+	s.ClientSession = mustConnectMCP(t, c.url, c.token, modernEra, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { s.progress() },
+	})
+	return s
+}
+
+// progress does once what is to be done while a call is at work.
+func (s *mcpSession) progress() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.meanwhile != nil {
+		s.meanwhile()
+		s.meanwhile = nil
+	}
+}
+
+func (s *mcpSession) do(t *testing.T, tool string, call toolCall) *mcp.CallToolResult {
+	t.Helper()
+	s.mu.Lock()
+	s.meanwhile = call.meanwhile
+	s.mu.Unlock()
+	params := &mcp.CallToolParams{Name: tool, Arguments: call.arguments}
+	params.SetProgressToken(tool)
+	answer, err := s.CallTool(t.Context(), params)
+	if err != nil {
+		t.Fatalf("calling %s: %v", tool, err)
+	}
+	return answer
+}
+
+// TestMCPRights: what each tool says that it needs is what it needs, no less and no
+// more; the server's own role lets it do that for ServiceAccounts and for people; and
+// the roles for people are enough.
+func TestMCPRights(t *testing.T) {
+	s := newMCPScene(t)
+	alone := startMCP(t, "--mcp-rate-limit=0")
+	people, token := startMCPWithIssuer(t)
+	alone.ready(t)
+	people.ready(t)
+	rows := s.toolCalls()
+	definitions := tools.All().Definitions()
+	for _, d := range definitions {
+		if rows[d.Name] == nil {
+			t.Fatalf("there is no call of %s here", d.Name)
+		}
+		for name, rights := range callersOf(d) {
+			s.grantRights(t, name, rights, s.namespaces()...)
+		}
+	}
+	s.granted(t)
+	robot := func(t *testing.T, name string) mcpCaller { return s.newCaller(t, alone, name) }
+	person := func(t *testing.T, name string) mcpCaller {
+		return mcpCaller{user: personPrefix + name, token: token(t, name, name, "callers-"+s.ns), url: mcpURL(people)}
+	}
+	for _, d := range definitions {
+		t.Run(d.Name, func(t *testing.T) {
+			s.succeeds(t, robot(t, callerName(d, "")), "impersonate:serviceaccount", d, rows[d.Name])
+			s.succeeds(t, person(t, callerName(d, "")), "impersonate:user-info", d, rows[d.Name])
+			s.isRefused(t, robot, d, rows[d.Name])
+		})
+	}
+	t.Run("content", func(t *testing.T) { s.contentNeedsItsRights(t, robot) })
+	t.Run("callers", s.callersSeeWhatIsTheirs)
+	onlyAsCallers(t, alone)
+	onlyAsCallers(t, people)
+}
+
+// callersOf are the rights of the callers of a tool, by their names: one has all
+// rights of the tool, and each of the others lacks some.
+func callersOf(d toolset.Definition) map[string][]access.Right {
+	all := map[string][]access.Right{callerName(d, ""): d.AllRights()}
+	for _, right := range d.Rights {
+		all[callerName(d, "without", right)] = without(d.AllRights(), right)
+	}
+	if len(d.OneOf) > 0 {
+		all[callerName(d, "without", d.OneOf...)] = without(d.AllRights(), d.OneOf...)
+	}
+	for _, right := range d.OneOf {
+		all[callerName(d, "only", right)] = append(without(d.AllRights(), d.OneOf...), right)
+	}
+	return all
+}
+
+// callerName is that of a caller of a tool, who lacks some rights.
+func callerName(d toolset.Definition, difference string, rights ...access.Right) string {
+	words := []string{d.Name, difference}
+	for _, right := range rights {
+		words = append(words, right.Verb, right.Resource)
+	}
+	return strings.Trim(strings.NewReplacer("_", "-", "/", "-", " ", "-").Replace(strings.Join(words, " ")), "-")
+}
+
+func without(rights []access.Right, lacking ...access.Right) []access.Right {
+	return slices.DeleteFunc(slices.Clone(rights), func(right access.Right) bool { return slices.Contains(lacking, right) })
+}
+
+// succeeds: with the rights that a tool names all calls succeed, nothing is refused,
+// and each of the rights is used.
+func (s *mcpScene) succeeds(t *testing.T, caller mcpCaller, constraint string, d toolset.Definition, row func(*testing.T) []toolCall) {
+	t.Helper()
+	calls, from := row(t), auditSize(t)
+	session := caller.connect(t)
+	for _, call := range calls {
+		if answer := session.do(t, d.Name, call); answer.IsError {
+			t.Errorf("%s, with all rights, calls with %v and is answered: %s", caller.user, call.arguments, sentenceOf(answer))
+		}
+	}
+	usesExactly(t, from, caller.user, d.AllRights(), spare(d.Name)...)
+	for _, r := range requestsAs(t, from, caller.user) {
+		if r.AuthenticationMetadata.ImpersonationConstraint != constraint {
+			t.Errorf("the server was allowed to be the caller by %q, not by %q: %s", r.AuthenticationMetadata.ImpersonationConstraint, constraint, r)
+		}
+	}
+}
+
+// isRefused: without one of the rights no call succeeds, nothing is changed, and what
+// is answered names the caller's right as the reason. Of the rights of which a call
+// needs one, each is enough for one call and not for all.
+func (s *mcpScene) isRefused(t *testing.T, callerOf func(*testing.T, string) mcpCaller, d toolset.Definition, row func(*testing.T) []toolCall) {
+	t.Helper()
+	var lacking [][]access.Right
+	for _, right := range d.Rights {
+		lacking = append(lacking, []access.Right{right})
+	}
+	if len(d.OneOf) > 0 {
+		lacking = append(lacking, d.OneOf)
+	}
+	// They change nothing, so they are the same for all.
+	calls := row(t)
+	for _, rights := range lacking {
+		caller, from := callerOf(t, callerName(d, "without", rights...)), auditSize(t)
+		session := caller.connect(t)
+		for _, call := range calls {
+			if err := refusedForRights(session.do(t, d.Name, call)); err != nil {
+				t.Errorf("without %v, of the call with %v: %v", rights, call.arguments, err)
+			}
+		}
+		changesNothing(t, from, caller.user)
+	}
+	for _, right := range d.OneOf {
+		session := callerOf(t, callerName(d, "only", right)).connect(t)
+		succeeded, refused := 0, 0
+		for _, call := range row(t) {
+			if answer := session.do(t, d.Name, call); !answer.IsError {
+				succeeded++
+			} else if err := refusedForRights(answer); err == nil {
+				refused++
+			} else {
+				t.Errorf("with %v alone of %v, of the call with %v: %v", right, d.OneOf, call.arguments, err)
+			}
+		}
+		if succeeded == 0 || refused == 0 {
+			t.Errorf("with %v alone of %v, %d calls succeed and %d are refused", right, d.OneOf, succeeded, refused)
+		}
+	}
+}
+
+// changesNothing: kube-apiserver took no change from a user, though it refused them
+// something.
+func changesNothing(t *testing.T, from int64, user string) {
+	t.Helper()
+	eventually(t, 10*time.Second, "the refusal is written down", func(context.Context) error {
+		if !slices.ContainsFunc(requestsAs(t, from, user), request.lacksRight) {
+			return errors.New("nothing was refused")
+		}
+		return nil
+	})
+	for _, r := range requestsAs(t, from, user) {
+		if r.changes() && r.ResponseStatus.Code < 300 && !strings.Contains(r.RequestURI, "dryRun=All") {
+			t.Errorf("%s lacks a right and changes something: %s", user, r)
+		}
+	}
+}
+
+// usesExactly waits until each of the rights is used, but for those that are spare; no
+// other right is used, and nothing is refused.
+func usesExactly(t *testing.T, from int64, user string, rights []access.Right, spare ...access.Right) {
+	t.Helper()
+	eventually(t, 10*time.Second, "each right is used", func(context.Context) error {
+		var used []access.Right
+		for _, r := range requestsAs(t, from, user) {
+			if right, ok := r.right(); ok {
+				used = append(used, right)
+			}
+		}
+		if unused := without(rights, append(used, spare...)...); len(unused) > 0 {
+			return fmt.Errorf("nothing needs %v", unused)
+		}
+		return nil
+	})
+	for _, r := range requestsAs(t, from, user) {
+		if right, ok := r.right(); ok && !slices.Contains(rights, right) {
+			t.Errorf("nobody says that the right %v is used", right)
+		}
+		if r.lacksRight() && !r.looksEverywhereFirst() {
+			t.Errorf("with all rights this is refused: %s", r)
+		}
+	}
+}
+
+// requestsAs are those that were made for a user, from a place in the audit log on.
+func requestsAs(t *testing.T, from int64, user string) []request {
+	t.Helper()
+	return slices.DeleteFunc(requests(t, from), func(r request) bool { return r.ImpersonatedUser == nil || r.ImpersonatedUser.Username != user })
+}
+
+// right is the one that a request needs. That of asking what one may do is everybody's.
+func (r request) right() (access.Right, bool) {
+	resource := r.ObjectRef.Resource
+	switch {
+	case resource == "":
+		resource, _, _ = strings.Cut(r.RequestURI, "?")
+	case r.ObjectRef.Subresource != "":
+		resource += "/" + r.ObjectRef.Subresource
+	}
+	return access.Right{Verb: r.Verb, Group: r.ObjectRef.APIGroup, Resource: resource}, r.ObjectRef.APIGroup != "authorization.k8s.io"
+}
+
+// looksEverywhereFirst says of a request of diagnose_workspace that it asks for the
+// pods of all namespaces, because a template may put them anywhere. Who may not see
+// those is shown the ones of some namespaces.
+func (r request) looksEverywhereFirst() bool {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	return r.Verb == "list" && path == "/api/v1/pods"
+}
+
+// spare are rights that these calls do not need: create_workspace reads the workspace
+// where a watch of it breaks.
+func spare(tool string) []access.Right {
+	if tool != "create_workspace" {
+		return nil
+	}
+	return []access.Right{{Verb: "get", Group: "aggregation.coder.com", Resource: "coderworkspaces"}}
+}

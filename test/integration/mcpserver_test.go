@@ -1,0 +1,213 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	mcpAudience = "coder-k8s-mcp"
+	// mcpKeySecret is what replicas share.
+	mcpKeySecret = "coder-k8s-mcp"
+	// metricsSecret has the certificate of the metrics.
+	metricsSecret = "coder-k8s-metrics-tls"
+	// mcpAccount is the ServiceAccount of a process that runs nothing but the server.
+	mcpAccount = "mcp-alone"
+)
+
+// mcpConfig is that of a ServiceAccount with only what the MCP server needs: the
+// controllers have many rights, which would hide one that is missing.
+func mcpConfig(t *testing.T) *rest.Config {
+	t.Helper()
+	if err := install(); err != nil {
+		t.Fatalf("installing the RBAC: %v", err)
+	}
+	for _, role := range []string{"coder-k8s-mcp", "coder-k8s-mcp-control-planes", "system:auth-delegator"} {
+		bindEverywhere(t, mcpAccount+"-"+strings.ReplaceAll(role, ":", "-"), role, serviceAccount(operatorNamespace, mcpAccount))
+	}
+	letShareKey(t, operatorNamespace)
+	return serviceAccountConfig(t, operatorNamespace, mcpAccount)
+}
+
+// letShareKey gives that ServiceAccount the rights to the Secrets of replicas that run
+// in a namespace.
+func letShareKey(t *testing.T, ns string) {
+	t.Helper()
+	for _, name := range []string{"coder-k8s-mcp-confirmation-key", "coder-k8s-metrics-certificate"} {
+		role := &rbacv1.Role{}
+		if err := environment.client.Get(t.Context(), client.ObjectKey{Namespace: operatorNamespace, Name: name}, role); err != nil {
+			t.Fatal(err)
+		}
+		made(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: role.Rules})
+		made(t, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: mcpAccount + "-" + name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects:   []rbacv1.Subject{serviceAccount(operatorNamespace, mcpAccount)},
+		})
+	}
+}
+
+// startMCP starts the MCP server alone.
+func startMCP(t *testing.T, args ...string) *process {
+	t.Helper()
+	return startProcessAs(t, mcpConfig(t), "", append([]string{"--app=mcp-http"}, args...)...)
+}
+
+// startMCPWithIssuer starts the MCP server for the users of an issuer. token makes
+// the tokens of these.
+func startMCPWithIssuer(t *testing.T) (p *process, token func(t *testing.T, user string, groups ...string) string) {
+	t.Helper()
+	login := newIssuer(t)
+	p = newProcess(t, mcpConfig(t), "", "--app=mcp-http", "--mcp-auth=oidc", "--mcp-oidc-issuer-url="+login.URL, "--mcp-oidc-ca-file="+login.caFile,
+		"--mcp-oidc-username-prefix="+personPrefix, "--mcp-oidc-groups-claim=groups", "--mcp-oidc-groups-prefix="+personPrefix)
+	p.command = append(p.command, "--mcp-public-url="+mcpURL(p))
+	p.run(t)
+	return p, func(t *testing.T, user string, groups ...string) string {
+		t.Helper()
+		return login.token(t, mcpURL(p), user, groups...)
+	}
+}
+
+// personPrefix is before the names of users and groups of the issuer.
+const personPrefix = "oidc:"
+
+func serviceAccount(ns, name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: name}
+}
+
+func group(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
+}
+
+// bindEverywhere binds a ClusterRole in the whole cluster. The binding stays.
+func bindEverywhere(t *testing.T, name, role string, subjects ...rbacv1.Subject) {
+	t.Helper()
+	made(t, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   subjects,
+	})
+}
+
+// made makes an object, unless there is one already.
+func made(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := environment.client.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatalf("making %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// onlyAsCallers fails the test where the audit log tells that an MCP server did
+// something as itself that is not its own business, or read a Secret for somebody.
+func onlyAsCallers(t *testing.T, p *process) {
+	t.Helper()
+	asCallers := 0
+	for _, r := range requests(t, p.auditFrom) {
+		if !slices.Contains(r.User.Extra["authentication.kubernetes.io/credential-id"], p.credential) {
+			continue
+		}
+		switch {
+		case r.ImpersonatedUser == nil && !r.isOwnBusiness():
+			t.Errorf("the server does as itself: %s", r)
+		case r.ImpersonatedUser != nil && r.ObjectRef.Resource == "secrets":
+			t.Errorf("the server reads a Secret for %s: %s", r.ImpersonatedUser.Username, r)
+		case r.ImpersonatedUser != nil:
+			asCallers++
+		}
+	}
+	if asCallers == 0 {
+		t.Error("the audit log tells of nothing that was done for a caller")
+	}
+}
+
+// isOwnBusiness says of a request of the MCP server whether it is one of the few
+// that it makes as itself: reviews, where control planes are, its own Secret, and
+// what everybody may read about the API.
+func (r request) isOwnBusiness() bool {
+	switch what := fmt.Sprintf("%s %s", r.Verb, r.ObjectRef.Resource); what {
+	case "create tokenreviews", "create subjectaccessreviews", "list codercontrolplanes":
+		return true
+	case "create selfsubjectreviews", "create selfsubjectaccessreviews", "create selfsubjectrulesreviews":
+		// At its start it asks whether it has the rights that it needs.
+		return true
+	case "get secrets", "update secrets":
+		return r.ObjectRef.Namespace != "" && (r.ObjectRef.Name == metricsSecret || r.ObjectRef.Name == mcpKeySecret)
+	case "create secrets":
+		return r.ObjectRef.Namespace != "" && (r.ObjectRef.Name == mcpKeySecret || r.ObjectRef.Name == "")
+	default:
+		return r.Verb == "get" && r.ObjectRef.Resource == ""
+	}
+}
+
+// robot makes a ServiceAccount that may enter, with ClusterRoles in its namespace, and
+// gives its token. Its rights are known a moment later.
+func robot(t *testing.T, ns, name string, roles ...string) string {
+	t.Helper()
+	token := serviceAccountToken(t, ns, name, mcpAudience)
+	bindEverywhere(t, "mcp-"+ns+"-"+name, "coder-k8s-mcp-user", serviceAccount(ns, name))
+	for _, role := range roles {
+		grant(t, ns, role, name)
+	}
+	return token
+}
+
+// entered waits until somebody may enter, and connects.
+func entered(t *testing.T, url, token, era string, options *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	var session *mcp.ClientSession
+	eventually(t, 20*time.Second, "the caller gets in", func(context.Context) error {
+		var err error
+		session, err = connectMCP(t, url, token, era, options)
+		return err
+	})
+	return session
+}
+
+// succeeds waits until a call succeeds, for which rights may have to become known.
+func succeeds(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) {
+	t.Helper()
+	eventually(t, 20*time.Second, tool+" succeeds", func(context.Context) error {
+		if answer := callTool(t, session, tool, arguments); answer.IsError {
+			return errors.New(sentenceOf(answer))
+		}
+		return nil
+	})
+}
+
+// TestMCPIsInstalled: kubectl apply -k gives the server the rights that the other tests
+// give it, all of them to the ServiceAccount of its Deployment.
+func TestMCPIsInstalled(t *testing.T) {
+	t.Parallel()
+	for _, directory := range []string{"config/default", "config/namespaced"} {
+		given := map[string]bool{}
+		for _, object := range rendered(t, directory) {
+			for _, subject := range field[[]any](t, object, "subjects") {
+				role := field[string](t, object, "roleRef", "name")
+				if s := subject.(map[string]any); s["name"] == "coder-k8s" && s["namespace"] == operatorNamespace {
+					given[strings.TrimSuffix(object.GetNamespace()+"/"+role, "/")] = true
+				}
+			}
+			given[object.GetKind()+" "+object.GetName()] = true
+		}
+		for _, want := range []string{
+			"/coder-k8s-mcp", "/system:auth-delegator", operatorNamespace + "/coder-k8s-mcp-confirmation-key",
+			"ClusterRole coder-k8s-mcp", "ClusterRole coder-k8s-mcp-user", "Role coder-k8s-mcp-confirmation-key",
+			"Service coder-k8s", "Deployment coder-k8s",
+		} {
+			if !given[want] {
+				t.Errorf("%s lacks %s", directory, want)
+			}
+		}
+	}
+}

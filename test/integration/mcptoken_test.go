@@ -1,0 +1,151 @@
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+)
+
+// door is an MCP server that serves TLS.
+type door struct {
+	*process
+	client *http.Client
+}
+
+func newDoor(t *testing.T) *door {
+	t.Helper()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	for file, content := range map[string][]byte{certFile: certificate, keyFile: key} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An administrator's certificate is offered with every request.
+	administrator, err := tls.X509KeyPair(environment.config.CertData, environment.config.KeyData)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{administrator}}}
+	t.Cleanup(transport.CloseIdleConnections)
+	p := startMCP(t, "--log-level=debug", "--mcp-tls-cert-file="+certFile, "--mcp-tls-key-file="+keyFile)
+	p.ready(t)
+	return &door{process: p, client: &http.Client{Transport: transport}}
+}
+
+// knock asks for the tools, with an Authorization header.
+func (d *door) knock(ctx context.Context, authorization string) (status int, challenge, answer string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://127.0.0.1:"+d.mcpPort+"/mcp",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`))
+	if err != nil {
+		return 0, "", "", err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	response, err := d.client.Do(request)
+	if err != nil {
+		return 0, "", "", err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, response.Header.Get("WWW-Authenticate"), string(content), err
+}
+
+// TestMCPTokens: only a token for the MCP server opens it, as long as Kubernetes says
+// whose it is.
+func TestMCPTokens(t *testing.T) {
+	t.Parallel()
+	d, ns := newDoor(t), namespace(t)
+	good := robot(t, ns, "robot")
+	tokens := map[string]string{
+		"for the API server": serviceAccountToken(t, ns, "robot", ""),
+		"for another server": serviceAccountToken(t, ns, "robot", "vault"),
+		"of nobody":          "x.y.z",
+		"without an end":     strings.TrimRight(good, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"),
+	}
+	for name, token := range tokens {
+		status, challenge, answer, err := d.knock(t.Context(), "Bearer "+token)
+		if err != nil || status != http.StatusUnauthorized || !strings.Contains(challenge, `error="invalid_token"`) || !strings.Contains(answer, "--audience=coder-k8s-mcp") {
+			t.Errorf("a token %s is answered with %d, %q, %q, error %v", name, status, challenge, answer, err)
+		}
+	}
+	for name, authorization := range map[string]string{"nothing but a certificate": "", "a password": "Basic YWRtaW46YWRtaW4="} {
+		status, challenge, answer, err := d.knock(t.Context(), authorization)
+		if err != nil || status != http.StatusUnauthorized || challenge != `Bearer realm="coder-k8s-mcp"` || !strings.Contains(answer, "bearer token") {
+			t.Errorf("%s is answered with %d, %q, %q, error %v", name, status, challenge, answer, err)
+		}
+	}
+	stranger := serviceAccountToken(t, ns, "stranger", mcpAudience)
+	if status, _, answer, err := d.knock(t.Context(), "Bearer "+stranger); err != nil || status != http.StatusForbidden || !strings.Contains(answer, "coder-k8s-mcp-user") {
+		t.Errorf("who may not enter is answered with %d, %q, error %v", status, answer, err)
+	}
+	opens := func(ctx context.Context) error {
+		status, _, answer, err := d.knock(ctx, "Bearer "+good)
+		if err == nil && (status != http.StatusOK || !strings.Contains(answer, "check_health")) {
+			err = fmt.Errorf("the answer is %d: %s", status, answer)
+		}
+		return err
+	}
+	eventually(t, 20*time.Second, "a good token opens", opens)
+	d.deletedAccountIsOut(t, ns, good, opens)
+	for _, token := range append([]string{good, stranger}, tokens["for the API server"], tokens["for another server"]) {
+		if strings.Contains(d.logs.String(), token) {
+			t.Error("a token stands in the log")
+		}
+	}
+}
+
+// deletedAccountIsOut: a token ends with its ServiceAccount, ten seconds later here and
+// up to ten in kube-apiserver, which both remember whose a token was.
+func (d *door) deletedAccountIsOut(t *testing.T, ns, token string, opens func(context.Context) error) {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(environment.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := clientset.CoreV1().ServiceAccounts(ns).Delete(t.Context(), "robot", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	eventually(t, 30*time.Second, "the token of a deleted ServiceAccount is refused", func(ctx context.Context) error {
+		if opens(ctx) == nil {
+			return fmt.Errorf("it still opens")
+		}
+		status, challenge, _, err := d.knock(ctx, "Bearer "+token)
+		if err != nil || status != http.StatusUnauthorized || !strings.Contains(challenge, "invalid_token") {
+			return fmt.Errorf("the answer is %d, %q, error %w", status, challenge, err)
+		}
+		return nil
+	})
+	t.Logf("refused %.1f s after its ServiceAccount was deleted", time.Since(begin).Seconds())
+	// One of the same name is another one.
+	if err := environment.client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "robot"}}); err != nil {
+		t.Fatal(err)
+	}
+	review, err := clientset.AuthenticationV1().TokenReviews().Create(t.Context(),
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{mcpAudience}}}, metav1.CreateOptions{})
+	if err != nil || review.Status.Authenticated {
+		t.Errorf("kube-apiserver takes the token for one of the new ServiceAccount: %+v, error %v", review.Status, err)
+	}
+}

@@ -1,0 +1,109 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
+)
+
+// TestOneIDAndOneTraceFromAToolToCoder follows a call through a real kube-apiserver:
+// the MCP server, the audit log, the aggregated API, Coder.
+func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	collector := tracingtest.New(t)
+	names, proxy := startCoders(t)
+	ns := namespace(t)
+	p := startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+ns, "--log-level=debug", "--mcp-rate-limit=0",
+		"--tracing-endpoint="+collector.Address(), "--tracing-insecure")
+	coder := coderdtest.New(t)
+	names.add(t, ns, "coder", coder)
+	startStandIn(t, ns)
+	create(t, controlPlane(ns, "coder", withDatabase))
+	waitCondition(t, ns, "coder", coderv1alpha1.ConditionReady, metav1.ConditionTrue, "")
+	hello := coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# hello\n"})
+	coder.BuildWorkspace(coder.AddWorkspace("admin", hello, "one"), "stop")
+	p.ready(t)
+	serve(t, p)
+	eventually(t, 60*time.Second, "the API shows the workspace", func(ctx context.Context) error {
+		return environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "coder.admin.one"}, &aggregationv1alpha1.CoderWorkspace{})
+	})
+	token := robot(t, ns, "tool", append(userRoles("view"), userRoles("edit")...)...)
+
+	from, id := auditSize(t), ""
+	eventually(t, 20*time.Second, "the workspace is started", func(ctx context.Context) error {
+		status, header, body := postMCP(ctx, t, p, token, "00-"+trace+"-00f067aa0ba902b7-01", fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"set_workspace_running","arguments":{"namespace":%q,"name":"coder.admin.one","running":true}}}`, ns))
+		if id = header.Get("X-Request-Id"); status != http.StatusOK || strings.Contains(body, `"isError":true`) {
+			return fmt.Errorf("%d %s", status, body)
+		}
+		return nil
+	})
+
+	if !slices.ContainsFunc(requests(t, from), func(r request) bool {
+		return r.AuditID == id && r.ObjectRef.Resource == "coderworkspaces" && r.changes()
+	}) {
+		t.Errorf("the audit log has no change under the id %s: %v", id, requests(t, from))
+	}
+	if !slices.ContainsFunc(coder.Received(), func(r coderdtest.Received) bool {
+		return r.Method == http.MethodPost && strings.HasSuffix(r.Header.Get("User-Agent"), " request/"+id)
+	}) {
+		t.Errorf("Coder got no write under the id %s", id)
+	}
+	if !slices.ContainsFunc(strings.Split(p.logs.String(), "\n"), func(line string) bool {
+		return strings.Contains(line, "Asked Coder") && strings.Contains(line, id) && strings.Contains(line, "/api/v2/workspaces/{}/builds")
+	}) {
+		t.Errorf("the log has no call to Coder under the id %s", id)
+	}
+	if code := p.terminate(t); code != 0 {
+		t.Errorf("the program ends with %d", code)
+	}
+	var spans []string
+	for _, span := range collector.Spans() {
+		if span.Trace == trace {
+			spans = append(spans, span.Name)
+		}
+	}
+	for _, prefix := range []string{"MCP tools/call set_workspace_running", "Kubernetes P", "P", "Decide a write", "Coder POST /api/v2/workspaces/{}/builds"} {
+		if !slices.ContainsFunc(spans, func(name string) bool { return strings.HasPrefix(name, prefix) }) {
+			t.Errorf("the trace has no %q: %q", prefix, spans)
+		}
+	}
+}
+
+// postMCP sends one message as a client does that keeps no session.
+func postMCP(ctx context.Context, t *testing.T, p *process, token, trace, body string) (int, http.Header, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, mcpURL(p), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{
+		"Authorization": "Bearer " + token, "Traceparent": trace, "Content-Type": "application/json",
+		"Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": legacyEra,
+	} {
+		r.Header.Set(key, value)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, string(answer)
+}

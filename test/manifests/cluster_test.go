@@ -1,0 +1,228 @@
+package manifests
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/coder-k8s/coder-k8s/internal/app"
+)
+
+// environment is the API server of all tests, and what they look at.
+var environment struct {
+	config        *rest.Config
+	client        client.Client
+	installations map[string]rendering
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set: the tests of the manifests are skipped; make test runs them")
+		os.Exit(0)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	server := &envtest.Environment{CRDDirectoryPaths: []string{configDir + "/crd/bases"}, ErrorIfCRDPathMissing: true}
+	config, err := server.Start()
+	defer func() {
+		if err := server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stopping kube-apiserver:", err)
+		}
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting etcd and kube-apiserver with our definitions:", err)
+		return 1
+	}
+	if environment.installations, err = renderAll(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	config.QPS = -1
+	environment.config = config
+	if environment.client, err = newClient(config); err != nil {
+		fmt.Fprintln(os.Stderr, "making a client:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+func newClient(config *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// ensureNamespaces makes those of the objects, with the labels that they have there.
+func ensureNamespaces(t *testing.T, objects rendering) {
+	t.Helper()
+	for _, object := range objects {
+		if name := object.GetNamespace(); name != "" && name != operatorNamespace {
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if err := environment.client.Create(t.Context(), namespace); client.IgnoreAlreadyExists(err) != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, namespace := range ofKind[corev1.Namespace](t, objects, "Namespace") {
+		if err := environment.client.Create(t.Context(), namespace); client.IgnoreAlreadyExists(err) != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKubeAPIServerTakesIt: no object has a field that does not exist, or a value that
+// is refused.
+func TestKubeAPIServerTakesIt(t *testing.T) {
+	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
+		ensureNamespaces(t, objects)
+		for _, object := range objects {
+			if strings.HasPrefix(object.GetAPIVersion(), "cert-manager.io/") {
+				continue // Not known here; hack/peers/certmanager.sh applies them.
+			}
+			err := environment.client.Create(t.Context(), object.DeepCopy(),
+				client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+			if client.IgnoreAlreadyExists(err) != nil {
+				t.Errorf("%s: %v", describe(object), err)
+			}
+		}
+	})
+}
+
+// podOf is a pod of a Deployment, as its controller would make it.
+func podOf(deployment *appsv1.Deployment) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: deployment.Name, Labels: deployment.Spec.Template.Labels},
+		Spec:       *deployment.Spec.Template.Spec.DeepCopy(),
+	}
+	// The account and the priority are not there in a dry run.
+	pod.Spec.ServiceAccountName, pod.Spec.PriorityClassName = "", ""
+	return pod
+}
+
+// TestPodSecurity: pods are let into the namespace of the operator, whose level is
+// restricted.
+func TestPodSecurity(t *testing.T) {
+	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
+		ensureNamespaces(t, objects)
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "default"}}
+		if err := environment.client.Create(t.Context(), account); client.IgnoreAlreadyExists(err) != nil {
+			t.Fatal(err)
+		}
+		for _, deployment := range deployments(t, objects) {
+			if err := environment.client.Create(t.Context(), podOf(deployment), client.DryRunAll); err != nil {
+				t.Errorf("%s: %v", deployment.Name, err)
+			}
+			loose := podOf(deployment)
+			loose.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = nil
+			if err := environment.client.Create(t.Context(), loose, client.DryRunAll); !apierrors.IsForbidden(err) {
+				t.Errorf("%s: a pod that is not restricted is let in: %v", deployment.Name, err)
+			}
+			for _, container := range deployment.Spec.Template.Spec.Containers {
+				if security := container.SecurityContext; security.ReadOnlyRootFilesystem == nil || !*security.ReadOnlyRootFilesystem {
+					t.Errorf("%s may write to its own image", deployment.Name)
+				}
+			}
+		}
+	})
+}
+
+// TestProgramTakesTheArguments: what a Deployment says to the program, the program
+// understands, and serves the ports that it has.
+func TestProgramTakesTheArguments(t *testing.T) {
+	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
+		for _, deployment := range deployments(t, objects) {
+			options := app.NewOptions()
+			sections := options.FlagSets()
+			given := map[string]bool{}
+			for _, arg := range deployment.Spec.Template.Spec.Containers[0].Args {
+				flag, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+				given[flag] = true
+				known := false
+				for _, set := range sections.FlagSets {
+					if set.Lookup(flag) != nil {
+						known = true
+						if err := set.Set(flag, value); err != nil {
+							t.Errorf("%s: %s: %v", deployment.Name, arg, err)
+						}
+					}
+				}
+				if !known {
+					t.Errorf("%s: the program has no flag --%s", deployment.Name, flag)
+				}
+			}
+			if err := options.Validate(func(flag string) bool { return given[flag] }); err != nil {
+				t.Errorf("%s: %v", deployment.Name, err)
+			}
+		}
+	})
+}
+
+// TestTokenSecrets: the operator makes Secrets, but none that becomes the token of
+// another account.
+func TestTokenSecrets(t *testing.T) {
+	objects := environment.installations["default"]
+	ensureNamespaces(t, objects)
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ClusterRole", "ClusterRoleBinding":
+			if err := environment.client.Create(t.Context(), object.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: program}}
+	if err := environment.client.Create(t.Context(), account); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	config := rest.CopyConfig(environment.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + operatorNamespace + ":" + program,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace, "system:authenticated"},
+	}
+	operator, err := newClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(as client.Client, kind corev1.SecretType) error {
+		return as.Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: operatorNamespace, GenerateName: "test-",
+				Annotations: map[string]string{corev1.ServiceAccountNameKey: program},
+			},
+			Type: kind,
+		}, client.DryRunAll)
+	}
+	// A policy takes a moment to be known to kube-apiserver.
+	deadline := time.Now().Add(30 * time.Second)
+	for err = nil; !apierrors.IsForbidden(err); err = create(operator, corev1.SecretTypeServiceAccountToken) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the operator makes a Secret with the token of an account: %v", err)
+		}
+	}
+	if !strings.Contains(err.Error(), "creates no Secret that holds the token") {
+		t.Errorf("refused by another: %v", err)
+	}
+	if err := create(operator, corev1.SecretTypeOpaque); err != nil {
+		t.Errorf("another Secret: %v", err)
+	}
+	if err := create(environment.client, corev1.SecretTypeServiceAccountToken); err != nil {
+		t.Errorf("an administrator: %v", err)
+	}
+}

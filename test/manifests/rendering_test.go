@@ -1,0 +1,124 @@
+package manifests
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// update writes the golden files anew: go test ./test/manifests -update.
+var update = flag.Bool("update", false, "write the golden files")
+
+const (
+	configDir         = "../../config"
+	operatorNamespace = "coder-system"
+	labelName         = "app.kubernetes.io/name"
+	program           = "coder-k8s"
+)
+
+// installations are the ways of installation by the directory that kubectl is
+// given. The last two have everything that can be added.
+func installations() map[string]string {
+	found := map[string]string{
+		"everything":        "testdata/everything",
+		"namespaced-closed": "testdata/namespaced-closed",
+	}
+	for _, name := range []string{"default", "split", "namespaced", "ha", "split-ha", "network-policies", "cert-manager"} {
+		found[name] = filepath.Join(configDir, name)
+	}
+	return found
+}
+
+// rendering is what kubectl would apply of a directory.
+type rendering []*unstructured.Unstructured
+
+// renderAll calls kubectl kustomize for each installation, which takes a second each.
+func renderAll(ctx context.Context) (map[string]rendering, error) {
+	found := map[string]rendering{}
+	for name, directory := range installations() {
+		command := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", directory)
+		var messages bytes.Buffer
+		command.Stderr = &messages
+		out, err := command.Output()
+		if err != nil {
+			return nil, fmt.Errorf("kubectl kustomize %s: %w: %s", directory, err, messages.String())
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
+		for {
+			object := &unstructured.Unstructured{}
+			err := decoder.Decode(&object.Object)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("reading what kubectl kustomize %s prints: %w", directory, err)
+			}
+			if len(object.Object) > 0 {
+				found[name] = append(found[name], object)
+			}
+		}
+	}
+	return found, nil
+}
+
+// eachInstallation runs a test for each way of installation.
+func eachInstallation(t *testing.T, test func(t *testing.T, name string, objects rendering)) {
+	t.Helper()
+	for name, objects := range environment.installations {
+		t.Run(name, func(t *testing.T) { test(t, name, objects) })
+	}
+}
+
+// ofKind gives all objects of a kind, typed. A field that the type does not have is
+// an error.
+func ofKind[T any](t *testing.T, objects rendering, kind string) []*T {
+	t.Helper()
+	var found []*T
+	for _, object := range objects {
+		if object.GetKind() != kind {
+			continue
+		}
+		typed := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
+			t.Fatalf("%s: %v", describe(object), err)
+		}
+		found = append(found, typed)
+	}
+	return found
+}
+
+func describe(object *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())
+}
+
+// golden compares a text with the file that holds it.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("differs from %s; look at the difference, and if it is meant: go test ./test/manifests -update\n%s", path, difference(string(want), got))
+	}
+}

@@ -1,0 +1,210 @@
+package manifests
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+func difference(want, got string) string {
+	return cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n"))
+}
+
+// rights are those of the ServiceAccounts, each a line: where, what, which verbs.
+type rights map[string][]string
+
+// rightsOf follows each binding to its role. A role of Kubernetes itself is named.
+func rightsOf(t *testing.T, objects rendering) rights {
+	t.Helper()
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, role := range ofKind[rbacv1.ClusterRole](t, objects, "ClusterRole") {
+		rules["ClusterRole "+role.Name] = role.Rules
+	}
+	for _, role := range ofKind[rbacv1.Role](t, objects, "Role") {
+		rules["Role "+role.Name] = role.Rules
+	}
+	found := rights{}
+	add := func(scope string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		granted, ours := rules[ref.Kind+" "+ref.Name]
+		lines := []string{scope + " | all of " + ref.Name}
+		if ours {
+			lines = linesOf(scope, granted)
+		} else if strings.HasPrefix(ref.Name, program) {
+			t.Errorf("%s %s is bound and not part of the installation", ref.Kind, ref.Name)
+		}
+		for _, subject := range subjects {
+			if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != operatorNamespace {
+				t.Errorf("%s is bound to %s %s/%s, which is not of the operator", ref.Name, subject.Kind, subject.Namespace, subject.Name)
+			}
+			found[subject.Name] = append(found[subject.Name], lines...)
+		}
+	}
+	for _, binding := range ofKind[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding") {
+		add("everywhere", binding.RoleRef, binding.Subjects)
+	}
+	for _, binding := range ofKind[rbacv1.RoleBinding](t, objects, "RoleBinding") {
+		add("in "+binding.Namespace, binding.RoleRef, binding.Subjects)
+	}
+	for account := range found {
+		slices.Sort(found[account])
+		found[account] = slices.Compact(found[account])
+	}
+	return found
+}
+
+// linesOf gives a line for each resource of the rules.
+func linesOf(scope string, granted []rbacv1.PolicyRule) []string {
+	var lines []string
+	for _, rule := range granted {
+		verbs := slices.Sorted(slices.Values(rule.Verbs))
+		named := ""
+		if len(rule.ResourceNames) > 0 {
+			named = " named " + strings.Join(rule.ResourceNames, ", ")
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				what := strings.TrimSuffix(resource+"."+group, ".")
+				lines = append(lines, fmt.Sprintf("%s | %s%s | %s", scope, what, named, strings.Join(verbs, " ")))
+			}
+		}
+		for _, path := range rule.NonResourceURLs {
+			lines = append(lines, fmt.Sprintf("%s | %s | %s", scope, path, strings.Join(verbs, " ")))
+		}
+	}
+	return lines
+}
+
+// TestRights: each ServiceAccount may do what stands in its golden file, and no
+// other account may do anything.
+func TestRights(t *testing.T) {
+	eachInstallation(t, func(t *testing.T, name string, objects rendering) {
+		base := map[string]string{
+			"ha": "default", "network-policies": "default", "cert-manager": "default",
+			"split-ha": "split", "everything": "split", "namespaced-closed": "namespaced",
+		}
+		file := name
+		if same, ok := base[name]; ok {
+			// What is added to an installation gives nobody a right more.
+			file = same
+		}
+		var text strings.Builder
+		found := rightsOf(t, objects)
+		for _, account := range slices.Sorted(maps.Keys(found)) {
+			fmt.Fprintf(&text, "%s\n", account)
+			for _, line := range found[account] {
+				fmt.Fprintf(&text, "  %s\n", line)
+			}
+		}
+		golden(t, filepath.Join("testdata", "rights", file+".txt"), text.String())
+	})
+}
+
+// TestRightsOfPeople: what the roles for people allow, as a file to read. That the
+// built-in roles get them is in test/admission.
+func TestRightsOfPeople(t *testing.T) {
+	var text strings.Builder
+	for _, role := range ofKind[rbacv1.ClusterRole](t, environment.installations["default"], "ClusterRole") {
+		if slices.Contains([]string{
+			"coder-k8s-view", "coder-k8s-edit", "coder-k8s-admin", "coder-k8s-mcp-user", "coder-k8s-metrics-reader",
+		}, role.Name) {
+			fmt.Fprintf(&text, "%s\n", role.Name)
+			for _, line := range slices.Sorted(slices.Values(linesOf("where it is bound", role.Rules))) {
+				fmt.Fprintf(&text, "  %s\n", line)
+			}
+		}
+	}
+	golden(t, filepath.Join("testdata", "rights", "people.txt"), text.String())
+}
+
+// TestSplitIsTheSameInParts: the three accounts together may do what the one of the
+// all-in-one installation may, no more and no less.
+func TestSplitIsTheSameInParts(t *testing.T) {
+	one := rightsOf(t, environment.installations["default"])
+	parts := rightsOf(t, environment.installations["split"])
+	var together []string
+	for _, lines := range parts {
+		together = append(together, lines...)
+	}
+	slices.Sort(together)
+	if diff := cmp.Diff(one[program], slices.Compact(together)); diff != "" {
+		t.Error(diff)
+	}
+	if len(one) != 1 || len(parts) != 3 {
+		t.Errorf("there are %d and %d accounts, not 1 and 3", len(one), len(parts))
+	}
+}
+
+// TestWhoMayWhat holds what a split installation is for: what can do harm is with
+// one part alone.
+func TestWhoMayWhat(t *testing.T) {
+	const controller, apiserver, mcp = "coder-k8s-controller", "coder-k8s-apiserver", "coder-k8s-mcp"
+	found := rightsOf(t, environment.installations["split"])
+	for _, test := range []struct {
+		what string
+		has  func(line string) bool
+		who  []string
+	}{
+		{"list all Secrets", func(l string) bool {
+			return strings.HasPrefix(l, "everywhere | secrets |") && strings.Contains(l, "list")
+		}, []string{controller}},
+		{"read any Secret by its name", func(l string) bool {
+			return strings.HasPrefix(l, "everywhere | secrets |") && strings.Contains(l, "get")
+		}, []string{apiserver, controller}},
+		{"write Secrets everywhere", func(l string) bool {
+			return strings.HasPrefix(l, "everywhere | secrets |") && strings.Contains(l, "create")
+		}, []string{controller}},
+		{"act as a caller", func(l string) bool { return strings.Contains(l, "impersonate") }, []string{mcp}},
+		{"act as anybody", func(l string) bool { return strings.HasSuffix(" "+l, " impersonate") }, nil},
+		{"bind roles", func(l string) bool { return strings.Contains(l, "rolebindings") }, []string{controller}},
+		{"run pods", func(l string) bool {
+			return strings.Contains(l, "| pods |") && strings.Contains(l, " create ")
+		}, []string{controller}},
+		{"elect a leader", func(l string) bool { return strings.Contains(l, "leases.coordination") }, []string{apiserver, controller}},
+		{"change the APIService", func(l string) bool { return strings.Contains(l, "apiservices") }, []string{apiserver}},
+		{"review tokens", func(l string) bool { return strings.Contains(l, "system:auth-delegator") }, []string{apiserver, controller, mcp}},
+		{"read whom kube-apiserver trusts", func(l string) bool { return strings.Contains(l, "authentication-reader") }, []string{apiserver}},
+		{"do anything", func(l string) bool { return strings.Contains(l, "*") }, nil},
+		{"give itself rights", func(l string) bool { return strings.Contains(l, "escalate") || strings.Contains(l, " bind") }, nil},
+	} {
+		var who []string
+		for _, account := range slices.Sorted(maps.Keys(found)) {
+			if slices.ContainsFunc(found[account], test.has) {
+				who = append(who, account)
+			}
+		}
+		if diff := cmp.Diff(test.who, who); diff != "" {
+			t.Errorf("%s: %s", test.what, diff)
+		}
+	}
+}
+
+// TestEveryAccountIsUsed: each ServiceAccount belongs to a Deployment and the other
+// way round.
+func TestEveryAccountIsUsed(t *testing.T) {
+	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
+		var accounts []string
+		for _, object := range objects {
+			if object.GetKind() == "ServiceAccount" {
+				accounts = append(accounts, object.GetName())
+			}
+		}
+		var used []string
+		for _, deployment := range deployments(t, objects) {
+			used = append(used, deployment.Spec.Template.Spec.ServiceAccountName)
+		}
+		slices.Sort(accounts)
+		slices.Sort(used)
+		if diff := cmp.Diff(accounts, used); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff(accounts, slices.Sorted(maps.Keys(rightsOf(t, objects)))); diff != "" {
+			t.Errorf("accounts and those with rights: %s", diff)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package monitoring
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startTime is how long a Prometheus may take to begin.
+const startTime = 30 * time.Second
+
+// server is a Prometheus that runs for a test.
+type server struct{ address string }
+
+// startPrometheus runs one with a configuration.
+func startPrometheus(t *testing.T, config any) *server {
+	t.Helper()
+	program := tool(t, "prometheus")
+	directory := t.TempDir()
+	s := &server{address: freeAddress(t)}
+	ctx, stop := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, program,
+		"--config.file="+writeYAML(t, directory, "prometheus.yaml", config),
+		"--storage.tsdb.path="+filepath.Join(directory, "data"),
+		"--web.listen-address="+s.address, "--log.level=warn")
+	output, err := os.Create(filepath.Join(directory, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stdout, command.Stderr = output, output
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		_ = command.Wait()
+		if t.Failed() {
+			content, _ := os.ReadFile(output.Name())
+			t.Logf("what Prometheus said:\n%s", content)
+		}
+	})
+	eventually(t, startTime, "Prometheus answers", func() error {
+		_, err := s.get("/-/ready", nil)
+		return err
+	})
+	return s
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// eventually polls until there is no error any more.
+func eventually(t *testing.T, within time.Duration, what string, check func() error) {
+	t.Helper()
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within %s: %v", what, within, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// get asks the HTTP API.
+func (s *server) get(path string, parameters url.Values) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+path+"?"+parameters.Encode(), nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s: %s", path, response.Status, strings.TrimSpace(string(content)))
+	}
+	return content, nil
+}
+
+// data decodes the data of an answer.
+func (s *server) data(path string, parameters url.Values, into any) error {
+	content, err := s.get(path, parameters)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Data     json.RawMessage `json:"data"`
+		Warnings []string        `json:"warnings"`
+	}
+	if err := json.Unmarshal(content, &answer); err != nil {
+		return err
+	}
+	if len(answer.Warnings) > 0 {
+		return fmt.Errorf("Prometheus warns: %s", strings.Join(answer.Warnings, "; "))
+	}
+	return json.Unmarshal(answer.Data, into)
+}
+
+// series asks a query, and gives how many series it has now.
+func (s *server) series(query string) (int, error) {
+	var data struct {
+		Result []json.RawMessage `json:"result"`
+	}
+	err := s.data("/api/v1/query", url.Values{"query": {query}}, &data)
+	return len(data.Result), err
+}
+
+// forPrometheus puts durations in place of what Grafana would.
+func forPrometheus(expr string) string {
+	return strings.NewReplacer("$__rate_interval", "1m", "$__range", "5m").Replace(expr)
+}

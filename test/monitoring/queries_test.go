@@ -1,0 +1,191 @@
+package monitoring
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/monitoring"
+	"github.com/coder-k8s/coder-k8s/internal/monitoring/inventory"
+)
+
+// targetLabels are those that Prometheus gives to all that it scrapes by a
+// ServiceMonitor, and those of the series that it makes itself.
+func targetLabels() []string {
+	return []string{"job", "instance", "namespace", "pod", "service", "endpoint", "container", "le", "__name__"}
+}
+
+// node is a part of a query, as Prometheus reads it.
+type node struct {
+	Type string `json:"type"`
+	Name string `json:"name"`
+	// Matchers choose series.
+	Matchers []struct{ Name, Value string } `json:"matchers"`
+	// Grouping are the labels of "by".
+	Grouping []string `json:"grouping"`
+	Without  bool     `json:"without"`
+	children []*node
+}
+
+// UnmarshalJSON implements json.Unmarshaler. What is below a node stands under other
+// names in each kind of node.
+func (n *node) UnmarshalJSON(content []byte) error {
+	type plain node
+	if err := json.Unmarshal(content, (*plain)(n)); err != nil {
+		return err
+	}
+	var parts struct {
+		Expr, LHS, RHS *node
+		Args           []*node
+	}
+	if err := json.Unmarshal(content, &parts); err != nil {
+		return err
+	}
+	for _, child := range append(parts.Args, parts.Expr, parts.LHS, parts.RHS) {
+		if child != nil {
+			n.children = append(n.children, child)
+		}
+	}
+	return nil
+}
+
+// selectors are the choices of series below a node.
+func (n *node) selectors() []*node {
+	var all []*node
+	if n.Type == "vectorSelector" || n.Type == "matrixSelector" {
+		all = append(all, n)
+	}
+	for _, child := range n.children {
+		all = append(all, child.selectors()...)
+	}
+	return all
+}
+
+// groupings are the labels by which something is grouped, at a node and below it, each
+// with the series that are grouped.
+func (n *node) groupings(visit func(labels []string, over []*node)) {
+	if n.Type == "aggregation" && !n.Without {
+		visit(n.Grouping, n.selectors())
+	}
+	for _, child := range n.children {
+		child.groupings(visit)
+	}
+}
+
+// exported are the labels of every metric that there is to query, by name.
+func exported(t *testing.T) map[string][]string {
+	t.Helper()
+	own, err := inventory.Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	libraries, err := inventory.Libraries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{"up": nil, "ALERTS": {"alertname", "alertstate", "severity"}}
+	for _, metric := range slices.Concat(own, libraries) {
+		all[metric.Name] = metric.Labels
+		if metric.Type == "histogram" || metric.Type == "" {
+			for _, suffix := range []string{"_bucket", "_count", "_sum"} {
+				all[metric.Name+suffix] = metric.Labels
+			}
+		}
+	}
+	return all
+}
+
+// queries are all that the alerts and the dashboard ask, by where.
+func queries() map[string]string {
+	all := map[string]string{}
+	for _, alert := range monitoring.Alerts() {
+		all["alert "+alert.Name] = alert.Expr
+	}
+	for _, panel := range monitoring.Panels() {
+		for i, query := range panel.Queries {
+			all[fmt.Sprintf("panel %s, query %d", panel.Title, i+1)] = forPrometheus(query.Expr)
+		}
+	}
+	return all
+}
+
+// Every query can be read, and asks for metrics that the process has, with labels
+// that they have.
+func TestQueriesAskForWhatIsExported(t *testing.T) {
+	prometheus := startPrometheus(t, map[string]any{})
+	known := exported(t)
+	for where, query := range queries() {
+		t.Run(where, func(t *testing.T) {
+			var root node
+			if err := prometheus.data("/api/v1/parse_query", url.Values{"query": {query}}, &root); err != nil {
+				t.Fatal(err)
+			}
+			if len(root.selectors()) == 0 {
+				t.Fatalf("it asks for nothing: %s", query)
+			}
+			for _, selector := range root.selectors() {
+				mustBeExported(t, known, selector)
+			}
+			root.groupings(func(labels []string, over []*node) {
+				for _, label := range labels {
+					if !slices.ContainsFunc(over, func(s *node) bool { return hasLabel(known, s.Name, label) }) {
+						t.Errorf("it is grouped by %q, which nothing in it has: %s", label, query)
+					}
+				}
+			})
+		})
+	}
+}
+
+func mustBeExported(t *testing.T, known map[string][]string, selector *node) {
+	t.Helper()
+	if _, is := known[selector.Name]; !is {
+		t.Errorf("the process has no metric %q", selector.Name)
+		return
+	}
+	job := false
+	for _, matcher := range selector.Matchers {
+		job = job || matcher.Name == "job"
+		if !hasLabel(known, selector.Name, matcher.Name) {
+			t.Errorf("the metric %s has no label %q", selector.Name, matcher.Name)
+		}
+	}
+	if !job && !strings.HasPrefix(selector.Name, "coder_k8s_") && selector.Name != "ALERTS" {
+		t.Errorf("%s is a metric of others too, and the job is not chosen", selector.Name)
+	}
+}
+
+func hasLabel(known map[string][]string, metric, label string) bool {
+	return slices.Contains(known[metric], label) || slices.Contains(targetLabels(), label)
+}
+
+// Legends name labels that the result of their query has.
+func TestPanels(t *testing.T) {
+	titles := map[string]bool{}
+	for _, row := range monitoring.Dashboard() {
+		for _, panel := range row.Panels {
+			title := row.Title + ": " + panel.Title
+			if titles[title] {
+				t.Errorf("%s: there are two of that title", title)
+			}
+			titles[title] = true
+			if len(panel.Queries) == 0 || panel.Description == "" {
+				t.Errorf("%s: it has %d queries and the description %q", title, len(panel.Queries), panel.Description)
+			}
+			for _, query := range panel.Queries {
+				if panel.Kind == monitoring.Graph && query.Legend == "" {
+					t.Errorf("%s: the lines of %s have no names", title, query.Expr)
+				}
+				for part := range strings.SplitSeq(query.Legend, "{{") {
+					label, _, found := strings.Cut(part, "}}")
+					if found && !strings.Contains(query.Expr, label) {
+						t.Errorf("%s: the legend names %q, and the query does not: %s", title, label, query.Expr)
+					}
+				}
+			}
+		}
+	}
+}

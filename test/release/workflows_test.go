@@ -1,0 +1,120 @@
+package release
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// workflow is what the tests look at in a workflow of GitHub.
+type workflow struct {
+	Permissions map[string]string `json:"permissions"`
+	Jobs        map[string]struct {
+		Uses        string            `json:"uses"`
+		Permissions map[string]string `json:"permissions"`
+		Steps       []struct {
+			Uses string            `json:"uses"`
+			Run  string            `json:"run"`
+			With map[string]any    `json:"with"`
+			Env  map[string]string `json:"env"`
+		} `json:"steps"`
+	} `json:"jobs"`
+}
+
+func workflows(t *testing.T) map[string]workflow {
+	t.Helper()
+	files, err := filepath.Glob(root + "/.github/workflows/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]workflow{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var w workflow
+		if err := yaml.Unmarshal(raw, &w); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all[filepath.Base(file)] = w
+	}
+	if len(all) != 2 {
+		t.Fatalf("workflows %v, want ci.yaml and release.yaml", slices.Collect(maps.Keys(all)))
+	}
+	return all
+}
+
+// TestActionsArePinned, because a tag of an action can be moved and a commit cannot.
+func TestActionsArePinned(t *testing.T) {
+	pinned := regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40}$`)
+	versions := map[string]bool{}
+	for name, w := range workflows(t) {
+		for job, j := range w.Jobs {
+			if j.Uses != "" && !strings.HasPrefix(j.Uses, "./") {
+				t.Errorf("%s: job %s is %s of another repository", name, job, j.Uses)
+			}
+			for _, step := range j.Steps {
+				if step.Uses != "" && !pinned.MatchString(step.Uses) {
+					t.Errorf("%s: job %s uses %s, which is not pinned to a commit", name, job, step.Uses)
+				}
+				if strings.HasPrefix(step.Uses, "actions/setup-go@") {
+					version, _ := step.With["go-version"].(string)
+					versions[version] = true
+				}
+				if strings.HasPrefix(step.Uses, "actions/checkout@") && step.With["persist-credentials"] != false {
+					t.Errorf("%s: job %s leaves a token of GitHub in the clone", name, job)
+				}
+			}
+		}
+	}
+	if len(versions) != 1 || versions[""] {
+		t.Errorf("the workflows build with the Go versions %v, want one", slices.Collect(maps.Keys(versions)))
+	}
+}
+
+// TestRightsOfWorkflows: none may write but the job that publishes.
+func TestRightsOfWorkflows(t *testing.T) {
+	for name, w := range workflows(t) {
+		if !maps.Equal(w.Permissions, map[string]string{"contents": "read"}) {
+			t.Errorf("%s: permissions %v, want contents: read", name, w.Permissions)
+		}
+		for job, j := range w.Jobs {
+			writes := name == "release.yaml" && job == "release"
+			if len(j.Permissions) > 0 != writes {
+				t.Errorf("%s: job %s has the permissions %v of its own", name, job, j.Permissions)
+			}
+		}
+	}
+}
+
+// TestStepsRunWhatIsThere finds the scripts that steps name, and what a shell would take from a tag's or branch's name.
+func TestStepsRunWhatIsThere(t *testing.T) {
+	script := regexp.MustCompile(`(?:hack|\.ci)/[\w/.-]+`)
+	found := 0
+	for name, w := range workflows(t) {
+		for job, j := range w.Jobs {
+			for _, step := range j.Steps {
+				if strings.Contains(step.Run, "${{") {
+					t.Errorf("%s: job %s writes an expression into a script: hand it over in env", name, job)
+				}
+				for _, path := range script.FindAllString(step.Run, -1) {
+					found++
+					info, err := os.Stat(filepath.Join(root, path))
+					if err != nil || info.Mode()&0o111 == 0 {
+						t.Errorf("%s: job %s runs %s, which is not there or cannot be executed", name, job, path)
+					}
+				}
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("the workflows run only %d scripts", found)
+	}
+}

@@ -1,0 +1,66 @@
+package tutorials
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Block is a block of commands in a tutorial.
+type Block struct {
+	// Line is where its first command stands, from 1.
+	Line int
+	Text string
+}
+
+const fence = "```"
+
+// Blocks gives the blocks of a tutorial that are marked as sh. The error names the
+// line of a block that does not end.
+func Blocks(markdown string) ([]Block, error) {
+	var blocks []Block
+	open, runs := 0, false
+	var text strings.Builder
+	for i, line := range strings.Split(markdown, "\n") {
+		switch {
+		case strings.HasPrefix(line, fence) && open == 0:
+			open, runs = i+1, strings.TrimPrefix(line, fence) == "sh"
+			text.Reset()
+		case strings.HasPrefix(line, fence):
+			if runs {
+				blocks = append(blocks, Block{Line: open + 1, Text: text.String()})
+			}
+			open = 0
+		case open > 0:
+			text.WriteString(line + "\n")
+		}
+	}
+	if open > 0 {
+		return nil, fmt.Errorf("the block that begins in line %d has no end", open)
+	}
+	return blocks, nil
+}
+
+// Script runs the blocks one after the other and says which one it is at. It ends
+// at the first command that fails.
+func Script(file string, blocks []Block) string {
+	var script strings.Builder
+	script.WriteString("set -euo pipefail\n")
+	for _, block := range blocks {
+		fmt.Fprintf(&script, "echo '== %s:%d'\n%s", file, block.Line, block.Text)
+	}
+	return script.String()
+}
+
+var creation = regexp.MustCompile(`(?m)^kubectl create namespace (\S+)$`)
+
+// Namespaces gives the names of the namespaces that the blocks make.
+func Namespaces(blocks []Block) []string {
+	var names []string
+	for _, block := range blocks {
+		for _, match := range creation.FindAllStringSubmatch(block.Text, -1) {
+			names = append(names, match[1])
+		}
+	}
+	return names
+}
