@@ -15,8 +15,15 @@ import (
 	"time"
 )
 
-// The tests poll this often; a cluster on two cores answers in milliseconds.
-const pollInterval = 200 * time.Millisecond
+const (
+	// The tests poll this often; a cluster on two cores answers in milliseconds.
+	pollInterval = 200 * time.Millisecond
+	// patience is how many times longer than on two cores that do nothing else
+	// something good is waited for, and shortestWait is waited in any case. That
+	// costs nothing where it comes about.
+	patience     = 3
+	shortestWait = 2 * time.Minute
+)
 
 // kubectl runs kubectl and fails the test when it fails.
 func kubectl(t *testing.T, args ...string) string {
@@ -53,7 +60,8 @@ func kubectlBoth(t *testing.T, args ...string) (stdout, stderr string, err error
 
 func runKubectl(t *testing.T, input string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	// Longer than every --timeout, so that kubectl says itself what did not happen.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(input)
@@ -71,6 +79,19 @@ func apply(t *testing.T, manifest string) {
 	}
 }
 
+// accepted applies a manifest until it is taken: an API that has just heard of a Coder,
+// or whose Coder was just replaced, has not reached it yet.
+func accepted(t *testing.T, manifest string) {
+	t.Helper()
+	eventually(t, time.Minute, "the manifest is accepted", func() error {
+		out, err := kubectlInput(t, manifest, "apply", "-f", "-")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
 // get reads an object as generic JSON; nil when it does not exist.
 func get(t *testing.T, args ...string) map[string]any {
 	t.Helper()
@@ -83,6 +104,16 @@ func get(t *testing.T, args ...string) map[string]any {
 		t.Fatalf("kubectl get %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return object
+}
+
+// list reads objects as generic JSON; none where there are none.
+func list(t *testing.T, args ...string) []map[string]any {
+	t.Helper()
+	var all struct{ Items []map[string]any }
+	if err := json.Unmarshal([]byte(kubectl(t, append([]string{"get", "-o", "json"}, args...)...)), &all); err != nil {
+		t.Fatalf("kubectl get %s: %v", strings.Join(args, " "), err)
+	}
+	return all.Items
 }
 
 // condition gives status, reason and message of a condition of an object.
@@ -112,10 +143,11 @@ func field(object map[string]any, path ...string) string {
 }
 
 // eventually polls until the check gives no error, and fails the test with its
-// last error when the time is up.
+// last error when the time is up, and patience too.
 func eventually(t *testing.T, within time.Duration, what string, check func() error) {
 	t.Helper()
 	start := time.Now()
+	within = max(patience*within, shortestWait)
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	ticker := time.NewTicker(pollInterval)
@@ -207,7 +239,7 @@ func clusterScriptAfter(script string, args ...string) {
 
 // cleanup runs kubectl after a test, when its context has ended.
 func cleanup(args ...string) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "kubectl", args...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "kubectl %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -63,6 +63,17 @@ func login(t *testing.T, namespace, name string) *coderd.Client {
 	return client
 }
 
+// tokensOf are the tokens that the operator has in Coder. Like login, it asks again
+// where the way leads to pods that are gone.
+func tokensOf(t *testing.T, client *coderd.Client) (tokens []coderd.TokenInfo) {
+	t.Helper()
+	eventually(t, time.Minute, "Coder tells of the operator's tokens", func() (err error) {
+		tokens, err = client.TokensOf(t.Context(), "coder-k8s-operator")
+		return err
+	})
+	return tokens
+}
+
 // buildStatus waits until the newest build of a workspace has a status in Coder.
 func buildStatus(t *testing.T, client *coderd.Client, owner, name, want string) coderd.Workspace {
 	t.Helper()

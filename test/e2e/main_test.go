@@ -5,6 +5,8 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,16 +97,24 @@ func testInstall(t *testing.T) {
 		}
 		return nil
 	})
-	if out := kubectl(t, "api-resources", "--categories=coder", "--no-headers"); strings.Count(out, "\n") != 5 {
-		t.Errorf("the category coder has not the five kinds:\n%s", out)
-	}
+	// What kube-apiserver tells of all groups follows a group of another server too.
+	eventually(t, time.Minute, "the category coder has the five kinds", func() error {
+		out, err := tryKubectl(t, "api-resources", "--categories=coder", "--no-headers")
+		if err != nil || strings.Count(out, "\n") != 5 {
+			return fmt.Errorf("it has %s (%w)", out, err)
+		}
+		return nil
+	})
 }
 
-// serving waits until the operator is there and kube-apiserver knows it.
+// serving waits until the operator is there and kube-apiserver knows it. Just after a
+// kill, its Deployment and the APIService still say what was before, and the process of
+// a pod that is no more answers until it has ended: so it looks at the pods.
 func serving(t *testing.T) {
 	t.Helper()
-	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
-	kubectl(t, "wait", "--for=condition=Available", "apiservice/v1alpha1.aggregation.coder.com", "--timeout=60s")
+	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
+	eventually(t, time.Minute, "the operator's pods are ready and reached", func() error { return podsServe(t) })
+	kubectl(t, "wait", "--for=condition=Available", "apiservice/v1alpha1.aggregation.coder.com", "--timeout=5m")
 	eventually(t, time.Minute, "the aggregated API answers", func() error {
 		out, err := tryKubectl(t, "get", "coderworkspaces", "-A")
 		if err != nil {
@@ -112,6 +122,46 @@ func serving(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// podsServe says whether the operator has as many pods as it should, all of them ready
+// and none that ends, and whether its Services lead to these and to no other.
+func podsServe(t *testing.T) error {
+	t.Helper()
+	var ips []string
+	for _, pod := range list(t, "-n", "coder-system", "pods", "-l", operatorLabel) {
+		if status, _, _ := condition(pod, "Ready"); status != "True" || field(pod, "metadata", "deletionTimestamp") != "" {
+			return fmt.Errorf("pod %s is not ready, or ends", field(pod, "metadata", "name"))
+		}
+		ips = append(ips, field(pod, "status", "podIP"))
+	}
+	if want := field(get(t, "-n", "coder-system", "deployment", "coder-k8s"), "spec", "replicas"); want != strconv.Itoa(len(ips)) {
+		return fmt.Errorf("there are %d pods of %s", len(ips), want)
+	}
+	slices.Sort(ips)
+	for _, service := range []string{"coder-k8s", "coder-k8s-apiserver"} {
+		if to := addressesOf(t, service); !slices.Equal(to, ips) {
+			return fmt.Errorf("service %s leads to %q, and the pods are %q", service, to, ips)
+		}
+	}
+	return nil
+}
+
+// addressesOf are the addresses of the pods that a Service of the operator leads to.
+func addressesOf(t *testing.T, service string) []string {
+	t.Helper()
+	var ips []string
+	for _, slice := range list(t, "-n", "coder-system", "endpointslices", "-l", "kubernetes.io/service-name="+service) {
+		endpoints, _ := slice["endpoints"].([]any)
+		for _, entry := range endpoints {
+			endpoint, _ := entry.(map[string]any)
+			if addresses, _ := endpoint["addresses"].([]any); len(addresses) > 0 && field(endpoint, "conditions", "ready") == "true" {
+				ips = append(ips, fmt.Sprint(addresses[0]))
+			}
+		}
+	}
+	slices.Sort(ips)
+	return ips
 }
 
 // testMainJob is what the project is for: from an empty namespace to a running
@@ -131,7 +181,7 @@ func testMainJob(t *testing.T) {
 		}
 	}
 
-	kubectl(t, "apply", "-f", "../../config/samples/codertemplate.yaml")
+	accepted(t, sample(t, "codertemplate"))
 	waitCondition(t, time.Minute, "Ready", "True", "", "-n", sampleNamespace, "codertemplate", "coder.hello")
 	kubectl(t, "apply", "-f", "../../config/samples/coderworkspace.yaml")
 	waitCondition(t, time.Minute, "Ready", "True", "", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
@@ -202,5 +252,5 @@ func testNamespaceWithoutControlPlane(t *testing.T) {
 	if out := kubectl(t, "-n", "plain", "get", "coderworkspaces,codertemplates", "-o", "name"); strings.TrimSpace(out) != "" {
 		t.Errorf("the list is not empty: %s", out)
 	}
-	kubectl(t, "delete", "namespace", "plain", "--timeout=60s")
+	kubectl(t, "delete", "namespace", "plain", "--timeout=5m")
 }

@@ -47,10 +47,20 @@ func (c operatorCounts) since(before operatorCounts) operatorCounts {
 	return operatorCounts{c.writes - before.writes, c.coderRequests - before.coderRequests}
 }
 
-// metricsOf reads the metrics of the only replica as Prometheus does, as lines.
-func metricsOf(t *testing.T) []string {
+// metricsOf reads the metrics of the only replica as Prometheus does, as lines. A new
+// account may not read them in the first moment.
+func metricsOf(t *testing.T) (lines []string) {
 	t.Helper()
 	apply(t, metricsReader)
+	eventually(t, time.Minute, "the operator tells its metrics", func() (err error) {
+		lines, err = readMetrics(t)
+		return err
+	})
+	return lines
+}
+
+func readMetrics(t *testing.T) ([]string, error) {
+	t.Helper()
 	token := strings.TrimSpace(kubectl(t, "-n", "default", "create", "token", "e2e-metrics"))
 	ip := kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[0].status.podIP}")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+ip+":8443/metrics", nil)
@@ -62,14 +72,14 @@ func metricsOf(t *testing.T) []string {
 	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Do(request)
 	if err != nil {
-		t.Fatalf("reading the operator's metrics: %v", err)
+		return nil, err
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("reading the operator's metrics: %s %v", response.Status, err)
+		return nil, fmt.Errorf("%s %w", response.Status, err)
 	}
-	return strings.Split(string(body), "\n")
+	return strings.Split(string(body), "\n"), nil
 }
 
 // countsOf reads what the only replica has counted.
@@ -113,9 +123,8 @@ func replicaSets(t *testing.T) (all, withPods int) {
 // that it had.
 func oneToken(t *testing.T, before string) {
 	t.Helper()
-	tokens, err := login(t, sampleNamespace, "coder").TokensOf(t.Context(), "coder-k8s-operator")
-	if err != nil || len(tokens) != 1 {
-		t.Errorf("the operator has not one token: %v %v", tokens, err)
+	if tokens := tokensOf(t, login(t, sampleNamespace, "coder")); len(tokens) != 1 {
+		t.Errorf("the operator has not one token: %v", tokens)
 	}
 	if secretValue(t, sampleNamespace, "coder-operator-token", "token") != before {
 		t.Error("the token was minted anew")
@@ -186,7 +195,7 @@ func testLeaderKilled(t *testing.T) {
 	before, _ := replicaSets(t)
 	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=2")
 	t.Cleanup(func() { cleanup("-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1") })
-	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
+	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
 	leader := livingLeader(t)
 
 	start := time.Now()
@@ -212,7 +221,7 @@ func testLeaderKilled(t *testing.T) {
 	}
 	oneToken(t, token)
 	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1")
-	kubectl(t, "-n", "coder-system", "wait", "--for=jsonpath={.status.replicas}=1", "deploy/coder-k8s", "--timeout=60s")
+	kubectl(t, "-n", "coder-system", "wait", "--for=jsonpath={.status.replicas}=1", "deploy/coder-k8s", "--timeout=5m")
 	onePodLeads(t)
 	serving(t)
 }
@@ -244,10 +253,10 @@ func livingLeader(t *testing.T) string {
 	return leader
 }
 
-// leaderPod is the name of the pod that holds the lease.
+// leaderPod is the name of the pod that holds the lease; empty where nobody does yet.
 func leaderPod(t *testing.T) string {
 	t.Helper()
-	holder := kubectl(t, "-n", "coder-system", "get", "lease", operatorLease, "-o", "jsonpath={.spec.holderIdentity}")
+	holder := field(get(t, "-n", "coder-system", "lease", operatorLease), "spec", "holderIdentity")
 	name, _, _ := strings.Cut(holder, "_")
 	return name
 }

@@ -100,8 +100,10 @@ type stream struct {
 	written []int
 	// refused are the answers to writes that were not carried out.
 	refused map[string]int
-	// back is the longest time without a write after the loss of the writer.
+	// back is the longest time without a write since the writer is being taken away,
+	// and good when the last one was carried out.
 	back time.Duration
+	good time.Time
 }
 
 // follower reads and watches in one place.
@@ -277,25 +279,23 @@ func (s *stream) write(t *testing.T, times int) {
 // that the loss is not over before it was seen.
 const atLeast = 5 * time.Second
 
-// writeUntil writes on until twenty writes in a row were carried out.
-func (s *stream) writeUntil(t *testing.T, taken time.Time, limit time.Duration) {
+// writeUntil writes on until twenty writes in a row were carried out, after what
+// writeMeanwhile has done.
+func (s *stream) writeUntil(t *testing.T, limit time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
 	defer cancel()
-	good, last := 0, taken
+	inARow, begun := 0, time.Now()
 	every(ctx, 50*time.Millisecond, func() {
-		if s.patch() {
-			s.back = max(s.back, time.Since(last))
-			last = time.Now()
-			good++
-		} else {
-			good = 0
+		inARow++
+		if !s.timed() {
+			inARow = 0
 		}
-		if good >= 20 && time.Since(taken) > atLeast {
+		if inARow >= 20 && time.Since(begun) > atLeast {
 			cancel()
 		}
 	})
-	if good == 0 {
+	if inARow == 0 {
 		t.Errorf("nothing could be written for %s: %v", limit, s.refused)
 	}
 }
@@ -303,22 +303,24 @@ func (s *stream) writeUntil(t *testing.T, taken time.Time, limit time.Duration) 
 // writeMeanwhile writes all the time while something is done.
 func (s *stream) writeMeanwhile(do func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
-	last := time.Now()
+	s.good = time.Now()
 	var writing sync.WaitGroup
-	writing.Go(func() {
-		every(ctx, 50*time.Millisecond, func() {
-			if s.patch() {
-				s.back = max(s.back, time.Since(last))
-				last = time.Now()
-			}
-		})
-	})
+	writing.Go(func() { every(ctx, 50*time.Millisecond, func() { s.timed() }) })
 	defer func() {
 		cancel()
 		writing.Wait()
-		s.back = max(s.back, time.Since(last))
+		s.back = max(s.back, time.Since(s.good))
 	}()
 	do()
+}
+
+// timed is patch, and takes the time since the write before.
+func (s *stream) timed() bool {
+	if !s.patch() {
+		return false
+	}
+	s.back, s.good = max(s.back, time.Since(s.good)), time.Now()
+	return true
 }
 
 // end checks what everybody has seen.
