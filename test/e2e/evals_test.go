@@ -70,7 +70,7 @@ func testEval(t *testing.T, dir string) {
 	asker := newRobot(t, e.Caller.Namespace, "eval-"+filepath.Base(dir), e.Caller.ClusterRoles...)
 	a := asker.connect(t, modernEra, asker.throughService(t), newDeeds())
 	var told answers
-	eventually(t, e.Within.Duration-time.Since(broken), "the cause is named", func() error {
+	eventually(t, e.Within.Duration, "the cause is named", func() error {
 		told = e.ask(t, a)
 		return e.missing(told)
 	})

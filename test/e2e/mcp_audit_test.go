@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -38,14 +39,24 @@ func auditLines(logs string, r robot) []auditLine {
 }
 
 // checkAudit compares the log with what a robot did: one line for each call, with an
-// outcome, and its token nowhere.
-func checkAudit(t *testing.T, logs string, r robot, did *deeds) {
+// outcome, and its token nowhere. A line is written after its call was answered.
+func checkAudit(t *testing.T, r robot, did *deeds) {
 	t.Helper()
-	written, outcomes := map[string]int{}, map[string]int{}
-	for _, line := range auditLines(logs, r) {
-		written[line.Tool]++
-		outcomes[line.Outcome]++
-	}
+	var logs string
+	var written, outcomes map[string]int
+	eventually(t, time.Minute, "the calls of "+r.user()+" are in the log", func() error {
+		logs, written, outcomes = operatorLogs(t), map[string]int{}, map[string]int{}
+		for _, line := range auditLines(logs, r) {
+			written[line.Tool]++
+			outcomes[line.Outcome]++
+		}
+		for tool, requests := range did.requests {
+			if written[tool] < requests {
+				return fmt.Errorf("of %d calls of %s there are %d", requests, tool, written[tool])
+			}
+		}
+		return nil
+	})
 	for tool, requests := range did.requests {
 		if written[tool] != requests {
 			t.Errorf("%s was called %d times by %s, and %d lines are in the log", tool, requests, r.user(), written[tool])

@@ -69,7 +69,25 @@ func newRobot(t *testing.T, namespace, name string, clusterRoles ...string) robo
 		}
 	})
 	token := kubectl(t, "-n", namespace, "create", "token", name, "--audience=coder-k8s-mcp")
-	return robot{namespace: namespace, name: name, token: strings.TrimSpace(token), since: since}
+	r := robot{namespace: namespace, name: name, token: strings.TrimSpace(token), since: since}
+	if len(clusterRoles) > 0 {
+		// kube-apiserver hears of a new binding in its own time, of each kind alone.
+		mayGet(t, r.user(), namespace)
+	}
+	return r
+}
+
+// mayGet waits until kube-apiserver knows that a user may get the workspaces of a
+// namespace, which each role for people contains.
+func mayGet(t *testing.T, user, namespace string) {
+	t.Helper()
+	eventually(t, time.Minute, user+" has its rights", func() error {
+		out, err := tryKubectl(t, "auth", "can-i", "get", "coderworkspaces.aggregation.coder.com", "-n", namespace, "--as="+user)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
 }
 
 // user is the robot as Kubernetes names it.
@@ -174,6 +192,18 @@ func (r robot) connect(t *testing.T, era string, way *route, did *deeds) *assist
 		t.Errorf("the server says %+v, not %s with instructions and a version", got, era)
 	}
 	return a
+}
+
+// hearsProgress waits until more was told of how far a call is. What is told comes
+// before the answer, and is handled beside it.
+func (a *assistant) hearsProgress(t *testing.T, than int64) {
+	t.Helper()
+	eventually(t, 30*time.Second, "progress was told", func() error {
+		if a.progress.Load() == than {
+			return errors.New("nothing was told")
+		}
+		return nil
+	})
 }
 
 // subscribe subscribes to a resource, and returns when changes of its object are

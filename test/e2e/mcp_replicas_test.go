@@ -42,7 +42,7 @@ func testMCPReplicas(t *testing.T) {
 				t.Errorf("after the deletion: %v", gone)
 			}
 			byReplica(t, robot)
-			checkAudit(t, operatorLogs(t), robot, did)
+			checkAudit(t, robot, did)
 		})
 	}
 	scaleOperator(t, 1)
@@ -52,19 +52,32 @@ func testMCPReplicas(t *testing.T) {
 // deletion was begun on one and done on the other.
 func byReplica(t *testing.T, r robot) {
 	t.Helper()
-	ends := map[string]string{}
-	for _, pod := range slices.Sorted(maps.Keys(replicaPods(t))) {
-		reads := 0
-		for _, line := range auditLines(kubectl(t, "-n", "coder-system", "logs", pod), r) {
-			switch line.Tool {
-			case "list_workspaces":
-				reads++
-			case "delete_workspace":
-				ends[line.Outcome] += pod
+	var ends map[string]string
+	reads := map[string]int{}
+	// A line is written after its call was answered.
+	eventually(t, time.Minute, "the calls are in the logs of the replicas", func() error {
+		ends = map[string]string{}
+		all := 0
+		for pod := range replicaPods(t) {
+			reads[pod] = 0
+			for _, line := range auditLines(kubectl(t, "-n", "coder-system", "logs", pod), r) {
+				switch line.Tool {
+				case "list_workspaces":
+					reads[pod]++
+					all++
+				case "delete_workspace":
+					ends[line.Outcome] += pod
+				}
 			}
 		}
-		if reads != 5 {
-			t.Errorf("pod %s had %d of 10 reads", pod, reads)
+		if all < 10 || ends["needsinput"] == "" || ends["ok"] == "" {
+			return fmt.Errorf("there are %d of 10 reads, and the deletion ended on pods %v", all, ends)
+		}
+		return nil
+	})
+	for pod, had := range reads {
+		if had != 5 {
+			t.Errorf("pod %s had %d of 10 reads", pod, had)
 		}
 	}
 	t.Logf("the deletion ended on pods %v", ends)
@@ -99,20 +112,6 @@ func endingOf(w *watching, pod string) (ending, error) {
 	return ending{}, fmt.Errorf("pod %s has not ended:\n%s", pod, w.text())
 }
 
-// logToItsEnd follows the log of a pod of the operator until the pod has ended.
-func logToItsEnd(t *testing.T, pod string) <-chan string {
-	t.Helper()
-	log := make(chan string, 1)
-	go func() {
-		out, err := tryKubectl(t, "-n", "coder-system", "logs", "--follow", pod)
-		if err != nil {
-			out += err.Error()
-		}
-		log <- out
-	}()
-	return log
-}
-
 // testMCPRollout replaces the operator's pod under a client with an open
 // subscription: the pod ends at once, and the client goes on with the next one.
 func testMCPRollout(t *testing.T) {
@@ -130,7 +129,8 @@ func testMCPRollout(t *testing.T) {
 	}
 	w := watch(t, "pods", "-n", "coder-system", "-l", operatorLabel, "-o", endingsColumns)
 	eventually(t, 30*time.Second, "the watch of the pods has begun", w.shows(old[0]))
-	log := logToItsEnd(t, old[0])
+	log := follow(t, "-n", "coder-system", "logs", "--follow", old[0])
+	eventually(t, time.Minute, "its log is followed", log.shows(`"msg"`))
 	kubectl(t, "-n", "coder-system", "rollout", "restart", "deploy/coder-k8s")
 	var end ending
 	eventually(t, 2*time.Minute, "the pod before has ended", func() (err error) {
@@ -141,7 +141,8 @@ func testMCPRollout(t *testing.T) {
 	if end.exitCode != "0" || end.took > 10*time.Second {
 		t.Error("that is not exit code 0 within 10 s")
 	}
-	told := <-log
+	eventually(t, time.Minute, "its log has come to its end", log.hasEnded)
+	told := log.text()
 	if !strings.Contains(told, `"msg":"Stopped"`) || strings.Contains(told, "Cutting connections") || strings.Contains(told, "Cancelled calls") {
 		t.Errorf("its MCP server did not end by itself:\n%s", told[max(0, len(told)-4000):])
 	}
@@ -153,5 +154,5 @@ func testMCPRollout(t *testing.T) {
 	}
 	subscribe()
 	noTokenTold(t, told, robot.token)
-	checkAudit(t, operatorLogs(t), robot, did)
+	checkAudit(t, robot, did)
 }

@@ -80,8 +80,10 @@ func testTemplates(t *testing.T) {
 	})
 	t.Run("changed, and a file removed", func(t *testing.T) {
 		w := watch(t, "ctpl", "coder.sized", "-o", `jsonpath={.status.activeVersionID} {.status.latestVersionStatus}{"\n"}`)
+		eventually(t, time.Minute, "the watch has begun", w.shows(first))
 		apply(t, sized(t, withNotes))
 		second = becomesActive(t, first)
+		eventually(t, time.Minute, "the watch shows the second version", w.shows(second))
 		if text := w.text(); !strings.Contains(text, first+" pending") && !strings.Contains(text, first+" running") {
 			t.Errorf("nobody was told that the first version is active while the second one is built:\n%s", text)
 		}

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os/exec"
 	"strings"
 	"sync"
@@ -12,7 +13,7 @@ import (
 	"time"
 )
 
-// watching is a kubectl that watches, and the lines that it has printed.
+// watching is a kubectl that watches or follows, and the lines that it has printed.
 type watching struct {
 	mu    sync.Mutex
 	lines []string
@@ -22,8 +23,14 @@ type watching struct {
 // watch starts kubectl get --watch with more arguments; it ends with the test.
 func watch(t *testing.T, args ...string) *watching {
 	t.Helper()
+	return follow(t, append([]string{"-n", sampleNamespace, "get", "--watch"}, args...)...)
+}
+
+// follow starts a kubectl that prints until something ends; it ends with the test.
+func follow(t *testing.T, args ...string) *watching {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, "kubectl", append([]string{"-n", sampleNamespace, "get", "--watch"}, args...)...)
+	cmd := exec.CommandContext(ctx, "kubectl", args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -36,6 +43,7 @@ func watch(t *testing.T, args ...string) *watching {
 	go func() {
 		defer close(done)
 		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			w.mu.Lock()
 			w.lines = append(w.lines, lines.Text())
@@ -78,6 +86,16 @@ func (e *events) nothingDeleted(t *testing.T) {
 	}
 }
 
+// hasEnded is a check that kubectl has ended, for eventually.
+func (w *watching) hasEnded() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		return errors.New("kubectl still runs")
+	}
+	return nil
+}
+
 func (w *watching) text() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,6 +113,21 @@ func (w *watching) shows(words ...string) func() error {
 			}
 		}
 		return &missing{words: words, lines: w.lines, ended: w.ended}
+	}
+}
+
+// showsOneOf gives a check that one line has one of the words.
+func (w *watching) showsOneOf(words ...string) func() error {
+	return func() error {
+		var errs error
+		for _, word := range words {
+			err := w.shows(word)()
+			if err == nil {
+				return nil
+			}
+			errs = errors.Join(errs, err)
+		}
+		return errs
 	}
 }
 

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -85,8 +86,15 @@ func testWorkspaces(t *testing.T) {
 	})
 	t.Run("changed while it is built", func(t *testing.T) {
 		w := watch(t, "cws", "coder.admin.sized", "-o", `jsonpath={.status.conditions[?(@.type=="Synced")].reason}{"\n"}`)
-		apply(t, fmt.Sprintf(sizedWorkspace, false, "4"))
-		apply(t, fmt.Sprintf(sizedWorkspace, true, "5"))
+		eventually(t, time.Minute, "the watch has begun", w.shows("Synced"))
+		// Not with kubectl, which may start so slowly that the first build has ended.
+		kube := throughKubernetes(t)
+		for _, change := range []string{`{"spec":{"running":false}}`, `{"spec":{"running":true,"parameters":[{"name":"size","value":"5"}]}}`} {
+			status, body, err := kube.do(t.Context(), http.MethodPatch, "/coderworkspaces/coder.admin.sized", "application/merge-patch+json", change)
+			if err != nil || status != http.StatusOK {
+				t.Fatalf("%s: %d %v %s", change, status, err, body)
+			}
+		}
 		sizedIs(t, "Running")
 		hasSize(t, client, buildStatus(t, client, "admin", "sized", "running"), 6, "5")
 		eventually(t, 10*time.Second, "the watch shows that it waited", w.shows("ChangeWaits"))
@@ -94,11 +102,11 @@ func testWorkspaces(t *testing.T) {
 	t.Run("deleted while it is built", func(t *testing.T) {
 		build(t, client, buildStatus(t, client, "admin", "sized", "running"), "stop")
 		start := time.Now()
-		kubectl(t, "-n", sampleNamespace, "delete", "cws", "coder.admin.sized", "--timeout=90s")
+		kubectl(t, "-n", sampleNamespace, "delete", "cws", "coder.admin.sized", "--timeout=5m")
 		t.Logf("deleted after %.1f s", time.Since(start).Seconds())
 		if _, err := client.WorkspaceByName(t.Context(), "admin", "sized"); !coderd.IsNotFound(err) {
 			t.Errorf("it is still in Coder: %v", err)
 		}
-		kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "coder.sized", "--timeout=60s")
+		kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "coder.sized", "--timeout=5m")
 	})
 }
