@@ -23,7 +23,7 @@ import (
 // code.
 func coderK8s(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "../../bin/coder-k8s", args...)
 	var out, errs bytes.Buffer
@@ -119,6 +119,7 @@ func testSupportBundle(t *testing.T) {
 	defer kubectl(t, "-n", sampleNamespace, "delete", "serviceaccount", "reporter")
 	kubectl(t, "-n", sampleNamespace, "create", "rolebinding", "reporter", "--clusterrole=view", "--serviceaccount="+sampleNamespace+":reporter")
 	defer kubectl(t, "-n", sampleNamespace, "delete", "rolebinding", "reporter")
+	mayGet(t, "system:serviceaccount:"+sampleNamespace+":reporter", sampleNamespace)
 	less := filepath.Join(t.TempDir(), "less.tar.gz")
 	_, stderr, code = coderK8s(t, "support-bundle", "-n", sampleNamespace, "-o", less, "--as=system:serviceaccount:"+sampleNamespace+":reporter")
 	if code != 3 || !strings.Contains(stderr, "the secrets of namespace "+sampleNamespace+": you may not read it") {

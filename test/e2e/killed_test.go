@@ -104,5 +104,5 @@ func testKilledDuringWrites(t *testing.T) {
 	if _, err := login(t, sampleNamespace, "coder").WorkspaceByName(t.Context(), "admin", "crash"); !coderd.IsNotFound(err) {
 		t.Errorf("the workspace is still in Coder: %v", err)
 	}
-	kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "coder.crash", "--timeout=60s")
+	kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "coder.crash", "--timeout=5m")
 }

@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,16 @@ func version(t *testing.T, args ...string) string {
 	return field(get(t, args...), "metadata", "resourceVersion")
 }
 
+// number is a resourceVersion as what it counts: as text, 9 comes after 10.
+func number(t *testing.T, version string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		t.Fatalf("the resourceVersion is %q", version)
+	}
+	return n
+}
+
 // testKubectl does with a workspace and a template what people do with kubectl and
 // any other object.
 func testKubectl(t *testing.T) {
@@ -58,8 +69,8 @@ func testKubectl(t *testing.T) {
 		eventually(t, time.Minute, "the watch shows the start that was made in Coder", w.shows("coder.admin.hello", "Running"))
 	})
 	t.Run("wait", func(t *testing.T) {
-		kubectl(t, "-n", sampleNamespace, "wait", "--for=condition=Ready", "cws/coder.admin.hello", "ctpl/coder.hello", "--timeout=60s")
-		kubectl(t, "-n", sampleNamespace, "wait", "--for=jsonpath={.status.phase}=Running", "cws/coder.admin.hello", "--timeout=60s")
+		kubectl(t, "-n", sampleNamespace, "wait", "--for=condition=Ready", "cws/coder.admin.hello", "ctpl/coder.hello", "--timeout=5m")
+		kubectl(t, "-n", sampleNamespace, "wait", "--for=jsonpath={.status.phase}=Running", "cws/coder.admin.hello", "--timeout=5m")
 	})
 	t.Run("diff and dry run", testDiffAndDryRun)
 	t.Run("applied twice", testAppliedTwice)
@@ -114,10 +125,12 @@ func testDiffAndDryRun(t *testing.T) {
 // testAppliedTwice applies the samples in both ways: the second time nothing is
 // written, here or in Coder.
 func testAppliedTwice(t *testing.T) {
-	for file, object := range map[string]string{"codertemplate": "ctpl/coder.hello", "coderworkspace": "cws/coder.admin.hello"} {
-		path := "../../config/samples/" + file + ".yaml"
+	// The workspace first: a new version of its template is news of the workspace too,
+	// which the operator finds out up to ten seconds later.
+	for _, sample := range [][2]string{{"coderworkspace", "cws/coder.admin.hello"}, {"codertemplate", "ctpl/coder.hello"}} {
+		path, object := "../../config/samples/"+sample[0]+".yaml", sample[1]
 		kubectl(t, "apply", "-f", path)
-		kubectl(t, "-n", sampleNamespace, "wait", "--for=condition=Ready", object, "--timeout=60s")
+		kubectl(t, "-n", sampleNamespace, "wait", "--for=condition=Ready", object, "--timeout=5m")
 		for _, way := range [][]string{{"apply", "-f", path}, {"apply", "--server-side", "--field-manager=e2e", "--force-conflicts", "-f", path}} {
 			kubectl(t, way...)
 			before, at := written(t), version(t, "-n", sampleNamespace, object)
@@ -151,6 +164,13 @@ func testLabelsLast(t *testing.T) {
 	kubectl(t, "-n", "coder-system", "delete", "pod", "-l", operatorLabel, "--grace-period=0", "--force")
 	serving(t)
 	listed(t, "coder.admin.hello")
+	eventually(t, time.Minute, "templates are listed", func() error {
+		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "ctpl", "-o", "name")
+		if err != nil || !strings.Contains(out, "coder.hello") {
+			return fmt.Errorf("%w %s", err, out)
+		}
+		return nil
+	})
 	for _, kind := range []string{"cws", "ctpl"} {
 		out := kubectl(t, "-n", sampleNamespace, "get", kind, "-l", "example.com/team=platform", "-o",
 			`jsonpath={.items[*].metadata.name} {.items[*].metadata.annotations.example\.com/note}`)
@@ -162,7 +182,7 @@ func testLabelsLast(t *testing.T) {
 	if !strings.Contains(managers, "e2e") {
 		t.Errorf("after all replicas were killed the managers of the fields are %q", managers)
 	}
-	if now := version(t, "-n", sampleNamespace, "cws", "coder.admin.hello"); now < at {
+	if now := version(t, "-n", sampleNamespace, "cws", "coder.admin.hello"); number(t, now) < number(t, at) {
 		t.Errorf("the resourceVersion went back from %s to %s", at, now)
 	}
 }
@@ -239,8 +259,8 @@ func testDelete(t *testing.T, client *coderd.Client) {
 		start := time.Now()
 		if way != "at once" {
 			kubectl(t, "-n", sampleNamespace, "delete", "cws", "coder.admin.second", "--wait=false")
-			kubectl(t, "-n", sampleNamespace, "wait", "--for=delete", "cws/coder.admin.second", "--timeout=90s")
-		} else if out, noise, err := kubectlBoth(t, "-n", sampleNamespace, "delete", "cws", "coder.admin.second", "--timeout=90s"); err != nil || noise != "" {
+			kubectl(t, "-n", sampleNamespace, "wait", "--for=delete", "cws/coder.admin.second", "--timeout=5m")
+		} else if out, noise, err := kubectlBoth(t, "-n", sampleNamespace, "delete", "cws", "coder.admin.second", "--timeout=5m"); err != nil || noise != "" {
 			t.Errorf("kubectl delete: %v\n%s%s", err, out, noise)
 		}
 		t.Logf("deleted %s after %.1f s", way, time.Since(start).Seconds())

@@ -129,9 +129,9 @@ func testRest(t *testing.T) {
 		}
 		return nil
 	})
-	did := countsOf(t).since(counts)
-	t.Logf("in %.0f s: %.0f writes to Kubernetes, %.0f requests to Coder", time.Since(start).Seconds(), did.writes, did.coderRequests)
-	if did.writes != 0 || did.coderRequests > coderBudget {
+	did, passed := countsOf(t).since(counts), time.Since(start)
+	t.Logf("in %.0f s: %.0f writes to Kubernetes, %.0f requests to Coder", passed.Seconds(), did.writes, did.coderRequests)
+	if did.writes != 0 || did.coderRequests > coderBudget*passed.Minutes() {
 		t.Errorf("at rest there are %.0f writes and %.0f requests to Coder", did.writes, did.coderRequests)
 	}
 	if now := versions(); now != last {
@@ -143,7 +143,7 @@ func testRest(t *testing.T) {
 func testLicensedPartsDeleted(t *testing.T) {
 	explain(t, sampleNamespace)
 	start := time.Now()
-	kubectl(t, "-n", sampleNamespace, "delete", "coderprovisioner/zone-a", "coderworkspaceproxy/sydney", "--timeout=60s")
+	kubectl(t, "-n", sampleNamespace, "delete", "coderprovisioner/zone-a", "coderworkspaceproxy/sydney", "--timeout=5m")
 	t.Logf("provisioner and proxy deleted after %.1f s", time.Since(start).Seconds())
 	patchSample(t, `{"licenseSecretRef":null}`)
 	if status, _, message := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "LicenseApplied"); status != "" {

@@ -28,7 +28,7 @@ func testMigrate(t *testing.T) {
 	if err := os.WriteFile(values, []byte(migratedValues), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, helm, "-n", migratedNamespace, "install", "coder", chart, "-f", values, "--wait", "--timeout=3m")
+	run(t, helm, "-n", migratedNamespace, "install", "coder", chart, "-f", values, "--wait", "--timeout=10m")
 	before := runningAs(t)
 
 	told := run(t, "../../bin/coder-k8s", "migrate", "helm", "--release=coder", "-n", migratedNamespace, "--take-over", "--dry-run")
@@ -37,7 +37,7 @@ func testMigrate(t *testing.T) {
 	}
 	takeOver := func() {
 		t.Helper()
-		told := run(t, "../../bin/coder-k8s", "migrate", "helm", "--release=coder", "-n", migratedNamespace, "--take-over")
+		told := run(t, "../../bin/coder-k8s", "migrate", "helm", "--release=coder", "-n", migratedNamespace, "--take-over", "--timeout=10m")
 		if !strings.Contains(told, "1 of 1 pods are still the same") {
 			t.Errorf("the command says\n%s", told)
 		}
@@ -49,9 +49,9 @@ func testMigrate(t *testing.T) {
 	takeOver()
 
 	// The way back, and over again.
-	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--cascade=orphan", "--timeout=2m")
+	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--cascade=orphan", "--timeout=5m")
 	kubectl(t, "-n", migratedNamespace, "delete", "secret,role,rolebinding", "-l", "app.kubernetes.io/managed-by=coder-k8s,app.kubernetes.io/instance=coder")
-	run(t, helm, "-n", migratedNamespace, "upgrade", "coder", chart, "-f", values, "--wait", "--timeout=3m", "--force-conflicts")
+	run(t, helm, "-n", migratedNamespace, "upgrade", "coder", chart, "-f", values, "--wait", "--timeout=10m", "--force-conflicts")
 	if after := runningAs(t); after != before {
 		t.Errorf("back with Helm, it runs as %s, before as %s", after, before)
 	}
@@ -62,14 +62,14 @@ func testMigrate(t *testing.T) {
 	if after := runningAs(t); after != before {
 		t.Errorf("forgotten by Helm, it runs as %s, before as %s", after, before)
 	}
-	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--timeout=2m")
+	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--timeout=5m")
 	eventually(t, time.Minute, "the Deployment goes with the control plane", func() error {
 		if out, err := tryKubectl(t, "-n", migratedNamespace, "get", "deployment", "coder"); err == nil {
 			return fmt.Errorf("it is still there: %s", out)
 		}
 		return nil
 	})
-	kubectl(t, "delete", "namespace", migratedNamespace, "--timeout=2m")
+	kubectl(t, "delete", "namespace", migratedNamespace, "--timeout=5m")
 }
 
 const migratedValues = `coder:
@@ -97,7 +97,8 @@ func runningAs(t *testing.T) string {
 // run runs a program and gives all that it prints.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	// Longer than what each program gives itself. Building Helm is among them.
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if err != nil {

@@ -168,7 +168,7 @@ func testPluginTemplate(t *testing.T) {
 
 // testPluginOpen reaches Coder through the port-forward, and ends with an interrupt.
 func testPluginOpen(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "kubectl-coder", "open", "-n", sampleNamespace, "coder.admin.hello", "--no-browser")
 	out, err := cmd.StdoutPipe()
@@ -230,8 +230,12 @@ func testPluginRights(t *testing.T) {
 }
 
 func testPluginCompletion(t *testing.T) {
-	out, err := tryKubectl(t, "__complete", "coder", "stop", "-n", sampleNamespace, "coder.admin.h")
-	if err != nil || !strings.HasPrefix(out, "coder.admin.hello\n") {
-		t.Errorf("kubectl completes the name of a workspace to %q (%v)", out, err)
-	}
+	// A shell does not wait longer than five seconds, so it may get nothing at first.
+	eventually(t, time.Minute, "kubectl completes the name of a workspace", func() error {
+		out, err := tryKubectl(t, "__complete", "coder", "stop", "-n", sampleNamespace, "coder.admin.h")
+		if err != nil || !strings.HasPrefix(out, "coder.admin.hello\n") {
+			return fmt.Errorf("it gives %q (%w)", out, err)
+		}
+		return nil
+	})
 }

@@ -48,7 +48,7 @@ func testRestarted(t *testing.T) {
 	explain(t, sampleNamespace)
 	kubectl(t, "-n", sampleNamespace, "rollout", "restart", "deploy/coder")
 	at := templateAnnotation(t, restartedAt)
-	kubectl(t, "-n", sampleNamespace, "rollout", "status", "deploy/coder", "--timeout=120s")
+	kubectl(t, "-n", sampleNamespace, "rollout", "status", "deploy/coder", "--timeout=5m")
 	sampleReady(t)
 	// A later write of the operator leaves it, too.
 	patchSample(t, `{"deployment":{"annotations":{"e2e":"restarted"}}}`)

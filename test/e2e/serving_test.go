@@ -110,9 +110,9 @@ func testTLS(t *testing.T) {
 
 	listed(t, "coder.admin.hello")
 	workspace := []string{"-n", sampleNamespace, "coderworkspace", "coder.admin.second"}
-	apply(t, secondWorkspace)
+	accepted(t, secondWorkspace)
 	waitCondition(t, time.Minute, "Ready", "True", "Running", workspace...)
-	kubectl(t, "-n", sampleNamespace, "delete", "coderworkspace", "coder.admin.second", "--timeout=60s")
+	kubectl(t, "-n", sampleNamespace, "delete", "coderworkspace", "coder.admin.second", "--timeout=5m")
 }
 
 const everythingOn = `{
@@ -154,14 +154,15 @@ func testEverythingOn(t *testing.T) {
 		fetched(t, coder+"/api/v2/applications/host", token, "*-apps.example.com")
 	})
 	t.Run("eviction is refused", func(t *testing.T) {
+		// One that ends already may be evicted, so it is waited for.
+		pod := onlyCoderPod(t)
 		eventually(t, 30*time.Second, "the budget counts the pod", func() error {
-			if n := field(get(t, "-n", sampleNamespace, "pdb", "coder"), "status", "currentHealthy"); n != "1" {
-				return fmt.Errorf("currentHealthy is %q", n)
+			budget := get(t, "-n", sampleNamespace, "pdb", "coder")
+			if n, allowed := field(budget, "status", "currentHealthy"), field(budget, "status", "disruptionsAllowed"); n != "1" || allowed != "0" {
+				return fmt.Errorf("currentHealthy is %q, and %q disruptions are allowed", n, allowed)
 			}
 			return nil
 		})
-		pod := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "get", "pods", "-l", "app.kubernetes.io/name=coder-control-plane",
-			"-o", "jsonpath={.items[0].metadata.name}"))
 		eviction := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":"coder"}}`, pod)
 		out, err := kubectlInput(t, eviction, "create", "--raw", "/api/v1/namespaces/coder/pods/"+pod+"/eviction", "-f", "-")
 		if err == nil || !strings.Contains(out, "disruption budget") {
@@ -176,6 +177,21 @@ func testEverythingOn(t *testing.T) {
 		}
 		listed(t, "coder.admin.hello")
 	})
+}
+
+// onlyCoderPod waits until the sample control plane has one pod, that of its last
+// change, and gives its name.
+func onlyCoderPod(t *testing.T) string {
+	t.Helper()
+	var pods []map[string]any
+	eventually(t, time.Minute, "Coder has one pod", func() error {
+		pods = list(t, "-n", sampleNamespace, "pods", "-l", "app.kubernetes.io/name=coder-control-plane")
+		if len(pods) != 1 || field(pods[0], "metadata", "deletionTimestamp") != "" {
+			return fmt.Errorf("there are %d", len(pods))
+		}
+		return nil
+	})
+	return field(pods[0], "metadata", "name")
 }
 
 // testEverythingOff takes it all back: what was made for it goes.

@@ -40,9 +40,9 @@ func testTutorials(t *testing.T) {
 			// A tutorial takes away what it made. One that failed did not come so far.
 			for _, ns := range tutorials.Namespaces(blocks) {
 				explain(t, ns)
-				t.Cleanup(func() { cleanup("delete", "namespace", ns, "--ignore-not-found", "--timeout=50s") })
+				t.Cleanup(func() { cleanup("delete", "namespace", ns, "--ignore-not-found", "--timeout=5m") })
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "bash", "-c", tutorials.Script(name, blocks))
 			// So that bash ends what the tutorial left in the background.

@@ -81,7 +81,7 @@ func previousRelease(t *testing.T) string {
 func install(t *testing.T, installation string) {
 	t.Helper()
 	kubectl(t, "apply", "-k", installation)
-	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=120s")
+	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
 	onePodLeads(t)
 	serving(t)
 }
@@ -252,13 +252,13 @@ func storedVersions(t *testing.T) {
 func end(t *testing.T) {
 	t.Helper()
 	finalizers(t, "null")
-	kubectl(t, "-n", sampleNamespace, "delete", "cprov/zone-a", "cwp/sydney", "--timeout=60s")
-	kubectl(t, "-n", sampleNamespace, "delete", "cws", "--all", "--timeout=120s")
-	kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "--all", "--timeout=60s")
-	kubectl(t, "-n", sampleNamespace, "delete", "ccp", "coder", "--timeout=120s")
+	kubectl(t, "-n", sampleNamespace, "delete", "cprov/zone-a", "cwp/sydney", "--timeout=5m")
+	kubectl(t, "-n", sampleNamespace, "delete", "cws", "--all", "--timeout=5m")
+	kubectl(t, "-n", sampleNamespace, "delete", "ctpl", "--all", "--timeout=5m")
+	kubectl(t, "-n", sampleNamespace, "delete", "ccp", "coder", "--timeout=5m")
 	if n := query(t, "coder", "SELECT count(*) FROM api_keys WHERE token_name LIKE 'coder-k8s-operator-%'"); n != "0" {
 		t.Errorf("%s tokens of the operator are left in Coder", n)
 	}
-	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=120s")
-	kubectl(t, "delete", "-k", thisInstallation, "--timeout=120s")
+	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=5m")
+	kubectl(t, "delete", "-k", thisInstallation, "--timeout=5m")
 }
