@@ -30,12 +30,12 @@ fail() {
   die "$1"
 }
 release() { # verb, arguments of helm
-  quiet helm "$1" --namespace $NS --timeout 3m "${@:2}" || fail "helm $* failed"
+  quiet helm "$1" --namespace $NS --timeout 10m "${@:2}" || fail "helm $* failed"
 }
 
 # works: the release is in order by its own test, and Coder is Ready and still the pod that it was.
 coder_pods() { kubectl -n coder get pods -l app.kubernetes.io/instance=coder -o 'jsonpath={.items[*].metadata.uid}'; }
-ready() { kubectl -n coder wait --for=condition=Ready ccp/coder --timeout=1s; }
+ready() { kubectl -n coder wait --for=condition=Ready ccp/coder --timeout=5s; }
 works() {
   release test coder-k8s
   until_ok 60 "the control plane" ready || fail "$1: the control plane is not Ready"
@@ -43,32 +43,33 @@ works() {
   step "$1: helm test passes, the control plane is Ready, Coder's pod is the same"
 }
 
-# gone: nothing of the release is left, apart from the definitions.
-gone() {
-  local left
-  left=$(kubectl get deployment,serviceaccount,service,job,pod,clusterrole,clusterrolebinding,apiservice,validatingadmissionpolicy \
-    -A -l app.kubernetes.io/instance=coder-k8s -o name)
-  [ -z "$left" ] || fail "$1: left behind: $left"
+# gone: nothing of the release is left, apart from the definitions. Kubernetes takes the pods of what is deleted away
+# after it, that of the last Job too.
+left() {
+  kubectl get deployment,serviceaccount,service,job,pod,clusterrole,clusterrolebinding,apiservice,validatingadmissionpolicy \
+    -A -l app.kubernetes.io/instance=coder-k8s -o name
 }
+none() { local found; found=$("$@") && [ -z "$found" ]; } # command that prints what there is
+gone() { until_ok 60 "the release to be gone" none left || fail "$1: left behind: $(left)"; }
 
 database() { echo "${E2E_POSTGRES_URL/\/\?//$1?}"; }
 quiet psql "$(database postgres)" -c 'DROP DATABASE IF EXISTS charttest WITH (FORCE)' -c 'CREATE DATABASE charttest' ||
   fail "the database charttest could not be made"
-quiet kubectl create namespace $NS
-quiet kubectl label namespace $NS pod-security.kubernetes.io/enforce=restricted
+quiet kubectl create namespace $NS || fail "namespace $NS cannot be made"
+quiet kubectl label namespace $NS pod-security.kubernetes.io/enforce=restricted || fail "namespace $NS cannot be labelled"
 release install coder-k8s charts/coder-k8s --wait
-quiet kubectl apply -f config/samples/namespace.yaml
-quiet kubectl -n coder create secret generic coder-db --from-literal="url=$(database charttest)"
-until_ok 30 "the kind" quiet kubectl apply -f config/samples/codercontrolplane.yaml || fail "the sample cannot be applied"
-quiet kubectl -n coder wait --for=condition=Ready ccp/coder --timeout=300s || fail "the control plane did not become Ready"
+quiet kubectl apply -f config/samples/namespace.yaml || fail "namespace coder cannot be made"
+quiet kubectl -n coder create secret generic coder-db --from-literal="url=$(database charttest)" || fail "the database's Secret cannot be made"
+until_ok 60 "the kind" quiet kubectl apply -f config/samples/codercontrolplane.yaml || fail "the sample cannot be applied"
+quiet kubectl -n coder wait --for=condition=Ready ccp/coder --timeout=600s || fail "the control plane did not become Ready"
 pods=$(coder_pods)
 [ -n "$pods" ] || fail "there is no pod of Coder"
 works "helm install"
 
 release upgrade coder-k8s charts/coder-k8s --wait --set mode=split --values charts/coder-k8s/examples/high-availability.yaml \
   --set spread.whenUnsatisfiable=ScheduleAnyway --set networkPolicy.enabled=true
-[ "$(kubectl -n $NS get deployments -o 'jsonpath={.items[*].metadata.name}')" = "coder-k8s-apiserver coder-k8s-controller coder-k8s-mcp" ] ||
-  fail "after the upgrade there are not three Deployments"
+three() { [ "$(kubectl -n $NS get deployments -o 'jsonpath={.items[*].metadata.name}')" = "coder-k8s-apiserver coder-k8s-controller coder-k8s-mcp" ]; }
+until_ok 60 "the Deployment of before to be gone" three || fail "after the upgrade there are not three Deployments"
 works "helm upgrade to three Deployments"
 
 release rollback coder-k8s 1 --wait
@@ -85,7 +86,9 @@ works "helm install again"
 
 release uninstall coder-k8s --wait
 gone "helm uninstall, remove"
-[ -z "$(kubectl -n coder get ccp,deployments,pods -o name)" ] || fail "helm uninstall, remove: there is still $(kubectl -n coder get ccp,deployments,pods -o name)"
-quiet kubectl delete namespace coder $NS --timeout=60s || fail "the namespaces cannot be deleted"
-quiet kubectl delete -k config/crd
+# A pod of Coder says goodbye to its users before it ends.
+coders() { kubectl -n coder get ccp,deployments,pods -o name; }
+until_ok 90 "Coder's pod to end" none coders || fail "helm uninstall, remove: there is still $(coders)"
+quiet kubectl delete namespace coder $NS --timeout=300s || fail "the namespaces cannot be deleted"
+quiet kubectl delete -k config/crd --timeout=300s || fail "the definitions cannot be deleted"
 step "helm uninstall with uninstall.controlPlanes=remove: nothing is left but the definitions"

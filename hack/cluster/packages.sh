@@ -57,8 +57,8 @@ if [ ! -e "$POLICY" ]; then
 fi
 mkdir -p "$LOGS"
 export DEBIAN_FRONTEND=noninteractive
-watched "$LOGS/apt.log" "apt-get update" apt-get update || step "  apt-get update failed; trying with the lists that are there"
-watched "$LOGS/apt.log" "apt-get install" apt-get install -y --no-install-recommends "${packages[@]}" ||
+watched "$LOGS/apt.log" "apt-get update" apt-get -o Acquire::Retries=5 update || step "  apt-get update failed; trying with the lists that are there"
+watched "$LOGS/apt.log" "apt-get install" apt-get -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600 install -y --no-install-recommends "${packages[@]}" ||
   die "apt-get could not install ${packages[*]}: see $LOGS/apt.log"
 mapfile -t packages < <(missing_packages | sort -u)
 [ ${#packages[@]} = 0 ] || die "the packages ${packages[*]} are installed but their programs are not in PATH ($PATH)"

@@ -85,11 +85,16 @@ step "PostgreSQL ready: postgres://postgres@$HOST_IP:$PG_PORT/coder?sslmode=disa
 
 until_ok 120 "the API server" kubectl_admin get --raw /readyz || { node_logs; die "the API server did not become ready: see $LOGS"; }
 step "API server ready: https://$NODE_IP:6443"
-kubectl_admin create clusterrolebinding coder-k8s:kubelet-api-admin --clusterrole=system:kubelet-api-admin --group=coder-k8s:kubelet-api-admin >/dev/null
-sed "s/@DNS_IP@/$DNS_IP/" "$HERE/manifests/coredns.yaml" | kubectl_admin apply -f - >/dev/null
-until_ok 120 "the node" kubectl_admin wait --for=condition=Ready "node/$NODE_NAME" --timeout=1s || { node_logs; die "the node did not become Ready: see $LOGS"; }
+# Its first objects, as kube-system, come in their own time, so that these may be refused for a moment.
+first_objects() {
+  kubectl_admin create clusterrolebinding coder-k8s:kubelet-api-admin --clusterrole=system:kubelet-api-admin \
+    --group=coder-k8s:kubelet-api-admin --dry-run=client -o yaml | kubectl_admin apply -f - &&
+    sed "s/@DNS_IP@/$DNS_IP/" "$HERE/manifests/coredns.yaml" | kubectl_admin apply -f -
+}
+until_ok 60 "the first objects" first_objects || { first_objects >&2 || true; die "the cluster does not take its first objects: see $LOGS"; }
+until_ok 120 "the node" kubectl_admin wait --for=condition=Ready "node/$NODE_NAME" --timeout=5s || { node_logs; die "the node did not become Ready: see $LOGS"; }
 step "node Ready"
-until_ok 120 "CoreDNS" kubectl_admin -n kube-system rollout status deployment/coredns --timeout=1s ||
+until_ok 120 "CoreDNS" kubectl_admin -n kube-system rollout status deployment/coredns --timeout=5s ||
   { node_logs; kubectl_admin -n kube-system get pods,events >&2 || true; die "CoreDNS did not become ready: see $LOGS"; }
 until_ok 60 "the default ServiceAccount" kubectl_admin get serviceaccount default || die "the controller manager did not make the default ServiceAccount: see $LOGS"
 touch "$STATE/ready"
