@@ -17,7 +17,7 @@ mkdir -p "$(dirname "$log")"
 : >"$log"
 
 control_plane_is_ready() {
-  "$kubectl" -n coder wait --for=condition=Ready codercontrolplane/coder --timeout=1s
+  "$kubectl" -n coder wait --for=condition=Ready codercontrolplane/coder --timeout=5s
 }
 
 install() {
@@ -26,7 +26,7 @@ install() {
   if ! "$kubectl" -n coder get secret coder-db; then
     "$kubectl" -n coder create secret generic coder-db --from-literal="url=${postgres/\/\?//coder?}"
   fi
-  "$kubectl" -n coder-system rollout status deployment/coder-k8s --timeout=60s
+  "$kubectl" -n coder-system rollout status deployment/coder-k8s --timeout=300s
   "$kubectl" apply -f config/samples/codercontrolplane.yaml
 }
 
@@ -37,4 +37,4 @@ if ! control_plane_is_ready >>"$log" 2>&1; then
   until_ok 120 "the control plane" control_plane_is_ready || die "CoderControlPlane coder/coder is not Ready"
 fi
 step "the queries of alerts and dashboard, against a real Prometheus"
-go test -tags e2e -count=1 -timeout 5m -v -run 'OnTheCluster' "$@" ./test/monitoring
+go test -tags e2e -count=1 -timeout 15m -v -run 'OnTheCluster' "$@" ./test/monitoring

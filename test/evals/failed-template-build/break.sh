@@ -16,5 +16,5 @@ spec:
 MANIFEST
 }
 template '"large"'
-kubectl -n coder wait --for=condition=Ready codertemplate/coder.eval-unbuildable --timeout=90s
+kubectl -n coder wait --for=condition=Ready codertemplate/coder.eval-unbuildable --timeout=300s
 template var.machine_size

@@ -31,7 +31,7 @@ spec:
         }
       }
 MANIFEST
-kubectl -n coder wait --for=condition=Ready codertemplate/coder.eval-unstartable --timeout=90s
+kubectl -n coder wait --for=condition=Ready codertemplate/coder.eval-unstartable --timeout=300s
 kubectl apply -f - <<'MANIFEST'
 apiVersion: aggregation.coder.com/v1alpha1
 kind: CoderWorkspace
