@@ -81,10 +81,10 @@ func kindName(obj client.Object) string {
 	return "unknown"
 }
 
-// await polls until something holds, for ten seconds at most.
+// await polls until something holds, for a minute at most.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
