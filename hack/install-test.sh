@@ -114,10 +114,12 @@ two() {
   [ "$(kubectl -n coder-system get pods -o 'jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status} {end}')" = "True True " ]
 }
 until_ok 60 "the pods of before to end" two || fail "there are not two pods"
-# One of those may have led, and nobody does for a moment after it.
-until_ok 60 "a leader among the two" leads coder-k8s || fail "no replica leads"
+# One of those may have led: the Lease may name it for as long as it lasts, and nobody for a moment after it.
+leader() { kubectl -n coder-system get lease coder-k8s-controller.coder.com -o 'jsonpath={.spec.holderIdentity}' | sed 's/_.*//'; }
+one_leads() { leads coder-k8s && kubectl -n coder-system get pod "$(leader)"; }
+until_ok 60 "a leader among the two" one_leads || fail "no replica leads"
 until_ok 60 "the workspace in the list" listed || fail "the workspace is not listed before a replica goes"
-quiet kubectl -n coder-system delete pod "$(kubectl -n coder-system get lease coder-k8s-controller.coder.com -o 'jsonpath={.spec.holderIdentity}' | sed 's/_.*//')" --wait=false ||
+quiet kubectl -n coder-system delete pod "$(leader)" --wait=false ||
   fail "the replica that leads cannot be deleted"
 for _ in 1 2 3 4 5; do listed || fail "the workspace is not listed while a replica goes"; done
 works coder-k8s
