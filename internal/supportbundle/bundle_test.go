@@ -153,6 +153,8 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 		check   checkFunc
 		want    string
 		missing string
+		// args are given to the command besides.
+		args []string
 	}{
 		"Secrets": {
 			breaks: func(k *kubeAPI) { k.forbid("/api/v1/namespaces/coder/secrets", "secrets is forbidden") },
@@ -182,6 +184,9 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 		"an answer that does not come": {
 			breaks: func(k *kubeAPI) { k.hang["/api/v1/namespaces/coder/pods/coder-1-a/log"] = true },
 			want:   "logs/coder/coder-1-a/coder.log: there was no time left", missing: "logs/coder/coder-1-a/coder.log",
+			// The time is over in every run of this case. All that comes before the logs needs
+			// a part of it.
+			args: []string{"--timeout=15s"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +200,7 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 					return nil, nil
 				}
 			}
-			b := runChecked(t, k, check, "--timeout=2s")
+			b := runChecked(t, k, check, test.args...)
 			if b.code != cli.ExitPartial {
 				t.Errorf("exit code %d, want %d: %s", b.code, cli.ExitPartial, b.stderr)
 			}
@@ -214,6 +219,22 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 				t.Error("the rest is missing")
 			}
 		})
+	}
+}
+
+// An answer that ends when the time is over may be cut off, and nobody could see that
+// in the archive.
+func TestWhatEndsWithTheTimeIsLeftOut(t *testing.T) {
+	for _, begun := range []string{"", "the first line\n"} {
+		c, ctx := cutOff(t, begun)
+		if text, err := c.read(ctx, oneLog{namespace: "coder", pod: "coder-1-a", container: "coder"}, 1<<20); !errors.Is(err, context.Canceled) {
+			t.Errorf("the log is %q, %v", text, err)
+		}
+		c, ctx = cutOff(t, begun)
+		c.health(ctx, &scope{pods: []podLogs{{pod: operatorPod(), operator: true}}})
+		if len(c.left) != 1 || len(c.archive.files) > 0 {
+			t.Errorf("the readiness is %v, left out %q", c.archive.files, c.left)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,10 +16,12 @@ import (
 	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 var noon = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
@@ -100,4 +103,41 @@ func readAll(t *testing.T, file string) []byte {
 		t.Fatal(err)
 	}
 	return raw
+}
+
+// overAtTheEnd is the transport of a server that ends its answer at the moment at which
+// the client's time is over, as one may that sees the connection close.
+type overAtTheEnd struct {
+	begun string
+	over  context.CancelFunc
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o overAtTheEnd) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := io.MultiReader(strings.NewReader(o.begun), ending(func() { o.over() }))
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/plain"}}, Body: io.NopCloser(body), Request: r,
+	}, nil
+}
+
+// ending has nothing to read, and does something when it is asked.
+type ending func()
+
+// Read implements io.Reader.
+func (e ending) Read([]byte) (int, error) {
+	e()
+	return 0, io.EOF
+}
+
+// cutOff is a collector whose time is over while it reads the end of an answer.
+func cutOff(t *testing.T, begun string) (*collector, context.Context) {
+	t.Helper()
+	ctx, over := context.WithCancel(t.Context())
+	t.Cleanup(over)
+	kube, err := kubernetes.NewForConfig(&rest.Config{Host: "http://kube-apiserver", Transport: overAtTheEnd{begun, over}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &collector{kube: kube, since: time.Hour, archive: newArchive(1 << 20), redactor: &redaction.Redactor{}}, ctx
 }

@@ -99,7 +99,13 @@ func (c *collector) read(ctx context.Context, log oneLog, most int64) (string, e
 		return "", err
 	}
 	defer func() { _ = stream.Close() }()
-	return endOf(stream, most)
+	text, err := endOf(stream, most)
+	if err == nil {
+		// A server that sees the connection close may still send an end, which would pass
+		// for that of the log.
+		err = ctx.Err()
+	}
+	return text, err
 }
 
 // endOf gives the last bytes of a stream, from the beginning of a line.

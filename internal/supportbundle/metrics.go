@@ -65,6 +65,10 @@ func (c *collector) podMetrics(ctx context.Context, pod *unstructured.Unstructur
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, mostMetrics))
+	if err == nil {
+		// As for logs: what came then may be the end of the connection, not of the answer.
+		err = ctx.Err()
+	}
 	if err != nil {
 		return "", err
 	}
