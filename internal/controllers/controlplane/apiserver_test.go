@@ -172,7 +172,8 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	a.mustHave(coderv1alpha1.ConditionExposed, metav1.ConditionFalse, coderv1alpha1.ReasonKindMissing)
 	a.mustHave(coderv1alpha1.ConditionResourcesApplied, metav1.ConditionTrue, coderv1alpha1.ReasonApplied)
 
-	if _, err := envtest.InstallCRDs(a.config, envtest.CRDInstallOptions{Paths: []string{gatewayCRDs(t)}}); err != nil {
+	definitions := envtest.CRDInstallOptions{Paths: []string{gatewayCRDs(t)}, MaxTime: time.Minute}
+	if _, err := envtest.InstallCRDs(a.config, definitions); err != nil {
 		t.Fatal(err)
 	}
 	a.eventually("the HTTPRoute", func(ctx context.Context) error {
@@ -204,8 +205,10 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	if err := a.client.Get(ctx, coderKey(), cp); err != nil {
 		t.Fatal(err)
 	}
+	// The controller may be writing the status, so this is no update of the whole.
+	base := cp.DeepCopy()
 	cp.Spec.Expose = nil
-	if err := a.client.Update(ctx, cp); err != nil {
+	if err := a.client.Patch(ctx, cp, client.MergeFrom(base)); err != nil {
 		t.Fatal(err)
 	}
 	a.eventually("the end of the HTTPRoute", func(ctx context.Context) error {
