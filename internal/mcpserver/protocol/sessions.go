@@ -79,11 +79,23 @@ func (s *sessions) serveFirst(w http.ResponseWriter, r *http.Request, user strin
 		http.Error(w, why, status)
 		return
 	}
-	defer s.admitted(user)
-	s.next.ServeHTTP(w, r)
+	p := &place{user: user}
+	defer s.leave(p)
+	s.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), placeKey{}, p)))
 }
 
-// admit takes a place for a session that may begin, until admitted is called. A
+// place is that of a session that may begin. The session takes it over, so that the
+// two are never counted both: a client that has its answer may ask for the next one
+// while this request still ends.
+type place struct {
+	user string
+	// left says that it is counted no more.
+	left bool
+}
+
+type placeKey struct{}
+
+// admit takes a place for a session that may begin, until leave is called with it. A
 // user may have half of all places, so that nobody can take those of everybody.
 func (s *sessions) admit(user string) (status int, why string) {
 	s.mu.Lock()
@@ -110,19 +122,32 @@ func (s *sessions) admit(user string) (status int, why string) {
 	return http.StatusOK, ""
 }
 
-func (s *sessions) admitted(user string) {
+// leave gives a place back. Only the first call counts.
+func (s *sessions) leave(p *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.opening[user]--; s.opening[user] == 0 {
-		delete(s.opening, user)
+	s.leaveLocked(p)
+}
+
+func (s *sessions) leaveLocked(p *place) {
+	if p.left {
+		return
+	}
+	p.left = true
+	if s.opening[p.user]--; s.opening[p.user] == 0 {
+		delete(s.opening, p.user)
 	}
 }
 
-// began counts a session until it ends, in whatever way.
-func (s *sessions) began(session *mcp.ServerSession, user string) {
+// began counts a session until it ends, in whatever way. The context is that of the
+// request that began it.
+func (s *sessions) began(ctx context.Context, session *mcp.ServerSession, user string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users[session.ID()] = user
+	if p, ok := ctx.Value(placeKey{}).(*place); ok {
+		s.leaveLocked(p)
+	}
 	s.server.config.Metrics.AddSessions(1)
 	go func() {
 		// Its error is why the session ended.
@@ -150,7 +175,7 @@ func (s *Server) describe(next mcp.MethodHandler) mcp.MethodHandler {
 			return result, err
 		}
 		if inSession(req) {
-			s.sessions.began(req.GetSession().(*mcp.ServerSession), callers.NameOf(ctx))
+			s.sessions.began(ctx, req.GetSession().(*mcp.ServerSession), callers.NameOf(ctx))
 		} else if resources := initialized.Capabilities.Resources; resources != nil {
 			// The capabilities belong to this answer alone.
 			resources.Subscribe = false

@@ -127,10 +127,28 @@ func TestSessionsThatBeginAtOnceAreCapped(t *testing.T) {
 		if status, why := h.sessions.admit(user); status != http.StatusOK {
 			t.Fatalf("%d %s", status, why)
 		}
-		defer h.sessions.admitted(user)
+		defer h.sessions.leave(&place{user: user})
 	}
 	if status, _ := h.sessions.admit("carol"); status != http.StatusServiceUnavailable {
 		t.Errorf("the fifth gets %d", status)
+	}
+}
+
+// A client has its answer before the server is done with its request, and may ask for
+// the next session at once.
+func TestASessionIsCountedOnce(t *testing.T) {
+	h := newHarness(t, withSessions(4))
+	next, status := h.sessions.next, 0
+	h.sessions.next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r)
+		status, _ = h.sessions.admit("alice")
+		h.sessions.leave(&place{user: "alice"})
+	})
+	if id, _, body := h.initialize(t, "alice"); id == "" || status != http.StatusOK {
+		t.Errorf("beside the first of two sessions the second gets %d; the first: %s", status, body)
+	}
+	if len(h.sessions.opening) != 0 {
+		t.Errorf("requests are still counted: %v", h.sessions.opening)
 	}
 }
 
