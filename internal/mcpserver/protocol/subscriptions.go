@@ -35,6 +35,8 @@ type Subscriptions interface {
 type subscriptions struct {
 	server *Server
 	source Subscriptions
+	// after is time.AfterFunc, apart from tests.
+	after func(time.Duration, func())
 
 	mu sync.Mutex
 	// pending are the resources whose news will go out.
@@ -46,6 +48,7 @@ type subscriptions struct {
 func newSubscriptions(server *Server) *subscriptions {
 	return &subscriptions{
 		server: server, source: server.config.Subscriptions,
+		after:   func(d time.Duration, tell func()) { time.AfterFunc(d, tell) },
 		pending: map[string]bool{}, bySession: map[*mcp.ServerSession]map[string]func(){},
 	}
 }
@@ -204,7 +207,7 @@ func (s *subscriptions) changed(uri string) {
 		return
 	}
 	s.pending[uri] = true
-	time.AfterFunc(s.server.limits.coalesce, func() {
+	s.after(s.server.limits.coalesce, func() {
 		s.mu.Lock()
 		delete(s.pending, uri)
 		s.mu.Unlock()

@@ -125,7 +125,10 @@ func TestNewsReachSubscribers(t *testing.T) {
 
 func TestChangesThatComeTogetherAreToldOnce(t *testing.T) {
 	source := newFakeSource()
-	h := newHarness(t, watched(source), func(_ *Config, l *limits) { l.coalesce = 200 * time.Millisecond })
+	h := newHarness(t, watched(source))
+	var waits []time.Duration
+	var tell func()
+	h.subscriptions.after = func(d time.Duration, f func()) { waits, tell = append(waits, d), f }
 	streams := []*events{h.listen(t, "alice", watchedURI), h.listen(t, "bob", watchedURI)}
 	for _, stream := range streams {
 		stream.until(t, "notifications/subscriptions/acknowledged")
@@ -133,6 +136,10 @@ func TestChangesThatComeTogetherAreToldOnce(t *testing.T) {
 	for range 20 {
 		source.change()
 	}
+	if len(waits) != 1 || waits[0] != h.limits.coalesce {
+		t.Fatalf("the changes wait for %v, want one wait of %s", waits, h.limits.coalesce)
+	}
+	tell()
 	for _, stream := range streams {
 		stream.until(t, "notifications/resources/updated")
 	}
@@ -361,12 +368,14 @@ func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 		response.Body.Close()
 	}
 	settled(t, before)
-	if source.open() != 0 || h.OpenStreams() != 0 || h.OpenSessions() != 0 {
-		t.Errorf("%d watches, %d streams and %d sessions are left", source.open(), h.OpenStreams(), h.OpenSessions())
-	}
-	if sessions, streams := h.metrics.open(); sessions != 0 || streams != 0 {
-		t.Errorf("%d sessions and %d streams are counted", sessions, streams)
-	}
+	// What ended of the tests before makes room for as many goroutines that are ours.
+	eventually(t, "no watches, streams and sessions are left", func() bool {
+		return source.open() == 0 && h.OpenStreams() == 0 && h.OpenSessions() == 0
+	})
+	eventually(t, "no sessions and streams are counted", func() bool {
+		sessions, streams := h.metrics.open()
+		return sessions == 0 && streams == 0
+	})
 }
 
 // TestNoSubscriptionPassesUnseen guards the SDK's own handler, which would accept
