@@ -29,7 +29,7 @@ import (
 
 const (
 	// testTimeout is far above what anything here takes.
-	testTimeout = 30 * time.Second
+	testTimeout = time.Minute
 
 	legacyEra = "2025-11-25"
 	modernEra = "2026-07-28"

@@ -82,7 +82,7 @@ func (b *broadcast) next() opened {
 	select {
 	case o := <-b.opened:
 		return o
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		b.t.Fatal("no watch was opened")
 		return opened{}
 	}
@@ -91,7 +91,7 @@ func (b *broadcast) next() opened {
 // eventually waits until it is so.
 func (b *broadcast) eventually(what string, so func() bool) {
 	b.t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !so() {

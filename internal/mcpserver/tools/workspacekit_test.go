@@ -285,7 +285,7 @@ func (s *toolSession) wantProgress(t *testing.T, want ...string) {
 			if got != message {
 				t.Errorf("told is %q, want %q", got, message)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("%q is not told", message)
 		}
 	}

@@ -71,7 +71,7 @@ func TestProgressReachesWhoAskedForIt(t *testing.T) {
 				if fmt.Sprint(got.ProgressToken) != fmt.Sprint(token) || got.Progress != 1 || got.Message != "half" {
 					t.Errorf("%s, token %v: told %+v", revision, token, got)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Errorf("%s, token %v: nothing was told", revision, token)
 			}
 		}

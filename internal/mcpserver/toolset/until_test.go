@@ -101,7 +101,7 @@ func (w *theWait) begin(ctx context.Context, t *testing.T, timeout time.Duration
 // taken the tick. It stops where the wait has ended.
 func (w *theWait) pass(t *testing.T, d time.Duration) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for !w.clock.HasWaiters() {
 		select {
 		case end := <-w.ended:
@@ -130,7 +130,7 @@ func (w *theWait) end(t *testing.T) outcomeOfWait {
 	select {
 	case end := <-w.ended:
 		return end
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the wait does not end")
 		return outcomeOfWait{}
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // deadline is far above what sending takes.
-const deadline = 20 * time.Second
+const deadline = time.Minute
 
 // Collector keeps all spans that it is sent.
 type Collector struct {
