@@ -376,9 +376,9 @@ func TestRecordsSurvive(t *testing.T) {
 	s.equal(c)
 }
 
-// settling is a mirror of five workspaces, of which Kubernetes wants something of the
+// mirrorThatSettles is one of five workspaces, of which Kubernetes wants something of the
 // one with the given id. settle says, for how often it was asked, what the kind says.
-func settling(t *testing.T, settle func(r *metadata.Record, times int) (bool, error)) (s *sim, kind *workspaceKind, id uuid.UUID) {
+func mirrorThatSettles(t *testing.T, settle func(r *metadata.Record, times int) (bool, error)) (s *sim, kind *workspaceKind, id uuid.UUID) {
 	t.Helper()
 	s = newSim(t, 1)
 	c := s.add("team", "prod")
@@ -395,7 +395,7 @@ func settling(t *testing.T, settle func(r *metadata.Record, times int) (bool, er
 
 // TestSettle has a kind asked as long as it wants.
 func TestSettle(t *testing.T) {
-	s, kind, id := settling(t, func(r *metadata.Record, times int) (bool, error) {
+	s, kind, id := mirrorThatSettles(t, func(r *metadata.Record, times int) (bool, error) {
 		if len(r.Intent) > 0 && times == 1 {
 			return false, errors.New("a bad moment")
 		}
@@ -411,7 +411,7 @@ func TestSettle(t *testing.T) {
 // TestSettleThatFails is tried again less and less often, although the rounds read the
 // workspace every 10 s.
 func TestSettleThatFails(t *testing.T) {
-	s, kind, id := settling(t, func(*metadata.Record, int) (bool, error) { return false, errors.New("a bad moment") })
+	s, kind, id := mirrorThatSettles(t, func(*metadata.Record, int) (bool, error) { return false, errors.New("a bad moment") })
 	s.run(10 * time.Minute)
 	// After 2, 4, 8 s and so on, and then every 256 s.
 	if n := kind.settled[id]; n < 8 || n > 10 {
