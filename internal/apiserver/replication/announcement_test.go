@@ -31,7 +31,7 @@ func TestAForwardedWriteKeepsItsRequest(t *testing.T) {
 	t.Parallel()
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
-	c := newCluster(t, timing{})
+	c := newCluster(t, patient())
 	ids := make(chan string, 1)
 	_, follower, _ := c.trio(options{writer: noter{ids}, tracing: provider})
 	ctx, span := provider.Begin(requestid.Into(t.Context(), "from-kubectl"), "POST")

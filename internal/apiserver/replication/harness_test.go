@@ -34,11 +34,33 @@ const (
 	others    = "others"
 	namespace = "coder-system"
 	// patience is how long a test waits for what must come.
-	patience = 30 * time.Second
+	patience = time.Minute
 )
 
-// quick is a timing whose Lease runs out soon.
+// patient is a timing in which no replica is taken for dead, slow or silent because the
+// machine is busy: for tests of what is decided, not of when. Nobody but a writer that
+// hands over is replaced while a test waits.
+func patient() timing {
+	t := timing{}.withDefaults()
+	t.lease, t.renew, t.request = 2*patience, patience, patience
+	t.acknowledge, t.silence, t.write, t.dial = patience, patience, patience, patience
+	t.prepare, t.pull, t.drain, t.fresh, t.appear = patience, patience, patience, patience, patience
+	return t
+}
+
+// quick is patient but for the Lease, which runs out soon.
 func quick() timing {
+	t := patient()
+	t.lease, t.renew, t.retry, t.request = 3*time.Second, 2*time.Second, 100*time.Millisecond, time.Second
+	t.reserve = 3 * time.Second
+	t.publish, t.relist = time.Second, 20*time.Millisecond
+	t.beat, t.reconnect = 200*time.Millisecond, 20*time.Millisecond
+	return t
+}
+
+// hasty gives up everything soon, so that replicas part and come together again by
+// themselves too.
+func hasty() timing {
 	t := timing{}.withDefaults()
 	t.lease, t.renew, t.retry, t.request = time.Second, 600*time.Millisecond, 100*time.Millisecond, 500*time.Millisecond
 	t.reserve = 3 * time.Second
@@ -149,7 +171,7 @@ func (n *network) take(conn net.Conn) error {
 }
 
 func (n *network) dial(ctx context.Context, family, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, family, address)
+	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, family, address)
 	if err != nil {
 		return nil, err
 	}
@@ -388,12 +410,18 @@ func (n *node) write(ctx context.Context, resource, name, value string) (*object
 	}
 }
 
-func (n *node) mustWrite(t *testing.T, name, value string) *objectlog.Entry {
+// mustWrite tries again while nobody can decide, as a client does: a writer that got no
+// processor for a while loses the Lease.
+func (n *node) mustWrite(t *testing.T, name, value string) (entry *objectlog.Entry) {
 	t.Helper()
-	entry, err := n.write(t.Context(), things, name, value)
-	if err != nil {
-		t.Fatalf("writing %s through %s: %v", name, n.name, err)
-	}
+	eventually(t, "a write is done", func() bool {
+		var err error
+		entry, err = n.write(t.Context(), things, name, value)
+		if err != nil && !apierrors.IsServiceUnavailable(err) {
+			t.Fatalf("writing %s through %s: %v", name, n.name, err)
+		}
+		return err == nil
+	})
 	return entry
 }
 

@@ -29,7 +29,7 @@ func writeUntilDone(t *testing.T, n *node, name, value string) time.Duration {
 }
 
 func TestGracefulStopHandsOver(t *testing.T) {
-	c := newCluster(t, timing{})
+	c := newCluster(t, patient())
 	writer, one, two := c.trio(options{})
 	before := writer.mustWrite(t, "x", "1")
 	begin := time.Now()
@@ -37,8 +37,8 @@ func TestGracefulStopHandsOver(t *testing.T) {
 	writeUntilDone(t, one, "x", "2")
 	took := time.Since(begin)
 	t.Logf("after a graceful stop of the writer a write was done in %s (target 2 s)", took)
-	if took > 10*time.Second {
-		t.Errorf("handing over took %s", took)
+	if took > c.timing.lease {
+		t.Errorf("handing over took %s, as if nothing had been handed over", took)
 	}
 	next := writerOf(t, one, two)
 	if got := one.logs[things].Get(key("x")).Revision; got <= before.Revision {
@@ -162,7 +162,7 @@ func TestANewWriterTakesOverTheTailOfOthers(t *testing.T) {
 
 func TestTailIsPulledAtTakeover(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, timing{})
+	c := newCluster(t, patient())
 	writer, one, next := c.trio(options{})
 	writer.mustWrite(t, "x", "1")
 	// What a dead writer told only one of its followers.
@@ -278,7 +278,7 @@ func TestAnyHistoryIsOneHistory(t *testing.T) {
 
 func runHistory(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 4))
-	c := newCluster(t, quick())
+	c := newCluster(t, hasty())
 	book := &ledger{said: map[uint64]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var working sync.WaitGroup
@@ -374,7 +374,8 @@ func indexOfWriter(nodes []*node) int {
 
 func TestDutiesRunOnTheWriterAlone(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, quick())
+	// A writer that lost its Lease because it got no processor learns of it late.
+	c := newCluster(t, patient())
 	var running, most atomic.Int32
 	o := options{run: func(ctx context.Context) {
 		most.Store(max(most.Load(), running.Add(1)))
@@ -409,7 +410,7 @@ func (s slow) Write(ctx context.Context, _ string, _, wanted objectlog.Object) (
 
 func TestGracefulStopWaitsForWritesUnderWay(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, timing{})
+	c := newCluster(t, patient())
 	s := slow{begun: make(chan struct{}, 1), finish: make(chan struct{})}
 	writer, one, _ := c.trio(options{writer: s})
 	result := make(chan error, 1)
@@ -418,8 +419,8 @@ func TestGracefulStopWaitsForWritesUnderWay(t *testing.T) {
 		result <- err
 	}()
 	<-s.begun
-	go writer.halt()
 	serving := writer.term.Load()
+	go writer.halt()
 	eventually(t, "the writer takes no more", func() bool {
 		serving.mu.Lock()
 		defer serving.mu.Unlock()
@@ -436,7 +437,7 @@ func TestGracefulStopWaitsForWritesUnderWay(t *testing.T) {
 
 func TestAWriteInterruptedByTheWritersEndIsNotCalledDone(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, timing{})
+	c := newCluster(t, patient())
 	s := slow{begun: make(chan struct{}, 1), finish: make(chan struct{})}
 	writer, one, _ := c.trio(options{writer: s})
 	result := make(chan error, 1)
