@@ -139,19 +139,17 @@ func (r *Replica) Start(ctx context.Context) error {
 	})
 	defer func() { _ = r.server.Close() }()
 	published := make(chan struct{})
-	running.Go(func() { r.peers.publish(work, r.Writing, sync.OnceFunc(func() { close(published) })) })
+	endPublishing := begin(work, &running, func(ctx context.Context) {
+		r.peers.publish(ctx, r.Writing, sync.OnceFunc(func() { close(published) }))
+	})
 	running.Go(func() {
 		if closes(work, published) {
 			r.followWriters(work)
 		}
 	})
-	election, endElection := context.WithCancel(work)
-	defer endElection()
-	elected := make(chan struct{})
-	running.Go(func() {
-		defer close(elected)
-		if closes(election, published) {
-			r.election.run(election)
+	endElection := begin(work, &running, func(ctx context.Context) {
+		if closes(ctx, published) {
+			r.election.run(ctx)
 		}
 	})
 	var err error
@@ -159,12 +157,26 @@ func (r *Replica) Start(ctx context.Context) error {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
-	r.handOver(work, endElection, elected)
+	r.handOver(work, endElection, endPublishing)
 	return err
 }
 
+// begin runs f. It gives what ends it and waits for that.
+func begin(ctx context.Context, running *sync.WaitGroup, f func(context.Context)) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	running.Go(func() {
+		defer close(ended)
+		f(ctx)
+	})
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
 // handOver ends the time as the writer, if it is that, and says good-bye.
-func (r *Replica) handOver(ctx context.Context, endElection func(), elected <-chan struct{}) {
+func (r *Replica) handOver(ctx context.Context, endElection, endPublishing func()) {
 	r.resigning.Store(true)
 	wrote := false
 	if t := r.term.Load(); t != nil {
@@ -174,10 +186,11 @@ func (r *Replica) handOver(ctx context.Context, endElection func(), elected <-ch
 		r.awaitLead()
 	}
 	endElection()
-	<-elected
 	if wrote {
 		r.hintAll(ctx)
 	}
+	// It would make the Lease again that is removed now, or change it in between.
+	endPublishing()
 	if err := r.peers.withdraw(ctx); err != nil {
 		log.FromContext(ctx).Error(err, "Saying good-bye to other replicas")
 	}

@@ -36,7 +36,7 @@ func stranger(t *testing.T) (tls.Certificate, string) {
 
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, timing{})
+	c := newCluster(t, patient())
 	writer := c.start("a", options{})
 	writerOf(t, writer)
 	address := writer.config.AdvertiseAddress
@@ -85,10 +85,10 @@ func TestAnExpiredReplicaIsNotTrusted(t *testing.T) {
 
 func TestAWriterWithAnotherCertificateIsNotFollowed(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, timing{})
+	c := newCluster(t, patient())
 	writer := c.start("a", options{})
 	writerOf(t, writer)
-	d := &dialer{certificate: writer.dialer.certificate, timing: c.timing.withDefaults(), dial: writer.network.dial}
+	d := &dialer{certificate: writer.dialer.certificate, timing: c.timing, dial: writer.network.dial}
 	defer d.close()
 	_, forged := stranger(t)
 	err := d.call(t.Context(), target{writer.config.AdvertiseAddress, forged}, pathHeads, struct{}{}, nil)
@@ -99,7 +99,7 @@ func TestAWriterWithAnotherCertificateIsNotFollowed(t *testing.T) {
 
 func TestAReplicaThatCameAMomentAgoIsTrusted(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, timing{})
+	c := newCluster(t, patient())
 	writer := c.start("a", options{})
 	writerOf(t, writer)
 	begin := time.Now()
@@ -110,7 +110,7 @@ func TestAReplicaThatCameAMomentAgoIsTrusted(t *testing.T) {
 
 func TestGoodByeRemovesTheLease(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, timing{})
+	c := newCluster(t, patient())
 	n := c.start("a", options{})
 	writerOf(t, n)
 	if c.api.get(peerLeasePrefix+"a") == nil {
@@ -122,6 +122,23 @@ func TestGoodByeRemovesTheLease(t *testing.T) {
 	}
 	if holder := c.api.get(electionLease).Spec.HolderIdentity; *holder != "" {
 		t.Errorf("after a graceful stop the writer is still %q", *holder)
+	}
+}
+
+// TestGoodByeIsTheLastWord: a replica that is about to renew its Lease when it stops does
+// not make it again after it was removed.
+func TestGoodByeIsTheLastWord(t *testing.T) {
+	t.Parallel()
+	timing := patient()
+	timing.publish = time.Microsecond
+	for range 20 {
+		c := newCluster(t, timing)
+		n := c.start("a", options{})
+		writerOf(t, n)
+		n.halt()
+		if lease := c.api.get(peerLeasePrefix + "a"); lease != nil {
+			t.Fatalf("after a graceful stop the Lease is still there: %v", lease)
+		}
 	}
 }
 
@@ -145,7 +162,10 @@ func deaf(t *testing.T, ctx context.Context, writer, as *node) *http.Response {
 
 func TestAFollowerThatDoesNotKeepUpIsDropped(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, timing{})
+	timing := patient()
+	// It is long enough for the others to acknowledge on a busy machine.
+	timing.acknowledge = 5 * time.Second
+	c := newCluster(t, timing)
 	writer, one, _ := c.trio(options{})
 	writer.mustWrite(t, "x", "0")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -155,7 +175,7 @@ func TestAFollowerThatDoesNotKeepUpIsDropped(t *testing.T) {
 	eventually(t, "the writer counts on it", func() bool { return writer.followers(things) == 3 })
 	begin := time.Now()
 	writer.mustWrite(t, "x", "1")
-	if took := time.Since(begin); took < c.timing.withDefaults().acknowledge || took > 5*time.Second {
+	if took := time.Since(begin); took < timing.acknowledge || took > patience {
 		t.Errorf("a write with a deaf follower took %s", took)
 	}
 	if got := writer.followers(things); got != 2 {
@@ -163,7 +183,7 @@ func TestAFollowerThatDoesNotKeepUpIsDropped(t *testing.T) {
 	}
 	begin = time.Now()
 	writer.mustWrite(t, "x", "2")
-	if took := time.Since(begin); took > c.timing.withDefaults().acknowledge {
+	if took := time.Since(begin); took > timing.acknowledge {
 		t.Errorf("the next write took %s", took)
 	}
 	if _, err := io.Copy(io.Discard, response.Body); err != nil && ctx.Err() == nil {
