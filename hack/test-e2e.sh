@@ -45,7 +45,7 @@ if [ $# = 0 ]; then
 fi
 step "end-to-end tests"
 log="$CACHE/logs/e2e-test.log"
-if ! go test -tags e2e -count=1 -timeout 120m -v "$@" ./test/e2e/... 2>&1 | tee "$log"; then
+if ! go test -tags e2e -count=1 -timeout 60m -v "$@" ./test/e2e/... 2>&1 | tee "$log"; then
   awk -f hack/failures.awk "$log"
   exit 1
 fi
