@@ -1,11 +1,13 @@
 package resources
 
 import (
+	"context"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -106,7 +108,30 @@ func apiServer(t *testing.T) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitAddresses(t, c)
 	return c
+}
+
+// awaitAddresses waits until the API server gives Services their addresses. It reads
+// from informers of its own which there are, and refuses every Service before that; once
+// it has made the one that is its own, it gives them to others.
+func awaitAddresses(t *testing.T, c client.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("the API server does not make its own Service: %v", err)
+		case <-ticker.C:
+		}
+	}
 }
 
 // cluster is one namespace of an API server that holds one workload.
