@@ -88,7 +88,7 @@ func servedMetrics(t *testing.T) (address string, authority []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := MetricsOptions{BindAddress: freeAddress(t)}
+	o := MetricsOptions{BindAddress: "127.0.0.1:0"}
 	server, err := metricsserver.NewServer(o.server(certificate), config, client)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,27 @@ func servedMetrics(t *testing.T) (address string, authority []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return o.BindAddress, secret.Data["ca.crt"]
+	return boundAddress(t, server), secret.Data["ca.crt"]
+}
+
+// boundAddress waits until a server of metrics listens, and gives where.
+func boundAddress(t *testing.T, server metricsserver.Server) string {
+	t.Helper()
+	bound, ok := server.(interface{ GetBindAddr() string })
+	if !ok {
+		t.Fatalf("%T does not say where it listens", server)
+	}
+	deadline := time.After(processTimeout)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for bound.GetBindAddr() == "" {
+		select {
+		case <-deadline:
+			t.Fatalf("nothing listens after %s", processTimeout)
+		case <-tick.C:
+		}
+	}
+	return bound.GetBindAddr()
 }
 
 // prometheusClient verifies as config/monitoring/servicemonitor.yaml says.
@@ -137,12 +157,11 @@ func get(t *testing.T, client *http.Client, url, token string) (int, string) {
 		}
 		response, err := client.Do(request)
 		if err == nil {
-			defer response.Body.Close()
-			content, err := io.ReadAll(response.Body)
-			if err != nil {
-				t.Fatal(err)
+			content, readErr := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err = readErr; err == nil {
+				return response.StatusCode, string(content)
 			}
-			return response.StatusCode, string(content)
 		}
 		if time.Now().After(deadline) {
 			t.Fatal(err)

@@ -28,7 +28,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-const processTimeout = 30 * time.Second
+const processTimeout = 2 * time.Minute
 
 // syncBuffer is a buffer for a process that still writes.
 type syncBuffer struct {
@@ -125,7 +125,7 @@ type process struct {
 
 func startProcess(t *testing.T, args ...string) *process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), processTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
 	p := &process{cmd: exec.CommandContext(ctx, os.Args[0], args...), exited: make(chan int, 1)}
 	p.cmd.Env = append(os.Environ(), childEnv+"=1")
 	p.cmd.Stderr = &p.stderr
@@ -143,13 +143,13 @@ func startProcess(t *testing.T, args ...string) *process {
 }
 
 // exitCode waits for the end.
-func (p *process) exitCode(t *testing.T, timeout time.Duration) int {
+func (p *process) exitCode(t *testing.T) int {
 	t.Helper()
 	select {
 	case code := <-p.exited:
 		return code
-	case <-time.After(timeout):
-		t.Fatalf("the process did not end within %s:\n%s", timeout, p.stderr.String())
+	case <-time.After(processTimeout):
+		t.Fatalf("the process did not end within %s:\n%s", processTimeout, p.stderr.String())
 		return 0
 	}
 }
@@ -179,7 +179,7 @@ func TestTheProcessServesUntilItIsToldToEnd(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.exitCode(t, 10*time.Second); code != cli.ExitOK {
+	if code := p.exitCode(t); code != cli.ExitOK {
 		t.Errorf("the exit code is %d:\n%s", code, p.stderr.String())
 	}
 	for line := range strings.Lines(p.stderr.String()) {
@@ -197,7 +197,7 @@ func TestAComponentThatFailsEndsTheProcess(t *testing.T) {
 	defer taken.Close()
 	p := startProcess(t, "--app=mcp-http", "--kubeconfig="+cluster(t), "--metrics-bind-address=0",
 		"--health-probe-bind-address="+freeAddress(t), "--mcp-bind-address="+taken.Addr().String())
-	code := p.exitCode(t, processTimeout)
+	code := p.exitCode(t)
 	if want := "coder-k8s: mcp: listening on --mcp-bind-address " + taken.Addr().String(); code != cli.ExitFailure || !strings.Contains(p.stderr.String(), want) {
 		t.Errorf("the exit code is %d, want 1 and %q:\n%s", code, want, p.stderr.String())
 	}
@@ -205,7 +205,7 @@ func TestAComponentThatFailsEndsTheProcess(t *testing.T) {
 
 func TestAMissingKubeconfigIsAFailure(t *testing.T) {
 	p := startProcess(t, "--app=mcp-http", "--kubeconfig=/does/not/exist")
-	if code := p.exitCode(t, processTimeout); code != cli.ExitFailure || !strings.Contains(p.stderr.String(), "/does/not/exist") {
+	if code := p.exitCode(t); code != cli.ExitFailure || !strings.Contains(p.stderr.String(), "/does/not/exist") {
 		t.Errorf("the exit code is %d: %s", code, p.stderr.String())
 	}
 }

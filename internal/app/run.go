@@ -42,7 +42,7 @@ func (o *Options) start(ctx context.Context, logs io.Writer) error {
 		return err
 	}
 	logger.Info("Starting coder-k8s", "version", version.String(), "app", o.Mode)
-	return runUntilDone(ctx, logger, patience, flushed(traces, logger, mgr.Start))
+	return runUntilDone(ctx, logger, patience, flushed(traces, logger, flushTime, mgr.Start))
 }
 
 // assemble makes the manager and adds the components to it.

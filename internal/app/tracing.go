@@ -26,11 +26,11 @@ func (o *Options) startTracing(ctx context.Context, logger logr.Logger) (*tracin
 }
 
 // flushed runs something and then sends the spans that are left, those of its last
-// moments among them.
-func flushed(provider *tracing.Provider, logger logr.Logger, run func(context.Context) error) func(context.Context) error {
+// moments among them, for no longer than a time.
+func flushed(provider *tracing.Provider, logger logr.Logger, atMost time.Duration, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := run(ctx)
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), atMost)
 		defer cancel()
 		if lost := provider.Shutdown(bounded); lost != nil {
 			logger.Info("Some traces were not sent", "reason", lost.Error())
