@@ -17,7 +17,7 @@ import (
 )
 
 // startTime is how long a Prometheus may take to begin.
-const startTime = 30 * time.Second
+const startTime = 2 * time.Minute
 
 // server is a Prometheus that runs for a test.
 type server struct{ address string }
