@@ -147,14 +147,14 @@ func clusterScoped(config *cacher.Config) {
 // eventually fails the test where a condition does not come true.
 func eventually(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
 	for !condition() {
 		select {
 		case <-ctx.Done():
-			tb.Fatalf("%s did not happen within 30 s", what)
+			tb.Fatalf("%s did not happen within a minute", what)
 		case <-ticker.C:
 		}
 	}
