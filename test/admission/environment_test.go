@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -57,7 +58,12 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	server := &envtest.Environment{CRDDirectoryPaths: []string{basesDir}, ErrorIfCRDPathMissing: true}
+	server := &envtest.Environment{
+		CRDDirectoryPaths: []string{basesDir}, ErrorIfCRDPathMissing: true,
+		// A busy machine takes longer for all of this than the library waits by itself.
+		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute},
+	}
 	config, err := server.Start()
 	defer func() {
 		if err := server.Stop(); err != nil {
