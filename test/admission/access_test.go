@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +43,7 @@ func TestNamespacedOverlay(t *testing.T) {
 			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
 		}
 	}
+	known(t, other)
 	namespaced := scopes(t)
 	asked := 0
 	for _, o := range objects {
@@ -100,6 +102,7 @@ func TestRolesOfPeople(t *testing.T) {
 			}
 		}
 	}
+	known(t, ns)
 	for _, kind := range allKinds {
 		for _, test := range []struct {
 			subresource           string
@@ -155,6 +158,40 @@ func describe(access authorizationv1.ResourceAttributes) string {
 		text += "/" + access.Subresource
 	}
 	return strings.TrimSuffix(text+"."+access.Group, ".")
+}
+
+// known waits until kube-apiserver knows all roles and bindings that were made until
+// now: it hears of each kind in the order in which its objects were made.
+func known(t *testing.T, ns string) {
+	t.Helper()
+	const everywhere, inside = "last-everywhere", "last-inside"
+	name := metav1.ObjectMeta{Name: "last-" + string(uuid.NewUUID())}
+	there := *name.DeepCopy()
+	there.Namespace = ns
+	read := func(resource string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{resource}, Verbs: []string{"get"}}}
+	}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name.Name}}
+	for _, o := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: name, Rules: read(everywhere)},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: name, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name}},
+		&rbacv1.Role{ObjectMeta: there, Rules: read(inside)},
+		&rbacv1.RoleBinding{ObjectMeta: there, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name.Name}},
+	} {
+		if err := environment.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := until(t, func(err error) bool { return err == nil }, func() error {
+		for _, resource := range []string{everywhere, inside} {
+			if !allowed(t, name.Name, authorizationv1.ResourceAttributes{Namespace: ns, Resource: resource, Verb: "get"}) {
+				return errors.New(resource + " is not known")
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatalf("the rights that were given: %v", err)
+	}
 }
 
 func allowed(t *testing.T, user string, access authorizationv1.ResourceAttributes) bool {
