@@ -245,3 +245,49 @@ func TestALateWatchTakesNothingBack(t *testing.T) {
 		t.Errorf("told was %v", told)
 	}
 }
+
+// TestALateWatchRaisesNobody: when a resource was removed again and again, the watch
+// that is late by several of its lives brings none of them back.
+func TestALateWatchRaisesNobody(t *testing.T) {
+	records := metadatatest.New(t)
+	p := &place{t: t, records: records, cluster: records.Cluster(), team: "team"}
+	var l listener
+	records.OnChange(l.listen)
+	release := records.HoldWatch()
+	for range 3 {
+		must(t, records.Delete(t.Context(), p.put(labelled(p, firstID, "blue"))))
+	}
+	release()
+	if told := l.all(); len(told) > 0 {
+		t.Errorf("told was %v", told)
+	}
+	if got := p.get(firstID); got != nil {
+		t.Errorf("there is %v", got)
+	}
+}
+
+// TestALateWatchRaisesNobodyWhoWasGone: who has caught up does not see again, by a watch
+// that is still behind, what was removed before.
+func TestALateWatchRaisesNobodyWhoWasGone(t *testing.T) {
+	records := metadatatest.New(t)
+	p := &place{t: t, records: records, cluster: records.Cluster(), team: "team"}
+	next := records.Replica()
+	var l listener
+	next.OnChange(l.listen)
+	release := records.HoldWatch()
+	must(t, records.Delete(t.Context(), p.put(labelled(p, firstID, "blue"))))
+	last := p.put(labelled(p, secondID, "green"))
+	must(t, next.CatchUp(t.Context()))
+	release()
+	for _, told := range l.all() {
+		if told.UID != secondID || told.Version != last.Version {
+			t.Errorf("told was %v", told)
+		}
+	}
+	if got, ok := next.Get(p.controlPlane(), firstID); ok {
+		t.Errorf("there is %v", got)
+	}
+	if got, _ := next.Get(p.controlPlane(), secondID); got == nil || got.Version != last.Version {
+		t.Errorf("what is there is %v", got)
+	}
+}

@@ -130,8 +130,9 @@ func (s *Store) Replace(ctx context.Context, listing Listing) {
 	seen := make(map[types.NamespacedName]bool, len(listing.Resources))
 	for _, resource := range listing.Resources {
 		seen[types.NamespacedName{Namespace: resource.Namespace, Name: resource.Name}] = true
-		s.Changed(ctx, resource)
+		s.changed(ctx, resource, version)
 	}
+	s.view.listed(listing.Namespace, version)
 	for _, key := range s.view.stale(listing.Namespace, seen, version) {
 		s.view.told(key, func() *held { return s.view.lose(key, version) })
 	}
@@ -143,7 +144,10 @@ func (s *Store) Replace(ctx context.Context, listing Listing) {
 }
 
 // Changed implements Feed. A resource that is being removed counts as removed.
-func (s *Store) Changed(ctx context.Context, resource *Resource) {
+func (s *Store) Changed(ctx context.Context, resource *Resource) { s.changed(ctx, resource, 0) }
+
+// changed takes up what the watch tells, or a list of that version.
+func (s *Store) changed(ctx context.Context, resource *Resource, list uint64) {
 	if resource.DeletionTimestamp != nil {
 		s.Removed(ctx, resource)
 		return
@@ -158,7 +162,7 @@ func (s *Store) Changed(ctx context.Context, resource *Resource) {
 			log.FromContext(ctx).Error(err, "Ignoring what a CoderObjectMetadata keeps; it is written anew when its object is changed, or can be deleted",
 				"namespace", resource.Namespace, "name", resource.Name)
 		}
-		return s.view.see(h)
+		return s.view.hear(h, list)
 	})
 }
 

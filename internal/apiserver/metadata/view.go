@@ -40,7 +40,7 @@ type byName struct {
 }
 
 // grave is a resource that this replica removed. The watch may still tell of its
-// life.
+// life, and of those that had its key before.
 type grave struct {
 	uid     types.UID
 	version uint64
@@ -57,6 +57,9 @@ type view struct {
 	planes   map[types.NamespacedName]map[types.NamespacedName]*held
 	replaced map[types.UID]int
 	graves   map[types.NamespacedName]grave
+	// complete is for each namespace, or for all of them, the version of the newest list.
+	// What was there by then is known.
+	complete map[string]uint64
 	// writing are the keys that this replica is writing. What the watch tells of
 	// them waits, so that it is known whose change it is.
 	writing map[types.NamespacedName]*writing
@@ -75,7 +78,8 @@ func newView() *view {
 	return &view{
 		byKey: map[types.NamespacedName]*held{}, byID: map[byID]*held{}, pending: map[byName]*held{},
 		planes:   map[types.NamespacedName]map[types.NamespacedName]*held{},
-		replaced: map[types.UID]int{}, graves: map[types.NamespacedName]grave{}, writing: map[types.NamespacedName]*writing{},
+		replaced: map[types.UID]int{}, graves: map[types.NamespacedName]grave{}, complete: map[string]uint64{},
+		writing: map[types.NamespacedName]*writing{},
 	}
 }
 
@@ -129,10 +133,27 @@ func (v *view) told(key types.NamespacedName, tell func() *held) {
 	}
 }
 
+// hear takes up a state that the watch tells, or a list of that version. A watch that
+// is behind the newest list also tells the life of what was gone by then.
+func (v *view) hear(h *held, list uint64) *held {
+	complete := max(v.complete[metav1.NamespaceAll], v.complete[h.key.Namespace])
+	if v.byKey[h.key] == nil && h.version <= complete && list < complete {
+		return nil
+	}
+	return v.see(h)
+}
+
+// listed takes up that everything in a namespace was told as of a version.
+func (v *view) listed(namespace string, version uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.complete[namespace] = max(v.complete[namespace], version)
+}
+
 // see takes up a state. It gives it back where it is news.
 func (v *view) see(h *held) *held {
 	if buried, ok := v.graves[h.key]; ok {
-		if buried.uid == h.uid {
+		if buried.uid == h.uid || h.version <= buried.version {
 			return nil
 		}
 		delete(v.graves, h.key)
