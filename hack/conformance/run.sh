@@ -19,7 +19,7 @@ start() { # ARGUMENT...: starts the fixtures and sets URL
   : >"$output"
   "$FIXTURES" "$@" >"$output" 2>"$RESULTS/fixtures.log" &
   server=$!
-  until_ok 20 "the fixtures to listen" test -s "$output" || { tail_of "$RESULTS/fixtures.log"; die "the fixtures do not listen"; }
+  until_ok 60 "the fixtures to listen" test -s "$output" || { tail_of "$RESULTS/fixtures.log"; die "the fixtures do not listen"; }
   URL=$(head -n 1 "$output")
 }
 
@@ -40,7 +40,7 @@ real() { # runs the clients against the real server, and prints how many checks 
   return "$status"
 }
 
-go_test() { cd "$HERE/../.." && go test -tags conformance -count=1 -timeout 10m -v ./test/conformance/realserver; }
+go_test() { cd "$HERE/../.." && go test -tags conformance -count=1 -timeout 20m -v ./test/conformance/realserver; }
 
 trap '[ -z "$server" ] || kill "$server"' EXIT
 

@@ -14,7 +14,7 @@ import { once } from 'node:events';
 
 const namespace = process.env.MCP_NAMESPACE;
 const workspaces = JSON.parse(process.env.MCP_WORKSPACES);
-const limit = 30_000;
+const limit = 60_000;
 
 export const url = new URL(process.env.MCP_URL);
 export const requestInit = { headers: { Authorization: `Bearer ${process.env.MCP_TOKEN}` } };

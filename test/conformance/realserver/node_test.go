@@ -17,8 +17,9 @@ import (
 const (
 	// tools is how many a caller with all rights is shown.
 	tools = 25
-	// cancelTime is how long the server may work on what nobody waits for any more.
-	cancelTime = 5 * time.Second
+	// cancelTime is how long it may take until the log tells of a call that nobody waits
+	// for any more. By itself the call would end after two minutes, and as another one.
+	cancelTime = time.Minute
 )
 
 // node is the Node.js and the packages that hack/npm/install.sh installs.

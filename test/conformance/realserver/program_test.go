@@ -21,8 +21,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// endTime is how long the program may take to end, with streams open.
-const endTime = 10 * time.Second
+// endTime is how long the program may take to end, with streams open: as long as its
+// Deployment gives it.
+const endTime = 15 * time.Second
 
 // program is the program at work.
 type program struct {
@@ -40,7 +41,8 @@ type program struct {
 // ends. Its log has the name and stays. Its calls to Coder go through a proxy.
 func startProgram(t *testing.T, c *cluster, name, proxy string, args ...string) *program {
 	t.Helper()
-	apiPort, mcpPort, healthPort, peerPort := freePort(t), freePort(t), freePort(t), freePort(t)
+	ports := freePorts(t, 4)
+	apiPort, mcpPort, healthPort, peerPort := ports[0], ports[1], ports[2], ports[3]
 	p := &program{
 		mcpURL: "http://127.0.0.1:" + mcpPort + "/mcp", apiPort: apiPort, health: "http://127.0.0.1:" + healthPort + "/readyz",
 		ended: make(chan struct{}), log: filepath.Join(setting(t, "CONFORMANCE_LOGS"), name+".log"),
@@ -133,19 +135,24 @@ func kubeconfig(t *testing.T, c *cluster) string {
 	return writeFile(t, "kubeconfig", content)
 }
 
-// freePort gives a port that was free a moment ago.
-func freePort(t *testing.T) string {
+// freePorts gives so many ports that were free a moment ago. They are held until all
+// are found, so that none is given twice.
+func freePorts(t *testing.T, n int) []string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var ports []string
+	for range n {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		_, port, err := net.SplitHostPort(listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, port)
 	}
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	return ports
 }
 
 func answersOK(ctx context.Context, url string) error {

@@ -51,7 +51,7 @@ func newScene(t *testing.T) *scene {
 	s.cluster.aggregate(t, s.server.apiPort)
 	s.cluster.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	s.startControlPlane(t)
-	s.cluster.create(t, &aggregationv1alpha1.CoderTemplate{
+	s.cluster.createServed(t, &aggregationv1alpha1.CoderTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "coder.hello"},
 		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: map[string]string{"main.tf": "# nothing\n"}},
 	})
@@ -118,7 +118,7 @@ func (s *scene) letIn(t *testing.T) {
 	// kube-apiserver hears of bindings in their order: whom this one lets in has all.
 	s.cluster.bind(t, namespace, caller, "coder-k8s-mcp-user")
 	for _, p := range []*program{s.server, s.withSessions} {
-		eventually(t, 30*time.Second, "the caller gets in", func() error { return s.enters(t.Context(), p) })
+		eventually(t, time.Minute, "the caller gets in", func() error { return s.enters(t.Context(), p) })
 	}
 }
 
@@ -126,7 +126,7 @@ func (s *scene) letIn(t *testing.T) {
 func (s *scene) settles(t *testing.T) {
 	t.Helper()
 	template := &aggregationv1alpha1.CoderTemplate{}
-	eventually(t, 30*time.Second, "the template is ready", func() error {
+	eventually(t, time.Minute, "the template is ready", func() error {
 		if err := s.cluster.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "coder.hello"}, template); err != nil {
 			return err
 		}
@@ -175,8 +175,8 @@ func (s *scene) newWorkspace(t *testing.T, name string, running bool) *aggregati
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "coder.admin." + name},
 		Spec:       aggregationv1alpha1.CoderWorkspaceSpec{TemplateName: "hello", Running: &running},
 	}
-	s.cluster.create(t, ws)
-	eventually(t, 30*time.Second, name+" is built", func() error {
+	s.cluster.createServed(t, ws)
+	eventually(t, time.Minute, name+" is built", func() error {
 		if err := s.cluster.client.Get(t.Context(), client.ObjectKeyFromObject(ws), ws); err != nil {
 			return err
 		}
@@ -188,19 +188,22 @@ func (s *scene) newWorkspace(t *testing.T, name string, running bool) *aggregati
 	return ws
 }
 
+// buildStep is so long that whoever began a build waits for it long before its end,
+// and is told more than once: progress is told twice a second at most.
+const buildStep = 2 * time.Second
+
 // keepBuilding brings builds that take a moment to their end, until the test ends.
 func (s *scene) keepBuilding(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() {
-		ticker := time.NewTicker(500 * time.Millisecond)
-		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-ticker.C:
+			// A ticker would make up for a step that came late by a short one.
+			case <-time.After(buildStep):
 				s.coder.AdvanceBuilds()
 			}
 		}
