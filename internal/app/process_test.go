@@ -82,15 +82,8 @@ func kubeconfigOf(t *testing.T, server string) string {
 	return path
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
+// anyAddress has a process listen on a port that nobody has. Its log says which.
+const anyAddress = "127.0.0.1:0"
 
 func status(url string) int {
 	response, err := http.Get(url)
@@ -142,6 +135,41 @@ func startProcess(t *testing.T, args ...string) *process {
 	return p
 }
 
+// eventually polls until something is so.
+func (p *process) eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(processTimeout)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case code := <-p.exited:
+			t.Fatalf("the process ended with %d:\n%s", code, p.stderr.String())
+		case <-deadline:
+			t.Fatalf("%s: not within %s:\n%s", what, processTimeout, p.stderr.String())
+		case <-tick.C:
+		}
+	}
+}
+
+// told gives the value of a key in the line of the log with a message, once it is there.
+func (p *process) told(t *testing.T, message, key string) string {
+	t.Helper()
+	for line := range strings.Lines(p.stderr.String()) {
+		if !strings.HasSuffix(line, "\n") {
+			break // The rest of it is being written.
+		}
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("a line of the log is not JSON: %s", line)
+		}
+		if value, _ := entry[key].(string); entry["msg"] == message && value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
 // exitCode waits for the end.
 func (p *process) exitCode(t *testing.T) int {
 	t.Helper()
@@ -155,21 +183,14 @@ func (p *process) exitCode(t *testing.T) int {
 }
 
 func TestTheProcessServesUntilItIsToldToEnd(t *testing.T) {
-	probes, mcp := freeAddress(t), freeAddress(t)
 	p := startProcess(t, "--app=mcp-http", "--kubeconfig="+cluster(t), "--metrics-bind-address=0",
-		"--health-probe-bind-address="+probes, "--mcp-bind-address="+mcp)
-	deadline := time.After(processTimeout)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for status("http://"+probes+"/readyz") != http.StatusOK {
-		select {
-		case code := <-p.exited:
-			t.Fatalf("the process ended with %d:\n%s", code, p.stderr.String())
-		case <-deadline:
-			t.Fatalf("not ready after %s:\n%s", processTimeout, p.stderr.String())
-		case <-tick.C:
-		}
-	}
+		"--health-probe-bind-address="+anyAddress, "--mcp-bind-address="+anyAddress)
+	var probes, mcp string
+	p.eventually(t, "it says where it listens", func() bool {
+		probes, mcp = p.told(t, "starting server", "addr"), p.told(t, "Serving MCP", "address")
+		return probes != "" && mcp != ""
+	})
+	p.eventually(t, "it is ready", func() bool { return status("http://"+probes+"/readyz") == http.StatusOK })
 	if got := status("http://" + probes + "/healthz"); got != http.StatusOK {
 		t.Errorf("/healthz gives %d", got)
 	}
@@ -196,7 +217,7 @@ func TestAComponentThatFailsEndsTheProcess(t *testing.T) {
 	}
 	defer taken.Close()
 	p := startProcess(t, "--app=mcp-http", "--kubeconfig="+cluster(t), "--metrics-bind-address=0",
-		"--health-probe-bind-address="+freeAddress(t), "--mcp-bind-address="+taken.Addr().String())
+		"--health-probe-bind-address="+anyAddress, "--mcp-bind-address="+taken.Addr().String())
 	code := p.exitCode(t)
 	if want := "coder-k8s: mcp: listening on --mcp-bind-address " + taken.Addr().String(); code != cli.ExitFailure || !strings.Contains(p.stderr.String(), want) {
 		t.Errorf("the exit code is %d, want 1 and %q:\n%s", code, want, p.stderr.String())
