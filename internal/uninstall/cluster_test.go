@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,11 +17,13 @@ import (
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,7 +33,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-const timeout = time.Minute
+const timeout = 2 * time.Minute
 
 // cluster is a real kube-apiserver, with the garbage collector and the controller
 // of namespaces. What a kubelet does the tests do.
@@ -75,6 +76,7 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(started.err)
 	}
 	c := started.cluster
+	c.emptied(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-"}}
 	c.create(t, ns)
 	c.team = ns.Name
@@ -86,8 +88,25 @@ func newCluster(t *testing.T) *cluster {
 	return &c
 }
 
+// emptied waits until nothing is left of the test before. That may take longer than the
+// command waited when it cleaned up, and kube-apiserver may have to be reminded of a
+// definition.
+func (c *cluster) emptied(t *testing.T) {
+	t.Helper()
+	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
+	eventually(t, "the end of the installation before", func() error {
+		if _, err := u.stillThere(t.Context(), definitionsOf()); err != nil {
+			return err
+		}
+		if left := c.left(t); len(left) > 0 {
+			return fmt.Errorf("these are left: %v", left)
+		}
+		return nil
+	})
+}
+
 func (s *servers) start() error {
-	server := &envtest.Environment{}
+	server := &envtest.Environment{ControlPlaneStartTimeout: timeout}
 	config, err := server.Start()
 	if err != nil {
 		return err
@@ -107,25 +126,17 @@ func (s *servers) start() error {
 	if err := os.WriteFile(s.cluster.kubeconfig, server.KubeConfig, 0o600); err != nil {
 		return err
 	}
-	return s.startControllers(dir)
+	return s.startControllers()
 }
 
 // startControllers starts the real garbage collector and controller of namespaces.
-func (s *servers) startControllers(dir string) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	listener.Close()
-	if err != nil {
-		return err
-	}
+func (s *servers) startControllers() error {
 	kubeconfig := s.cluster.kubeconfig
 	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
 		"--kubeconfig", kubeconfig, "--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig,
 		"--controllers=namespace-controller,garbage-collector-controller", "--leader-elect=false",
-		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+dir,
+		// Nobody asks it for anything, so it needs no port, which another might have.
+		"--secure-port=0",
 		"--kube-api-qps=300", "--kube-api-burst=600")
 	if err := cmd.Start(); err != nil {
 		return err
@@ -147,9 +158,10 @@ func (c *cluster) install(t *testing.T) {
 	if err != nil {
 		t.Fatalf("rendering config/default: %v: %s", err, stderr.String())
 	}
-	if _, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}}); err != nil {
+	if _, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: timeout}); err != nil {
 		t.Fatal(err)
 	}
+	c.served(t)
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096)
 	for {
 		object := &unstructured.Unstructured{}
@@ -172,11 +184,28 @@ func (c *cluster) install(t *testing.T) {
 	}
 }
 
+// served waits until kube-apiserver serves the kinds. Discovery may still tell those
+// of the definitions before, of the same names.
+func (c *cluster) served(t *testing.T) {
+	t.Helper()
+	for _, d := range definitionsOf() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind + "List"))
+		eventually(t, "listing every "+d.Kind, func() error { return c.kube.List(t.Context(), list) })
+	}
+}
+
+// create makes an object. The admission of kube-apiserver may for a moment take the
+// namespace for the one of the same name that the test before deleted.
 func (c *cluster) create(t *testing.T, obj client.Object) {
 	t.Helper()
-	if err := c.kube.Create(t.Context(), obj); err != nil {
-		t.Fatalf("making %T %s: %v", obj, obj.GetName(), err)
-	}
+	eventually(t, fmt.Sprintf("making %T %s", obj, obj.GetName()), func() error {
+		err := c.kube.Create(t.Context(), obj)
+		if err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			t.Fatalf("making %T %s: %v", obj, obj.GetName(), err)
+		}
+		return err
+	})
 }
 
 // coder makes a control plane, a provisioner or a proxy, with children, as the
@@ -237,45 +266,56 @@ func (c *cluster) all(t *testing.T) {
 	}
 }
 
-// operator does what the operator does with what is being deleted, until the test
-// ends. It says in which order it let go.
-func (c *cluster) operator(t *testing.T) *[]string {
+// operator does what the operator does with what is being deleted, until it is told to
+// end or the test ends. Once ended it says in which order it let go.
+func (c *cluster) operator(t *testing.T) (end func() (order []string)) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	stop := make(chan struct{})
 	var order []string
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		ticker := time.NewTicker(20 * time.Millisecond)
 		defer ticker.Stop()
-		for ctx.Err() == nil {
-			for _, d := range installation.Definitions() {
-				list := &unstructured.UnstructuredList{}
-				list.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind + "List"))
-				if err := c.kube.List(ctx, list); err != nil {
-					continue
-				}
-				for i := range list.Items {
-					item := &list.Items[i]
-					if item.GetDeletionTimestamp() == nil || len(item.GetFinalizers()) == 0 {
-						continue
-					}
-					item.SetFinalizers(nil)
-					if err := c.kube.Update(ctx, item); err == nil {
-						order = append(order, d.Kind)
-					}
-				}
-			}
+		for {
+			order = append(order, c.letGo()...)
 			select {
-			case <-ctx.Done():
+			case <-stop:
+				return
 			case <-ticker.C:
 			}
 		}
 	})
-	t.Cleanup(func() {
-		cancel()
+	var once sync.Once
+	end = func() []string {
+		once.Do(func() { close(stop) })
 		ended.Wait()
-	})
-	return &order
+		return order
+	}
+	t.Cleanup(func() { end() })
+	return end
+}
+
+// letGo takes the finalizers from what is being deleted, and gives the kinds of it.
+func (c *cluster) letGo() []string {
+	var order []string
+	for _, d := range installation.Definitions() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind + "List"))
+		if err := c.kube.List(context.Background(), list); err != nil {
+			continue
+		}
+		for i := range list.Items {
+			item := &list.Items[i]
+			if item.GetDeletionTimestamp() == nil || len(item.GetFinalizers()) == 0 {
+				continue
+			}
+			item.SetFinalizers(nil)
+			if err := c.kube.Update(context.Background(), item); err == nil {
+				order = append(order, d.Kind)
+			}
+		}
+	}
+	return order
 }
 
 // uninstall runs the command as a person does.

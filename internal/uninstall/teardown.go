@@ -182,7 +182,8 @@ func (u *uninstaller) stillThere(ctx context.Context, definitions []installation
 }
 
 // deletionFailed says that kube-apiserver tried to delete a definition and its objects,
-// and could not.
+// and could not: it could not list or delete them (InstanceDeletionFailed), or some were
+// still there after a minute (InstanceDeletionCheck).
 func deletionFailed(crd *unstructured.Unstructured) bool {
 	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	if err != nil {
@@ -190,7 +191,8 @@ func deletionFailed(crd *unstructured.Unstructured) bool {
 	}
 	return slices.ContainsFunc(conditions, func(c any) bool {
 		condition, ok := c.(map[string]any)
-		return ok && condition["type"] == "Terminating" && condition["status"] == "True" && condition["reason"] == "InstanceDeletionFailed"
+		return ok && condition["type"] == "Terminating" && condition["status"] == "True" &&
+			(condition["reason"] == "InstanceDeletionFailed" || condition["reason"] == "InstanceDeletionCheck")
 	})
 }
 
