@@ -21,7 +21,8 @@ import (
 type relay struct {
 	address, target string
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// listener is nil while the way is cut.
 	listener net.Listener
 	open     []net.Conn
 }
@@ -32,7 +33,7 @@ func newRelay(t *testing.T) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{address: "127.0.0.1:0", target: target.Host}
+	r := &relay{address: "127.0.0.1:" + freePort(t), target: target.Host}
 	r.connect(t)
 	t.Cleanup(r.cut)
 	return r
@@ -47,19 +48,20 @@ func (r *relay) connect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.listener, r.address = listener, listener.Addr().String()
+	r.listener = listener
 	go func() {
 		for {
 			near, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			go r.pass(near)
+			go r.pass(listener, near)
 		}
 	}()
 }
 
-func (r *relay) pass(near net.Conn) {
+// pass lets one connection through, unless the way was cut since it was accepted.
+func (r *relay) pass(by net.Listener, near net.Conn) {
 	defer near.Close()
 	far, err := net.Dial("tcp", r.target)
 	if err != nil {
@@ -67,8 +69,14 @@ func (r *relay) pass(near net.Conn) {
 	}
 	defer far.Close()
 	r.mu.Lock()
-	r.open = append(r.open, near, far)
+	open := r.listener == by
+	if open {
+		r.open = append(r.open, near, far)
+	}
 	r.mu.Unlock()
+	if !open {
+		return
+	}
 	go func() {
 		_, _ = io.Copy(far, near)
 		_ = far.Close()
@@ -80,11 +88,13 @@ func (r *relay) pass(near net.Conn) {
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.listener.Close()
+	if r.listener != nil {
+		_ = r.listener.Close()
+	}
 	for _, connection := range r.open {
 		_ = connection.Close()
 	}
-	r.open = nil
+	r.listener, r.open = nil, nil
 }
 
 // TestMCPReadiness: a server that cannot reach kube-apiserver is not ready, and lives;
@@ -105,7 +115,7 @@ func TestMCPReadiness(t *testing.T) {
 	succeeds(t, session, "get_events", map[string]any{"namespace": ns})
 	way.cut()
 	for _, probe := range probes {
-		eventually(t, 20*time.Second, probe+" says that the server is not ready", func(ctx context.Context) error {
+		eventually(t, 60*time.Second, probe+" says that the server is not ready", func(ctx context.Context) error {
 			if err := httpOK(ctx, probe); err == nil || !strings.HasSuffix(err.Error(), "503 Service Unavailable") && !strings.HasSuffix(err.Error(), "500 Internal Server Error") {
 				return fmt.Errorf("it is answered with %w", err)
 			}
@@ -126,7 +136,7 @@ func TestMCPReadiness(t *testing.T) {
 	}
 	way.connect(t)
 	for _, probe := range probes {
-		eventually(t, 20*time.Second, probe+" says that the server is ready", func(ctx context.Context) error { return httpOK(ctx, probe) })
+		eventually(t, 60*time.Second, probe+" says that the server is ready", func(ctx context.Context) error { return httpOK(ctx, probe) })
 	}
 	succeeds(t, entered(t, mcpURL(p), token, modernEra, nil), "get_events", map[string]any{"namespace": ns})
 }
@@ -148,7 +158,7 @@ func TestMCPEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 20*time.Second, "all subscriptions are open", func(context.Context) error {
+	eventually(t, 60*time.Second, "all subscriptions are open", func(context.Context) error {
 		if open := metric(t, metricsOf(t, metrics), "coder_k8s_mcp_streams"); open != subscriptions {
 			return fmt.Errorf("%v are", open)
 		}
@@ -173,6 +183,7 @@ func TestMCPLocal(t *testing.T) {
 	for _, role := range userRoles("view") {
 		grant(t, ns, role, "me")
 	}
+	known(t, ns, "me")
 	p := startProcessAs(t, me, "", "--app=mcp-http", "--mcp-auth=none",
 		"--mcp-read-only", "--mcp-toolsets=controlplane,observe", "--mcp-disabled-tools=get_pod_logs,diagnose_control_plane")
 	p.ready(t)
@@ -266,9 +277,10 @@ func TestMCPMemory(t *testing.T) {
 	all.Wait()
 	took := time.Since(begin)
 	loaded, loadedAnonymous := mebibytes(t, p)
-	connections.CloseIdleConnections()
 	goroutines := func(content string) float64 { return metric(t, content, "go_goroutines") }
-	eventually(t, 20*time.Second, "the goroutines of the clients end", func(context.Context) error {
+	eventually(t, 60*time.Second, "the goroutines of the clients end", func(context.Context) error {
+		// A connection may still read the end of its last answer.
+		connections.CloseIdleConnections()
 		if now := goroutines(metricsOf(t, metrics)); now > goroutines(before)+20 {
 			return fmt.Errorf("there are %v, and were %v", now, goroutines(before))
 		}

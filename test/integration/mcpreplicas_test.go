@@ -50,9 +50,29 @@ func inTurn(t *testing.T, processes ...*process) string {
 	return service.URL + "/mcp"
 }
 
-// callsOf is how many calls of a tool a process has answered.
+// callsOf is how many calls of a tool a process has told of, which it does before it
+// answers; but what it tells comes here on a way of its own.
 func callsOf(p *process, tool string) int {
 	return strings.Count(p.logs.String(), `"tool": "`+tool+`"`)
+}
+
+// answered waits until processes have told of so many calls of a tool, and no more.
+func answered(t *testing.T, tool string, want int, processes ...*process) {
+	t.Helper()
+	told := 0
+	eventually(t, 60*time.Second, "the log tells of all calls of "+tool, func(context.Context) error {
+		told = 0
+		for _, p := range processes {
+			told += callsOf(p, tool)
+		}
+		if told < want {
+			return fmt.Errorf("it tells of %d, not of %d", told, want)
+		}
+		return nil
+	})
+	if told != want {
+		t.Errorf("the replicas answered %d calls of %s, not %d", told, tool, want)
+	}
 }
 
 // agreeing is a client whose user says yes to everything.
@@ -76,11 +96,12 @@ func TestMCPReplicas(t *testing.T) {
 	one.ready(t)
 	two.ready(t)
 	service := inTurn(t, one, two)
+	listed, changed := 0, 0
 	for _, era := range []string{legacyEra, modernEra} {
 		session := entered(t, service, token, era, nil)
-		succeeds(t, session, "list_control_planes", map[string]any{"namespace": ns})
-		before := callsOf(one, "list_control_planes") + callsOf(two, "list_control_planes")
+		listed += succeeds(t, session, "list_control_planes", map[string]any{"namespace": ns})
 		for range 6 {
+			listed++
 			if answer := callTool(t, session, "list_control_planes", map[string]any{"namespace": ns}); answer.IsError {
 				t.Errorf("with %s: %s", era, sentenceOf(answer))
 			}
@@ -92,11 +113,9 @@ func TestMCPReplicas(t *testing.T) {
 				t.Errorf("with %s: %v", era, err)
 			}
 		}
-		if got := callsOf(one, "list_control_planes") + callsOf(two, "list_control_planes") - before; got != 6 {
-			t.Errorf("with %s the replicas answered %d calls", era, got)
-		}
+		answered(t, "list_control_planes", listed, one, two)
 		confirmed := map[string]any{"namespace": ns, "name": "coder", "replicas": 0, "confirm": "coder"}
-		succeeds(t, session, "change_control_plane", confirmed)
+		changed += succeeds(t, session, "change_control_plane", confirmed)
 		patch(t, controlPlane(ns, "coder", nil), "test", `{"spec":{"replicas":2}}`)
 	}
 	for _, p := range []*process{one, two} {
@@ -104,6 +123,7 @@ func TestMCPReplicas(t *testing.T) {
 			t.Errorf("a replica answered only %d calls", callsOf(p, "list_control_planes"))
 		}
 	}
+	answered(t, "change_control_plane", changed, one, two)
 	confirmsAtTheOther(t, ns, service, token, one, two)
 	keyIsSecret(t, ns, one, two)
 	onlyAsCallers(t, one)
@@ -123,6 +143,7 @@ func confirmsAtTheOther(t *testing.T, ns, service, token string, one, two *proce
 			t.Errorf("question %d: %s", i, sentenceOf(answer))
 		}
 	}
+	answered(t, "change_control_plane", before[0]+before[1]+10, one, two)
 	if got := [2]int{callsOf(one, "change_control_plane") - before[0], callsOf(two, "change_control_plane") - before[1]}; asked.Load() != 5 || got != [2]int{5, 5} {
 		t.Errorf("the user was asked %d times, and the replicas had %v calls, want 5 each", asked.Load(), got)
 	}
@@ -168,7 +189,7 @@ func TestMCPWithoutKey(t *testing.T) {
 	p.lacksRights = true
 	p.run(t)
 	p.ready(t)
-	eventually(t, 10*time.Second, "the log warns", func(context.Context) error {
+	eventually(t, 60*time.Second, "the log warns", func(context.Context) error {
 		if n := strings.Count(p.logs.String(), "The Secret with the key of confirmations cannot be had"); n != 1 {
 			return fmt.Errorf("it does so %d times", n)
 		}

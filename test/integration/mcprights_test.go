@@ -20,7 +20,10 @@ import (
 // mcpSession is one of a caller, whose calls tell of their progress.
 type mcpSession struct {
 	*mcp.ClientSession
-	mu        sync.Mutex
+	mu sync.Mutex
+	// calls counts them. The last is under way, and told of with this token.
+	calls     int
+	token     string
 	meanwhile func()
 }
 
@@ -28,29 +31,36 @@ func (c mcpCaller) connect(t *testing.T) *mcpSession {
 	t.Helper()
 	s := &mcpSession{}
 	s.ClientSession = mustConnectMCP(t, c.url, c.token, modernEra, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { s.progress() },
+		ProgressNotificationHandler: func(_ context.Context, told *mcp.ProgressNotificationClientRequest) {
+			s.progress(told.Params.ProgressToken)
+		},
 	})
 	return s
 }
 
-// progress does once what is to be done while a call is at work.
-func (s *mcpSession) progress() {
+// progress does what is to be done while a call is at work. What is told of the call
+// before may come only now, and its builds are not those of this one.
+func (s *mcpSession) progress(token any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.meanwhile != nil {
+	if token == s.token && s.meanwhile != nil {
 		s.meanwhile()
-		s.meanwhile = nil
 	}
 }
 
 func (s *mcpSession) do(t *testing.T, tool string, call toolCall) *mcp.CallToolResult {
 	t.Helper()
 	s.mu.Lock()
-	s.meanwhile = call.meanwhile
+	s.calls++
+	token := fmt.Sprintf("%s %d", tool, s.calls)
+	s.token, s.meanwhile = token, call.meanwhile
 	s.mu.Unlock()
 	params := &mcp.CallToolParams{Name: tool, Arguments: call.arguments}
-	params.SetProgressToken(tool)
+	params.SetProgressToken(token)
 	answer, err := s.CallTool(t.Context(), params)
+	s.mu.Lock()
+	s.meanwhile = nil
+	s.mu.Unlock()
 	if err != nil {
 		t.Fatalf("calling %s: %v", tool, err)
 	}
@@ -188,7 +198,7 @@ func (s *mcpScene) isRefused(t *testing.T, callerOf func(*testing.T, string) mcp
 // something.
 func changesNothing(t *testing.T, from int64, user string) {
 	t.Helper()
-	eventually(t, 10*time.Second, "the refusal is written down", func(context.Context) error {
+	eventually(t, 60*time.Second, "the refusal is written down", func(context.Context) error {
 		if !slices.ContainsFunc(requestsAs(t, from, user), request.lacksRight) {
 			return errors.New("nothing was refused")
 		}
@@ -205,7 +215,7 @@ func changesNothing(t *testing.T, from int64, user string) {
 // other right is used, and nothing is refused.
 func usesExactly(t *testing.T, from int64, user string, rights []access.Right, spare ...access.Right) {
 	t.Helper()
-	eventually(t, 10*time.Second, "each right is used", func(context.Context) error {
+	eventually(t, 60*time.Second, "each right is used", func(context.Context) error {
 		var used []access.Right
 		for _, r := range requestsAs(t, from, user) {
 			if right, ok := r.right(); ok {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -103,7 +102,7 @@ func (s *mcpScene) furnish(t *testing.T) {
 // isShown waits until the API shows what was made.
 func (s *mcpScene) isShown(t *testing.T) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the API shows what there is in Coder", func(ctx context.Context) error {
+	eventually(t, 3*time.Minute, "the API shows what there is in Coder", func(ctx context.Context) error {
 		templates, workspaces := &aggregationv1alpha1.CoderTemplateList{}, &aggregationv1alpha1.CoderWorkspaceList{}
 		if err := errors.Join(environment.client.List(ctx, templates, client.InNamespace(s.ns)), environment.client.List(ctx, workspaces, client.InNamespace(s.ns))); err != nil {
 			return err
@@ -120,7 +119,7 @@ func (s *mcpScene) spoil(t *testing.T) {
 	t.Helper()
 	patch(t, &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "coder.admin.stuck"}}, "test", `{"spec":{"running":true}}`)
 	patch(t, &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "coder.broken"}}, "test", `{"spec":{"files":{"main.tf":"# not built"}}}`)
-	eventually(t, 20*time.Second, "the template and the workspace are broken", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "the template and the workspace are broken", func(ctx context.Context) error {
 		template, ws := &aggregationv1alpha1.CoderTemplate{}, &aggregationv1alpha1.CoderWorkspace{}
 		if err := errors.Join(environment.client.Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "coder.broken"}, template),
 			environment.client.Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "coder.admin.stuck"}, ws)); err != nil {
@@ -261,17 +260,7 @@ func (s *mcpScene) granted(t *testing.T) {
 	t.Helper()
 	last := fmt.Sprintf("last-%d", s.next())
 	s.grantRights(t, last, []access.Right{{Verb: "get", Resource: last}}, s.away)
-	eventually(t, 20*time.Second, "the rights are known", func(ctx context.Context) error {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:" + s.callers + ":" + last,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: s.away, Verb: "get", Resource: last},
-		}}
-		if err := environment.client.Create(ctx, review); err != nil {
-			return err
-		}
-		if !review.Status.Allowed {
-			return errors.New("the last of them is not")
-		}
-		return nil
+	eventually(t, 60*time.Second, "the rights are known", func(ctx context.Context) error {
+		return allowed(ctx, "system:serviceaccount:"+s.callers+":"+last, s.away, last)
 	})
 }

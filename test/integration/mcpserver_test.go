@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -150,8 +151,8 @@ func (r request) isOwnBusiness() bool {
 	}
 }
 
-// robot makes a ServiceAccount that may enter, with ClusterRoles in its namespace, and
-// gives its token. Its rights are known a moment later.
+// robot makes a ServiceAccount with ClusterRoles in its namespace, and gives its token.
+// It may also enter; that is known a moment later.
 func robot(t *testing.T, ns, name string, roles ...string) string {
 	t.Helper()
 	token := serviceAccountToken(t, ns, name, mcpAudience)
@@ -159,14 +160,49 @@ func robot(t *testing.T, ns, name string, roles ...string) string {
 	for _, role := range roles {
 		grant(t, ns, role, name)
 	}
+	known(t, ns, name)
 	return token
+}
+
+// known waits until kube-apiserver knows the rights that a ServiceAccount was given in
+// its namespace until now: it hears of bindings in the order in which they were made.
+func known(t *testing.T, ns, account string) {
+	t.Helper()
+	last := "last-of-" + account
+	create(t,
+		&rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: last},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{last}, Verbs: []string{"get"}}},
+		},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: last},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: last},
+			Subjects:   []rbacv1.Subject{serviceAccount(ns, account)},
+		})
+	eventually(t, 60*time.Second, "the rights of "+account+" are known", func(ctx context.Context) error {
+		return allowed(ctx, "system:serviceaccount:"+ns+":"+account, ns, last)
+	})
+}
+
+// allowed says whether kube-apiserver lets a user read a resource.
+func allowed(ctx context.Context, user, ns, resource string) error {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: ns, Verb: "get", Resource: resource},
+	}}
+	if err := environment.client.Create(ctx, review); err != nil {
+		return err
+	}
+	if !review.Status.Allowed {
+		return errors.New("the last of them is not")
+	}
+	return nil
 }
 
 // entered waits until somebody may enter, and connects.
 func entered(t *testing.T, url, token, era string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	var session *mcp.ClientSession
-	eventually(t, 20*time.Second, "the caller gets in", func(context.Context) error {
+	eventually(t, 60*time.Second, "the caller gets in", func(context.Context) error {
 		var err error
 		session, err = connectMCP(t, url, token, era, options)
 		return err
@@ -174,15 +210,18 @@ func entered(t *testing.T, url, token, era string, options *mcp.ClientOptions) *
 	return session
 }
 
-// succeeds waits until a call succeeds, for which rights may have to become known.
-func succeeds(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) {
+// succeeds waits until a call succeeds, and gives how often it was tried.
+func succeeds(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) int {
 	t.Helper()
-	eventually(t, 20*time.Second, tool+" succeeds", func(context.Context) error {
+	tries := 0
+	eventually(t, 60*time.Second, tool+" succeeds", func(context.Context) error {
+		tries++
 		if answer := callTool(t, session, tool, arguments); answer.IsError {
 			return errors.New(sentenceOf(answer))
 		}
 		return nil
 	})
+	return tries
 }
 
 // TestMCPIsInstalled: kubectl apply -k gives the server the rights that the other tests

@@ -17,7 +17,7 @@ import (
 // toolCall is a call that succeeds where its caller has all rights of the tool.
 type toolCall struct {
 	arguments map[string]any
-	// meanwhile is done as soon as the call tells of its progress.
+	// meanwhile is done each time that the call tells of its progress.
 	meanwhile func()
 }
 
@@ -123,7 +123,7 @@ func (s *mcpScene) templateCalls() map[string]func(t *testing.T) []toolCall {
 func (s *mcpScene) changeCalls(t *testing.T) []toolCall {
 	t.Helper()
 	// Of two restarts in one second the other one changes nothing.
-	eventually(t, 5*time.Second, "the second of the last restart is over", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "the second of the last restart is over", func(ctx context.Context) error {
 		deployment := &appsv1.Deployment{}
 		if err := environment.client.Get(ctx, client.ObjectKey{Namespace: s.other, Name: "coder"}, deployment); err != nil {
 			return err

@@ -43,7 +43,7 @@ func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
 	token := robot(t, ns, "tool", append(userRoles("view"), userRoles("edit")...)...)
 
 	from, id := auditSize(t), ""
-	eventually(t, 20*time.Second, "the workspace is started", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "the workspace is started", func(ctx context.Context) error {
 		status, header, body := postMCP(ctx, t, p, token, "00-"+trace+"-00f067aa0ba902b7-01", fmt.Sprintf(
 			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"set_workspace_running","arguments":{"namespace":%q,"name":"coder.admin.one","running":true}}}`, ns))
 		if id = header.Get("X-Request-Id"); status != http.StatusOK || strings.Contains(body, `"isError":true`) {
@@ -52,23 +52,28 @@ func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
 		return nil
 	})
 
-	if !slices.ContainsFunc(requests(t, from), func(r request) bool {
-		return r.AuditID == id && r.ObjectRef.Resource == "coderworkspaces" && r.changes()
-	}) {
-		t.Errorf("the audit log has no change under the id %s: %v", id, requests(t, from))
-	}
+	// kube-apiserver writes a request down when it has answered it.
+	eventually(t, 60*time.Second, "the audit log has the change under its id", func(context.Context) error {
+		if all := requests(t, from); !slices.ContainsFunc(all, func(r request) bool {
+			return r.AuditID == id && r.ObjectRef.Resource == "coderworkspaces" && r.changes()
+		}) {
+			return fmt.Errorf("there is none under %s: %v", id, all)
+		}
+		return nil
+	})
 	if !slices.ContainsFunc(coder.Received(), func(r coderdtest.Received) bool {
 		return r.Method == http.MethodPost && strings.HasSuffix(r.Header.Get("User-Agent"), " request/"+id)
 	}) {
 		t.Errorf("Coder got no write under the id %s", id)
 	}
+	// All that the program has told is here when it has ended.
+	if code := p.terminate(t); code != 0 {
+		t.Errorf("the program ends with %d", code)
+	}
 	if !slices.ContainsFunc(strings.Split(p.logs.String(), "\n"), func(line string) bool {
 		return strings.Contains(line, "Asked Coder") && strings.Contains(line, id) && strings.Contains(line, "/api/v2/workspaces/{}/builds")
 	}) {
 		t.Errorf("the log has no call to Coder under the id %s", id)
-	}
-	if code := p.terminate(t); code != 0 {
-		t.Errorf("the program ends with %d", code)
 	}
 	var spans []string
 	for _, span := range collector.Spans() {
