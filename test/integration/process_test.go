@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -156,7 +157,7 @@ func credentialOf(t *testing.T, token string) string {
 // ready waits until the program says that it is.
 func (p *process) ready(t *testing.T) {
 	t.Helper()
-	eventually(t, 60*time.Second, "the program is ready", func(ctx context.Context) error {
+	eventually(t, 3*time.Minute, "the program is ready", func(ctx context.Context) error {
 		select {
 		case <-p.ended:
 			t.Fatalf("the program has ended:\n%s", p.logs)
@@ -174,8 +175,9 @@ func (p *process) terminate(t *testing.T) int {
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("the program still runs 10 s after SIGTERM:\n%s", p.logs)
+	// What it does not end in time by itself, the exit code tells.
+	case <-time.After(60 * time.Second):
+		t.Fatalf("the program still runs a minute after SIGTERM:\n%s", p.logs)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
@@ -296,16 +298,35 @@ func kubeconfigFile(t *testing.T, config *rest.Config) string {
 	return file
 }
 
-// freePort gives a port that was free a moment ago.
+// The ports for programs: below those of which the kernel gives one to everybody who
+// asks for any, and above those of Kubernetes.
+const firstPort, lastPort = 12000, 28000
+
+// ports is the one that was given last. It begins anywhere, because other packages are
+// tested at the same time.
+var ports = struct {
+	sync.Mutex
+	last int
+}{last: firstPort + rand.IntN(lastPort-firstPort)}
+
+// freePort gives a port that nobody else is given: the program listens there later, and
+// again when it was started anew.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	ports.Lock()
+	defer ports.Unlock()
+	for range lastPort - firstPort {
+		if ports.last++; ports.last >= lastPort {
+			ports.last = firstPort
+		}
+		port := strconv.Itoa(ports.last)
+		if listener, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			_ = listener.Close()
+			return port
+		}
 	}
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return port
+	t.Fatal("all ports are taken")
+	return ""
 }
 
 // syncBuffer is a buffer that a process writes while a test reads.
