@@ -101,7 +101,9 @@ func TestKilledLeader(t *testing.T) {
 	eventually(t, 60*time.Second, "the first replica leads", func(context.Context) error { return leads(first) })
 	second := startProcess(t, proxy, args...)
 	second.ready(t)
-	startStandIn(t, ns)
+	pods := startStandIn(t, ns)
+	// However late the test looks, the replica has not done everything.
+	pods.hold("coder-9", true)
 	m := newMany(t, names, ns)
 	create(t, m.objects...)
 	eventually(t, 60*time.Second, "the first replica is in the middle", func(context.Context) error {
@@ -124,6 +126,7 @@ func TestKilledLeader(t *testing.T) {
 			ready++
 		}
 	}
+	pods.hold("coder-9", false)
 	eventually(t, 60*time.Second, "the second replica leads", func(context.Context) error { return leads(second) })
 	taken := time.Since(killed)
 	isReady(t, m.objects...)

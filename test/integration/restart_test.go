@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // apiServer is a second kube-apiserver over the etcd of this package, which a test
@@ -50,7 +51,7 @@ func (s *apiServer) start(t *testing.T) {
 	}
 	config := rest.CopyConfig(environment.config)
 	config.Host = s.address
-	eventually(t, 60*time.Second, "the second kube-apiserver is ready", func(ctx context.Context) error {
+	eventually(t, 3*time.Minute, "the second kube-apiserver is ready", func(ctx context.Context) error {
 		transport, err := rest.HTTPClientFor(config)
 		if err != nil {
 			return err
@@ -89,14 +90,17 @@ func TestAPIServerRestarts(t *testing.T) {
 	p := startProcessAs(t, config, proxy, "--leader-elect=false", "--watch-namespaces="+ns)
 	p.serverRestarts = true
 	p.ready(t)
-	startStandIn(t, ns)
+	pods := startStandIn(t, ns)
+	// However late the test looks, the operator has not done everything.
+	pods.hold("coder-9", true)
 	m := newMany(t, names, ns)
 	create(t, m.objects...)
-	eventually(t, 60*time.Second, "the operator is in the middle", func(context.Context) error {
+	lost := &corev1.Service{}
+	eventually(t, 60*time.Second, "the operator is in the middle", func(ctx context.Context) error {
 		if n := m.begun(); n < 3 {
 			return fmt.Errorf("it has begun with %d", n)
 		}
-		return nil
+		return environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "coder"}, lost)
 	})
 	server.kill()
 	if m.begun() == len(m.coders) {
@@ -106,7 +110,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	late := controlPlane(ns, "late", withDatabase)
 	licensedCoder(t, names, ns, "late")
 	create(t, late)
-	lost := read(t, &corev1.Service{}, ns, "coder")
+	pods.hold("coder-9", false)
 	if err := environment.client.Delete(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
