@@ -31,7 +31,7 @@ func TestPolicies(t *testing.T) {
 	serve(t, p)
 	coder := controlPlaneReady(t, names, ns, "coder")
 	coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
-	eventually(t, 30*time.Second, "a workspace is made", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "a workspace is made", func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(environment.client.Create(ctx, workspaceOf(ns, "coder.admin.one", "hello")))
 	})
 	policy(t, ns)
@@ -46,7 +46,7 @@ func TestPolicies(t *testing.T) {
 				t.Fatal(err)
 			}
 			// A new policy is known a moment later.
-			eventually(t, 30*time.Second, "a dry run is refused", func(ctx context.Context) error {
+			eventually(t, 60*time.Second, "a dry run is refused", func(ctx context.Context) error {
 				return refused(environment.client.Create(ctx, new.DeepCopy(), client.DryRunAll), message)
 			})
 			writes := coder.Writes()
@@ -126,7 +126,7 @@ func webhook(t *testing.T, ns string) {
 	clusterWide(t, &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: ns},
 		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "workspaces.example.com", AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: onlyIn(ns),
+			Name: "workspaces.example.com", AdmissionReviewVersions: []string{"v1"}, NamespaceSelector: onlyIn(ns), TimeoutSeconds: ptr.To[int32](30),
 			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), Rules: []admissionregistrationv1.RuleWithOperations{workspaceWrites()},
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{
 				URL:      ptr.To(server.URL),

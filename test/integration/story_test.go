@@ -78,11 +78,12 @@ func TestMainJob(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "coder.hello"},
 		Spec:       aggregationv1alpha1.CoderTemplateSpec{DisplayName: "Hello", Files: map[string]string{"main.tf": "# nothing\n"}},
 	}
-	if err := environment.client.Create(t.Context(), template); err != nil {
-		t.Fatalf("making a template: %v", err)
-	}
+	// The aggregated API hears of the control plane at another moment than the test.
+	eventually(t, 60*time.Second, "a template is made", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(environment.client.Create(ctx, template.DeepCopy()))
+	})
 	key := client.ObjectKey{Namespace: ns, Name: "coder.hello"}
-	eventually(t, 10*time.Second, "the template is Ready", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "the template is Ready", func(ctx context.Context) error {
 		if err := environment.client.Get(ctx, key, template); err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func TestMainJob(t *testing.T) {
 	if err := environment.client.Patch(t.Context(), ws, patch); err != nil {
 		t.Fatalf("stopping the workspace: %v", err)
 	}
-	eventually(t, 10*time.Second, "the workspace is stopped", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "the workspace is stopped", func(ctx context.Context) error {
 		if err := environment.client.Get(ctx, client.ObjectKeyFromObject(ws), ws); err != nil {
 			return err
 		}
@@ -136,7 +137,7 @@ func TestMainJob(t *testing.T) {
 	if err := environment.client.Delete(t.Context(), ws); err != nil {
 		t.Fatalf("deleting the workspace: %v", err)
 	}
-	eventually(t, 10*time.Second, "the workspace is gone", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "the workspace is gone", func(ctx context.Context) error {
 		err := environment.client.Get(ctx, client.ObjectKeyFromObject(ws), ws)
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("reading it gives %w", err)
@@ -197,11 +198,11 @@ func TestRights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for what, ask := range map[string]func(ctx context.Context, config *rest.Config, ns string) error{"list": restList, "watch": restWatch} {
-				eventually(t, 15*time.Second, "the "+what+" is answered as it should be", func(ctx context.Context) error {
+				eventually(t, 60*time.Second, "the "+what+" is answered as it should be", func(ctx context.Context) error {
 					return asExpected(ask(ctx, test.config, ns), test.allowed)
 				})
 				// Nobody here has rights in all namespaces.
-				eventually(t, 15*time.Second, "the "+what+" of all namespaces is refused", func(ctx context.Context) error {
+				eventually(t, 60*time.Second, "the "+what+" of all namespaces is refused", func(ctx context.Context) error {
 					return asExpected(ask(ctx, test.config, ""), false)
 				})
 			}
@@ -210,7 +211,7 @@ func TestRights(t *testing.T) {
 	peersAreTheirOwn(t, p)
 	// A new client asks for all kinds first, and kube-apiserver may still remember that
 	// the program before this one went away.
-	eventually(t, 15*time.Second, "a viewer may not make a workspace", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "a viewer may not make a workspace", func(ctx context.Context) error {
 		err := as(t, viewer).Create(ctx, workspaceOf(ns, "coder.admin.x", "hello"))
 		if err == nil {
 			t.Fatal("a viewer makes a workspace")
@@ -307,10 +308,10 @@ func TestUnreachableCoderIsNoEmptyList(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, 30*time.Second, "the workspace is shown", shows)
+	eventually(t, 60*time.Second, "the workspace is shown", shows)
 	defer coder.Fail(coderdtest.Fault{DropConnection: true})()
 	asked := len(coder.Requests())
-	eventually(t, 20*time.Second, "Coder is asked in vain", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "Coder is asked in vain", func(ctx context.Context) error {
 		if err := shows(ctx); err != nil {
 			t.Errorf("a replica that knew the workspaces says %v", err)
 		}
@@ -322,7 +323,7 @@ func TestUnreachableCoderIsNoEmptyList(t *testing.T) {
 	p.kill()
 	p.start(t)
 	p.ready(t)
-	eventually(t, 20*time.Second, "a list of workspaces is refused", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "a list of workspaces is refused", func(ctx context.Context) error {
 		err := restList(ctx, environment.config, ns)
 		if err == nil {
 			t.Fatal("a list of what nobody knows is not refused")
@@ -500,7 +501,7 @@ func TestKilledAtWork(t *testing.T) {
 		if count == 6 {
 			makeAvailable(t, ns, "coder")
 		}
-		eventually(t, 60*time.Second, fmt.Sprintf("the namespace holds %d objects", count), func(ctx context.Context) error {
+		eventually(t, 3*time.Minute, fmt.Sprintf("the namespace holds %d objects", count), func(ctx context.Context) error {
 			found, err := objects(ctx, ns)
 			if err == nil && len(found) < count {
 				err = fmt.Errorf("it holds %v", found)
