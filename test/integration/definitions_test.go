@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,7 @@ func installLater(t *testing.T) {
 	routes := filepath.Join(moduleDir(t, "sigs.k8s.io/gateway-api"), "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml")
 	options := envtest.CRDInstallOptions{
 		Paths: []string{routes}, ErrorIfPathMissing: true, CRDs: []*apiextensionsv1.CustomResourceDefinition{serviceMonitors()},
+		MaxTime: time.Minute,
 	}
 	if _, err := envtest.InstallCRDs(environment.config, options); err != nil {
 		t.Fatalf("installing the custom resource definitions: %v", err)

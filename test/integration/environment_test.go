@@ -58,6 +58,9 @@ func run(m *testing.M) int {
 	server := &envtest.Environment{
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
+		// A busy machine takes longer for all of this than the library waits by itself.
+		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute},
 	}
 	if err := configureAggregation(server.ControlPlane.GetAPIServer(), dir); err != nil {
 		return fail("configuring the aggregation layer", err)

@@ -92,7 +92,7 @@ func statusOf(t *testing.T, object client.Object) coderv1alpha1.WorkloadStatus {
 func is(t *testing.T, object client.Object, conditionType string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	what := fmt.Sprintf("%T %s: %s is %s %s", object, object.GetName(), conditionType, status, reason)
-	eventually(t, 60*time.Second, what, func(ctx context.Context) error {
+	eventually(t, 3*time.Minute, what, func(ctx context.Context) error {
 		if err := environment.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func isReady(t *testing.T, objects ...client.Object) {
 // exists waits until an object is there, or, with gone, until it is not.
 func exists(t *testing.T, object client.Object, ns, name string, gone bool) {
 	t.Helper()
-	eventually(t, 60*time.Second, fmt.Sprintf("%T %s/%s exists (or not: %v)", object, ns, name, gone), func(ctx context.Context) error {
+	eventually(t, 3*time.Minute, fmt.Sprintf("%T %s/%s exists (or not: %v)", object, ns, name, gone), func(ctx context.Context) error {
 		err := environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, object)
 		if gone && err == nil {
 			return fmt.Errorf("it is there")

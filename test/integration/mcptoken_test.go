@@ -107,7 +107,7 @@ func TestMCPTokens(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, 20*time.Second, "a good token opens", opens)
+	eventually(t, 60*time.Second, "a good token opens", opens)
 	d.deletedAccountIsOut(t, ns, good, opens)
 	for _, token := range append([]string{good, stranger}, tokens["for the API server"], tokens["for another server"]) {
 		if strings.Contains(d.logs.String(), token) {
@@ -128,7 +128,7 @@ func (d *door) deletedAccountIsOut(t *testing.T, ns, token string, opens func(co
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	eventually(t, 30*time.Second, "the token of a deleted ServiceAccount is refused", func(ctx context.Context) error {
+	eventually(t, 90*time.Second, "the token of a deleted ServiceAccount is refused", func(ctx context.Context) error {
 		if opens(ctx) == nil {
 			return fmt.Errorf("it still opens")
 		}

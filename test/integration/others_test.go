@@ -114,7 +114,7 @@ func (w *three) contentRolls(t *testing.T) {
 	}
 	patch(t, secret(w.ns, "shared", nil), "kubectl", `{"stringData":{"value":"two"}}`)
 	for name := range w.objects {
-		eventually(t, 30*time.Second, "the pods of "+name+" are replaced", func(context.Context) error {
+		eventually(t, 60*time.Second, "the pods of "+name+" are replaced", func(context.Context) error {
 			if now := w.annotation(t, name, checksumAnnotation); now == before[name] || now == "" {
 				return fmt.Errorf("the checksum is %q", now)
 			}
@@ -147,7 +147,7 @@ func (w *three) scale(t *testing.T) {
 	setScale(t, w.near, 4)
 	setScale(t, read(t, &appsv1.Deployment{}, w.ns, "provisioner-runner"), 3)
 	for name, wanted := range map[string]int32{"coder": 2, "wsproxy-near": 4, "provisioner-runner": 3} {
-		eventually(t, 30*time.Second, name+" is scaled", func(context.Context) error {
+		eventually(t, 60*time.Second, name+" is scaled", func(context.Context) error {
 			if now := *read(t, &appsv1.Deployment{}, w.ns, name).Spec.Replicas; now != wanted {
 				return fmt.Errorf("it has %d replicas", now)
 			}

@@ -136,7 +136,7 @@ func metricsOf(t *testing.T, port string) string {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	reader := &http.Client{Transport: setHeaders(map[string]string{"Authorization": "Bearer " + token})(transport)}
 	var content []byte
-	eventually(t, 30*time.Second, "the metrics can be read", func(ctx context.Context) error {
+	eventually(t, 60*time.Second, "the metrics can be read", func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+port+"/metrics", nil)
 		if err != nil {
 			return err
