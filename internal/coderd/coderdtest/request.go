@@ -61,11 +61,11 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 		}
 		w.Header().Set("X-Coder-Request-Id", s.receive(r))
 		if !s.late(r) {
-			return
+			giveUp()
 		}
 		fault := s.faultFor(r)
 		if fault != nil && !s.wait(fault, r) {
-			return
+			giveUp()
 		}
 		if fault != nil && fault.onlyDelays() {
 			fault = nil
@@ -88,6 +88,11 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 		}
 	}
 }
+
+// giveUp ends a request for whose answer nobody waits. Who returned instead would
+// answer 200 with nothing, and a client might take that in the instant in which its
+// time runs out.
+func giveUp() { panic(http.ErrAbortHandler) }
 
 func (s *Server) serve(r *request, handle handlerFunc, needsUser bool) {
 	s.mu.Lock()
