@@ -75,10 +75,12 @@ func newLive(t *testing.T, options ...coderdtest.Option) *live {
 			Log: l.templates, Sequencer: objectlog.NewSequencer(l.templates, counter{}, nil, clock.RealClock{}),
 			Kind: template.New(template.Config{Connections: provider, Records: records, Clock: clock.RealClock{}}),
 		},
+		// Between Stale and Quarantined lies more than a busy machine can oversleep: who
+		// polls for the one must not find the other.
 		Timing: mirror.Timing{
 			Members: 10 * time.Millisecond, Jobs: 20 * time.Millisecond, Busy: 20 * time.Millisecond, Templates: 50 * time.Millisecond,
 			Count: 100 * time.Millisecond, Batch: 20 * time.Millisecond, Round: 20 * time.Millisecond, Probe: 20 * time.Millisecond,
-			StaleAfter: 300 * time.Millisecond, QuarantineAfter: 700 * time.Millisecond, RefusedAfter: 50 * time.Millisecond, Rate: 1000,
+			StaleAfter: 300 * time.Millisecond, QuarantineAfter: 5 * time.Second, RefusedAfter: 50 * time.Millisecond, Rate: 1000,
 		},
 	})
 	if err != nil {
