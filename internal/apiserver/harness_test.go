@@ -35,8 +35,8 @@ const (
 	testToken        = "let-me-in"
 	podNamespace     = "coder-system"
 	mainTF           = "main.tf"
-	convergeDeadline = 30 * time.Second
-	stopDeadline     = 20 * time.Second
+	convergeDeadline = time.Minute
+	stopDeadline     = time.Minute
 	// librarySaysBug is how the library logs what only a bug can bring about.
 	librarySaysBug = "SHOULD NOT HAPPEN"
 )
