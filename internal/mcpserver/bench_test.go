@@ -219,11 +219,11 @@ func BenchmarkOverheadAt200ASecond(b *testing.B) {
 // go. It reports what the process takes with them, client and API server included.
 func BenchmarkTwoHundredClients(b *testing.B) {
 	h := running(b, func(c *Config) { c.Options.MaxInFlight = 0 })
-	soak(b, h, 2, 1)
+	soak(b, h, 2, 2, 1)
 	before := runtime.NumGoroutine()
 	calls := 0
 	for b.Loop() {
-		soak(b, h, 200, 10)
+		soak(b, h, 200, 200, 10)
 		calls += 200 * 10
 	}
 	b.ReportMetric(float64(calls)/b.Elapsed().Seconds(), "calls/s")

@@ -11,13 +11,15 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// soak lets clients come, call, and go, and says how many goroutines there were at
-// most.
-func soak(t testing.TB, h *harness, clients, calls int) {
+// soak lets clients come, call, and go, so many at once.
+func soak(t testing.TB, h *harness, clients, atOnce, calls int) {
 	t.Helper()
 	var group sync.WaitGroup
+	places := make(chan struct{}, atOnce)
 	for i := range clients {
 		group.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
 			transport := &http.Transport{}
 			defer transport.CloseIdleConnections()
 			client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, nil)
@@ -44,7 +46,7 @@ func soak(t testing.TB, h *harness, clients, calls int) {
 func TestClientsLeaveNothingBehind(t *testing.T) {
 	h := running(t, func(c *Config) { c.Options.MaxInFlight, c.Options.MaxSessions = 0, 1000 })
 	// The first client makes what stays: connections to the API server, and caches.
-	soak(t, h, 2, 1)
+	soak(t, h, 2, 2, 1)
 	settle := func() int {
 		h.kube.CloseClientConnections()
 		runtime.GC()
@@ -52,7 +54,9 @@ func TestClientsLeaveNothingBehind(t *testing.T) {
 	}
 	eventually(t, "the first clients are gone", func() bool { return h.server.protocol.OpenSessions() == 0 })
 	before := settle()
-	soak(t, h, 200, 3)
+	// More at once keep a busy machine from answering in the seconds that a review of a
+	// token has.
+	soak(t, h, 200, 16, 3)
 	// A few connections to the API server may have come since.
 	eventually(t, "the goroutines are as many as before", func() bool { return settle() <= before+5 })
 	// As many goroutines may be those of the last sessions.
