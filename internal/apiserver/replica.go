@@ -32,6 +32,7 @@ func newReplica(config Config, k kube, s *storage) (*replication.Replica, error)
 			workspacesResource: {Log: s.logs[workspacesResource], NewObject: newWorkspace},
 			templatesResource:  {Log: s.logs[templatesResource], NewObject: newTemplate},
 		},
+		Lease:   config.WriterLease,
 		Board:   s.board,
 		Clock:   config.Clock,
 		Metrics: metrics,

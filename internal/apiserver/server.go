@@ -80,6 +80,9 @@ type Config struct {
 	Listener net.Listener
 	// PeerListener is the same for the other replicas.
 	PeerListener net.Listener
+	// WriterLease is how long this replica stays the one that writes without word from
+	// kube-apiserver. Its zero value is the usual.
+	WriterLease time.Duration
 	// MirrorTiming is how often Coder is asked. Its zero value is the usual.
 	MirrorTiming mirror.Timing
 	// Clock is the real one where it is nil.

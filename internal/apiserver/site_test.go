@@ -196,6 +196,10 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
+// patientLease outlasts every moment in which a busy machine does not get to renew it.
+// The server releases it when it ends, so nobody waits for it to run out.
+const patientLease = 10 * time.Minute
+
 // build makes a server, and gives where it listens.
 func (s *site) build(t testing.TB) net.Listener {
 	t.Helper()
@@ -211,6 +215,7 @@ func (s *site) build(t testing.TB) net.Listener {
 	s.server, err = newServer(Config{
 		Options: opts, Connections: s.provider, PodNamespace: podNamespace, Listener: listener,
 		Identity: "replica", PeerListener: peers, Metrics: prometheus.NewRegistry(), MirrorTiming: s.timing, Tracing: s.tracing,
+		WriterLease: patientLease,
 	}, kube{
 		client: s.kube, dynamic: untyped,
 		informers: informers.NewSharedInformerFactory(s.kube, 0),

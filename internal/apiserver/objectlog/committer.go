@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
 
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
@@ -50,14 +52,29 @@ func (c *LocalCommitter) Commit(ctx context.Context, commit Commit) (_ *Entry, e
 	// The system of record has the write: who asked may be gone, the log follows.
 	entries, err := c.sequencer.Propose(context.WithoutCancel(ctx),
 		Proposal{Key: commit.Key, Expect: commit.Expect, Object: result})
-	if errors.Is(err, ErrChanged) && c.writer != nil {
-		// Only losing the role of the writer does this. Another round would write twice.
-		return nil, unavailable(fmt.Errorf("another replica has taken over while %s was being written", commit.Key))
-	}
 	if err != nil {
-		return nil, err
+		return nil, c.unlogged(ctx, commit, err)
 	}
 	return entries[0], nil
+}
+
+// unlogged is the answer for a write that the system of record has and the log has not,
+// where another replica will find it. A client may try a change again, for its revision
+// guards it. A creation must not be tried again by a client of its own accord: it would
+// be told that its own object is in its way.
+func (c *LocalCommitter) unlogged(ctx context.Context, commit Commit, err error) error {
+	switch {
+	case c.writer == nil:
+		return err
+	case commit.Expect == 0:
+		klog.FromContext(ctx).Error(err, "Telling the replicas of an object that was made", "key", commit.Key)
+		return apierrors.NewTimeoutError(fmt.Sprintf("%s was made, but the replicas could not be told; "+
+			"look whether the object is there before trying again", commit.Key), 0)
+	case errors.Is(err, ErrChanged):
+		// Only losing the role of the writer does this. Another round would write twice.
+		return unavailable(fmt.Errorf("another replica has taken over while %s was being written", commit.Key))
+	}
+	return err
 }
 
 func (c *LocalCommitter) write(ctx context.Context, current *Entry, commit Commit) (Object, error) {

@@ -153,21 +153,39 @@ func TestCommitter(t *testing.T) {
 }
 
 // TestCommitterAfterTakeover: a write that the system of record has, but another
-// replica has taken over, is not done a second time.
+// replica has taken over, is not done a second time, and clients do not try a creation
+// again by themselves: they would find their own object in their way.
 func TestCommitterAfterTakeover(t *testing.T) {
-	l, w := newTestLog(t, Config{}), newSlowWriter()
-	done := make(chan error)
-	go func() {
-		_, err := newCommitter(l, w).Commit(t.Context(), Commit{Key: podKey("a", "x"), Object: pod("a", "x")})
-		done <- err
-	}()
-	<-w.begun
-	if err := l.Reset([]*Entry{{Key: podKey("a", "x"), Revision: 50, Object: pod("a", "x")}}, 50); err != nil {
-		t.Fatal(err)
-	}
-	w.release <- struct{}{}
-	if err := <-done; !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "/pods/a/x") {
-		t.Errorf("got the error %v", err)
+	key := podKey("a", "x")
+	for name, test := range map[string]struct {
+		there  bool
+		answer func(error) bool
+		after  int
+	}{
+		"a creation": {answer: apierrors.IsTimeout},
+		"a change":   {there: true, answer: apierrors.IsServiceUnavailable, after: retryAfterSeconds},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, w := newTestLog(t, Config{}), newSlowWriter()
+			if test.there {
+				mustAppend(t, l, Change{Key: key, Revision: 2, Object: pod("a", "x")})
+			}
+			commit, done := Commit{Key: key, Expect: revisionOf(l.Get(key)), Object: pod("a", "x")}, make(chan error)
+			commit.Object.SetLabels(map[string]string{"changed": "yes"})
+			go func() {
+				_, err := newCommitter(l, w).Commit(t.Context(), commit)
+				done <- err
+			}()
+			<-w.begun
+			if err := l.Reset([]*Entry{{Key: key, Revision: 50, Object: pod("a", "x")}}, 50); err != nil {
+				t.Fatal(err)
+			}
+			w.release <- struct{}{}
+			err := <-done
+			if after, _ := apierrors.SuggestsClientDelay(err); !test.answer(err) || after != test.after || !strings.Contains(err.Error(), key) {
+				t.Errorf("got the error %v, to be tried again after %d s", err, after)
+			}
+		})
 	}
 }
 

@@ -37,6 +37,10 @@ type Config struct {
 	Logs map[string]LogConfig
 	// Board is carried along.
 	Board *partition.Board
+	// Lease is how long the writer stays the writer without word from kube-apiserver. 0
+	// means four seconds. A longer one outlasts worse moments of the machine, and makes
+	// everybody wait as long for another writer when this one was killed.
+	Lease time.Duration
 	// Clock gives revisions and the times of changes. How long the Lease is ours is
 	// measured by the machine's own clock, always.
 	Clock clock.Clock
@@ -102,13 +106,20 @@ type timing struct {
 	reconnect time.Duration
 }
 
-func (t timing) withDefaults() timing {
+// defaultLease is the lease of a timing that names none.
+const defaultLease = 4 * time.Second
+
+// withDefaults gives production's timing for a lease, or for none, unless t is one.
+func (t timing) withDefaults(lease time.Duration) timing {
 	if t != (timing{}) {
 		return t
 	}
+	if lease == 0 {
+		lease = defaultLease
+	}
 	return timing{
-		lease: 4 * time.Second, renew: 2500 * time.Millisecond, retry: 500 * time.Millisecond,
-		request: time.Second, reserve: 30 * time.Second,
+		lease: lease, renew: lease * 5 / 8, retry: 500 * time.Millisecond,
+		request: lease / 4, reserve: 30 * time.Second,
 		publish: 10 * time.Second, published: 40 * time.Second, forgotten: 10 * time.Minute,
 		relist:      200 * time.Millisecond,
 		acknowledge: 500 * time.Millisecond,
@@ -131,6 +142,9 @@ func (c *Config) complete() error {
 	if c.Client == nil {
 		faults = append(faults, errors.New("client: it is missing"))
 	}
+	if c.Lease != 0 && c.Lease < time.Second {
+		faults = append(faults, fmt.Errorf("lease: %s is too short to be renewed; give a second or more, or 0 for %s", c.Lease, defaultLease))
+	}
 	if c.Board == nil {
 		faults = append(faults, errors.New("board: it is missing"))
 	}
@@ -145,7 +159,7 @@ func (c *Config) complete() error {
 	if c.BindAddress == "" {
 		c.BindAddress = DefaultBindAddress
 	}
-	c.timing = c.timing.withDefaults()
+	c.timing = c.timing.withDefaults(c.Lease)
 	if c.dial == nil {
 		c.dial = (&net.Dialer{Timeout: c.timing.dial, KeepAlive: c.timing.silence}).DialContext
 	}

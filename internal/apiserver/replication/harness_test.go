@@ -41,8 +41,8 @@ const (
 // machine is busy: for tests of what is decided, not of when. Nobody but a writer that
 // hands over is replaced while a test waits.
 func patient() timing {
-	t := timing{}.withDefaults()
-	t.lease, t.renew, t.request = 2*patience, patience, patience
+	t := timing{}.withDefaults(2 * patience)
+	t.renew, t.request = patience, patience
 	t.acknowledge, t.silence, t.write, t.dial = patience, patience, patience, patience
 	t.prepare, t.pull, t.drain, t.fresh, t.appear = patience, patience, patience, patience, patience
 	return t
@@ -61,7 +61,7 @@ func quick() timing {
 // hasty gives up everything soon, so that replicas part and come together again by
 // themselves too.
 func hasty() timing {
-	t := timing{}.withDefaults()
+	t := timing{}.withDefaults(0)
 	t.lease, t.renew, t.retry, t.request = time.Second, 600*time.Millisecond, 100*time.Millisecond, 500*time.Millisecond
 	t.reserve = 3 * time.Second
 	t.publish, t.relist = time.Second, 20*time.Millisecond

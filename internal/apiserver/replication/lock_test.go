@@ -23,7 +23,7 @@ func newLock(api *leases, identity string, now time.Time) *lock {
 	})
 	numbers := &revisions{clock: clocktesting.NewFakePassiveClock(now)}
 	return &lock{
-		leases: client.CoordinationV1().Leases(namespace), identity: identity, timing: timing{}.withDefaults(),
+		leases: client.CoordinationV1().Leases(namespace), identity: identity, timing: timing{}.withDefaults(0),
 		mandate: &mandate{numbers: numbers, reserve: time.Minute, validity: time.Hour, heads: func() uint64 { return 0 }},
 	}
 }
