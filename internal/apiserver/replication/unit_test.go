@@ -217,8 +217,8 @@ coder_k8s_replication_writer 1
 
 func TestConfigTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	_, err := New(Config{Identity: "No Good"})
-	for _, part := range []string{`"No Good"`, "namespace", "client", "board"} {
+	_, err := New(Config{Identity: "No Good", Lease: time.Millisecond})
+	for _, part := range []string{`"No Good"`, "namespace", "client", "board", "1ms"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("the error %v does not mention %s", err, part)
 		}
