@@ -43,8 +43,11 @@ func listed(t *testing.T, workspace string) {
 	})
 }
 
-// accessSays is what a watch of a control plane must print of its access to Coder.
-const accessSays = `{range .status.conditions[?(@.type=="OperatorAccess")]}{.status} {.reason} {.message}{"\n"}{end}`
+// accessSays is what a watch of a control plane must print of its access to Coder. A
+// range would print for the first event alone, because kubectl keeps where it ended.
+const accessSays = `{.status.conditions[?(@.type=="OperatorAccess")].status} ` +
+	`{.status.conditions[?(@.type=="OperatorAccess")].reason} ` +
+	`{.status.conditions[?(@.type=="OperatorAccess")].message}{"\n"}`
 
 // testDatabaseStopped stops PostgreSQL for a minute under a running Coder, whose
 // pods stay ready all the time.
