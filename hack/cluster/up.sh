@@ -63,9 +63,10 @@ node_started() {
   p=$(cat "/proc/$unshare_pid/task/$unshare_pid/children") && p="${p// /}"
   [ -n "$p" ] && [ "$(readlink "/proc/$p/ns/net")" != "$(readlink /proc/self/ns/net)" ] && echo "$p" >"$STATE/node.pid"
 }
-# Nothing is gained by waiting for a node that is dead, or for a daemon that ends as often as it is started. A process
-# has no environment for a moment while it becomes another program, as the node's first one does: so a second look.
-node_gone() { ! node_pid >/dev/null && sleep 0.3 && ! node_pid >/dev/null; }
+# Nothing is gained by waiting for a node that is dead, or for a daemon that ends as often as it is started. This does not
+# look for our mark: a process has no environment while it becomes another program, as the node's first one does, and on
+# a busy machine that takes a while.
+node_gone() { ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$(cat "$STATE/node.pid")/status" 2>/dev/null; }
 node_died() { node_gone || [ "$(grep -c ' exited$' "$LOGS/node.log")" -ge 12 ]; }
 node_logs() { tail_of "$LOGS"/{node,etcd,kube-apiserver,containerd,kubelet}.log; }
 until_ok 10 "the node's namespaces" node_started || { tail_of "$LOGS/node.log"; die "the node's namespaces could not be made: see $LOGS/node.log"; }
