@@ -195,7 +195,7 @@ func mcpWorkspace(t *testing.T, a *assistant, template, first string) {
 
 // mcpControlPlane tries changes of the sample control plane, and restarts it.
 func mcpControlPlane(t *testing.T, a *assistant) {
-	before := version(t, "-n", sampleNamespace, "ccp", "coder")
+	before := asked(t, "-n", sampleNamespace, "ccp", "coder")
 	for _, change := range []map[string]any{{"restart": true}, {"replicas": 2}, {"image": "registry.invalid/coder:none"}} {
 		change["name"], change["dryRun"] = "coder", true
 		answer := a.does(t, "change_control_plane", change)
@@ -203,7 +203,7 @@ func mcpControlPlane(t *testing.T, a *assistant) {
 			t.Errorf("a dry run with %v: %v", change, answer)
 		}
 	}
-	if after := version(t, "-n", sampleNamespace, "ccp", "coder"); after != before {
+	if after := asked(t, "-n", sampleNamespace, "ccp", "coder"); after != before {
 		t.Errorf("dry runs have changed the control plane: %s to %s", before, after)
 	}
 	if a.era == legacyEra {
