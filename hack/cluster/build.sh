@@ -2,8 +2,6 @@
 # build.sh [TARGET...]: builds what is missing of the given programs (all, without arguments) into $CACHE/bin, from the Go
 # module proxy alone. With empty caches about 16 min on two cores, warm nothing. Needs no root.
 # The targets: kube etcd coredns coder terraform pause image. The integration tests need "kube etcd".
-#
-# Keep the build flags: another -trimpath compiles every package again.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
@@ -43,7 +41,7 @@ go_build() { # flag... -- package...
   while [ "$1" != -- ]; do flags+=("$1"); shift; done
   shift
   echo "packages in all: $(go list -deps "$@" | wc -l)"
-  go build -v -buildvcs=false "${flags[@]}" "$@"
+  go build -v "${flags[@]}" "$@"
 }
 
 # A program whose module has replace directives cannot be `go install`ed: build it in a module that has the same ones.
@@ -59,7 +57,7 @@ build_as_main() { # module version package output [ldflags]
   cd "$t"
   go mod edit -require="$1@$2"
   go mod download "$1@$2"
-  go_build -trimpath -ldflags "-s -w ${5:-}" -o "$4" -- "$3"
+  go_build -ldflags "-s -w ${5:-}" -o "$4" -- "$3"
 }
 
 build_kube() {
@@ -73,7 +71,7 @@ build_kube() {
   go_build -ldflags "$ld" -o "$NEW/" -- k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy,kubectl}
 }
 build_etcd() { cd "$HERE/modules/etcd" && go_build -ldflags "-s -w" -o "$NEW/etcd" -- go.etcd.io/etcd/server/v3; }
-build_coredns() { cd "$HERE/modules/coredns" && CGO_ENABLED=0 go_build -ldflags "-s -w" -o "$NEW/coredns" -- .; }
+build_coredns() { cd "$HERE/modules/coredns" && go_build -ldflags "-s -w" -o "$NEW/coredns" -- .; }
 build_coder() {
   build_as_main github.com/coder/coder/v2 "v$CODER_VERSION" github.com/coder/coder/v2/cmd/coder "$NEW/coder" \
     "-X github.com/coder/coder/v2/buildinfo.tag=$CODER_VERSION"
@@ -87,7 +85,7 @@ build_terraform() {
   build_as_main github.com/hashicorp/terraform "v$TERRAFORM_VERSION" github.com/hashicorp/terraform "$NEW/terraform"
 }
 build_pause() { gcc -Os -static -s -o "$NEW/pause" "$HERE/src/pause.c"; }
-build_image() { cd "$HERE/../image" && CGO_ENABLED=0 go_build -trimpath -ldflags "-s -w" -o "$NEW/image" -- .; }
+build_image() { cd "$HERE/../image" && go_build -ldflags "-s -w" -o "$NEW/image" -- .; }
 
 # `build.sh --one TARGET` is this script's own child: a process of its own, so that its output is a log and a heartbeat.
 if [ "${1:-}" = --one ]; then

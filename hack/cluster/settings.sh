@@ -9,6 +9,10 @@
 
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
+# Every build has the same flags, so that all share what is compiled once: with -trimpath, a clone in another directory
+# too. The race detector needs cgo, so hack/test.sh sets CGO_ENABLED=1 for the tests.
+export GOFLAGS="-trimpath -buildvcs=false" CGO_ENABLED=0
+
 KUBE_VERSION=1.37.0
 CODER_VERSION=2.30.0
 TERRAFORM_VERSION=1.5.7  # The last release under the MPL; coderd 2.30 accepts 1.1.0 to 1.14.9.

@@ -27,6 +27,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const timeout = 2 * time.Minute
@@ -71,7 +73,7 @@ func installed(t *testing.T) cluster {
 }
 
 func (s *servers) start() error {
-	server := &envtest.Environment{ControlPlaneStartTimeout: timeout}
+	server := kubetest.Environment()
 	config, err := server.Start()
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const timeout = 2 * time.Minute
@@ -106,7 +107,7 @@ func (c *cluster) emptied(t *testing.T) {
 }
 
 func (s *servers) start() error {
-	server := &envtest.Environment{ControlPlaneStartTimeout: timeout}
+	server := kubetest.Environment()
 	config, err := server.Start()
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -16,8 +15,9 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // environment is the kube-apiserver of this package. TestMain sets it once.
@@ -58,12 +58,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	server := &envtest.Environment{
-		CRDDirectoryPaths: []string{basesDir}, ErrorIfCRDPathMissing: true,
-		// A busy machine takes longer for all of this than the library waits by itself.
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
-		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute},
-	}
+	server := kubetest.Environment(basesDir)
 	config, err := server.Start()
 	defer func() {
 		if err := server.Stop(); err != nil {

@@ -24,6 +24,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // environment is the kube-apiserver of this package. TestMain sets it once.
@@ -55,13 +56,7 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	environment.dir = dir
 	go func() { _, _ = binary() }() // Who needs it waits for it, and says what went wrong.
-	server := &envtest.Environment{
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-		// A busy machine takes longer for all of this than the library waits by itself.
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
-		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute},
-	}
+	server := kubetest.Environment(filepath.Join("..", "..", "config", "crd", "bases"))
 	if err := configureAggregation(server.ControlPlane.GetAPIServer(), dir); err != nil {
 		return fail("configuring the aggregation layer", err)
 	}

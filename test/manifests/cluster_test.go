@@ -16,9 +16,9 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/coder-k8s/coder-k8s/internal/app"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // environment is the API server of all tests, and what they look at.
@@ -37,12 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	server := &envtest.Environment{
-		CRDDirectoryPaths: []string{configDir + "/crd/bases"}, ErrorIfCRDPathMissing: true,
-		// A busy machine takes longer for all of this than the library waits by itself.
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
-		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute},
-	}
+	server := kubetest.Environment(configDir + "/crd/bases")
 	config, err := server.Start()
 	defer func() {
 		if err := server.Stop(); err != nil {

@@ -3,10 +3,8 @@ package kubetest
 import (
 	"os"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // Start runs etcd and kube-apiserver with the definitions of files or directories
@@ -17,12 +15,7 @@ func Start(t *testing.T, definitions ...string) *rest.Config {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set; make test sets it")
 	}
-	server := &envtest.Environment{
-		CRDDirectoryPaths: definitions, ErrorIfCRDPathMissing: true,
-		// A busy machine takes longer for all of this than the library waits by itself.
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
-		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute},
-	}
+	server := Environment(definitions...)
 	config, err := server.Start()
 	// Where kube-apiserver does not start, etcd may run.
 	t.Cleanup(func() {

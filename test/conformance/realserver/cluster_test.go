@@ -37,6 +37,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const operatorNamespace = "coder-system"
@@ -52,12 +53,7 @@ func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	setting(t, "KUBEBUILDER_ASSETS") // The library reads it.
 	ctrl.SetLogger(logr.Discard())
-	server := &envtest.Environment{
-		CRDDirectoryPaths: []string{"../../../config/crd/bases"}, ErrorIfCRDPathMissing: true,
-		// A busy machine takes longer for all of this than the library waits by itself.
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: 2 * time.Minute,
-		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: time.Minute},
-	}
+	server := kubetest.Environment("../../../config/crd/bases")
 	configureAggregation(t, server.ControlPlane.GetAPIServer())
 	config, err := server.Start()
 	// Where kube-apiserver does not start, etcd may run.
