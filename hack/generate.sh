@@ -7,29 +7,49 @@ cd "$HERE/../.."
 export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
 hack/tools.sh controller-gen openapi-gen crd-ref-docs
 
+logs="$CACHE/logs/generate"
+mkdir -p "$logs" docs/reference
 generate() { # what command...
-  local log="$CACHE/logs/generate.log" what="$1"
+  local what="$1" log
+  log="$logs/${1//[ ,]/-}.log"
   shift
   : >"$log"
   watched "$log" "$what" "$@" || die "$what could not be generated"
   step "$what"
 }
 gen="$TOOLS_DIR/controller-gen"
-mkdir -p "$CACHE/logs" docs/reference
-generate "deepcopy" "$gen" object paths=./api/...
-generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=config/crd/bases
-generate "CRDs, shortened" go run ./hack/crd config/crd/bases/*.yaml
+
+crds() {
+  generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=config/crd/bases
+  generate "CRDs, shortened" go run ./hack/crd config/crd/bases/*.yaml
+}
 # One role for each component, so that a split installation gets least rights.
-generate "RBAC of the controllers" "$gen" rbac:roleName=coder-k8s-controller paths=./internal/controllers/... output:rbac:dir=config/rbac/controller
-generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths="{./internal/apiserver/...,./internal/coderd/connections/...}" output:rbac:dir=config/rbac/apiserver
-generate "RBAC of the MCP server" bash -c 'go run ./hack/mcprole >config/rbac/mcp/role.yaml'
-generate "reference of the MCP server" bash -c 'go run ./hack/mcpreference >docs/reference/mcp.md'
-generate "reference of the kubectl plugin" bash -c 'go run ./hack/pluginreference >docs/reference/kubectl-coder.md'
+rbac() {
+  generate "RBAC of the controllers" "$gen" rbac:roleName=coder-k8s-controller paths=./internal/controllers/... output:rbac:dir=config/rbac/controller
+  generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths="{./internal/apiserver/...,./internal/coderd/connections/...}" output:rbac:dir=config/rbac/apiserver
+}
+printed() { # by our own programs
+  generate "RBAC of the MCP server" bash -c 'go run ./hack/mcprole >config/rbac/mcp/role.yaml'
+  generate "reference of the MCP server" bash -c 'go run ./hack/mcpreference >docs/reference/mcp.md'
+  generate "reference of the kubectl plugin" bash -c 'go run ./hack/pluginreference >docs/reference/kubectl-coder.md'
+  generate "monitoring" go run ./hack/monitoring
+  generate "reference of conditions" bash -c 'go run ./hack/conditions api/v1alpha1 >docs/reference/conditions.md'
+}
+api() {
+  generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
+    --output-path=docs/reference/api.md --log-level=ERROR
+  # It writes comments and patterns as they are: in Markdown <name> would be a tag that nobody sees, and ](... a link.
+  generate "API reference, escaped" sed -E -i 's/<([a-z-]+)>/\&lt;\1\&gt;/g; s/\]\(\[/]\\([/g' docs/reference/api.md
+}
+
+# Everything else compiles or reads the types, and the chart copies what the others write.
+generate "deepcopy" "$gen" object paths=./api/...
 generate "OpenAPI" hack/update-openapi.sh
-generate "monitoring" go run ./hack/monitoring
-generate "reference of conditions" bash -c 'go run ./hack/conditions api/v1alpha1 >docs/reference/conditions.md'
-generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
-  --output-path=docs/reference/api.md --log-level=ERROR
-# It writes comments and patterns as they are: in Markdown <name> would be a tag that nobody sees, and ](... a link.
-generate "API reference, escaped" sed -E -i 's/<([a-z-]+)>/\&lt;\1\&gt;/g; s/\]\(\[/]\\([/g' docs/reference/api.md
+parts=()
+for part in crds rbac printed api; do
+  "$part" &
+  parts+=($!)
+done
+for part in "${parts[@]}"; do wait "$part" || failed=1; done
+[ -z "${failed:-}" ] || die "not everything could be generated"
 generate "Helm chart" go run -C hack/chart . "$PWD"

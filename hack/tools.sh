@@ -13,10 +13,11 @@ module_of() {
     openapi-gen) echo k8s.io/kube-openapi/cmd/openapi-gen@v0.0.0-20260721132016-d427ff9ee9ad ;;
     golangci-lint) echo github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 ;;
     crd-ref-docs) echo github.com/elastic/crd-ref-docs@v0.3.0 ;;
+    gotestsum) echo gotest.tools/gotestsum@v1.13.0 ;;
     actionlint) echo github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 ;;
     cosign) echo github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3 ;;
     helm) echo helm.sh/helm/v4/cmd/helm@v4.3.1 ;;
-    *) die "tools.sh knows no tool \"$1\": controller-gen openapi-gen golangci-lint crd-ref-docs actionlint cosign helm" ;;
+    *) die "tools.sh knows no tool \"$1\": controller-gen openapi-gen golangci-lint crd-ref-docs gotestsum actionlint cosign helm" ;;
   esac
 }
 

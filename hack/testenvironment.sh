@@ -1,0 +1,19 @@
+# shellcheck shell=bash
+# testenvironment.sh: what the unit and integration tests need. Sourced after settings.sh and lib.sh, in the repository's
+# directory.
+if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
+  "$HERE/build.sh" etcd kube
+  export KUBEBUILDER_ASSETS="$BIN"
+fi
+# Tests of the Helm chart render it with the real helm.
+export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
+hack/tools.sh gotestsum helm
+hack/monitoring/build.sh
+# The library's own detector of changes to cached objects is on in every test.
+export KUBE_CACHE_MUTATION_DETECTOR=true
+# So is the one that compares the cacher of the aggregated API with the log below it, in the tests and in the processes that
+# they start; it looks every five minutes.
+export KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true
+# KUBE_WATCHLIST_INCONSISTENCY_DETECTOR is not set here, because the operator's own informers would inherit it: it takes
+# typed custom resources for different if a watch reports their kind and a list leaves it out. The tests whose informers read
+# the aggregated API (internal/apiserver, test/integration) switch it on in their TestMain.
