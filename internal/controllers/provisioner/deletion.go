@@ -28,8 +28,11 @@ const (
 
 // stop deletes the Deployment and waits until its pods are gone, so that their
 // jobs finish with the key and the rights that they have. Without a Coder there is
-// nothing to finish.
+// nothing to finish. If the children shall stay, nothing is stopped.
 func (r *Reconciler) stop(ctx context.Context, s *scope) error {
+	if r.kit.LeavesChildren(&s.Pass) {
+		return nil
+	}
 	if err := r.deleteDeployment(ctx, s); err != nil {
 		return workload.Settled(err)
 	}

@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,27 @@ func TestK18DeletionLetsJobsFinishAndDeletesTheKey(t *testing.T) {
 		t.Errorf("%d roles are left", len(roles.Items))
 	}
 	f.reconcile()
+}
+
+// With --cascade=orphan the Deployment stays, whether the operator or the garbage
+// collector comes first.
+func TestDeletionThatOrphansLeavesTheDeployment(t *testing.T) {
+	f := readyFixture(t)
+	before := f.deployment()
+	f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
+		cr.Finalizers = append(cr.Finalizers, metav1.FinalizerOrphanDependents)
+	})
+	f.delete()
+	f.reconcile()
+	f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
+		cr.Finalizers = slices.DeleteFunc(cr.Finalizers, func(name string) bool { return name == metav1.FinalizerOrphanDependents })
+	})
+	if !f.gone() {
+		t.Error("the provisioner is still there")
+	}
+	if after := f.deployment(); after.UID != before.UID || len(after.OwnerReferences) > 0 {
+		t.Errorf("the Deployment was %s and is %s with the owners %v", before.UID, after.UID, after.OwnerReferences)
+	}
 }
 
 // An annotation that names what no Deployment can be called holds up no deletion.

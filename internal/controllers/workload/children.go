@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -97,7 +99,29 @@ func (t *Toolkit) tryApply(ctx context.Context, p *Pass, desired client.Object) 
 
 func (t *Toolkit) controlledBy(p *Pass) apply.Claim {
 	return apply.Adopting(apply.ControlledBy(p.Object, t.Client.Scheme()),
-		coderv1alpha1.AnnotationAdopt, p.Kind.Name+"/"+p.Object.GetName())
+		coderv1alpha1.AnnotationAdopt, p.Kind.Name+"/"+p.Object.GetName(),
+		func(ctx context.Context) error { return t.confirmOwner(ctx, p.Object) })
+}
+
+// confirmOwner returns apply.ErrOwnerDeleted if the API server says that an owner is
+// being deleted or gone.
+func (t *Toolkit) confirmOwner(ctx context.Context, owner client.Object) error {
+	kind, err := apiutil.GVKForObject(owner, t.Client.Scheme())
+	if err != nil {
+		return fmt.Errorf("bug: %w", err)
+	}
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(kind)
+	err = t.Live.Get(ctx, client.ObjectKeyFromObject(owner), live)
+	switch {
+	case apierrors.IsNotFound(err):
+		return apply.ErrOwnerDeleted
+	case err != nil:
+		return fmt.Errorf("reading %s %q before it adopts: %w", kind.Kind, owner.GetName(), err)
+	case live.UID != owner.GetUID(), !live.DeletionTimestamp.IsZero():
+		return apply.ErrOwnerDeleted
+	}
+	return nil
 }
 
 // refuse ends a step whose object cannot be made of the spec.
@@ -142,14 +166,25 @@ func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
 		return err
 	}
 	for i := range list.Items {
-		account := &list.Items[i]
-		base := account.DeepCopy()
-		if err := controllerutil.RemoveControllerReference(p.Object, account, t.Client.Scheme()); err != nil {
-			return fmt.Errorf("detaching service account %q: %w", account.Name, err)
+		if err := t.detach(ctx, p, &list.Items[i]); err != nil {
+			return err
 		}
-		if err := t.Client.Patch(ctx, account, LockedPatch(base)); client.IgnoreNotFound(err) != nil {
-			return Settled(fmt.Errorf("detaching service account %q: %w", account.Name, err))
-		}
+	}
+	return nil
+}
+
+// detach removes the owner reference from a child, so that it stays when the owner
+// goes.
+func (t *Toolkit) detach(ctx context.Context, p *Pass, child client.Object) error {
+	base, ok := child.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("bug: %T is not an object", child)
+	}
+	if err := controllerutil.RemoveControllerReference(p.Object, child, t.Client.Scheme()); err != nil {
+		return fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err)
+	}
+	if err := t.Client.Patch(ctx, child, LockedPatch(base)); client.IgnoreNotFound(err) != nil {
+		return Settled(fmt.Errorf("detaching %s %q: %w", t.kindOf(child), child.GetName(), err))
 	}
 	return nil
 }

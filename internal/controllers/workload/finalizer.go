@@ -24,11 +24,17 @@ func (t *Toolkit) EnsureFinalizer(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// Release lets the object go. Its children go with it.
+// Release lets the object go. Its children go with it, unless it was deleted with
+// --cascade=orphan.
 func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 	base, ok := p.Object.DeepCopyObject().(client.Object)
 	if !ok {
 		return fmt.Errorf("bug: %T is not an object", p.Object)
+	}
+	if t.LeavesChildren(p) {
+		if err := t.orphanChildren(ctx, p); err != nil {
+			return err
+		}
 	}
 	if controllerutil.RemoveFinalizer(p.Object, p.Kind.Finalizer) {
 		err := t.Client.Patch(ctx, p.Object, LockedPatch(base))
@@ -49,5 +55,6 @@ func (t *Toolkit) forget(p *Pass) {
 	}
 	t.contents.use(p.Object.GetUID(), nil)
 	t.starts.end(p)
+	t.orphaning.forget(p.Object.GetUID())
 	t.Gone(p.Kind, client.ObjectKeyFromObject(p.Object))
 }

@@ -100,7 +100,7 @@ func (t *Toolkit) Gone(kind Kind, key client.ObjectKey) {
 // Settled makes a wait of errors that time alone mends and nobody needs to read.
 func Settled(err error) error {
 	switch {
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), errors.Is(err, apply.ErrOwnerDeleted):
 		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: err.Error(), After: ConflictInterval}
 	case errors.Is(err, apply.ErrTerminating):
 		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: err.Error(), After: terminatingInterval}

@@ -139,6 +139,18 @@ func (t *Toolkit) kindOf(obj runtime.Object) string {
 
 // owned are the children of one kind, from the cache.
 func (t *Toolkit) owned(ctx context.Context, p *Pass, kind client.Object) ([]client.Object, error) {
+	list, err := t.listFor(kind)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.listOwned(ctx, p, list); err != nil {
+		return nil, err
+	}
+	return controlledIn(list, p.Object)
+}
+
+// listFor returns an empty list of a kind.
+func (t *Toolkit) listFor(kind client.Object) (client.ObjectList, error) {
 	gvk, err := apiutil.GVKForObject(kind, t.Client.Scheme())
 	if err != nil {
 		return nil, fmt.Errorf("bug: %w", err)
@@ -152,12 +164,13 @@ func (t *Toolkit) owned(ctx context.Context, p *Pass, kind client.Object) ([]cli
 	if !ok {
 		return nil, fmt.Errorf("bug: %s is not a list", gvk)
 	}
-	if err := t.listOwned(ctx, p, list); err != nil {
-		return nil, err
-	}
-	var all []client.Object
+	return list, nil
+}
+
+// controlledIn returns the objects of a list that have this controller.
+func controlledIn(list client.ObjectList, controller client.Object) (all []client.Object, err error) {
 	err = meta.EachListItem(list, func(item runtime.Object) error {
-		if obj, ok := item.(client.Object); ok && metav1.IsControlledBy(obj, p.Object) {
+		if obj, ok := item.(client.Object); ok && metav1.IsControlledBy(obj, controller) {
 			all = append(all, obj)
 		}
 		return nil

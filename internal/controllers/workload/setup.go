@@ -69,7 +69,7 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named(r.Name).
-		For(r.For, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(r.For, builder.WithPredicates(t.orphaning.watched(), predicate.GenerationChangedPredicate{})).
 		Owns(&batchv1.Job{}).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindSecret))).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(t.whoseContent(r, resources.KindConfigMap))).

@@ -87,9 +87,10 @@ type Toolkit struct {
 	Recorder events.EventRecorder
 	Options
 
-	contents contents
-	starts   starts
-	versions versions
+	contents  contents
+	starts    starts
+	versions  versions
+	orphaning orphaning
 }
 
 // New makes the Toolkit of a manager's controllers.
@@ -143,6 +144,7 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 func (t *Toolkit) NewPass(kind Kind, obj client.Object, status *coderv1alpha1.WorkloadStatus, w resources.Workload) Pass {
 	p := Pass{Kind: kind, Object: obj, Previous: *status.DeepCopy(), Now: t.Clock.Now(), Workload: w}
 	t.starts.begin(&p)
+	t.orphaning.note(obj)
 	return p
 }
 

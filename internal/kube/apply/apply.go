@@ -62,6 +62,9 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 		if a.memory.matches(key, record{uid: live.GetUID(), desired: wanted, owned: ownedFields(live, a.FieldOwner)}) {
 			return false, overwrite(desired, live)
 		}
+		if err := mayWrite(ctx, claim, live); err != nil {
+			return false, fmt.Errorf("%s %s %w", key.kind.Kind, key.name, err)
+		}
 		content.SetUID(live.GetUID())
 		content.SetResourceVersion(onlyTo)
 	}

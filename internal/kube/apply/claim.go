@@ -1,6 +1,8 @@
 package apply
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -37,15 +39,39 @@ func (c controlled) Holds(live client.Object) bool {
 	return metav1.IsControlledBy(live, c.owner)
 }
 
+// ErrOwnerDeleted says that the owner is being deleted or is gone, so that it adopts
+// nothing: the garbage collector would delete the object with it.
+var ErrOwnerDeleted = errors.New("is not adopted, because its owner is being deleted")
+
 // Adopting claims what another claim does, and what has no controller and carries an
-// annotation with this value: somebody who may write the object handed it over.
-func Adopting(claim Claim, annotation, value string) Claim {
-	return adopting{Claim: claim, annotation: annotation, value: value}
+// annotation with this value: somebody who may write the object handed it over. Before
+// an object is adopted, confirm reads the owner from the API server and returns
+// ErrOwnerDeleted if it must not adopt. A cached owner is not enough: if it was deleted
+// with --cascade=orphan, its objects look like ones that were just handed over.
+func Adopting(claim Claim, annotation, value string, confirm func(context.Context) error) Claim {
+	return adopting{Claim: claim, annotation: annotation, value: value, confirm: confirm}
 }
 
 type adopting struct {
 	Claim
 	annotation, value string
+	confirm           func(context.Context) error
+}
+
+// mayWrite returns an error if an object would be adopted and must not be.
+func (a adopting) mayWrite(ctx context.Context, live client.Object) error {
+	if a.Claim.Holds(live) {
+		return nil
+	}
+	return a.confirm(ctx)
+}
+
+// mayWrite returns an error if the claim forbids to write an object that it holds.
+func mayWrite(ctx context.Context, claim Claim, live client.Object) error {
+	if a, ok := claim.(adopting); ok {
+		return a.mayWrite(ctx, live)
+	}
+	return nil
 }
 
 func (a adopting) Holds(live client.Object) bool {

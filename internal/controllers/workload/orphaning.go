@@ -1,0 +1,95 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+)
+
+// orphaning remembers the objects that were deleted with --cascade=orphan. Only a
+// finalizer says so, and the garbage collector removes it as soon as it has taken the
+// owner references off the children that it knows. So the watch notes it: a pass may
+// begin later than that.
+type orphaning struct {
+	mu    sync.Mutex
+	known map[types.UID]bool
+}
+
+// watched returns a predicate that notes objects and keeps every event.
+func (o *orphaning) watched() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { o.note(e.Object); return true },
+		UpdateFunc: func(e event.UpdateEvent) bool { o.note(e.ObjectNew); return true },
+		DeleteFunc: func(e event.DeleteEvent) bool { o.forget(e.Object.GetUID()); return true },
+	}
+}
+
+// note remembers an object if it is being deleted and its children shall stay.
+func (o *orphaning) note(obj client.Object) {
+	if !asksToOrphan(obj) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.known == nil {
+		o.known = map[types.UID]bool{}
+	}
+	o.known[obj.GetUID()] = true
+}
+
+// of reports whether the children of an object that is being deleted shall stay.
+func (o *orphaning) of(obj client.Object) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.known[obj.GetUID()] || asksToOrphan(obj)
+}
+
+func (o *orphaning) forget(id types.UID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.known, id)
+}
+
+func asksToOrphan(obj client.Object) bool {
+	return !obj.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(obj, metav1.FinalizerOrphanDependents)
+}
+
+// LeavesChildren reports whether the object is being deleted and its children shall
+// stay.
+func (t *Toolkit) LeavesChildren(p *Pass) bool { return p.Deleting() && t.orphaning.of(p.Object) }
+
+// orphanChildren removes the owner reference from all children before the owner goes.
+// The garbage collector does that too, once, for the children that it knows at that
+// moment. It does not know a child yet that was adopted a moment before, and an earlier
+// pass over this object may have adopted one again since: without this, such a child
+// is deleted with its owner. Passes over one object run one after the other, so after
+// this nothing adopts again.
+func (t *Toolkit) orphanChildren(ctx context.Context, p *Pass) error {
+	for _, kind := range t.childKinds() {
+		list, err := t.listFor(kind)
+		if err != nil {
+			return err
+		}
+		// A cache may not have what was just adopted.
+		if err := t.Live.List(ctx, list, client.InNamespace(p.Object.GetNamespace())); err != nil {
+			return fmt.Errorf("listing what the %s leaves behind: %w", p.Kind.Noun, err)
+		}
+		children, err := controlledIn(list, p.Object)
+		if err != nil {
+			return err
+		}
+		for _, child := range children {
+			if err := t.detach(ctx, p, child); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

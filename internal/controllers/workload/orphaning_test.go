@@ -1,0 +1,220 @@
+package workload
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// adoptedFixture is a control plane that has adopted a Deployment and a Service.
+func adoptedFixture(t *testing.T) *fixture {
+	t.Helper()
+	const to = "CoderControlPlane/coder"
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "coder", Name: "coder", UID: "of-the-chart", Annotations: map[string]string{coderv1alpha1.AnnotationAdopt: to},
+	}}
+	service.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80}}
+	f := newFixture(t, newControlPlane(withDatabase), database("one"), chartDeployment(to), service)
+	f.settle()
+	if len(f.owned()) < 3 {
+		t.Fatalf("the control plane owns only %q", f.owned())
+	}
+	return f
+}
+
+// owned names the children that refer to an owner: the garbage collector deletes them
+// when it is gone.
+func (f *fixture) owned() (names []string) {
+	f.t.Helper()
+	f.eachChild(func(child client.Object) {
+		if len(child.GetOwnerReferences()) > 0 {
+			names = append(names, f.kit.childName(child))
+		}
+	})
+	return names
+}
+
+func (f *fixture) eachChild(do func(client.Object)) {
+	f.t.Helper()
+	for _, kind := range Children() {
+		list, err := f.kit.listFor(kind)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if err := f.cluster.List(f.t.Context(), list, client.InNamespace("coder")); err != nil {
+			f.t.Fatal(err)
+		}
+		children, err := controlledIn(list, newControlPlane())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, child := range children {
+			do(child)
+		}
+	}
+}
+
+// deleteOrphaning deletes the control plane as kubectl delete --cascade=orphan does.
+func (f *fixture) deleteOrphaning() {
+	f.t.Helper()
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+		controllerutil.AddFinalizer(cp, metav1.FinalizerOrphanDependents)
+	})
+	if err := f.cluster.Delete(f.t.Context(), f.controlPlane()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// collectGarbage does what the garbage collector does then, for all children but one
+// that it does not know yet.
+func (f *fixture) collectGarbage(unknown string) {
+	f.t.Helper()
+	f.eachChild(func(child client.Object) {
+		if f.kit.childName(child) == unknown {
+			return
+		}
+		child.SetOwnerReferences(nil)
+		if err := f.cluster.Update(f.t.Context(), child); err != nil {
+			f.t.Fatal(err)
+		}
+	})
+	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+		controllerutil.RemoveFinalizer(cp, metav1.FinalizerOrphanDependents)
+	})
+}
+
+// mustLetGo ends the deletion. Nothing may refer to the control plane after that.
+func (f *fixture) mustLetGo() {
+	f.t.Helper()
+	f.reconcile()
+	if !f.gone("coder", &coderv1alpha1.CoderControlPlane{}) {
+		f.t.Fatal("the control plane is still there")
+	}
+	if left := f.owned(); len(left) > 0 {
+		f.t.Errorf("the garbage collector deletes %q, although the control plane was deleted with --cascade=orphan", left)
+	}
+	if f.gone("coder", &corev1.Service{}) {
+		f.t.Error("the Service is gone")
+	}
+}
+
+// A cache that has not heard of the deletion shows a control plane that could adopt,
+// and the children without an owner look as if somebody had handed them over.
+func TestAControlPlaneThatIsDeletedAdoptsNothing(t *testing.T) {
+	for name, fate := range map[string]func(*fixture){
+		"being deleted": func(*fixture) {},
+		"gone":          func(f *fixture) { f.mustLetGo() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := adoptedFixture(t)
+			cached := f.controlPlane()
+			f.deleteOrphaning()
+			f.collectGarbage("")
+			fate(f)
+			f.kit.Client = interceptor.NewClient(f.cluster, interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+					if cp, ok := obj.(*coderv1alpha1.CoderControlPlane); ok {
+						cached.DeepCopyInto(cp)
+						return nil
+					}
+					return c.Get(ctx, key, obj, opts...)
+				},
+			})
+			_, result, err := f.try()
+			if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > time.Minute {
+				t.Errorf("it looks again after %v (%v)", result.RequeueAfter, err)
+			}
+			if adopted := f.owned(); len(adopted) > 0 {
+				t.Errorf("it adopted %q", adopted)
+			}
+		})
+	}
+}
+
+// The garbage collector orphans the children that it knows when it hears of the
+// deletion, and no others.
+func TestOrphaningDoesNotDependOnTheGarbageCollector(t *testing.T) {
+	t.Run("the garbage collector is slow", func(t *testing.T) {
+		f := adoptedFixture(t)
+		f.deleteOrphaning()
+		f.reconcile()
+		if left := f.owned(); len(left) > 0 {
+			t.Errorf("%q refer to the control plane when the operator has let it go", left)
+		}
+		f.change(func(cp *coderv1alpha1.CoderControlPlane) {
+			controllerutil.RemoveFinalizer(cp, metav1.FinalizerOrphanDependents)
+		})
+		if f.gone("coder", &corev1.Service{}) {
+			t.Error("the Service is gone")
+		}
+	})
+	// It is done before a pass begins, and only the watch has seen the finalizer.
+	t.Run("the garbage collector is fast and does not know a child", func(t *testing.T) {
+		f := adoptedFixture(t)
+		f.deleteOrphaning()
+		if keep := f.kit.orphaning.watched().Update(event.UpdateEvent{ObjectNew: f.controlPlane()}); !keep {
+			t.Error("the watch keeps the deletion from the controller")
+		}
+		f.collectGarbage("Service/coder")
+		if got := f.owned(); len(got) != 1 {
+			t.Fatalf("%q refer to the control plane, want the Service alone", got)
+		}
+		f.mustLetGo()
+	})
+	t.Run("somebody else writes a child meanwhile", func(t *testing.T) {
+		f := adoptedFixture(t)
+		f.deleteOrphaning()
+		disturbed := false
+		f.kit.Client = interceptor.NewClient(f.cluster, interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				if _, ok := obj.(*corev1.Service); ok && !disturbed {
+					disturbed = true
+					other := &corev1.Service{}
+					f.get("coder", "coder", other)
+					other.Labels["other"] = "yes"
+					if err := f.cluster.Update(ctx, other); err != nil {
+						return err
+					}
+				}
+				return c.Patch(ctx, obj, patch, opts...)
+			},
+		})
+		if _, result := f.reconcile(); result.RequeueAfter != ConflictInterval {
+			t.Errorf("it looks again after %v, want %v", result.RequeueAfter, ConflictInterval)
+		}
+		if f.gone("coder", &coderv1alpha1.CoderControlPlane{}) {
+			t.Fatal("the control plane is gone before its children are free")
+		}
+		f.collectGarbage("Service/coder")
+		f.mustLetGo()
+		service := &corev1.Service{}
+		if f.get("coder", "coder", service); service.Labels["other"] != "yes" {
+			t.Errorf("the labels of somebody else are %v", service.Labels)
+		}
+	})
+}
+
+// Without --cascade=orphan the children go with the control plane.
+func TestOtherDeletionsLeaveTheOwnerOnItsChildren(t *testing.T) {
+	f := adoptedFixture(t)
+	before := f.owned()
+	if err := f.cluster.Delete(t.Context(), f.controlPlane()); err != nil {
+		t.Fatal(err)
+	}
+	f.reconcile()
+	if !f.gone("coder", &coderv1alpha1.CoderControlPlane{}) {
+		t.Fatal("the control plane is still there")
+	}
+	if after := f.owned(); len(after) != len(before) {
+		t.Errorf("%q refer to the control plane, before %q", after, before)
+	}
+}
