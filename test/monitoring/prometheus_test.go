@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // startTime is how long a Prometheus may take to begin.
@@ -49,7 +51,7 @@ func startPrometheus(t *testing.T, config any) *server {
 			t.Logf("what Prometheus said:\n%s", content)
 		}
 	})
-	eventually(t, startTime, "Prometheus answers", func() error {
+	polltest.Eventually(t, "Prometheus answers", func() error {
 		_, err := s.get("/-/ready", nil)
 		return err
 	})
@@ -64,26 +66,6 @@ func freeAddress(t *testing.T) string {
 	}
 	defer listener.Close()
 	return listener.Addr().String()
-}
-
-// eventually polls until there is no error any more.
-func eventually(t *testing.T, within time.Duration, what string, check func() error) {
-	t.Helper()
-	deadline := time.NewTimer(within)
-	defer deadline.Stop()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		case <-tick.C:
-		}
-	}
 }
 
 // get asks the HTTP API.

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -121,7 +123,7 @@ func (s *scene) follow(t *testing.T, command *exec.Cmd, server *program, w works
 			continue
 		}
 		checks.run(t, "the server ends the call that the client cancels", func(t *testing.T) {
-			eventually(t, cancelTime, "it ends", func() error { return server.cancelled(w.Stuck) })
+			polltest.Eventually(t, "it ends", func() error { return server.cancelled(w.Stuck) })
 		})
 		_ = input.Close()
 	}

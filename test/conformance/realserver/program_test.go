@@ -19,6 +19,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // endTime is how long the program may take to end, with streams open: as long as its
@@ -69,7 +71,7 @@ func startProgram(t *testing.T, c *cluster, name, proxy string, args ...string) 
 		close(p.ended)
 	}()
 	t.Cleanup(func() { p.stop(t) })
-	eventually(t, time.Minute, "the program is ready", func() error {
+	polltest.Eventually(t, "the program is ready", func() error {
 		select {
 		case <-p.ended:
 			t.Fatalf("the program has ended: see %s", p.log)

@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -116,7 +118,7 @@ func (f *fluxed) create(t *testing.T, resource schema.GroupVersionResource, in o
 	obj := &unstructured.Unstructured{}
 	must(t, yaml.Unmarshal([]byte(manifest), &obj.Object))
 	api := f.api.Resource(resource).Namespace(in.namespace)
-	f.eventually(t, time.Minute, "creating "+obj.GetKind()+" "+obj.GetName(), func(ctx context.Context) error {
+	polltest.Eventually(t, "creating "+obj.GetKind()+" "+obj.GetName(), func(ctx context.Context) error {
 		_, err := api.Create(ctx, obj, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			live, err := api.Get(ctx, obj.GetName(), metav1.GetOptions{})
@@ -139,7 +141,7 @@ func (f *fluxed) create(t *testing.T, resource schema.GroupVersionResource, in o
 // mustServe waits until the cluster serves resources with watch.
 func (f *fluxed) mustServe(t *testing.T, group schema.GroupVersion, resources ...string) {
 	t.Helper()
-	f.eventually(t, time.Minute, "waiting for "+group.String(), func(context.Context) error {
+	polltest.Eventually(t, "waiting for "+group.String(), func(context.Context) error {
 		list, err := f.discovery.ServerResourcesForGroupVersion(group.String())
 		if err != nil {
 			return err
@@ -162,7 +164,7 @@ func (f *fluxed) get(ctx context.Context, obj object) (*unstructured.Unstructure
 // holds waits until an object has what its file says, and Flux's mark.
 func (f *fluxed) holds(t *testing.T, obj object, patience time.Duration) {
 	t.Helper()
-	f.eventually(t, patience, obj.name+" as its file says", func(ctx context.Context) error {
+	polltest.Eventually(t, obj.name+" as its file says", func(ctx context.Context) error {
 		live, err := f.get(ctx, obj)
 		if err != nil {
 			return err
@@ -194,7 +196,7 @@ func (f *fluxed) drift(t *testing.T, obj object) {
 
 func (f *fluxed) vanishes(t *testing.T, obj object, patience time.Duration) {
 	t.Helper()
-	f.eventually(t, patience, "waiting until "+obj.name+" is gone", func(ctx context.Context) error {
+	polltest.Eventually(t, "waiting until "+obj.name+" is gone", func(ctx context.Context) error {
 		live, err := f.get(ctx, obj)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -204,30 +206,6 @@ func (f *fluxed) vanishes(t *testing.T, obj object, patience time.Duration) {
 		}
 		return fmt.Errorf("it is there, deleted at %v, finalizers %v", live.GetDeletionTimestamp(), live.GetFinalizers())
 	})
-}
-
-// eventually polls until the check gives no error.
-func (f *fluxed) eventually(t *testing.T, patience time.Duration, what string, check func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	var last error
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, errors.Join(last, ctx.Err()))
-		case <-ticker.C:
-		}
-	}
 }
 
 func need(t *testing.T, name string) string {

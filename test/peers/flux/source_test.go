@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 var (
@@ -100,7 +102,7 @@ func (s *source) read(ctx context.Context, i int) (*unstructured.Unstructured, e
 // is well.
 func (s *source) becomesReady(i int, patience time.Duration) {
 	s.t.Helper()
-	s.eventually(s.t, patience, "waiting until Kustomization "+s.kustomization(i)+" is Ready", func(ctx context.Context) error {
+	polltest.Eventually(s.t, "waiting until Kustomization "+s.kustomization(i)+" is Ready", func(ctx context.Context) error {
 		live, err := s.read(ctx, i)
 		if err != nil {
 			return err
@@ -141,7 +143,7 @@ func (s *source) restsAt(objects []object) {
 		must(s.t, err)
 		first, err := s.passes(s.t.Context(), i)
 		must(s.t, err)
-		s.eventually(s.t, time.Minute, "waiting until Flux looked three times at "+obj.name, func(ctx context.Context) error {
+		polltest.Eventually(s.t, "waiting until Flux looked three times at "+obj.name, func(ctx context.Context) error {
 			passes, err := s.passes(ctx, i)
 			if err == nil && passes < first+3 {
 				err = fmt.Errorf("%d passes, and %d before", passes, first)
@@ -171,7 +173,7 @@ func lastWriteOfFlux(obj *unstructured.Unstructured) string {
 func (s *source) unkustomize(i int, patience time.Duration) {
 	s.t.Helper()
 	must(s.t, s.api.Resource(kustomizations).Namespace(system).Delete(s.t.Context(), s.kustomization(i), metav1.DeleteOptions{}))
-	s.eventually(s.t, patience, "waiting until Kustomization "+s.kustomization(i)+" is gone", func(ctx context.Context) error {
+	polltest.Eventually(s.t, "waiting until Kustomization "+s.kustomization(i)+" is gone", func(ctx context.Context) error {
 		live, err := s.read(ctx, i)
 		switch {
 		case apierrors.IsNotFound(err):
