@@ -79,7 +79,7 @@ func TestHistory(t *testing.T) {
 	watching.Wait()
 	t.Logf("the colleague did %v", h.colleague.done)
 	objects, until := h.converged(t)
-	end, cancel := context.WithTimeout(ctx, time.Minute)
+	end, cancel := context.WithTimeout(ctx, polltest.Timeout())
 	defer cancel()
 	for _, w := range watchers {
 		if w.selector.Empty() {

@@ -65,7 +65,7 @@ func TestFailingComponentEndsTheProcess(t *testing.T) {
 	p := startProcess(t, proxy, "--mcp-bind-address=192.0.2.1:1", "--leader-elect=false")
 	select {
 	case <-p.ended:
-	case <-time.After(60 * time.Second):
+	case <-polltest.Context(t).Done():
 		t.Fatalf("the program still runs:\n%s", p.logs)
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 1 {

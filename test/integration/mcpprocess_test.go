@@ -226,7 +226,7 @@ func TestMCPRefusesToStart(t *testing.T) {
 			p.start(t)
 			select {
 			case <-p.ended:
-			case <-time.After(60 * time.Second):
+			case <-polltest.Context(t).Done():
 				p.kill()
 				t.Fatalf("the program still runs:\n%s", p.logs)
 			}

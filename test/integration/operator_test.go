@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,7 +35,7 @@ const operatorNamespace = "coder-system"
 // install applies the RBAC that users apply, once, so that the program has here
 // the very rights that it has in a cluster.
 var install = sync.OnceValue(func() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
 	if err := environment.client.Create(ctx, ns); client.IgnoreAlreadyExists(err) != nil {

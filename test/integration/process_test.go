@@ -177,8 +177,8 @@ func (p *process) terminate(t *testing.T) int {
 	select {
 	case <-p.ended:
 	// What it does not end in time by itself, the exit code tells.
-	case <-time.After(60 * time.Second):
-		t.Fatalf("the program still runs a minute after SIGTERM:\n%s", p.logs)
+	case <-polltest.Context(t).Done():
+		t.Fatalf("the program still runs long after SIGTERM:\n%s", p.logs)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }

@@ -185,7 +185,7 @@ func holderOf(lease *coordinationv1.Lease) string {
 // test's need not wait until it has run out.
 func forgetReplica(t *testing.T, p *process) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	own := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "coder-k8s-apiserver-" + p.name}}
 	err := client.IgnoreNotFound(environment.client.Delete(ctx, own))

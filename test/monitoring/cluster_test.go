@@ -21,10 +21,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// scrapeTime is how long it may take until Prometheus has what every panel needs:
-// counters twice, within the range of a rate.
-const scrapeTime = 90 * time.Second
-
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "kubectl", args...)

@@ -13,13 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
-
-// startTime is how long a Prometheus may take to begin.
-const startTime = 2 * time.Minute
 
 // server is a Prometheus that runs for a test.
 type server struct{ address string }
@@ -70,7 +66,7 @@ func freeAddress(t *testing.T) string {
 
 // get asks the HTTP API.
 func (s *server) get(path string, parameters url.Values) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+path+"?"+parameters.Encode(), nil)
 	if err != nil {

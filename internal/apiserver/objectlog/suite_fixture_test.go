@@ -280,7 +280,7 @@ func (c visible) Create(ctx context.Context, key string, object, out runtime.Obj
 	if err := c.cached.Create(ctx, key, object, out, ttl); err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, time.Millisecond, wait.ForeverTestTimeout, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, time.Millisecond, polltest.Timeout(), true, func(ctx context.Context) (bool, error) {
 		current := newPod()
 		err := c.Get(ctx, key, storage.GetOptions{ResourceVersion: "0"}, current)
 		if storage.IsNotFound(err) {

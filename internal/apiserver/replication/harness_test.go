@@ -34,9 +34,10 @@ const (
 	things    = "things"
 	others    = "others"
 	namespace = "coder-system"
-	// patience is how long a test waits for what must come.
-	patience = time.Minute
 )
+
+// patience is how long a test waits for what must come.
+var patience = polltest.Timeout()
 
 // patient is a timing in which no replica is taken for dead, slow or silent because the
 // machine is busy: for tests of what is decided, not of when. Nobody but a writer that

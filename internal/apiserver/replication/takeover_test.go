@@ -70,7 +70,7 @@ func TestKilledWriterIsReplaced(t *testing.T) {
 	writeUntilDone(t, one, "x", "2")
 	took := time.Since(begin)
 	t.Logf("after a SIGKILL of the writer a write was done in %s (target 6 s)", took)
-	if took > 20*time.Second {
+	if took > time.Minute {
 		t.Errorf("taking over took %s", took)
 	}
 	next := writerOf(t, one, two)

@@ -244,7 +244,7 @@ func (a *argo) namespaceOf(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 		defer cancel()
 		must(t, api.Delete(ctx, name, metav1.DeleteOptions{}))
 	})
@@ -253,7 +253,7 @@ func (a *argo) namespaceOf(t *testing.T, name string) {
 // deleteAll removes what a story may have left.
 func (a *argo) deleteAll(t *testing.T, s story) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	for i, obj := range load(t, s) {
 		err := a.api.Resource(s.objects[i].resource).Namespace(s.namespace).Delete(ctx, obj.GetName(), metav1.DeleteOptions{})

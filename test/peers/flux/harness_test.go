@@ -14,7 +14,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,7 +98,7 @@ func (f *fluxed) run(t *testing.T, program string) {
 		}
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-polltest.Context(t).Done():
 			t.Error("kustomize-controller does not end")
 			_ = cmd.Process.Kill()
 		}
@@ -130,7 +129,7 @@ func (f *fluxed) create(t *testing.T, resource schema.GroupVersionResource, in o
 		return err
 	})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 		defer cancel()
 		if err := api.Delete(ctx, obj.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("deleting %s %s: %v", obj.GetKind(), obj.GetName(), err)
@@ -162,21 +161,24 @@ func (f *fluxed) get(ctx context.Context, obj object) (*unstructured.Unstructure
 }
 
 // holds waits until an object has what its file says, and Flux's mark.
-func (f *fluxed) holds(t *testing.T, obj object, patience time.Duration) {
+func (f *fluxed) holds(t *testing.T, obj object) {
 	t.Helper()
-	polltest.Eventually(t, obj.name+" as its file says", func(ctx context.Context) error {
-		live, err := f.get(ctx, obj)
-		if err != nil {
-			return err
-		}
-		if value, _, _ := unstructured.NestedFieldNoCopy(live.Object, obj.field...); value != obj.wanted {
-			return fmt.Errorf("%v is %v, want %v", obj.field, value, obj.wanted)
-		}
-		if live.GetLabels()["kustomize.toolkit.fluxcd.io/namespace"] != system {
-			return fmt.Errorf("Flux's labels are not there: %v", live.GetLabels())
-		}
-		return nil
-	})
+	polltest.Eventually(t, obj.name+" as its file says", func(ctx context.Context) error { return f.asItsFileSays(ctx, obj) })
+}
+
+// asItsFileSays returns an error if an object differs from its file, or lacks Flux's mark.
+func (f *fluxed) asItsFileSays(ctx context.Context, obj object) error {
+	live, err := f.get(ctx, obj)
+	if err != nil {
+		return err
+	}
+	if value, _, _ := unstructured.NestedFieldNoCopy(live.Object, obj.field...); value != obj.wanted {
+		return fmt.Errorf("%s: %v is %v, want %v", obj.name, obj.field, value, obj.wanted)
+	}
+	if live.GetLabels()["kustomize.toolkit.fluxcd.io/namespace"] != system {
+		return fmt.Errorf("%s: Flux's labels are not there: %v", obj.name, live.GetLabels())
+	}
+	return nil
 }
 
 // drift changes an object as somebody does who does not know of Flux.
@@ -194,7 +196,7 @@ func (f *fluxed) drift(t *testing.T, obj object) {
 	}
 }
 
-func (f *fluxed) vanishes(t *testing.T, obj object, patience time.Duration) {
+func (f *fluxed) vanishes(t *testing.T, obj object) {
 	t.Helper()
 	polltest.Eventually(t, "waiting until "+obj.name+" is gone", func(ctx context.Context) error {
 		live, err := f.get(ctx, obj)

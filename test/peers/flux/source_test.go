@@ -100,7 +100,7 @@ func (s *source) read(ctx context.Context, i int) (*unstructured.Unstructured, e
 
 // becomesReady waits until Flux says that a folder is applied and everything in it
 // is well.
-func (s *source) becomesReady(i int, patience time.Duration) {
+func (s *source) becomesReady(i int) {
 	s.t.Helper()
 	polltest.Eventually(s.t, "waiting until Kustomization "+s.kustomization(i)+" is Ready", func(ctx context.Context) error {
 		live, err := s.read(ctx, i)
@@ -170,7 +170,7 @@ func lastWriteOfFlux(obj *unstructured.Unstructured) string {
 }
 
 // unkustomize ends a Kustomization, and with it everything that it keeps.
-func (s *source) unkustomize(i int, patience time.Duration) {
+func (s *source) unkustomize(i int) {
 	s.t.Helper()
 	must(s.t, s.api.Resource(kustomizations).Namespace(system).Delete(s.t.Context(), s.kustomization(i), metav1.DeleteOptions{}))
 	polltest.Eventually(s.t, "waiting until Kustomization "+s.kustomization(i)+" is gone", func(ctx context.Context) error {
