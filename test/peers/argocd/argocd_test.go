@@ -25,6 +25,8 @@ type object struct {
 type story struct {
 	namespace string
 	objects   []object
+	// patience is how long one sync may take.
+	patience time.Duration
 }
 
 // TestPlainObjects shows that the harness works, with objects that everybody knows.
@@ -38,7 +40,7 @@ func TestPlainObjects(t *testing.T) {
 	a := connect(t)
 	a.namespaceOf(t, "peers-argo-plain")
 	a.keeps(t, story{
-		namespace: "peers-argo-plain", objects: []object{configMap("one", "wanted"), configMap("two", "other")},
+		namespace: "peers-argo-plain", patience: time.Minute, objects: []object{configMap("one", "wanted"), configMap("two", "other")},
 	})
 }
 
@@ -51,7 +53,7 @@ func TestObjectsOfCoder(t *testing.T) {
 			resource: schema.GroupVersionResource{Group: "aggregation.coder.com", Version: "v1alpha1", Resource: resource},
 		}
 	}
-	connect(t).keeps(t, story{namespace: "coder", objects: []object{
+	connect(t).keeps(t, story{namespace: "coder", patience: 5 * time.Minute, objects: []object{
 		coderObject("template.yaml", "codertemplates", "CoderTemplate", "description", "wanted", "drifted"),
 		coderObject("workspace.yaml", "coderworkspaces", "CoderWorkspace", "ttlMillis", int64(3600000), int64(7200000)),
 	}})

@@ -27,8 +27,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // tracking is the label by which Argo CD knows what it keeps.
@@ -78,7 +76,7 @@ func (a *argo) sync(t *testing.T, s story, wanted ...*unstructured.Unstructured)
 	phase, message := common.OperationRunning, ""
 	var results []common.ResourceSyncResult
 	started := metav1.Now()
-	polltest.Eventually(t, "the sync", func() error {
+	eventually(t, s.patience, "the sync", func() error {
 		live, err := a.cache.GetManagedLiveObjs(wanted, keptBy(t))
 		must(t, err)
 		var targets []*unstructured.Unstructured
@@ -145,7 +143,7 @@ func (a *argo) inSync(t *testing.T, wanted []*unstructured.Unstructured) {
 // health is.
 func (a *argo) healthy(t *testing.T, s story, wanted []*unstructured.Unstructured) {
 	t.Helper()
-	polltest.Eventually(t, "every object is healthy", func() error {
+	eventually(t, s.patience, "every object is healthy", func() error {
 		live, err := a.cache.GetManagedLiveObjs(wanted, keptBy(t))
 		must(t, err)
 		for _, target := range wanted {
@@ -166,7 +164,7 @@ func (a *argo) healthy(t *testing.T, s story, wanted []*unstructured.Unstructure
 // sees waits until the cache has a value in an object's field.
 func (a *argo) sees(t *testing.T, s story, obj object, name string, want any) {
 	t.Helper()
-	polltest.Eventually(t, fmt.Sprintf("the cache has %v in %v of %s", want, obj.field, name), func() error {
+	eventually(t, 30*time.Second, fmt.Sprintf("the cache has %v in %v of %s", want, obj.field, name), func() error {
 		seen := a.cached(s, obj, name)
 		if seen == nil || seen.Resource == nil {
 			return fmt.Errorf("it does not know the object")
@@ -180,7 +178,7 @@ func (a *argo) sees(t *testing.T, s story, obj object, name string, want any) {
 
 func (a *argo) seesNoMore(t *testing.T, s story, obj object, name string) {
 	t.Helper()
-	polltest.Eventually(t, "the cache knows "+name+" no more", func() error {
+	eventually(t, s.patience, "the cache knows "+name+" no more", func() error {
 		if seen := a.cached(s, obj, name); seen != nil {
 			return fmt.Errorf("it has it at version %s", seen.ResourceVersion)
 		}
@@ -217,7 +215,7 @@ func (a *argo) change(t *testing.T, s story, obj object, name string) {
 func (a *argo) mustWatch(t *testing.T, s story) {
 	t.Helper()
 	for _, obj := range s.objects {
-		polltest.Eventually(t, "the cache watches "+obj.resource.Resource, func() error {
+		eventually(t, 10*time.Second, "the cache watches "+obj.resource.Resource, func() error {
 			if lists, watches := a.asked.of(obj.resource.Resource); lists == 0 || watches == 0 {
 				return fmt.Errorf("%d lists and %d watches: is it served, with list and watch?", lists, watches)
 			}
@@ -244,7 +242,7 @@ func (a *argo) namespaceOf(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		must(t, api.Delete(ctx, name, metav1.DeleteOptions{}))
 	})
@@ -253,7 +251,7 @@ func (a *argo) namespaceOf(t *testing.T, name string) {
 // deleteAll removes what a story may have left.
 func (a *argo) deleteAll(t *testing.T, s story) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for i, obj := range load(t, s) {
 		err := a.api.Resource(s.objects[i].resource).Namespace(s.namespace).Delete(ctx, obj.GetName(), metav1.DeleteOptions{})

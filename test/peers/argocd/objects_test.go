@@ -3,9 +3,11 @@
 package argocd
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -29,6 +31,26 @@ func load(t *testing.T, s story) []*unstructured.Unstructured {
 		all = append(all, read)
 	}
 	return all
+}
+
+// eventually polls until the check gives no error.
+func eventually(t *testing.T, patience time.Duration, what string, check func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, err)
+		case <-ticker.C:
+		}
+	}
 }
 
 func must(t *testing.T, err error) {

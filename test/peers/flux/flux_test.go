@@ -5,6 +5,7 @@ package flux
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -14,6 +15,8 @@ import (
 // a workspace needs its template.
 type story struct {
 	files []object
+	// patience is how long one step of Flux may take.
+	patience time.Duration
 }
 
 // object is a file of testdata, the object in it, and a field that somebody changes.
@@ -46,7 +49,7 @@ func coderObject(file, resource, name, field string, wanted, changed any) object
 func TestPlainObjects(t *testing.T) {
 	f := start(t)
 	f.namespaceOf(t, "peers-flux-plain")
-	f.keeps(t, "plain", story{files: []object{configMap("one", "wanted"), configMap("two", "other")}})
+	f.keeps(t, "plain", story{files: []object{configMap("one", "wanted"), configMap("two", "other")}, patience: time.Minute})
 }
 
 // TestObjectsOfCoder needs a CoderControlPlane "coder" in namespace "coder" that is
@@ -54,7 +57,7 @@ func TestPlainObjects(t *testing.T) {
 func TestObjectsOfCoder(t *testing.T) {
 	f := start(t)
 	f.mustServe(t, schema.GroupVersion{Group: "aggregation.coder.com", Version: "v1alpha1"}, "codertemplates", "coderworkspaces")
-	f.keeps(t, "coder", story{files: []object{
+	f.keeps(t, "coder", story{patience: 5 * time.Minute, files: []object{
 		coderObject("template.yaml", "codertemplates", "coder.flux", "description", "wanted", "drifted"),
 		coderObject("workspace.yaml", "coderworkspaces", "coder.admin.flux", "ttlMillis", int64(3600000), int64(7200000)),
 	}})
@@ -72,16 +75,16 @@ func (f *fluxed) keeps(t *testing.T, name string, s story) {
 		source.kustomize(i)
 	}
 	for i, obj := range s.files {
-		source.becomesReady(i)
-		must(t, f.asItsFileSays(t.Context(), obj))
+		source.becomesReady(i, s.patience)
+		f.holds(t, obj, time.Second)
 	}
 	t.Logf("%s: applied and Ready", name)
 	source.restsAt(s.files)
 	t.Logf("%s: at rest nothing is written", name)
 	for i, obj := range s.files {
 		f.drift(t, obj)
-		f.holds(t, obj)
-		source.becomesReady(i)
+		f.holds(t, obj, s.patience)
+		source.becomesReady(i, s.patience)
 	}
 	t.Logf("%s: drift corrected", name)
 
@@ -94,13 +97,13 @@ func (f *fluxed) keeps(t *testing.T, name string, s story) {
 		}
 	}
 	source.publish(rest)
-	f.vanishes(t, s.files[last])
-	source.becomesReady(last)
-	must(t, f.asItsFileSays(t.Context(), s.files[0]))
+	f.vanishes(t, s.files[last], s.patience)
+	source.becomesReady(last, s.patience)
+	f.holds(t, s.files[0], time.Second)
 	t.Logf("%s: pruned", name)
 	for i := range s.files {
-		source.unkustomize(i)
+		source.unkustomize(i, s.patience)
 	}
-	f.vanishes(t, s.files[0])
+	f.vanishes(t, s.files[0], s.patience)
 	t.Logf("%s: gone with its Kustomization", name)
 }

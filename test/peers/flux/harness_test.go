@@ -14,6 +14,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +25,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
-
-	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -98,7 +97,7 @@ func (f *fluxed) run(t *testing.T, program string) {
 		}
 		select {
 		case <-ended:
-		case <-polltest.Context(t).Done():
+		case <-time.After(30 * time.Second):
 			t.Error("kustomize-controller does not end")
 			_ = cmd.Process.Kill()
 		}
@@ -117,7 +116,7 @@ func (f *fluxed) create(t *testing.T, resource schema.GroupVersionResource, in o
 	obj := &unstructured.Unstructured{}
 	must(t, yaml.Unmarshal([]byte(manifest), &obj.Object))
 	api := f.api.Resource(resource).Namespace(in.namespace)
-	polltest.Eventually(t, "creating "+obj.GetKind()+" "+obj.GetName(), func(ctx context.Context) error {
+	f.eventually(t, time.Minute, "creating "+obj.GetKind()+" "+obj.GetName(), func(ctx context.Context) error {
 		_, err := api.Create(ctx, obj, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			live, err := api.Get(ctx, obj.GetName(), metav1.GetOptions{})
@@ -129,7 +128,7 @@ func (f *fluxed) create(t *testing.T, resource schema.GroupVersionResource, in o
 		return err
 	})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := api.Delete(ctx, obj.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("deleting %s %s: %v", obj.GetKind(), obj.GetName(), err)
@@ -140,7 +139,7 @@ func (f *fluxed) create(t *testing.T, resource schema.GroupVersionResource, in o
 // mustServe waits until the cluster serves resources with watch.
 func (f *fluxed) mustServe(t *testing.T, group schema.GroupVersion, resources ...string) {
 	t.Helper()
-	polltest.Eventually(t, "waiting for "+group.String(), func(context.Context) error {
+	f.eventually(t, time.Minute, "waiting for "+group.String(), func(context.Context) error {
 		list, err := f.discovery.ServerResourcesForGroupVersion(group.String())
 		if err != nil {
 			return err
@@ -161,24 +160,21 @@ func (f *fluxed) get(ctx context.Context, obj object) (*unstructured.Unstructure
 }
 
 // holds waits until an object has what its file says, and Flux's mark.
-func (f *fluxed) holds(t *testing.T, obj object) {
+func (f *fluxed) holds(t *testing.T, obj object, patience time.Duration) {
 	t.Helper()
-	polltest.Eventually(t, obj.name+" as its file says", func(ctx context.Context) error { return f.asItsFileSays(ctx, obj) })
-}
-
-// asItsFileSays returns an error if an object differs from its file, or lacks Flux's mark.
-func (f *fluxed) asItsFileSays(ctx context.Context, obj object) error {
-	live, err := f.get(ctx, obj)
-	if err != nil {
-		return err
-	}
-	if value, _, _ := unstructured.NestedFieldNoCopy(live.Object, obj.field...); value != obj.wanted {
-		return fmt.Errorf("%s: %v is %v, want %v", obj.name, obj.field, value, obj.wanted)
-	}
-	if live.GetLabels()["kustomize.toolkit.fluxcd.io/namespace"] != system {
-		return fmt.Errorf("%s: Flux's labels are not there: %v", obj.name, live.GetLabels())
-	}
-	return nil
+	f.eventually(t, patience, obj.name+" as its file says", func(ctx context.Context) error {
+		live, err := f.get(ctx, obj)
+		if err != nil {
+			return err
+		}
+		if value, _, _ := unstructured.NestedFieldNoCopy(live.Object, obj.field...); value != obj.wanted {
+			return fmt.Errorf("%v is %v, want %v", obj.field, value, obj.wanted)
+		}
+		if live.GetLabels()["kustomize.toolkit.fluxcd.io/namespace"] != system {
+			return fmt.Errorf("Flux's labels are not there: %v", live.GetLabels())
+		}
+		return nil
+	})
 }
 
 // drift changes an object as somebody does who does not know of Flux.
@@ -196,9 +192,9 @@ func (f *fluxed) drift(t *testing.T, obj object) {
 	}
 }
 
-func (f *fluxed) vanishes(t *testing.T, obj object) {
+func (f *fluxed) vanishes(t *testing.T, obj object, patience time.Duration) {
 	t.Helper()
-	polltest.Eventually(t, "waiting until "+obj.name+" is gone", func(ctx context.Context) error {
+	f.eventually(t, patience, "waiting until "+obj.name+" is gone", func(ctx context.Context) error {
 		live, err := f.get(ctx, obj)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -208,6 +204,30 @@ func (f *fluxed) vanishes(t *testing.T, obj object) {
 		}
 		return fmt.Errorf("it is there, deleted at %v, finalizers %v", live.GetDeletionTimestamp(), live.GetFinalizers())
 	})
+}
+
+// eventually polls until the check gives no error.
+func (f *fluxed) eventually(t *testing.T, patience time.Duration, what string, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: %v", what, errors.Join(last, ctx.Err()))
+		case <-ticker.C:
+		}
+	}
 }
 
 func need(t *testing.T, name string) string {

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 var (
@@ -100,9 +98,9 @@ func (s *source) read(ctx context.Context, i int) (*unstructured.Unstructured, e
 
 // becomesReady waits until Flux says that a folder is applied and everything in it
 // is well.
-func (s *source) becomesReady(i int) {
+func (s *source) becomesReady(i int, patience time.Duration) {
 	s.t.Helper()
-	polltest.Eventually(s.t, "waiting until Kustomization "+s.kustomization(i)+" is Ready", func(ctx context.Context) error {
+	s.eventually(s.t, patience, "waiting until Kustomization "+s.kustomization(i)+" is Ready", func(ctx context.Context) error {
 		live, err := s.read(ctx, i)
 		if err != nil {
 			return err
@@ -143,7 +141,7 @@ func (s *source) restsAt(objects []object) {
 		must(s.t, err)
 		first, err := s.passes(s.t.Context(), i)
 		must(s.t, err)
-		polltest.Eventually(s.t, "waiting until Flux looked three times at "+obj.name, func(ctx context.Context) error {
+		s.eventually(s.t, time.Minute, "waiting until Flux looked three times at "+obj.name, func(ctx context.Context) error {
 			passes, err := s.passes(ctx, i)
 			if err == nil && passes < first+3 {
 				err = fmt.Errorf("%d passes, and %d before", passes, first)
@@ -170,10 +168,10 @@ func lastWriteOfFlux(obj *unstructured.Unstructured) string {
 }
 
 // unkustomize ends a Kustomization, and with it everything that it keeps.
-func (s *source) unkustomize(i int) {
+func (s *source) unkustomize(i int, patience time.Duration) {
 	s.t.Helper()
 	must(s.t, s.api.Resource(kustomizations).Namespace(system).Delete(s.t.Context(), s.kustomization(i), metav1.DeleteOptions{}))
-	polltest.Eventually(s.t, "waiting until Kustomization "+s.kustomization(i)+" is gone", func(ctx context.Context) error {
+	s.eventually(s.t, patience, "waiting until Kustomization "+s.kustomization(i)+" is gone", func(ctx context.Context) error {
 		live, err := s.read(ctx, i)
 		switch {
 		case apierrors.IsNotFound(err):

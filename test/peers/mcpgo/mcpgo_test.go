@@ -9,12 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
-
-	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestServer(t *testing.T) {
@@ -131,7 +130,7 @@ func (s *server) setRunning(t *testing.T, name string, running bool, meta *mcp.M
 
 func (s *server) call(t *testing.T, tool string, arguments map[string]any, meta *mcp.Meta) *mcp.CallToolResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), polltest.Timeout())
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	request := mcp.CallToolRequest{}
 	request.Params.Name, request.Params.Arguments, request.Params.Meta = tool, arguments, meta
