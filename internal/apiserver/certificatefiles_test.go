@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server/options"
 	certutil "k8s.io/client-go/util/cert"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // volume is a Secret as the kubelet mounts it: a new content is a new directory, to
@@ -83,7 +85,7 @@ func TestCertificateFiles(t *testing.T) {
 	s := newSite(t, &journal{})
 	s.files = options.CertKey{CertFile: filepath.Join(mounted.directory, "tls.crt"), KeyFile: filepath.Join(mounted.directory, "tls.key")}
 	s.run(t)
-	eventually(t, func() error { return s.server.Ready(nil) })
+	polltest.Eventually(t, "the server is ready", func() error { return s.server.Ready(nil) })
 	serves := func(want []byte) func() error {
 		return func() error {
 			if got := presented(t, s.listener); got != string(want) {
@@ -92,13 +94,13 @@ func TestCertificateFiles(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, serves(certificates[0]))
+	polltest.Eventually(t, "the first certificate is presented", serves(certificates[0]))
 	mounted.hold(t, map[string][]byte{"tls.crt": certificates[1], "tls.key": keys[0]})
 	if err := serves(certificates[0])(); err != nil {
 		t.Errorf("with a key of another certificate: %v", err)
 	}
 	mounted.hold(t, map[string][]byte{"tls.crt": certificates[1], "tls.key": keys[1]})
-	eventually(t, serves(certificates[1]))
+	polltest.Eventually(t, "the second certificate is presented", serves(certificates[1]))
 
 	secrets, err := s.kube.CoreV1().Secrets(podNamespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(secrets.Items) != 0 || s.server.certificates != nil {

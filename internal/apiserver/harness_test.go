@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,14 +28,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
-	testToken        = "let-me-in"
-	podNamespace     = "coder-system"
-	mainTF           = "main.tf"
-	convergeDeadline = time.Minute
-	stopDeadline     = time.Minute
+	testToken    = "let-me-in"
+	podNamespace = "coder-system"
+	mainTF       = "main.tf"
 	// librarySaysBug is how the library logs what only a bug can bring about.
 	librarySaysBug = "SHOULD NOT HAPPEN"
 )
@@ -139,7 +137,7 @@ func (f *fixture) controlPlane() types.NamespacedName {
 // becomes waits until the control plane is in a state.
 func (f *fixture) becomes(t testing.TB, state partition.State) {
 	t.Helper()
-	eventually(t, func() error {
+	polltest.Eventually(t, "the control plane is "+string(state), func() error {
 		found, _ := f.server.storage.board.InNamespace(f.namespace)
 		if len(found) != 1 || found[0].State != state {
 			return fmt.Errorf("the board shows %v, want %s", found, state)
@@ -153,7 +151,7 @@ func (f *fixture) addWorkspace(t testing.TB, name string) uuid.UUID {
 	t.Helper()
 	id := f.coder.AddWorkspace("ada", f.template, name)
 	f.hint(id)
-	eventually(t, func() error {
+	polltest.Eventually(t, "workspace "+name+" is shown", func() error {
 		_, err := f.ws().Get(context.Background(), "coder.ada."+strings.ToLower(name), metav1.GetOptions{})
 		return err
 	})
@@ -165,7 +163,7 @@ func (f *fixture) addWorkspace(t testing.TB, name string) uuid.UUID {
 func (f *fixture) addMany(t testing.TB, n int) (all []string) {
 	t.Helper()
 	f.hint(f.coder.AddWorkspaces(n, "ada", f.template)...)
-	eventually(t, func() error {
+	polltest.Eventually(t, fmt.Sprintf("%d workspaces are shown", n), func() error {
 		list, err := f.ws().List(context.Background(), metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -219,7 +217,7 @@ func (f *fixture) templateIs(t testing.TB, ok func(*unstructured.Unstructured) b
 func until(t testing.TB, objects dynamic.ResourceInterface, name string, ok func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	t.Helper()
 	var found *unstructured.Unstructured
-	eventually(t, func() error {
+	polltest.Eventually(t, name+" is as it should be", func() error {
 		var err error
 		if found, err = objects.Get(context.Background(), name, metav1.GetOptions{}); err != nil {
 			return err
@@ -235,7 +233,7 @@ func until(t testing.TB, objects dynamic.ResourceInterface, name string, ok func
 // gone waits until an object is there no more.
 func gone(t testing.TB, objects dynamic.ResourceInterface, name string) {
 	t.Helper()
-	eventually(t, func() error {
+	polltest.Eventually(t, name+" is gone", func() error {
 		found, err := objects.Get(context.Background(), name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -317,24 +315,4 @@ func condition(obj *unstructured.Unstructured, kind string) string {
 		}
 	}
 	return "absent"
-}
-
-// eventually waits until check is content.
-func eventually(t testing.TB, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(convergeDeadline)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", convergeDeadline, err)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
 }

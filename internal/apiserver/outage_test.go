@@ -18,6 +18,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -163,7 +164,7 @@ func TestNeverRead(t *testing.T) {
 	f.addWorkspace(t, "dev")
 	f.provider.unready("pending")
 	pending := func(path string) string { return group + "namespaces/pending/" + path }
-	eventually(t, func() error {
+	polltest.Eventually(t, "the control plane is Syncing", func() error {
 		if all, _ := f.server.storage.board.InNamespace("pending"); len(all) == 0 || all[0].State != partition.Syncing {
 			return fmt.Errorf("the board shows %v", all)
 		}
@@ -185,7 +186,7 @@ func TestNeverRead(t *testing.T) {
 		"a namespace of no": {http.MethodGet, group + "namespaces/empty/codertemplates", "", http.StatusOK, false},
 	})
 	f.provider.unready()
-	eventually(t, func() error {
+	polltest.Eventually(t, "the list is served", func() error {
 		if got := f.do(t, http.MethodGet, group+"coderworkspaces", nil, ""); got.status != http.StatusOK {
 			return errors.New(got.body)
 		}
@@ -226,7 +227,7 @@ func TestBeforeTheLogIsFilled(t *testing.T) {
 	})
 	s.provider.unready("pending")
 	connect := s.run(t)
-	eventually(t, func() error {
+	polltest.Eventually(t, "the server serves", func() error {
 		if !s.server.serving.Load() {
 			return errors.New("it does not serve yet")
 		}

@@ -36,6 +36,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -232,7 +233,7 @@ func (s *site) build(t testing.TB) net.Listener {
 func (s *site) start(t testing.TB) {
 	t.Helper()
 	connect := s.run(t)
-	eventually(t, func() error { return s.server.Ready(nil) })
+	polltest.Eventually(t, "the server is ready", func() error { return s.server.Ready(nil) })
 	connect()
 }
 
@@ -251,7 +252,7 @@ func (s *site) run(t testing.TB) (connect func()) {
 			if err != nil {
 				t.Errorf("stopping the server: %v", err)
 			}
-		case <-time.After(stopDeadline):
+		case <-polltest.Context(t).Done():
 			t.Error("the server does not stop")
 		}
 	})
@@ -331,6 +332,9 @@ func (p *process) Cleanup(f func()) {
 	defer p.mu.Unlock()
 	p.cleanups = append(p.cleanups, f)
 }
+
+// Logf implements testing.TB.
+func (*process) Logf(string, ...any) {}
 
 // Error implements testing.TB.
 func (p *process) Error(args ...any) {

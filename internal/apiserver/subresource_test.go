@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -22,6 +21,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestScale(t *testing.T) {
@@ -88,7 +88,7 @@ func TestActions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"start", "stop", "start", "stop", "start", "stop", "start"}
-	eventually(t, func() error {
+	polltest.Eventually(t, "Coder has the transitions", func() error {
 		if diff := cmp.Diff(want, f.coder.Transitions(id)); diff != "" {
 			return &diffError{diff}
 		}
@@ -129,9 +129,7 @@ func TestLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), convergeDeadline)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.config.Host+f.path("coderworkspaces/coder.ada.dev/log?follow=true"), nil)
+	request, err := http.NewRequestWithContext(polltest.Context(t), http.MethodGet, f.config.Host+f.path("coderworkspaces/coder.ada.dev/log?follow=true"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

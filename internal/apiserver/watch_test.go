@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // seconds is an option of a request.
@@ -63,7 +65,7 @@ func (w *events) saw(event watch.Event) {
 // next waits for the next event that is wanted. Nil wants each.
 func next(t *testing.T, w *events, wanted func(watch.Event) bool) watch.Event {
 	t.Helper()
-	deadline := time.After(convergeDeadline)
+	deadline := polltest.Context(t).Done()
 	for {
 		select {
 		case event, ok := <-w.ResultChan():
@@ -150,7 +152,7 @@ func followNamespace(t *testing.T, f *fixture, onlyMetadata, watchList bool) {
 	defer func() { stop(); <-ended }()
 	shows := func(want map[string]string) {
 		t.Helper()
-		eventually(t, func() error {
+		polltest.Eventually(t, "the informer follows", func() error {
 			if diff := cmp.Diff(want, labelsIn(informer.GetStore())); diff != "" {
 				return fmt.Errorf("the cache (-want +got):\n%s", diff)
 			}

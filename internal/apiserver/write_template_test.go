@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func files(text string) map[string]any {
@@ -72,7 +73,7 @@ func TestNewFilesArePromotedWhenBuilt(t *testing.T) {
 		t.Errorf("the request did not return at once with what was asked: %v", changed.Object)
 	}
 	f.coder.FinishBuilds()
-	eventually(t, func() error {
+	polltest.Eventually(t, "the version is promoted", func() error {
 		got := f.starter(t)
 		if at(got, "spec", "versionID") == before || condition(got, "Ready") != "True Active" {
 			return fmt.Errorf("not promoted: %v", got.Object["status"])
@@ -89,7 +90,7 @@ func TestFilesThatDoNotBuild(t *testing.T) {
 	before := at(f.starter(t), "spec", "versionID")
 	f.coder.SetBuildResult("", coderdtest.BuildResult{Error: "terraform: bad syntax"})
 	f.patchFiles(t, "broken {")
-	eventually(t, func() error {
+	polltest.Eventually(t, "the build has failed", func() error {
 		got := f.starter(t)
 		if condition(got, "Stalled") != "True BuildFailed" || at(got, "spec", "versionID") != before {
 			return fmt.Errorf("%v", got.Object["status"])
@@ -107,7 +108,7 @@ func TestFilesThatDoNotBuild(t *testing.T) {
 	}
 	f.coder.SetBuildResult("", coderdtest.BuildResult{})
 	f.patchFiles(t, "# mended")
-	eventually(t, func() error {
+	polltest.Eventually(t, "the mended version is active", func() error {
 		if got := f.starter(t); condition(got, "Ready") != "True Active" || at(got, "spec", "files", mainTF) != "# mended" {
 			return fmt.Errorf("%v", got.Object["status"])
 		}
@@ -120,7 +121,7 @@ func TestOnlyTheNewestFilesArePromoted(t *testing.T) {
 	f.patchFiles(t, "# two")
 	f.patchFiles(t, "# three")
 	f.coder.FinishBuilds()
-	eventually(t, func() error {
+	polltest.Eventually(t, "the third version is active", func() error {
 		got := f.starter(t)
 		if condition(got, "Ready") != "True Active" || at(got, "spec", "files", mainTF) != "# three" {
 			return fmt.Errorf("%v", got.Object)
@@ -137,7 +138,7 @@ func TestPromotionSurvivesARestart(t *testing.T) {
 	// Another replica made the version, and is gone.
 	version := f.coder.AddTemplateVersion(f.template, "coder-k8s: promote when built", map[string]string{mainTF: "# orphan"})
 	f.restart(t)
-	eventually(t, func() error {
+	polltest.Eventually(t, "the version is active", func() error {
 		if got := at(f.starter(t), "status", "activeVersionID"); got != version.String() {
 			return fmt.Errorf("active is %s, want %s", got, version)
 		}
@@ -149,7 +150,7 @@ func TestRollBack(t *testing.T) {
 	f := newFixture(t)
 	first := at(f.starter(t), "spec", "versionID")
 	f.patchFiles(t, "# two")
-	eventually(t, func() error {
+	polltest.Eventually(t, "the version is promoted", func() error {
 		if at(f.starter(t), "spec", "versionID") == first {
 			return fmt.Errorf("not promoted")
 		}

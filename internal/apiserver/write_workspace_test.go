@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestWorkspaceLifecycle(t *testing.T) {
@@ -58,7 +59,7 @@ func TestWorkspaceLifecycle(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone(t, f.ws(), "coder.ada.dev")
-	eventually(t, func() error {
+	polltest.Eventually(t, "the records are gone", func() error {
 		if left := f.records.List(f.controlPlane()); len(left) > 0 {
 			return fmt.Errorf("records are left: %v", left)
 		}
@@ -415,7 +416,7 @@ func TestNamespaceDeletionReleases(t *testing.T) {
 	if err := f.tmpl().Delete(ctx, "coder.starter", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("delete of a template: %v, want 404", err)
 	}
-	eventually(t, func() error {
+	polltest.Eventually(t, "the workspaces are gone", func() error {
 		for _, scope := range []string{f.namespace, ""} {
 			list, err := f.workspaces(scope).List(ctx, metav1.ListOptions{})
 			if err != nil {

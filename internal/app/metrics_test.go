@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/monitoring/buildinfo"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
@@ -116,16 +116,7 @@ func boundAddress(t *testing.T, server metricsserver.Server) string {
 	if !ok {
 		t.Fatalf("%T does not say where it listens", server)
 	}
-	deadline := time.After(processTimeout)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for bound.GetBindAddr() == "" {
-		select {
-		case <-deadline:
-			t.Fatalf("nothing listens after %s", processTimeout)
-		case <-tick.C:
-		}
-	}
+	polltest.Eventually(t, "the server of metrics listens", func() bool { return bound.GetBindAddr() != "" })
 	return bound.GetBindAddr()
 }
 
@@ -138,17 +129,16 @@ func prometheusClient(t *testing.T, authority []byte) *http.Client {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "coder-k8s-metrics.coder-system.svc"}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
+	return &http.Client{Transport: transport, Timeout: polltest.Timeout()}
 }
 
 // get asks as the owner of a token, as soon as there is somebody who answers.
 func get(t *testing.T, client *http.Client, url, token string) (int, string) {
 	t.Helper()
-	deadline := time.Now().Add(processTimeout)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	var code int
+	var content []byte
+	polltest.Eventually(t, "an answer from "+url, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,18 +146,15 @@ func get(t *testing.T, client *http.Client, url, token string) (int, string) {
 			request.Header.Set("Authorization", "Bearer "+token)
 		}
 		response, err := client.Do(request)
-		if err == nil {
-			content, readErr := io.ReadAll(response.Body)
-			response.Body.Close()
-			if err = readErr; err == nil {
-				return response.StatusCode, string(content)
-			}
+		if err != nil {
+			return err
 		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		<-tick.C
-	}
+		defer response.Body.Close()
+		code = response.StatusCode
+		content, err = io.ReadAll(response.Body)
+		return err
+	})
+	return code, string(content)
 }
 
 func TestMetricsAreForThoseWhoMayGetThem(t *testing.T) {

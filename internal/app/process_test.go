@@ -18,7 +18,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/tools/clientcmd"
@@ -26,9 +25,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
-
-const processTimeout = 2 * time.Minute
 
 // syncBuffer is a buffer for a process that still writes.
 type syncBuffer struct {
@@ -138,18 +136,17 @@ func startProcess(t *testing.T, args ...string) *process {
 // eventually polls until something is so.
 func (p *process) eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	deadline := time.After(processTimeout)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
+	polltest.Eventually(t, what, func() error {
+		if is() {
+			return nil
+		}
 		select {
 		case code := <-p.exited:
 			t.Fatalf("the process ended with %d:\n%s", code, p.stderr.String())
-		case <-deadline:
-			t.Fatalf("%s: not within %s:\n%s", what, processTimeout, p.stderr.String())
-		case <-tick.C:
+		default:
 		}
-	}
+		return errors.New(p.stderr.String())
+	})
 }
 
 // told gives the value of a key in the line of the log with a message, once it is there.
@@ -176,8 +173,8 @@ func (p *process) exitCode(t *testing.T) int {
 	select {
 	case code := <-p.exited:
 		return code
-	case <-time.After(processTimeout):
-		t.Fatalf("the process did not end within %s:\n%s", processTimeout, p.stderr.String())
+	case <-polltest.Context(t).Done():
+		t.Fatalf("the process did not end:\n%s", p.stderr.String())
 		return 0
 	}
 }

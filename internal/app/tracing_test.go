@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
@@ -23,7 +24,7 @@ func TestTheLastSpansAreSent(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	ctx, cancel := context.WithCancel(t.Context())
-	err = flushed(provider, logr.Discard(), processTimeout, func(ctx context.Context) error {
+	err = flushed(provider, logr.Discard(), polltest.Timeout(), func(ctx context.Context) error {
 		cancel()
 		_, span := provider.Begin(ctx, "the last pass")
 		span.End()
@@ -43,7 +44,7 @@ func TestNoTracingByDefault(t *testing.T) {
 	if err != nil || provider != nil {
 		t.Errorf("%v, %v", provider, err)
 	}
-	if err := flushed(provider, logr.Discard(), processTimeout, func(context.Context) error { return nil })(t.Context()); err != nil {
+	if err := flushed(provider, logr.Discard(), polltest.Timeout(), func(context.Context) error { return nil })(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

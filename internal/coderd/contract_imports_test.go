@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // parameterSource asks for something of every kind. Required is what has no
@@ -183,7 +184,7 @@ func (c *contract) importVersion(t *testing.T, wanted coderd.NewTemplateVersion)
 	if v.MatchedProvisioners < 1 || v.AvailableProvisioners < 1 {
 		t.Errorf("nobody builds %+v", v)
 	}
-	eventually(t, "the end of the build", func() bool {
+	polltest.Eventually(t, "the end of the build", func() bool {
 		v = must[coderd.TemplateVersion](t)(c.admin.TemplateVersion(t.Context(), v.ID))
 		return v.Status != "pending" && v.Status != "running"
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // parameters holds which values a workspace gets, and which are refused.
@@ -121,7 +122,7 @@ func (c *contract) settings(t *testing.T) {
 	c.becomes(t, "stopped")
 	c.pages(t)
 	ok(t, transit(ctx, c.admin, id, coderd.TransitionDelete))
-	eventually(t, "the workspace to be gone", func() bool {
+	polltest.Eventually(t, "the workspace to be gone", func() bool {
 		_, err := c.admin.Workspace(ctx, id)
 		return coderd.IsNotFound(err)
 	})

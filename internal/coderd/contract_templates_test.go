@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func (c *contract) uploads(t *testing.T) {
@@ -60,7 +61,7 @@ func (c *contract) newVersion(t *testing.T, template *uuid.UUID, file uuid.UUID,
 		t.Errorf("a new version is %s", created.Status)
 	}
 	var built coderd.TemplateVersion
-	eventually(t, "the end of the build", func() bool {
+	polltest.Eventually(t, "the end of the build", func() bool {
 		built = must[coderd.TemplateVersion](t)(c.admin.TemplateVersion(t.Context(), created.ID))
 		return built.Status != "pending" && built.Status != "running"
 	})

@@ -1,7 +1,6 @@
 package coderd_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -167,22 +166,6 @@ func ok(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually asks until the answer is yes.
-func eventually(t *testing.T, what string, ask func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !ask() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("waited in vain for %s", what)
-		}
 	}
 }
 

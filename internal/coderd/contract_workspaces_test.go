@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func (c *contract) newWorkspace(t *testing.T) {
@@ -54,7 +55,7 @@ func (c *contract) newWorkspace(t *testing.T) {
 func (c *contract) becomes(t *testing.T, status string) coderd.Workspace {
 	t.Helper()
 	var w coderd.Workspace
-	eventually(t, "the workspace to be "+status, func() bool {
+	polltest.Eventually(t, "the workspace to be "+status, func() bool {
 		w = must[coderd.Workspace](t)(c.admin.Workspace(t.Context(), c.workspace.ID))
 		return w.LatestBuild.Status == status
 	})
@@ -77,7 +78,7 @@ func (c *contract) readWorkspace(t *testing.T) {
 	}
 	// A real Coder reads the build and its job one after the other, so a workspace
 	// may be running for an instant before it has a deadline.
-	eventually(t, "the deadline", func() bool {
+	polltest.Eventually(t, "the deadline", func() bool {
 		return must[coderd.Workspace](t)(c.admin.Workspace(ctx, w.ID)).LatestBuild.Deadline != nil
 	})
 	if named := must[coderd.Workspace](t)(c.admin.WorkspaceByName(ctx, c.member, c.workspace.Name)); named.ID != w.ID {
@@ -139,7 +140,7 @@ func (c *contract) deleteWorkspace(t *testing.T) {
 	ctx := t.Context()
 	ok(t, transit(ctx, c.admin, c.workspace.ID, coderd.TransitionDelete))
 	var err error
-	eventually(t, "the workspace to be gone", func() bool {
+	polltest.Eventually(t, "the workspace to be gone", func() bool {
 		_, err = c.admin.Workspace(ctx, c.workspace.ID)
 		return err != nil
 	})

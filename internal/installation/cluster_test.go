@@ -13,12 +13,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,9 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
-
-const timeout = 2 * time.Minute
 
 // cluster is a real kube-apiserver in which the manifests of config/default are.
 type cluster struct {
@@ -85,7 +82,7 @@ func (s *servers) start() error {
 		return err
 	}
 	s.cluster = cluster{config: config, kube: kube}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	objects, err := manifests(ctx)
 	if err != nil {
@@ -96,7 +93,7 @@ func (s *servers) start() error {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: timeout})
+	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: polltest.Timeout()})
 	return err
 }
 
@@ -162,22 +159,16 @@ func (c cluster) without(t *testing.T, apiVersion, kind, namespace, name string)
 // (re)initializing"), until somebody changes it; internal/uninstall says more.
 func (c cluster) gone(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for looks := 0; ; looks++ {
+	looks := 0
+	polltest.Eventually(t, object.GetKind()+" "+object.GetName()+" is gone", func(ctx context.Context) error {
+		looks++
 		reminder := fmt.Appendf(nil, `{"metadata":{"annotations":{"test/looks":"%d"}}}`, looks)
 		err := c.kube.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, reminder))
-		if apierrors.IsNotFound(err) {
-			return
+		if err == nil {
+			return errors.New("it exists")
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s %s is not gone: %v", object.GetKind(), object.GetName(), err)
-		case <-ticker.C:
-		}
-	}
+		return client.IgnoreNotFound(err)
+	})
 }
 
 // changed changes an object for the rest of a test.
@@ -233,25 +224,13 @@ func (c cluster) as(t *testing.T, namespace, name string) *rest.Config {
 // caches follow a moment after a write.
 func eventually(t *testing.T, config *rest.Config, want Expectation, right func([]Problem) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	last := ""
-	for {
+	polltest.Eventually(t, "the problems are as they should be", func(ctx context.Context) error {
 		problems, err := Check(ctx, config, want)
-		if err == nil && right(problems) {
-			return
+		if err != nil || !right(problems) {
+			return fmt.Errorf("%v\n%s", err, lines(problems))
 		}
-		if ctx.Err() == nil {
-			last = fmt.Sprintf("%v\n%s", err, lines(problems))
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the problems do not become what they should: %s", last)
-		case <-ticker.C:
-		}
-	}
+		return nil
+	})
 }
 
 func lines(problems []Problem) string {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // hostileNames lead elsewhere if they become a part of a path, a query, a header or
@@ -240,7 +241,7 @@ func (h *harness) wire(t testing.TB, request string) int {
 		t.Fatal(err)
 	}
 	defer connection.Close()
-	_ = connection.SetDeadline(time.Now().Add(testTimeout))
+	_ = connection.SetDeadline(time.Now().Add(polltest.Timeout()))
 	if _, err := connection.Write([]byte(request)); err != nil {
 		t.Fatal(err)
 	}
@@ -488,7 +489,7 @@ func FuzzTheServer(f *testing.F) {
 				r.Header.Set(name, value)
 			}
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), testTimeout)
+		ctx, cancel := context.WithTimeout(r.Context(), polltest.Timeout())
 		defer cancel()
 		if method == "subscriptions/listen" {
 			// A stream ends with its client.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -25,12 +24,10 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/logtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
-	// testTimeout is far above what anything here takes.
-	testTimeout = time.Minute
-
 	legacyEra = "2025-11-25"
 	modernEra = "2026-07-28"
 )
@@ -124,8 +121,8 @@ func (h *harness) start(t testing.TB) *harness {
 		select {
 		case err := <-ended:
 			return err
-		case <-time.After(testTimeout):
-			return fmt.Errorf("the server did not end within %s", testTimeout)
+		case <-polltest.Context(t).Done():
+			return errors.New("the server did not end")
 		}
 	})
 	t.Cleanup(func() {
@@ -133,7 +130,7 @@ func (h *harness) start(t testing.TB) *harness {
 			t.Errorf("Start returned %v", err)
 		}
 	})
-	eventually(t, "the server listens", func() bool { return h.server.serving.Load() })
+	polltest.Eventually(t, "the server listens", func() bool { return h.server.serving.Load() })
 	return h
 }
 
@@ -142,26 +139,12 @@ func running(t testing.TB, change ...func(*Config)) *harness {
 	return newHarness(t, change...).start(t)
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(testTimeout)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited %s in vain until %s", testTimeout, what)
-		case <-tick.C:
-		}
-	}
-}
-
 func await(t testing.TB, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(testTimeout):
-		t.Fatalf("waited %s in vain until %s", testTimeout, what)
+	case <-polltest.Context(t).Done():
+		t.Fatalf("waited in vain until %s", what)
 	}
 }
 

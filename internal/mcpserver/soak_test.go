@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // soak lets clients come, call, and go, so many at once.
@@ -52,15 +54,15 @@ func TestClientsLeaveNothingBehind(t *testing.T) {
 		runtime.GC()
 		return runtime.NumGoroutine()
 	}
-	eventually(t, "the first clients are gone", func() bool { return h.server.protocol.OpenSessions() == 0 })
+	polltest.Eventually(t, "the first clients are gone", func() bool { return h.server.protocol.OpenSessions() == 0 })
 	before := settle()
 	// More at once keep a busy machine from answering in the seconds that a review of a
 	// token has.
 	soak(t, h, 200, 16, 3)
 	// A few connections to the API server may have come since.
-	eventually(t, "the goroutines are as many as before", func() bool { return settle() <= before+5 })
+	polltest.Eventually(t, "the goroutines are as many as before", func() bool { return settle() <= before+5 })
 	// As many goroutines may be those of the last sessions.
-	eventually(t, "no sessions and streams are left", func() bool {
+	polltest.Eventually(t, "no sessions and streams are left", func() bool {
 		return h.server.protocol.OpenSessions()+h.server.protocol.OpenStreams() == 0
 	})
 	if strings.Contains(h.logs.String(), "anic") {

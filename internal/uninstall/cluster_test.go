@@ -32,9 +32,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
-
-const timeout = 2 * time.Minute
 
 // cluster is a real kube-apiserver, with the garbage collector and the controller
 // of namespaces. What a kubelet does the tests do.
@@ -95,7 +94,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) emptied(t *testing.T) {
 	t.Helper()
 	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
-	eventually(t, "the end of the installation before", func() error {
+	polltest.Eventually(t, "the end of the installation before", func() error {
 		if _, err := u.stillThere(t.Context(), definitionsOf()); err != nil {
 			return err
 		}
@@ -159,7 +158,7 @@ func (c *cluster) install(t *testing.T) {
 	if err != nil {
 		t.Fatalf("rendering config/default: %v: %s", err, stderr.String())
 	}
-	if _, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: timeout}); err != nil {
+	if _, err := envtest.InstallCRDs(c.config, envtest.CRDInstallOptions{Paths: []string{"../../config/crd/bases"}, MaxTime: polltest.Timeout()}); err != nil {
 		t.Fatal(err)
 	}
 	c.served(t)
@@ -192,7 +191,7 @@ func (c *cluster) served(t *testing.T) {
 	for _, d := range definitionsOf() {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind + "List"))
-		eventually(t, "listing every "+d.Kind, func() error { return c.kube.List(t.Context(), list) })
+		polltest.Eventually(t, "listing every "+d.Kind, func() error { return c.kube.List(t.Context(), list) })
 	}
 }
 
@@ -200,7 +199,7 @@ func (c *cluster) served(t *testing.T) {
 // namespace for the one of the same name that the test before deleted.
 func (c *cluster) create(t *testing.T, obj client.Object) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("making %T %s", obj, obj.GetName()), func() error {
+	polltest.Eventually(t, fmt.Sprintf("making %T %s", obj, obj.GetName()), func() error {
 		err := c.kube.Create(t.Context(), obj)
 		if err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			t.Fatalf("making %T %s: %v", obj, obj.GetName(), err)
@@ -383,25 +382,6 @@ func (c *cluster) exists(t *testing.T, gvk string, namespace, name string) bool 
 		t.Fatal(err)
 	}
 	return err == nil
-}
-
-// eventually polls until the check gives no error.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	deadline := time.After(timeout)
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("%s: %v", what, err)
-		case <-ticker.C:
-		}
-	}
 }
 
 // children fails unless those of an object are all there, or all gone.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // Coders go on running without an operator: the garbage collector takes nothing of
@@ -100,7 +101,7 @@ func (c *cluster) collected(t *testing.T) {
 		APIVersion: "v1", Kind: "ConfigMap", Name: "never", UID: "never",
 	}}}}
 	c.create(t, probe)
-	eventually(t, "collecting garbage", func() error {
+	polltest.Eventually(t, "collecting garbage", func() error {
 		if c.exists(t, "/v1/ConfigMap", c.team, "probe") {
 			return errors.New("it is still there")
 		}
@@ -132,7 +133,7 @@ func TestRemove(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"coder", "builders", "paris"} {
-		eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
+		polltest.Eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
 	}
 	// Once the obstacle is gone, the rest goes.
 	if err := c.kube.Delete(t.Context(), mine[0]); err != nil {
@@ -187,7 +188,7 @@ func TestRemoveWithoutOperator(t *testing.T) {
 		t.Errorf("the rights in another namespace: %v", err)
 	}
 	for _, name := range []string{"coder", "builders", "paris"} {
-		eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
+		polltest.Eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
 	}
 }
 
@@ -342,7 +343,7 @@ func TestDeletedByMistake(t *testing.T) {
 		}
 	}
 	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
-	eventually(t, "the deletion of the control plane", func() error {
+	polltest.Eventually(t, "the deletion of the control plane", func() error {
 		// kube-apiserver may forget it, as it may while the command waits.
 		if _, err := u.stillThere(t.Context(), definitionsOf()); err != nil {
 			return err

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const operator = "system:serviceaccount:coder-system:coder-k8s"
@@ -182,16 +184,14 @@ func known(t *testing.T, ns string) {
 			t.Fatal(err)
 		}
 	}
-	if err := until(t, func(err error) bool { return err == nil }, func() error {
+	polltest.Eventually(t, "the rights are known", func() error {
 		for _, resource := range []string{everywhere, inside} {
 			if !allowed(t, name.Name, authorizationv1.ResourceAttributes{Namespace: ns, Resource: resource, Verb: "get"}) {
 				return errors.New(resource + " is not known")
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatalf("the rights that were given: %v", err)
-	}
+	})
 }
 
 func allowed(t *testing.T, user string, access authorizationv1.ResourceAttributes) bool {

@@ -2,17 +2,17 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // TestNobodyGetsIntoOtherNamespaces: the operator grants rights in the namespaces that
@@ -35,8 +35,14 @@ func TestNobodyGetsIntoOtherNamespaces(t *testing.T) {
 	for _, kind := range []string{controlPlane, provisioner} {
 		for _, spec := range []string{"{rbac: {workspaceNamespaces: [" + theirs + "]}}", "{rbac: {namespaces: [{name: " + theirs + "}]}}"} {
 			// A new policy takes a moment to be in force.
-			err := until(t, apierrors.IsForbidden, func() error { return me.Create(t.Context(), object(t, kind, mine, "mine", spec), client.DryRunAll) })
-			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "spec.rbac: grants rights in namespace "+theirs+", where you may not create RoleBindings yourself; ask who administers it") {
+			var err error
+			polltest.Eventually(t, kind+" with "+spec+" is refused", func() error {
+				if err = me.Create(t.Context(), object(t, kind, mine, "mine", spec), client.DryRunAll); !apierrors.IsForbidden(err) {
+					return fmt.Errorf("the answer is %v", err)
+				}
+				return nil
+			})
+			if !strings.Contains(err.Error(), "spec.rbac: grants rights in namespace "+theirs+", where you may not create RoleBindings yourself; ask who administers it") {
 				t.Errorf("%s with %s: the answer is %v, not Forbidden with namespace and remedy", kind, spec, err)
 			}
 		}
@@ -86,26 +92,6 @@ func TestNobodyGetsIntoOtherNamespaces(t *testing.T) {
 }
 
 var rolebindings = rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create"}}
-
-// until tries until the outcome is that which is wanted, and gives the last one.
-func until(t *testing.T, wanted func(error) bool, try func() error) error {
-	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := try()
-		if wanted(err) {
-			return err
-		}
-		select {
-		case <-deadline.C:
-			return errors.New("not within a minute; last: " + fmt.Sprint(err)) // Not wrapped: it is no answer that was wanted.
-		case <-ticker.C:
-		}
-	}
-}
 
 // permit gives the user tenant rights in a namespace.
 func permit(t *testing.T, ns string, rules ...rbacv1.PolicyRule) {

@@ -22,6 +22,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // warnings collects what answers warn of.
@@ -81,7 +82,7 @@ func TestAbsence(t *testing.T) {
 		s.exists(t, unsure)
 	}
 	back()
-	eventually(t, 3*time.Minute, "what belongs to nobody is collected when Coder is back", func(ctx context.Context) error {
+	polltest.Eventually(t, "what belongs to nobody is collected when Coder is back", func(ctx context.Context) error {
 		return s.gone(ctx, unsure)
 	})
 	s.exists(t, kept)
@@ -142,7 +143,7 @@ func (s *twoCoders) add(coder *coderdtest.Server, names ...string) {
 func (s *twoCoders) reads(t *testing.T, name string) *aggregationv1alpha1.CoderWorkspace {
 	t.Helper()
 	ws := &aggregationv1alpha1.CoderWorkspace{}
-	eventually(t, 3*time.Minute, "workspace "+name+" is there", func(ctx context.Context) error {
+	polltest.Eventually(t, "workspace "+name+" is there", func(ctx context.Context) error {
 		return s.client.Get(ctx, client.ObjectKey{Namespace: s.ns, Name: name}, ws)
 	})
 	return ws
@@ -187,7 +188,7 @@ func (s *twoCoders) isCollected(t *testing.T) {
 	if err := s.client.Delete(t.Context(), owner); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 3*time.Minute, "what belonged to the workspace is collected", func(ctx context.Context) error {
+	polltest.Eventually(t, "what belonged to the workspace is collected", func(ctx context.Context) error {
 		return s.gone(ctx, object)
 	})
 }
@@ -197,7 +198,7 @@ func (s *twoCoders) isCollected(t *testing.T) {
 func (s *twoCoders) isStale(t *testing.T) {
 	t.Helper()
 	list := &aggregationv1alpha1.CoderWorkspaceList{}
-	eventually(t, 3*time.Minute, "the list warns of the control plane that is away", func(ctx context.Context) error {
+	polltest.Eventually(t, "the list warns of the control plane that is away", func(ctx context.Context) error {
 		s.warnings.take()
 		if err := s.client.List(ctx, list, client.InNamespace(s.ns)); err != nil {
 			return err
@@ -232,7 +233,7 @@ func (s *twoCoders) deletes(t *testing.T, ns string) {
 
 func (s *twoCoders) isGone(t *testing.T, when, ns string, began time.Time) {
 	t.Helper()
-	eventually(t, 3*time.Minute, "the namespace is gone, "+when, func(ctx context.Context) error {
+	polltest.Eventually(t, "the namespace is gone, "+when, func(ctx context.Context) error {
 		found := &corev1.Namespace{}
 		err := environment.client.Get(ctx, client.ObjectKey{Name: ns}, found)
 		if apierrors.IsNotFound(err) {

@@ -1,12 +1,10 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -104,30 +102,4 @@ func namespace(t *testing.T) string {
 		t.Fatalf("making a namespace: %v", err)
 	}
 	return ns.Name
-}
-
-// eventually polls until the check gives no error, and fails the test with its
-// last error when the time is up.
-func eventually(t *testing.T, within time.Duration, what string, check func(ctx context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	var last error
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		// That the time was up while it was asked says nothing.
-		if last == nil || ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, within, last)
-		case <-ticker.C:
-		}
-	}
 }

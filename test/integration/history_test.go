@@ -22,6 +22,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -78,7 +79,7 @@ func TestHistory(t *testing.T) {
 	watching.Wait()
 	t.Logf("the colleague did %v", h.colleague.done)
 	objects, until := h.converged(t)
-	end, cancel := context.WithTimeout(ctx, time.Minute)
+	end, cancel := context.WithTimeout(ctx, polltest.Timeout())
 	defer cancel()
 	for _, w := range watchers {
 		if w.selector.Empty() {
@@ -90,7 +91,7 @@ func TestHistory(t *testing.T) {
 	h.chronicle.excused(t, h.replicas)
 	h.promise.kept(t, objects)
 	for i, store := range stores {
-		eventually(t, 60*time.Second, fmt.Sprintf("informer %d holds what there is", i), func(ctx context.Context) error {
+		polltest.Eventually(t, fmt.Sprintf("informer %d holds what there is", i), func(ctx context.Context) error {
 			list, err := h.list(ctx, h.replicas.any())
 			if err != nil {
 				return err
@@ -131,7 +132,7 @@ func newHistory(t *testing.T) *history {
 	h.replicas = startReplicas(t, proxy, 3, "--watch-namespaces="+h.ns, "--log-level=debug")
 	h.replicas.writer(t)
 	h.first = map[string]labels.Set{}
-	eventually(t, 60*time.Second, "all workspaces are there", func(ctx context.Context) error {
+	polltest.Eventually(t, "all workspaces are there", func(ctx context.Context) error {
 		list, err := h.list(ctx, h.replicas[0])
 		if err == nil && len(list.Items) != len(names20) {
 			err = fmt.Errorf("there are %d", len(list.Items))
@@ -239,7 +240,7 @@ func (h *history) disasters(t *testing.T) {
 func (h *history) converged(t *testing.T) (objects map[string]*unstructured.Unstructured, revision uint64) {
 	t.Helper()
 	began := time.Now()
-	eventually(t, 3*time.Minute, "all replicas show what Coder has", func(ctx context.Context) error {
+	polltest.Eventually(t, "all replicas show what Coder has", func(ctx context.Context) error {
 		if n := h.coder.ActiveBuilds(); n > 0 {
 			return fmt.Errorf("%d builds are under way", n)
 		}

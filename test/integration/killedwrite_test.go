@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -15,6 +14,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // TestKilledWhileCreating: the program is killed when Coder has a workspace that shall
@@ -28,7 +28,7 @@ func TestKilledWhileCreating(t *testing.T) {
 	serve(t, p)
 	coder := controlPlaneReady(t, names, ns, "coder", coderdtest.WithManualBuilds())
 	coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
-	eventually(t, 60*time.Second, "the API knows the template", func(ctx context.Context) error {
+	polltest.Eventually(t, "the API knows the template", func(ctx context.Context) error {
 		return environment.client.Create(ctx, quiet(ns, "coder.admin.dry"), client.DryRunAll)
 	})
 	answered := func() {}
@@ -39,7 +39,7 @@ func TestKilledWhileCreating(t *testing.T) {
 		}
 		asked := make(chan error, 1)
 		go func() { asked <- environment.client.Create(context.Background(), quiet(ns, "coder.admin."+name)) }()
-		eventually(t, 60*time.Second, "Coder has the workspace", func(context.Context) error {
+		polltest.Eventually(t, "Coder has the workspace", func(context.Context) error {
 			if coder.ActiveBuilds() == 0 {
 				return errors.New("it has not")
 			}
@@ -52,7 +52,7 @@ func TestKilledWhileCreating(t *testing.T) {
 		p.start(t)
 		p.ready(t)
 		ws := &aggregationv1alpha1.CoderWorkspace{}
-		eventually(t, 3*time.Minute, "workspace "+name+" is stopped", func(ctx context.Context) error {
+		polltest.Eventually(t, "workspace "+name+" is stopped", func(ctx context.Context) error {
 			coder.FinishBuilds()
 			if err := environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "coder.admin." + name}, ws); err != nil {
 				return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // licensedCoder is a Coder behind the name of a control plane whose licenses allow
@@ -92,7 +92,7 @@ func statusOf(t *testing.T, object client.Object) coderv1alpha1.WorkloadStatus {
 func is(t *testing.T, object client.Object, conditionType string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	what := fmt.Sprintf("%T %s: %s is %s %s", object, object.GetName(), conditionType, status, reason)
-	eventually(t, 3*time.Minute, what, func(ctx context.Context) error {
+	polltest.Eventually(t, what, func(ctx context.Context) error {
 		if err := environment.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func isReady(t *testing.T, objects ...client.Object) {
 // exists waits until an object is there, or, with gone, until it is not.
 func exists(t *testing.T, object client.Object, ns, name string, gone bool) {
 	t.Helper()
-	eventually(t, 3*time.Minute, fmt.Sprintf("%T %s/%s exists (or not: %v)", object, ns, name, gone), func(ctx context.Context) error {
+	polltest.Eventually(t, fmt.Sprintf("%T %s/%s exists (or not: %v)", object, ns, name, gone), func(ctx context.Context) error {
 		err := environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, object)
 		if gone && err == nil {
 			return fmt.Errorf("it is there")

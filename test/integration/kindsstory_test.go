@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,6 +20,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // story is one Coder with all that belongs to it, in a namespace, with workspaces
@@ -154,7 +154,7 @@ func (s *story) kindsAppear(t *testing.T) {
 // keysAre waits until Coder has exactly the keys of these names.
 func (s *story) keysAre(t *testing.T, names ...string) {
 	t.Helper()
-	eventually(t, 60*time.Second, fmt.Sprintf("Coder has the keys %v", names), func(context.Context) error {
+	polltest.Eventually(t, fmt.Sprintf("Coder has the keys %v", names), func(context.Context) error {
 		var found []string
 		for _, key := range s.coder.ProvisionerKeys("coder") {
 			s.secrets.add("provisioner key "+key.Name, key.Text)
@@ -187,7 +187,7 @@ func (s *story) provisionerWithRotation(t *testing.T) *coderv1alpha1.CoderProvis
 		t.Fatal(err)
 	}
 	s.keysAre(t, "runner", "runner-2")
-	eventually(t, 60*time.Second, "the pods are to get the new key", func(ctx context.Context) error {
+	polltest.Eventually(t, "the pods are to get the new key", func(ctx context.Context) error {
 		if err := environment.client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
 			return err
 		}

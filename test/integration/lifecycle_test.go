@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // TestOneLeader runs two replicas: both serve, one reconciles, and the other
@@ -21,7 +22,7 @@ func TestOneLeader(t *testing.T) {
 	names, proxy := startCoders(t)
 	first := startProcess(t, proxy)
 	first.ready(t)
-	eventually(t, 60*time.Second, "the first replica leads", func(context.Context) error { return leads(first) })
+	polltest.Eventually(t, "the first replica leads", func(context.Context) error { return leads(first) })
 	second := startProcess(t, proxy)
 	second.ready(t)
 	serve(t, second)
@@ -42,7 +43,7 @@ func TestOneLeader(t *testing.T) {
 	if now := read(t, &coordinationv1.Lease{}, operatorNamespace, lease).Spec.HolderIdentity; ptr.Equal(now, holder) {
 		t.Errorf("the lease is still held by %s, which has ended", *holder)
 	}
-	eventually(t, 60*time.Second, "the second replica leads", func(context.Context) error { return leads(second) })
+	polltest.Eventually(t, "the second replica leads", func(context.Context) error { return leads(second) })
 	other := namespace(t)
 	controlPlaneReady(t, names, other, "coder")
 	if code := second.terminate(t); code != 0 {
@@ -64,7 +65,7 @@ func TestFailingComponentEndsTheProcess(t *testing.T) {
 	p := startProcess(t, proxy, "--mcp-bind-address=192.0.2.1:1", "--leader-elect=false")
 	select {
 	case <-p.ended:
-	case <-time.After(60 * time.Second):
+	case <-polltest.Context(t).Done():
 		t.Fatalf("the program still runs:\n%s", p.logs)
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 1 {
@@ -103,7 +104,7 @@ func TestDeletionRevokesTheToken(t *testing.T) {
 	if err := environment.client.Delete(t.Context(), cp); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 60*time.Second, "the control plane is gone", func(ctx context.Context) error {
+	polltest.Eventually(t, "the control plane is gone", func(ctx context.Context) error {
 		if err := environment.client.Get(ctx, client.ObjectKeyFromObject(cp), cp); client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Errorf("reading it gives %w", err)
 		}
@@ -130,7 +131,7 @@ func TestRefusedTokenIsRenewed(t *testing.T) {
 	// test need not wait for the next regular look.
 	p = startProcess(t, proxy, "--app=controller", "--leader-elect=false")
 	p.ready(t)
-	eventually(t, 60*time.Second, "the token is renewed", func(context.Context) error {
+	polltest.Eventually(t, "the token is renewed", func(context.Context) error {
 		if tokenOf(t, ns, "coder") == secret {
 			return fmt.Errorf("the Secret holds the old token")
 		}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // relay is a way to kube-apiserver that can be cut.
@@ -115,7 +117,7 @@ func TestMCPReadiness(t *testing.T) {
 	succeeds(t, session, "get_events", map[string]any{"namespace": ns})
 	way.cut()
 	for _, probe := range probes {
-		eventually(t, 60*time.Second, probe+" says that the server is not ready", func(ctx context.Context) error {
+		polltest.Eventually(t, probe+" says that the server is not ready", func(ctx context.Context) error {
 			if err := httpOK(ctx, probe); err == nil || !strings.HasSuffix(err.Error(), "503 Service Unavailable") && !strings.HasSuffix(err.Error(), "500 Internal Server Error") {
 				return fmt.Errorf("it is answered with %w", err)
 			}
@@ -136,7 +138,7 @@ func TestMCPReadiness(t *testing.T) {
 	}
 	way.connect(t)
 	for _, probe := range probes {
-		eventually(t, 60*time.Second, probe+" says that the server is ready", func(ctx context.Context) error { return httpOK(ctx, probe) })
+		polltest.Eventually(t, probe+" says that the server is ready", func(ctx context.Context) error { return httpOK(ctx, probe) })
 	}
 	succeeds(t, entered(t, mcpURL(p), token, modernEra, nil), "get_events", map[string]any{"namespace": ns})
 }
@@ -158,7 +160,7 @@ func TestMCPEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 60*time.Second, "all subscriptions are open", func(context.Context) error {
+	polltest.Eventually(t, "all subscriptions are open", func(context.Context) error {
 		if open := metric(t, metricsOf(t, metrics), "coder_k8s_mcp_streams"); open != subscriptions {
 			return fmt.Errorf("%v are", open)
 		}
@@ -224,7 +226,7 @@ func TestMCPRefusesToStart(t *testing.T) {
 			p.start(t)
 			select {
 			case <-p.ended:
-			case <-time.After(60 * time.Second):
+			case <-polltest.Context(t).Done():
 				p.kill()
 				t.Fatalf("the program still runs:\n%s", p.logs)
 			}
@@ -278,7 +280,7 @@ func TestMCPMemory(t *testing.T) {
 	took := time.Since(begin)
 	loaded, loadedAnonymous := mebibytes(t, p)
 	goroutines := func(content string) float64 { return metric(t, content, "go_goroutines") }
-	eventually(t, 60*time.Second, "the goroutines of the clients end", func(context.Context) error {
+	polltest.Eventually(t, "the goroutines of the clients end", func(context.Context) error {
 		// A connection may still read the end of its last answer.
 		connections.CloseIdleConnections()
 		if now := goroutines(metricsOf(t, metrics)); now > goroutines(before)+20 {

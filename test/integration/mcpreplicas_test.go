@@ -12,13 +12,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // startMCPIn starts the MCP server as a pod of a namespace would run it.
@@ -60,7 +60,7 @@ func callsOf(p *process, tool string) int {
 func answered(t *testing.T, tool string, want int, processes ...*process) {
 	t.Helper()
 	told := 0
-	eventually(t, 60*time.Second, "the log tells of all calls of "+tool, func(context.Context) error {
+	polltest.Eventually(t, "the log tells of all calls of "+tool, func(context.Context) error {
 		told = 0
 		for _, p := range processes {
 			told += callsOf(p, tool)
@@ -189,7 +189,7 @@ func TestMCPWithoutKey(t *testing.T) {
 	p.lacksRights = true
 	p.run(t)
 	p.ready(t)
-	eventually(t, 60*time.Second, "the log warns", func(context.Context) error {
+	polltest.Eventually(t, "the log warns", func(context.Context) error {
 		if n := strings.Count(p.logs.String(), "The Secret with the key of confirmations cannot be had"); n != 1 {
 			return fmt.Errorf("it does so %d times", n)
 		}

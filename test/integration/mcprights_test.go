@@ -8,13 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // mcpSession is one of a caller, whose calls tell of their progress.
@@ -198,7 +198,7 @@ func (s *mcpScene) isRefused(t *testing.T, callerOf func(*testing.T, string) mcp
 // something.
 func changesNothing(t *testing.T, from int64, user string) {
 	t.Helper()
-	eventually(t, 60*time.Second, "the refusal is written down", func(context.Context) error {
+	polltest.Eventually(t, "the refusal is written down", func(context.Context) error {
 		if !slices.ContainsFunc(requestsAs(t, from, user), request.lacksRight) {
 			return errors.New("nothing was refused")
 		}
@@ -215,7 +215,7 @@ func changesNothing(t *testing.T, from int64, user string) {
 // other right is used, and nothing is refused.
 func usesExactly(t *testing.T, from int64, user string, rights []access.Right, spare ...access.Right) {
 	t.Helper()
-	eventually(t, 60*time.Second, "each right is used", func(context.Context) error {
+	polltest.Eventually(t, "each right is used", func(context.Context) error {
 		var used []access.Right
 		for _, r := range requestsAs(t, from, user) {
 			if right, ok := r.right(); ok {

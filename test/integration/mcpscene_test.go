@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,6 +20,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // mcpScene is a cluster with all that the tools of the MCP server can find.
@@ -102,7 +102,7 @@ func (s *mcpScene) furnish(t *testing.T) {
 // isShown waits until the API shows what was made.
 func (s *mcpScene) isShown(t *testing.T) {
 	t.Helper()
-	eventually(t, 3*time.Minute, "the API shows what there is in Coder", func(ctx context.Context) error {
+	polltest.Eventually(t, "the API shows what there is in Coder", func(ctx context.Context) error {
 		templates, workspaces := &aggregationv1alpha1.CoderTemplateList{}, &aggregationv1alpha1.CoderWorkspaceList{}
 		if err := errors.Join(environment.client.List(ctx, templates, client.InNamespace(s.ns)), environment.client.List(ctx, workspaces, client.InNamespace(s.ns))); err != nil {
 			return err
@@ -119,7 +119,7 @@ func (s *mcpScene) spoil(t *testing.T) {
 	t.Helper()
 	patch(t, &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "coder.admin.stuck"}}, "test", `{"spec":{"running":true}}`)
 	patch(t, &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "coder.broken"}}, "test", `{"spec":{"files":{"main.tf":"# not built"}}}`)
-	eventually(t, 60*time.Second, "the template and the workspace are broken", func(ctx context.Context) error {
+	polltest.Eventually(t, "the template and the workspace are broken", func(ctx context.Context) error {
 		template, ws := &aggregationv1alpha1.CoderTemplate{}, &aggregationv1alpha1.CoderWorkspace{}
 		if err := errors.Join(environment.client.Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "coder.broken"}, template),
 			environment.client.Get(ctx, client.ObjectKey{Namespace: s.ns, Name: "coder.admin.stuck"}, ws)); err != nil {
@@ -260,7 +260,7 @@ func (s *mcpScene) granted(t *testing.T) {
 	t.Helper()
 	last := fmt.Sprintf("last-%d", s.next())
 	s.grantRights(t, last, []access.Right{{Verb: "get", Resource: last}}, s.away)
-	eventually(t, 60*time.Second, "the rights are known", func(ctx context.Context) error {
+	polltest.Eventually(t, "the rights are known", func(ctx context.Context) error {
 		return allowed(ctx, "system:serviceaccount:"+s.callers+":"+last, s.away, last)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -15,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -179,7 +180,7 @@ func known(t *testing.T, ns, account string) {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: last},
 			Subjects:   []rbacv1.Subject{serviceAccount(ns, account)},
 		})
-	eventually(t, 60*time.Second, "the rights of "+account+" are known", func(ctx context.Context) error {
+	polltest.Eventually(t, "the rights of "+account+" are known", func(ctx context.Context) error {
 		return allowed(ctx, "system:serviceaccount:"+ns+":"+account, ns, last)
 	})
 }
@@ -202,7 +203,7 @@ func allowed(ctx context.Context, user, ns, resource string) error {
 func entered(t *testing.T, url, token, era string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	var session *mcp.ClientSession
-	eventually(t, 60*time.Second, "the caller gets in", func(context.Context) error {
+	polltest.Eventually(t, "the caller gets in", func(context.Context) error {
 		var err error
 		session, err = connectMCP(t, url, token, era, options)
 		return err
@@ -214,7 +215,7 @@ func entered(t *testing.T, url, token, era string, options *mcp.ClientOptions) *
 func succeeds(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) int {
 	t.Helper()
 	tries := 0
-	eventually(t, 60*time.Second, tool+" succeeds", func(context.Context) error {
+	polltest.Eventually(t, tool+" succeeds", func(context.Context) error {
 		tries++
 		if answer := callTool(t, session, tool, arguments); answer.IsError {
 			return errors.New(sentenceOf(answer))

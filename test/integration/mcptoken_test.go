@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // door is an MCP server that serves TLS.
@@ -107,7 +109,7 @@ func TestMCPTokens(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, 60*time.Second, "a good token opens", opens)
+	polltest.Eventually(t, "a good token opens", opens)
 	d.deletedAccountIsOut(t, ns, good, opens)
 	for _, token := range append([]string{good, stranger}, tokens["for the API server"], tokens["for another server"]) {
 		if strings.Contains(d.logs.String(), token) {
@@ -128,7 +130,7 @@ func (d *door) deletedAccountIsOut(t *testing.T, ns, token string, opens func(co
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	eventually(t, 90*time.Second, "the token of a deleted ServiceAccount is refused", func(ctx context.Context) error {
+	polltest.Eventually(t, "the token of a deleted ServiceAccount is refused", func(ctx context.Context) error {
 		if opens(ctx) == nil {
 			return fmt.Errorf("it still opens")
 		}

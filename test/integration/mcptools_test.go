@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // toolCall is a call that succeeds where its caller has all rights of the tool.
@@ -123,7 +124,7 @@ func (s *mcpScene) templateCalls() map[string]func(t *testing.T) []toolCall {
 func (s *mcpScene) changeCalls(t *testing.T) []toolCall {
 	t.Helper()
 	// Of two restarts in one second the other one changes nothing.
-	eventually(t, 60*time.Second, "the second of the last restart is over", func(ctx context.Context) error {
+	polltest.Eventually(t, "the second of the last restart is over", func(ctx context.Context) error {
 		deployment := &appsv1.Deployment{}
 		if err := environment.client.Get(ctx, client.ObjectKey{Namespace: s.other, Name: "coder"}, deployment); err != nil {
 			return err

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -28,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const operatorNamespace = "coder-system"
@@ -35,7 +35,7 @@ const operatorNamespace = "coder-system"
 // install applies the RBAC that users apply, once, so that the program has here
 // the very rights that it has in a cluster.
 var install = sync.OnceValue(func() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}}
 	if err := environment.client.Create(ctx, ns); client.IgnoreAlreadyExists(err) != nil {
@@ -148,7 +148,7 @@ func serve(t *testing.T, p *process) {
 		Group: "aggregation.coder.com", Version: "v1alpha1", GroupPriorityMinimum: 1000, VersionPriority: 100,
 		Service: &apiregistrationv1.ServiceReference{Namespace: operatorNamespace, Name: service.Name, Port: ptr.To(int32(port))},
 	}
-	eventually(t, 60*time.Second, "the APIService names this program", func(ctx context.Context) error {
+	polltest.Eventually(t, "the APIService names this program", func(ctx context.Context) error {
 		registration := &apiregistrationv1.APIService{}
 		err := environment.client.Get(ctx, client.ObjectKey{Name: name}, registration)
 		if apierrors.IsNotFound(err) {
@@ -161,7 +161,7 @@ func serve(t *testing.T, p *process) {
 		registration.Spec.Service = spec.Service
 		return environment.client.Update(ctx, registration)
 	})
-	eventually(t, 3*time.Minute, "the APIService is available", func(ctx context.Context) error {
+	polltest.Eventually(t, "the APIService is available", func(ctx context.Context) error {
 		registration := &apiregistrationv1.APIService{}
 		if err := environment.client.Get(ctx, client.ObjectKey{Name: name}, registration); err != nil {
 			return err
@@ -182,7 +182,7 @@ func serve(t *testing.T, p *process) {
 // would say.
 func makeAvailable(t *testing.T, ns, name string) {
 	t.Helper()
-	eventually(t, 3*time.Minute, "the Deployment can be made available", func(ctx context.Context) error {
+	polltest.Eventually(t, "the Deployment can be made available", func(ctx context.Context) error {
 		deployment := &appsv1.Deployment{}
 		if err := environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, deployment); err != nil {
 			return err
@@ -197,7 +197,7 @@ func makeAvailable(t *testing.T, ns, name string) {
 func waitCondition(t *testing.T, ns, name, conditionType string, status metav1.ConditionStatus, reason string) *coderv1alpha1.CoderControlPlane {
 	t.Helper()
 	cp := &coderv1alpha1.CoderControlPlane{}
-	eventually(t, 3*time.Minute, strings.Join([]string{ns, name, conditionType, string(status), reason}, " "), func(ctx context.Context) error {
+	polltest.Eventually(t, strings.Join([]string{ns, name, conditionType, string(status), reason}, " "), func(ctx context.Context) error {
 		if err := environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, cp); err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const checksumAnnotation = "coder.com/config-checksum"
@@ -114,7 +114,7 @@ func (w *three) contentRolls(t *testing.T) {
 	}
 	patch(t, secret(w.ns, "shared", nil), "kubectl", `{"stringData":{"value":"two"}}`)
 	for name := range w.objects {
-		eventually(t, 60*time.Second, "the pods of "+name+" are replaced", func(context.Context) error {
+		polltest.Eventually(t, "the pods of "+name+" are replaced", func(context.Context) error {
 			if now := w.annotation(t, name, checksumAnnotation); now == before[name] || now == "" {
 				return fmt.Errorf("the checksum is %q", now)
 			}
@@ -147,7 +147,7 @@ func (w *three) scale(t *testing.T) {
 	setScale(t, w.near, 4)
 	setScale(t, read(t, &appsv1.Deployment{}, w.ns, "provisioner-runner"), 3)
 	for name, wanted := range map[string]int32{"coder": 2, "wsproxy-near": 4, "provisioner-runner": 3} {
-		eventually(t, 60*time.Second, name+" is scaled", func(context.Context) error {
+		polltest.Eventually(t, name+" is scaled", func(context.Context) error {
 			if now := *read(t, &appsv1.Deployment{}, w.ns, name).Spec.Replicas; now != wanted {
 				return fmt.Errorf("it has %d replicas", now)
 			}
@@ -200,7 +200,7 @@ func (w *three) unchanged(t *testing.T, name, checksum string) {
 func (w *three) settled(t *testing.T, metrics string) {
 	t.Helper()
 	last := ""
-	eventually(t, 60*time.Second, "the operator is at rest", func(context.Context) error {
+	polltest.Eventually(t, "the operator is at rest", func(context.Context) error {
 		content := metricsOf(t, metrics)
 		now := ""
 		for _, controller := range []string{"codercontrolplane", "coderprovisioner", "coderworkspaceproxy"} {

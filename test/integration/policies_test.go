@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // TestPolicies: a policy and a webhook of the cluster decide about workspaces as about
@@ -31,7 +32,7 @@ func TestPolicies(t *testing.T) {
 	serve(t, p)
 	coder := controlPlaneReady(t, names, ns, "coder")
 	coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
-	eventually(t, 60*time.Second, "a workspace is made", func(ctx context.Context) error {
+	polltest.Eventually(t, "a workspace is made", func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(environment.client.Create(ctx, workspaceOf(ns, "coder.admin.one", "hello")))
 	})
 	policy(t, ns)
@@ -46,7 +47,7 @@ func TestPolicies(t *testing.T) {
 				t.Fatal(err)
 			}
 			// A new policy is known a moment later.
-			eventually(t, 60*time.Second, "a dry run is refused", func(ctx context.Context) error {
+			polltest.Eventually(t, "a dry run is refused", func(ctx context.Context) error {
 				return refused(environment.client.Create(ctx, new.DeepCopy(), client.DryRunAll), message)
 			})
 			writes := coder.Writes()

@@ -27,6 +27,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // binary builds the real program once, with the race detector where the tests
@@ -157,7 +158,7 @@ func credentialOf(t *testing.T, token string) string {
 // ready waits until the program says that it is.
 func (p *process) ready(t *testing.T) {
 	t.Helper()
-	eventually(t, 3*time.Minute, "the program is ready", func(ctx context.Context) error {
+	polltest.Eventually(t, "the program is ready", func(ctx context.Context) error {
 		select {
 		case <-p.ended:
 			t.Fatalf("the program has ended:\n%s", p.logs)
@@ -176,8 +177,8 @@ func (p *process) terminate(t *testing.T) int {
 	select {
 	case <-p.ended:
 	// What it does not end in time by itself, the exit code tells.
-	case <-time.After(60 * time.Second):
-		t.Fatalf("the program still runs a minute after SIGTERM:\n%s", p.logs)
+	case <-polltest.Context(t).Done():
+		t.Fatalf("the program still runs long after SIGTERM:\n%s", p.logs)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }

@@ -11,6 +11,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // many are ten control planes of one namespace, one of them with provisioners and a
@@ -98,7 +99,7 @@ func TestKilledLeader(t *testing.T) {
 	from := auditSize(t)
 	args := []string{"--app=controller", "--leader-elect=true", "--watch-namespaces=" + ns}
 	first := startProcess(t, proxy, args...)
-	eventually(t, 60*time.Second, "the first replica leads", func(context.Context) error { return leads(first) })
+	polltest.Eventually(t, "the first replica leads", func(context.Context) error { return leads(first) })
 	second := startProcess(t, proxy, args...)
 	second.ready(t)
 	pods := startStandIn(t, ns)
@@ -106,7 +107,7 @@ func TestKilledLeader(t *testing.T) {
 	pods.hold("coder-9", true)
 	m := newMany(t, names, ns)
 	create(t, m.objects...)
-	eventually(t, 60*time.Second, "the first replica is in the middle", func(context.Context) error {
+	polltest.Eventually(t, "the first replica is in the middle", func(context.Context) error {
 		if n := m.begun(); n < 3 {
 			return fmt.Errorf("it has begun with %d", n)
 		}
@@ -127,7 +128,7 @@ func TestKilledLeader(t *testing.T) {
 		}
 	}
 	pods.hold("coder-9", false)
-	eventually(t, 60*time.Second, "the second replica leads", func(context.Context) error { return leads(second) })
+	polltest.Eventually(t, "the second replica leads", func(context.Context) error { return leads(second) })
 	taken := time.Since(killed)
 	isReady(t, m.objects...)
 	t.Logf("%d of %d were Ready at the kill; taken over after %.1f s, all Ready after %.1f s",

@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 var workspacesGVR = schema.GroupVersionResource{Group: "aggregation.coder.com", Version: "v1alpha1", Resource: "coderworkspaces"}
@@ -116,7 +118,7 @@ func (all replicas) service() *rest.Config {
 func (all replicas) writer(t *testing.T) *replica {
 	t.Helper()
 	var found *replica
-	eventually(t, 60*time.Second, "a replica writes", func(ctx context.Context) error {
+	polltest.Eventually(t, "a replica writes", func(ctx context.Context) error {
 		lease := &coordinationv1.Lease{}
 		key := client.ObjectKey{Namespace: operatorNamespace, Name: "coder-k8s-aggregated-api"}
 		if err := environment.client.Get(ctx, key, lease); err != nil {
@@ -149,7 +151,7 @@ func (r *replica) isNoHolder(t *testing.T) {
 func (all replicas) writesBack(t *testing.T, since time.Time, ns, name string) {
 	t.Helper()
 	refused := 0
-	eventually(t, 60*time.Second, "writes are carried out again", func(ctx context.Context) error {
+	polltest.Eventually(t, "writes are carried out again", func(ctx context.Context) error {
 		r := all.any()
 		c, err := discovery.NewDiscoveryClientForConfig(r.config)
 		if err != nil {
@@ -183,7 +185,7 @@ func holderOf(lease *coordinationv1.Lease) string {
 // test's need not wait until it has run out.
 func forgetReplica(t *testing.T, p *process) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	own := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "coder-k8s-apiserver-" + p.name}}
 	err := client.IgnoreNotFound(environment.client.Delete(ctx, own))

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +15,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
 
@@ -37,13 +37,13 @@ func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
 	coder.BuildWorkspace(coder.AddWorkspace("admin", hello, "one"), "stop")
 	p.ready(t)
 	serve(t, p)
-	eventually(t, 60*time.Second, "the API shows the workspace", func(ctx context.Context) error {
+	polltest.Eventually(t, "the API shows the workspace", func(ctx context.Context) error {
 		return environment.client.Get(ctx, client.ObjectKey{Namespace: ns, Name: "coder.admin.one"}, &aggregationv1alpha1.CoderWorkspace{})
 	})
 	token := robot(t, ns, "tool", append(userRoles("view"), userRoles("edit")...)...)
 
 	from, id := auditSize(t), ""
-	eventually(t, 60*time.Second, "the workspace is started", func(ctx context.Context) error {
+	polltest.Eventually(t, "the workspace is started", func(ctx context.Context) error {
 		status, header, body := postMCP(ctx, t, p, token, "00-"+trace+"-00f067aa0ba902b7-01", fmt.Sprintf(
 			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"set_workspace_running","arguments":{"namespace":%q,"name":"coder.admin.one","running":true}}}`, ns))
 		if id = header.Get("X-Request-Id"); status != http.StatusOK || strings.Contains(body, `"isError":true`) {
@@ -53,7 +53,7 @@ func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
 	})
 
 	// kube-apiserver writes a request down when it has answered it.
-	eventually(t, 60*time.Second, "the audit log has the change under its id", func(context.Context) error {
+	polltest.Eventually(t, "the audit log has the change under its id", func(context.Context) error {
 		if all := requests(t, from); !slices.ContainsFunc(all, func(r request) bool {
 			return r.AuditID == id && r.ObjectRef.Resource == "coderworkspaces" && r.changes()
 		}) {

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // apiServer is a second kube-apiserver over the etcd of this package, which a test
@@ -51,7 +53,7 @@ func (s *apiServer) start(t *testing.T) {
 	}
 	config := rest.CopyConfig(environment.config)
 	config.Host = s.address
-	eventually(t, 3*time.Minute, "the second kube-apiserver is ready", func(ctx context.Context) error {
+	polltest.Eventually(t, "the second kube-apiserver is ready", func(ctx context.Context) error {
 		transport, err := rest.HTTPClientFor(config)
 		if err != nil {
 			return err
@@ -96,7 +98,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	m := newMany(t, names, ns)
 	create(t, m.objects...)
 	lost := &corev1.Service{}
-	eventually(t, 60*time.Second, "the operator is in the middle", func(ctx context.Context) error {
+	polltest.Eventually(t, "the operator is in the middle", func(ctx context.Context) error {
 		if n := m.begun(); n < 3 {
 			return fmt.Errorf("it has begun with %d", n)
 		}
@@ -115,7 +117,7 @@ func TestAPIServerRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	down := time.Now()
-	eventually(t, 60*time.Second, "the operator notices", func(context.Context) error {
+	polltest.Eventually(t, "the operator notices", func(context.Context) error {
 		if !strings.Contains(p.logs.String(), "connection refused") {
 			return fmt.Errorf("its log says nothing of it")
 		}

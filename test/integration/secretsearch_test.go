@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -20,6 +19,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // secretSearch looks for what nobody may be told.
@@ -136,7 +137,7 @@ func metricsOf(t *testing.T, port string) string {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	reader := &http.Client{Transport: setHeaders(map[string]string{"Authorization": "Bearer " + token})(transport)}
 	var content []byte
-	eventually(t, 60*time.Second, "the metrics can be read", func(ctx context.Context) error {
+	polltest.Eventually(t, "the metrics can be read", func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://127.0.0.1:"+port+"/metrics", nil)
 		if err != nil {
 			return err

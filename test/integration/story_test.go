@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +25,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const operatorUser = "coder-k8s-operator"
@@ -79,11 +79,11 @@ func TestMainJob(t *testing.T) {
 		Spec:       aggregationv1alpha1.CoderTemplateSpec{DisplayName: "Hello", Files: map[string]string{"main.tf": "# nothing\n"}},
 	}
 	// The aggregated API hears of the control plane at another moment than the test.
-	eventually(t, 60*time.Second, "a template is made", func(ctx context.Context) error {
+	polltest.Eventually(t, "a template is made", func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(environment.client.Create(ctx, template.DeepCopy()))
 	})
 	key := client.ObjectKey{Namespace: ns, Name: "coder.hello"}
-	eventually(t, 60*time.Second, "the template is Ready", func(ctx context.Context) error {
+	polltest.Eventually(t, "the template is Ready", func(ctx context.Context) error {
 		if err := environment.client.Get(ctx, key, template); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func TestMainJob(t *testing.T) {
 	if err := environment.client.Patch(t.Context(), ws, patch); err != nil {
 		t.Fatalf("stopping the workspace: %v", err)
 	}
-	eventually(t, 60*time.Second, "the workspace is stopped", func(ctx context.Context) error {
+	polltest.Eventually(t, "the workspace is stopped", func(ctx context.Context) error {
 		if err := environment.client.Get(ctx, client.ObjectKeyFromObject(ws), ws); err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func TestMainJob(t *testing.T) {
 	if err := environment.client.Delete(t.Context(), ws); err != nil {
 		t.Fatalf("deleting the workspace: %v", err)
 	}
-	eventually(t, 60*time.Second, "the workspace is gone", func(ctx context.Context) error {
+	polltest.Eventually(t, "the workspace is gone", func(ctx context.Context) error {
 		err := environment.client.Get(ctx, client.ObjectKeyFromObject(ws), ws)
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("reading it gives %w", err)
@@ -198,11 +198,11 @@ func TestRights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for what, ask := range map[string]func(ctx context.Context, config *rest.Config, ns string) error{"list": restList, "watch": restWatch} {
-				eventually(t, 60*time.Second, "the "+what+" is answered as it should be", func(ctx context.Context) error {
+				polltest.Eventually(t, "the "+what+" is answered as it should be", func(ctx context.Context) error {
 					return asExpected(ask(ctx, test.config, ns), test.allowed)
 				})
 				// Nobody here has rights in all namespaces.
-				eventually(t, 60*time.Second, "the "+what+" of all namespaces is refused", func(ctx context.Context) error {
+				polltest.Eventually(t, "the "+what+" of all namespaces is refused", func(ctx context.Context) error {
 					return asExpected(ask(ctx, test.config, ""), false)
 				})
 			}
@@ -211,7 +211,7 @@ func TestRights(t *testing.T) {
 	peersAreTheirOwn(t, p)
 	// A new client asks for all kinds first, and kube-apiserver may still remember that
 	// the program before this one went away.
-	eventually(t, 60*time.Second, "a viewer may not make a workspace", func(ctx context.Context) error {
+	polltest.Eventually(t, "a viewer may not make a workspace", func(ctx context.Context) error {
 		err := as(t, viewer).Create(ctx, workspaceOf(ns, "coder.admin.x", "hello"))
 		if err == nil {
 			t.Fatal("a viewer makes a workspace")
@@ -308,10 +308,10 @@ func TestUnreachableCoderIsNoEmptyList(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, 60*time.Second, "the workspace is shown", shows)
+	polltest.Eventually(t, "the workspace is shown", shows)
 	defer coder.Fail(coderdtest.Fault{DropConnection: true})()
 	asked := len(coder.Requests())
-	eventually(t, 60*time.Second, "Coder is asked in vain", func(ctx context.Context) error {
+	polltest.Eventually(t, "Coder is asked in vain", func(ctx context.Context) error {
 		if err := shows(ctx); err != nil {
 			t.Errorf("a replica that knew the workspaces says %v", err)
 		}
@@ -323,7 +323,7 @@ func TestUnreachableCoderIsNoEmptyList(t *testing.T) {
 	p.kill()
 	p.start(t)
 	p.ready(t)
-	eventually(t, 60*time.Second, "a list of workspaces is refused", func(ctx context.Context) error {
+	polltest.Eventually(t, "a list of workspaces is refused", func(ctx context.Context) error {
 		err := restList(ctx, environment.config, ns)
 		if err == nil {
 			t.Fatal("a list of what nobody knows is not refused")
@@ -501,7 +501,7 @@ func TestKilledAtWork(t *testing.T) {
 		if count == 6 {
 			makeAvailable(t, ns, "coder")
 		}
-		eventually(t, 3*time.Minute, fmt.Sprintf("the namespace holds %d objects", count), func(ctx context.Context) error {
+		polltest.Eventually(t, fmt.Sprintf("the namespace holds %d objects", count), func(ctx context.Context) error {
 			found, err := objects(ctx, ns)
 			if err == nil && len(found) < count {
 				err = fmt.Errorf("it holds %v", found)

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +25,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/export"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/supportbundle"
 )
 
@@ -42,7 +42,7 @@ func TestExportAndSupportBundle(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "coder.hello"},
 		Spec:       aggregationv1alpha1.CoderTemplateSpec{DisplayName: "Hello", Files: map[string]string{"main.tf": "# nothing\n"}},
 	}
-	eventually(t, time.Minute, "the template is Ready", func(ctx context.Context) error {
+	polltest.Eventually(t, "the template is Ready", func(ctx context.Context) error {
 		// The aggregated API does not know the control plane yet, or has it.
 		if err := environment.client.Create(ctx, template.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err

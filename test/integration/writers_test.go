@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // promise is what was asked of the workspaces, and what of it was promised: it must
@@ -101,7 +102,7 @@ func (w *writer) run(ctx context.Context) {
 // try asks one replica and judges the error. Nothing interrupts a write: what
 // becomes of it shall be known.
 func (w *writer) try(what string, do func(context.Context, dynamic.ResourceInterface) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	r := w.replicas.any()
 	_, life := r.alive()
@@ -130,7 +131,7 @@ func (w *writer) try(what string, do func(context.Context, dynamic.ResourceInter
 
 // readsOwn checks that any replica shows at least what one has answered.
 func (w *writer) readsOwn(object *unstructured.Unstructured) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	r := w.replicas.any()
 	got, err := r.client.Resource(workspacesGVR).Namespace(w.namespace).Get(ctx, object.GetName(), metav1.GetOptions{})
@@ -231,7 +232,7 @@ func (c *colleague) run(ctx context.Context) {
 }
 
 func (c *colleague) step(n int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	if n%5 == 0 {
 		_, err := c.client.CreateWorkspace(ctx, c.owner, coderd.NewWorkspace{Name: fmt.Sprintf("direct-%d", n), TemplateID: c.template})

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/app"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // environment is the API server of all tests, and what they look at.
@@ -211,21 +211,13 @@ func TestTokenSecrets(t *testing.T) {
 	}
 	// A policy takes a moment to be known to kube-apiserver, and so do the rights of the
 	// operator, without which it is refused for another reason.
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
+	polltest.Eventually(t, "the operator is refused a Secret with the token of an account", func() error {
 		err := create(operator, corev1.SecretTypeServiceAccountToken)
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "creates no Secret that holds the token") {
-			break
+			return nil
 		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("the operator makes a Secret with the token of an account: %v", err)
-		case <-ticker.C:
-		}
-	}
+		return fmt.Errorf("the answer is %v", err)
+	})
 	if err := create(operator, corev1.SecretTypeOpaque); err != nil {
 		t.Errorf("another Secret: %v", err)
 	}

@@ -18,11 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/monitoring"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
-
-// scrapeTime is how long it may take until Prometheus has what every panel needs:
-// counters twice, within the range of a rate.
-const scrapeTime = 90 * time.Second
 
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
@@ -98,7 +95,7 @@ func scrapeConfig(t *testing.T, monitor monitoringv1.ServiceMonitor) map[string]
 func secretValue(t *testing.T, namespace, name, key string) string {
 	t.Helper()
 	var value string
-	eventually(t, 30*time.Second, fmt.Sprintf("Secret %s/%s has %s", namespace, name, key), func() error {
+	polltest.Eventually(t, fmt.Sprintf("Secret %s/%s has %s", namespace, name, key), func() error {
 		value = kubectl(t, "-n", namespace, "get", "secret", name, "-o", "go-template={{if .data}}{{with index .data \""+key+"\"}}{{.|base64decode}}{{end}}{{end}}")
 		if value == "" {
 			return errors.New("it is empty")
@@ -126,7 +123,7 @@ func TestQueriesOnTheCluster(t *testing.T) {
 		"scrape_configs": []any{scrapeConfig(t, monitor)},
 		"rule_files":     []string{writeYAML(t, t.TempDir(), "rules.yaml", rules(t))},
 	})
-	eventually(t, scrapeTime, "Prometheus reaches the operator", func() error {
+	polltest.Eventually(t, "Prometheus reaches the operator", func() error {
 		return prometheus.must(`up{job="coder-k8s-metrics"} == 1`)
 	})
 	for _, panel := range monitoring.Panels() {
@@ -136,7 +133,7 @@ func TestQueriesOnTheCluster(t *testing.T) {
 				if !panel.Always {
 					look = func() error { _, err := prometheus.series(forPrometheus(query.Expr)); return err }
 				}
-				eventually(t, scrapeTime, query.Expr, func() error {
+				polltest.Eventually(t, query.Expr, func() error {
 					// Something for the aggregated API to count.
 					kubectl(t, "get", "coderworkspaces.aggregation.coder.com", "-n", "coder")
 					return look()
@@ -174,7 +171,7 @@ func (s *server) mustEvaluate(t *testing.T) {
 			} `json:"rules"`
 		} `json:"groups"`
 	}
-	eventually(t, scrapeTime, "all rules are evaluated", func() error {
+	polltest.Eventually(t, "all rules are evaluated", func() error {
 		if err := s.data("/api/v1/rules", nil, &data); err != nil {
 			return err
 		}

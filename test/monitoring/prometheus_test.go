@@ -13,11 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-)
 
-// startTime is how long a Prometheus may take to begin.
-const startTime = 2 * time.Minute
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
 
 // server is a Prometheus that runs for a test.
 type server struct{ address string }
@@ -49,7 +47,7 @@ func startPrometheus(t *testing.T, config any) *server {
 			t.Logf("what Prometheus said:\n%s", content)
 		}
 	})
-	eventually(t, startTime, "Prometheus answers", func() error {
+	polltest.Eventually(t, "Prometheus answers", func() error {
 		_, err := s.get("/-/ready", nil)
 		return err
 	})
@@ -66,29 +64,9 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// eventually polls until there is no error any more.
-func eventually(t *testing.T, within time.Duration, what string, check func() error) {
-	t.Helper()
-	deadline := time.NewTimer(within)
-	defer deadline.Stop()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		case <-tick.C:
-		}
-	}
-}
-
 // get asks the HTTP API.
 func (s *server) get(path string, parameters url.Values) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+path+"?"+parameters.Encode(), nil)
 	if err != nil {

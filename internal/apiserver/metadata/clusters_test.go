@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // place is one kind of cluster that records are kept in, and what a person can do
@@ -113,7 +113,7 @@ func run(t *testing.T, store *metadata.Store) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "reading the records", store.Ready)
+	polltest.Eventually(t, "reading the records", store.Ready)
 }
 
 // overAPIServer gives places on a real kube-apiserver, each with namespaces of its
@@ -147,25 +147,5 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually polls until the check gives no error.
-func eventually(t *testing.T, what string, check func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
-	ticker := time.NewTicker(5 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		case <-ticker.C:
-		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -213,7 +214,7 @@ func testMadeAgain(t *testing.T, p *place) {
 	}
 	last := p.put(labelled(p, firstID, "last"))
 	other := p.replica()
-	eventually(t, "another replica", func() error {
+	polltest.Eventually(t, "another replica", func() error {
 		if got, ok := other.Get(p.controlPlane(), firstID); !ok || got.Version != last.Version {
 			return fmt.Errorf("it has %v", got)
 		}
@@ -319,7 +320,7 @@ func (l *listener) all() []*metadata.Record {
 
 func (l *listener) waitFor(t *testing.T, what string, check func(*metadata.Record) bool) {
 	t.Helper()
-	eventually(t, what, func() error {
+	polltest.Eventually(t, what, func() error {
 		if told := l.all(); !slices.ContainsFunc(told, check) {
 			return fmt.Errorf("told was %v", told)
 		}
@@ -483,7 +484,7 @@ func testUnreadable(t *testing.T, p *place) {
 	sameRecord(t, "after it was written anew", p.get(firstID), healed)
 	p.spoil(record)
 	must(t, p.records.Delete(t.Context(), &metadata.Record{ControlPlane: p.controlPlane(), Kind: "CoderWorkspace", Name: "default.alice.dev", UID: firstID}))
-	eventually(t, "its removal", func() error {
+	polltest.Eventually(t, "its removal", func() error {
 		if _, err := p.cluster.Get(t.Context(), types.NamespacedName{Namespace: p.team, Name: "ws-" + string(firstID)}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the resource: %w", err)
 		}
@@ -558,7 +559,7 @@ func testOthers(t *testing.T, p *place) {
 	resource.Annotations = map[string]string{"example.com/seen": "yes"}
 	resource.OwnerReferences = append(resource.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "mine", UID: "33333333-0000-0000-0000-000000000000"})
 	must(t, p.cluster.Update(t.Context(), resource))
-	eventually(t, "the labels of the resource", func() error {
+	polltest.Eventually(t, "the labels of the resource", func() error {
 		change := p.get(firstID).DeepCopy()
 		change.Labels["team"] = "green"
 		if _, err := p.records.Put(t.Context(), change); err != nil {

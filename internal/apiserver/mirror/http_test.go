@@ -2,6 +2,7 @@ package mirror_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 type counter struct{}
@@ -105,15 +107,13 @@ func (l *live) run() (stop func()) {
 func (l *live) until(what string, done func() bool) time.Duration {
 	l.t.Helper()
 	began := time.Now()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		if time.Since(began) > 60*time.Second {
+	polltest.Eventually(l.t, what, func() error {
+		if !done() {
 			all, _ := l.board.All()
-			l.t.Fatalf("still not: %s; %+v", what, all)
+			return fmt.Errorf("the board shows %+v", all)
 		}
-		<-tick.C
-	}
+		return nil
+	})
 	return time.Since(began)
 }
 

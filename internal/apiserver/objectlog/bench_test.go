@@ -23,6 +23,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // backend is a storage with the cacher over it. The benchmarks of this file are
@@ -50,7 +52,7 @@ func cachedOver(b *testing.B, store *Store) storage.Interface {
 		b.Fatal(err)
 	}
 	b.Cleanup(destroy)
-	eventually(b, "the cacher's first list", func() bool { return cached.ReadinessCheck() == nil })
+	polltest.Eventually(b, "the cacher's first list", func() bool { return cached.ReadinessCheck() == nil })
 	return cached
 }
 
@@ -80,7 +82,7 @@ func cachedEtcd(b *testing.B) storage.Interface {
 		delegator.Stop()
 		cache.Stop()
 	})
-	eventually(b, "the cacher's first list", func() bool { return delegator.ReadinessCheck() == nil })
+	polltest.Eventually(b, "the cacher's first list", func() bool { return delegator.ReadinessCheck() == nil })
 	return delegator
 }
 
@@ -125,7 +127,7 @@ func startEtcd(b *testing.B) *kubernetes.Client {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = client.Close() })
-	eventually(b, "an answer of etcd", func() bool {
+	polltest.Eventually(b, "an answer of etcd", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err := client.Client.Get(ctx, "/")

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/utils/clock"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // writerFunc is a system of record.
@@ -52,7 +54,7 @@ func TestCommitterDecidesConflictsAtASlowWriter(t *testing.T) {
 	go write()
 	<-w.begun
 	go write()
-	eventually(t, "the second write waiting for the lock", func() bool { return lockUsers(l, podKey("a", "x")) == 2 })
+	polltest.Eventually(t, "the second write waiting for the lock", func() bool { return lockUsers(l, podKey("a", "x")) == 2 })
 	go func() { // Another key does not wait.
 		_, err := c.Commit(t.Context(), Commit{Key: podKey("a", "y"), Object: pod("a", "y")})
 		if err != nil {

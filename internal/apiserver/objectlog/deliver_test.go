@@ -6,6 +6,8 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // TestPacer: a single event never waits, the eleventh of a burst does.
@@ -29,7 +31,7 @@ func TestPacer(t *testing.T) {
 	}
 	passed := make(chan bool)
 	go func() { passed <- p.wait(t.Context()) }()
-	eventually(t, "the eleventh event waiting", fake.HasWaiters)
+	polltest.Eventually(t, "the eleventh event waiting", fake.HasWaiters)
 	fake.Step(breath)
 	if !<-passed {
 		t.Error("the eleventh event did not pass")

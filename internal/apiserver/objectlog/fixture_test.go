@@ -1,7 +1,6 @@
 package objectlog
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -142,22 +141,6 @@ func indexed(config *cacher.Config) {
 
 func clusterScoped(config *cacher.Config) {
 	config.KeyFunc = func(o runtime.Object) (string, error) { return storage.NoNamespaceKeyFunc("/pods/", o) }
-}
-
-// eventually fails the test where a condition does not come true.
-func eventually(tb testing.TB, what string, condition func() bool) {
-	tb.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	ticker := time.NewTicker(time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
-		select {
-		case <-ctx.Done():
-			tb.Fatalf("%s did not happen within a minute", what)
-		case <-ticker.C:
-		}
-	}
 }
 
 func everything() storage.ListOptions {

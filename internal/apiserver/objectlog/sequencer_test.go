@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // follower is the replication of a test: it holds each batch until it is told what
@@ -56,7 +58,7 @@ func TestSequencerCommitsGroups(t *testing.T) {
 	for i := range 20 {
 		go propose(fmt.Sprint("p", i))
 	}
-	eventually(t, "twenty proposals waiting", func() bool { return s.waits() == 20 })
+	polltest.Eventually(t, "twenty proposals waiting", func() bool { return s.waits() == 20 })
 	f.results <- nil
 	batch := <-f.batches
 	f.results <- nil
@@ -136,7 +138,7 @@ func TestSequencerContext(t *testing.T) {
 	go propose("underway")
 	<-f.batches
 	go propose("waiting")
-	eventually(t, "the second proposal waiting", func() bool { return s.waits() == 1 })
+	polltest.Eventually(t, "the second proposal waiting", func() bool { return s.waits() == 1 })
 	cancel()
 	if err := <-results["waiting"]; !errors.Is(err, context.Canceled) {
 		t.Errorf("the one that waited: %v", err)
@@ -168,7 +170,7 @@ func TestSequencerWaitsForTheSlowest(t *testing.T) {
 	}
 	go propose()
 	for range lagPatience / lagPause {
-		eventually(t, "waiting for the cursor", fake.HasWaiters)
+		polltest.Eventually(t, "waiting for the cursor", fake.HasWaiters)
 		if l.Get(podKey("a", "x")) != nil {
 			t.Fatal("the write did not wait for as long as the patience lasts")
 		}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // increment counts in the generation.
@@ -128,7 +130,7 @@ func TestStoreThatDoesNotCatchUp(t *testing.T) {
 	})
 	done := make(chan error)
 	go func() { done <- s.Get(t.Context(), podKey("a", "x"), storage.GetOptions{}, &example.Pod{}) }()
-	eventually(t, "waiting for the writer's revision", fake.HasWaiters)
+	polltest.Eventually(t, "waiting for the writer's revision", fake.HasWaiters)
 	fake.Step(freshPatience)
 	if err := <-done; !storage.IsTooLargeResourceVersion(err) {
 		t.Errorf("got %v", err)

@@ -18,6 +18,8 @@ import (
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/utils/clock"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // newRaw is the store as the suite wants it: entries can end after a time.
@@ -221,9 +223,9 @@ func newCachedOver(tb testing.TB, raw *Store, tune ...func(*cacher.Config)) *cac
 		tb.Fatal(err)
 	}
 	tb.Cleanup(destroy)
-	eventually(tb, "the cacher's first list", func() bool { return c.ReadinessCheck() == nil })
+	polltest.Eventually(tb, "the cacher's first list", func() bool { return c.ReadinessCheck() == nil })
 	if utilfeature.DefaultFeatureGate.Enabled(features.ListFromCacheSnapshot) {
-		eventually(tb, "the cacher's wait for compaction", c.polls.waited)
+		polltest.Eventually(tb, "the cacher's wait for compaction", c.polls.waited)
 	}
 	return c
 }
@@ -278,7 +280,7 @@ func (c visible) Create(ctx context.Context, key string, object, out runtime.Obj
 	if err := c.cached.Create(ctx, key, object, out, ttl); err != nil {
 		return err
 	}
-	return wait.PollUntilContextTimeout(ctx, time.Millisecond, wait.ForeverTestTimeout, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, time.Millisecond, polltest.Timeout(), true, func(ctx context.Context) (bool, error) {
 		current := newPod()
 		err := c.Get(ctx, key, storage.GetOptions{ResourceVersion: "0"}, current)
 		if storage.IsNotFound(err) {

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/apis/example"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // expiredEvent says whether an event is the error 410.
@@ -208,7 +210,7 @@ func TestCacherComesBackAfterReset(t *testing.T) {
 		}
 	}
 	list := &example.PodList{}
-	eventually(t, "a list after the reset", func() bool {
+	polltest.Eventually(t, "a list after the reset", func() bool {
 		return c.ReadinessCheck() == nil && c.GetList(t.Context(), "/pods", everything(), list) == nil
 	})
 	if len(list.Items) != 1 || list.Items[0].Name != "new" || list.ResourceVersion != "10" {
@@ -250,7 +252,7 @@ func TestNewReplicaGoesOn(t *testing.T) {
 	for i := range events {
 		mustAppend(t, second, events[i].Change)
 	}
-	eventually(t, "the replica being ready", func() bool { return cached.ReadinessCheck() == nil })
+	polltest.Eventually(t, "the replica being ready", func() bool { return cached.ReadinessCheck() == nil })
 	var want []change
 	for revision := floor + 4; revision < 400; revision++ {
 		want = append(want, change{Type: watch.Modified, Name: fmt.Sprint(revision % 7), Revision: strconv.FormatUint(revision, 10)})

@@ -26,6 +26,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -33,9 +34,10 @@ const (
 	things    = "things"
 	others    = "others"
 	namespace = "coder-system"
-	// patience is how long a test waits for what must come.
-	patience = time.Minute
 )
+
+// patience is how long a test waits for what must come.
+var patience = polltest.Timeout()
 
 // patient is a timing in which no replica is taken for dead, slow or silent because the
 // machine is busy: for tests of what is decided, not of when. Nobody but a writer that
@@ -327,25 +329,11 @@ func (n *node) kill() {
 	n.stop()
 }
 
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	ticker := time.NewTicker(2 * time.Millisecond)
-	defer ticker.Stop()
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waiting until %s: it took longer than %s", what, patience)
-		}
-		<-ticker.C
-	}
-}
-
 // writer waits for the one writer among the nodes, of which all must be ready.
 func writerOf(t testing.TB, nodes ...*node) *node {
 	t.Helper()
 	var found *node
-	eventually(t, "there is a writer whom the others follow", func() bool {
+	polltest.Eventually(t, "there is a writer whom the others follow", func() bool {
 		found = nil
 		count := 0
 		for _, n := range nodes {
@@ -414,7 +402,7 @@ func (n *node) write(ctx context.Context, resource, name, value string) (*object
 // processor for a while loses the Lease.
 func (n *node) mustWrite(t *testing.T, name, value string) (entry *objectlog.Entry) {
 	t.Helper()
-	eventually(t, "a write is done", func() bool {
+	polltest.Eventually(t, "a write is done", func() bool {
 		var err error
 		entry, err = n.write(t.Context(), things, name, value)
 		if err != nil && !apierrors.IsServiceUnavailable(err) {

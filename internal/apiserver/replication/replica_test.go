@@ -14,6 +14,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestFollowersShowWhatTheWriterDecides(t *testing.T) {
@@ -43,7 +44,7 @@ func TestBoardIsCarried(t *testing.T) {
 		Since: metav1.Unix(1700000000, 0), Message: "Coder does not answer",
 	}}
 	writer.board.Replace(want)
-	eventually(t, "the board of a follower shows it", func() bool {
+	polltest.Eventually(t, "the board of a follower shows it", func() bool {
 		got, known := one.board.All()
 		return known && len(got) == 1
 	})
@@ -52,7 +53,7 @@ func TestBoardIsCarried(t *testing.T) {
 		t.Errorf("board (-want +got):\n%s", diff)
 	}
 	late := c.start("late", options{})
-	eventually(t, "a replica that comes later shows it", func() bool {
+	polltest.Eventually(t, "a replica that comes later shows it", func() bool {
 		got, _ := late.board.All()
 		return cmp.Equal(want, got)
 	})
@@ -161,7 +162,7 @@ func TestReadyOnceTheLogIsThere(t *testing.T) {
 		t.Error("a replica that nobody told anything is ready")
 	}
 	n.network.set(false)
-	eventually(t, "it is ready", func() bool { return n.Ready() == nil })
+	polltest.Eventually(t, "it is ready", func() bool { return n.Ready() == nil })
 }
 
 func TestALateReplicaHasTheHistory(t *testing.T) {
@@ -175,7 +176,7 @@ func TestALateReplicaHasTheHistory(t *testing.T) {
 	}
 	late := c.start("b", options{})
 	writerOf(t, writer, late)
-	eventually(t, "it is as far", func() bool { return late.logs[things].Head() == writer.logs[things].Head() })
+	polltest.Eventually(t, "it is as far", func() bool { return late.logs[things].Head() == writer.logs[things].Head() })
 	want, _ := writer.logs[things].Since(first.Revision, 5000)
 	got, ok := late.logs[things].Since(first.Revision, 5000)
 	if !ok || len(got) != len(want) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // knock asks a replica for something with a certificate.
@@ -80,7 +82,7 @@ func TestAnExpiredReplicaIsNotTrusted(t *testing.T) {
 	if response, err := knock(t, writer.config.AdvertiseAddress, &certificate); err == nil {
 		t.Errorf("a replica whose Lease ran out gets status %d", response.StatusCode)
 	}
-	eventually(t, "the writer removes its Lease", func() bool { return c.api.get(other.name) == nil })
+	polltest.Eventually(t, "the writer removes its Lease", func() bool { return c.api.get(other.name) == nil })
 }
 
 func TestAWriterWithAnotherCertificateIsNotFollowed(t *testing.T) {
@@ -104,7 +106,7 @@ func TestAReplicaThatCameAMomentAgoIsTrusted(t *testing.T) {
 	writerOf(t, writer)
 	begin := time.Now()
 	late := c.start("b", options{})
-	eventually(t, "the late one follows", func() bool { return late.Ready() == nil })
+	polltest.Eventually(t, "the late one follows", func() bool { return late.Ready() == nil })
 	t.Logf("a new replica was ready after %s", time.Since(begin))
 }
 
@@ -172,7 +174,7 @@ func TestAFollowerThatDoesNotKeepUpIsDropped(t *testing.T) {
 	defer cancel()
 	response := deaf(t, ctx, writer, one)
 	defer response.Body.Close()
-	eventually(t, "the writer counts on it", func() bool { return writer.followers(things) == 3 })
+	polltest.Eventually(t, "the writer counts on it", func() bool { return writer.followers(things) == 3 })
 	begin := time.Now()
 	writer.mustWrite(t, "x", "1")
 	if took := time.Since(begin); took < timing.acknowledge || took > patience {

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestRevisionsRise(t *testing.T) {
@@ -168,7 +170,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	for _, n := range c.nodes {
 		n.halt()
 	}
-	eventually(t, "all goroutines have ended", func() bool {
+	polltest.Eventually(t, "all goroutines have ended", func() bool {
 		runtime.Gosched()
 		return runtime.NumGoroutine() <= before
 	})
@@ -187,7 +189,7 @@ func TestMetrics(t *testing.T) {
 	c := newCluster(t, patient())
 	writer := c.start("a", options{metrics: metrics})
 	follower := c.start("b", options{})
-	eventually(t, "both are there", func() bool { return writer.Ready() == nil && follower.Ready() == nil })
+	polltest.Eventually(t, "both are there", func() bool { return writer.Ready() == nil && follower.Ready() == nil })
 	if !writer.Writing() {
 		writer, follower = follower, writer
 		writer.halt()
@@ -202,7 +204,7 @@ coder_k8s_replication_takeovers_total 1
 coder_k8s_replication_writer 1
 `
 	// It is the writer a moment before it counts that.
-	eventually(t, "the metrics tell who is the writer", func() bool {
+	polltest.Eventually(t, "the metrics tell who is the writer", func() bool {
 		err := testutil.GatherAndCompare(registry, strings.NewReader(want),
 			"coder_k8s_replication_takeovers_total", "coder_k8s_replication_writer")
 		if err != nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // apiServer is a real kube-apiserver with the controller on a real manager: the
@@ -105,29 +106,9 @@ func (a *apiServer) run(mgr ctrl.Manager) {
 	})
 }
 
-// eventually polls until the check gives no error.
-func (a *apiServer) eventually(what string, check func(ctx context.Context) error) {
-	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 60*time.Second)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			a.t.Fatalf("%s does not come: %v", what, err)
-		case <-ticker.C:
-		}
-	}
-}
-
 func (a *apiServer) mustHave(conditionType string, status metav1.ConditionStatus, reason string) {
 	a.t.Helper()
-	a.eventually(conditionType+" "+reason, func(ctx context.Context) error {
+	polltest.Eventually(a.t, conditionType+" "+reason, func(ctx context.Context) error {
 		cp := &coderv1alpha1.CoderControlPlane{}
 		if err := a.client.Get(ctx, coderKey(), cp); err != nil {
 			return err
@@ -176,7 +157,7 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	if _, err := envtest.InstallCRDs(a.config, definitions); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually("the HTTPRoute", func(ctx context.Context) error {
+	polltest.Eventually(a.t, "the HTTPRoute", func(ctx context.Context) error {
 		a.clock.Step(time.Minute)
 		return a.client.Get(ctx, coderKey(), &gatewayv1.HTTPRoute{})
 	})
@@ -190,7 +171,7 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	if err := a.client.Delete(ctx, route); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually("the HTTPRoute after somebody deleted it", func(ctx context.Context) error {
+	polltest.Eventually(a.t, "the HTTPRoute after somebody deleted it", func(ctx context.Context) error {
 		if err := a.client.Get(ctx, coderKey(), route); err != nil {
 			return err
 		}
@@ -211,7 +192,7 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	if err := a.client.Patch(ctx, cp, client.MergeFrom(base)); err != nil {
 		t.Fatal(err)
 	}
-	a.eventually("the end of the HTTPRoute", func(ctx context.Context) error {
+	polltest.Eventually(a.t, "the end of the HTTPRoute", func(ctx context.Context) error {
 		if err := a.client.Get(ctx, coderKey(), route); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there, or cannot be read: %w", err)
 		}
@@ -235,7 +216,7 @@ func (a *apiServer) aSecretRolls() {
 	if err := a.client.Update(a.t.Context(), secret); err != nil {
 		a.t.Fatal(err)
 	}
-	a.eventually("another checksum", func(ctx context.Context) error {
+	polltest.Eventually(a.t, "another checksum", func(ctx context.Context) error {
 		after, err := checksum(ctx)
 		if err == nil && after == before {
 			err = fmt.Errorf("it is still %s", after)

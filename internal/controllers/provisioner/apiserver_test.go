@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +25,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // apiServer is a real kube-apiserver with the controller on a real manager: the
@@ -87,26 +87,6 @@ func (a *apiServer) must(err error) {
 	}
 }
 
-// eventually polls until the check gives no error.
-func (a *apiServer) eventually(what string, check func() error) {
-	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 60*time.Second)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			a.t.Fatalf("%s: %v", what, err)
-		case <-ticker.C:
-		}
-	}
-}
-
 func (a *apiServer) get(of string, obj client.Object) error {
 	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: namespace, Name: of}, obj)
 }
@@ -127,7 +107,7 @@ func (a *apiServer) rollOut() error {
 // becomes waits until the provisioner is Ready with the only key of a name.
 func (a *apiServer) becomes(key string) {
 	a.t.Helper()
-	a.eventually("waiting for the key "+key, func() error {
+	polltest.Eventually(a.t, "waiting for the key "+key, func() error {
 		if err := a.rollOut(); err != nil {
 			return err
 		}
@@ -158,7 +138,7 @@ func TestOnARealAPIServer(t *testing.T) {
 
 	cr := newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) { cr.UID = "" })
 	a.must(a.client.Create(ctx, cr))
-	a.eventually("waiting for the control plane", func() error {
+	polltest.Eventually(a.t, "waiting for the control plane", func() error {
 		seen := &coderv1alpha1.CoderProvisioner{}
 		if err := a.get(name, seen); err != nil {
 			return err
@@ -208,7 +188,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	}
 
 	a.must(a.client.Delete(ctx, cr))
-	a.eventually("waiting for the end", func() error {
+	polltest.Eventually(a.t, "waiting for the end", func() error {
 		if err := a.get(name, &coderv1alpha1.CoderProvisioner{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the provisioner is still there: %w", err)
 		}

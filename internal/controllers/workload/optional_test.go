@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestOptionalKindsAreNoticedAsTheyAppear(t *testing.T) {
@@ -41,14 +43,14 @@ func TestOptionalKindsAreNoticedAsTheyAppear(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- o.Start(t.Context()) }()
 
-	await(t, "the first look", clk.HasWaiters)
+	polltest.Eventually(t, "the first look", clk.HasWaiters)
 	if o.Has(HTTPRouteKind()) || o.Has(ServiceMonitorKind()) {
 		t.Fatal("a kind is there before the cluster serves it")
 	}
 	<-served
 	served <- map[schema.GroupVersionKind]bool{HTTPRouteKind(): true}
 	// The first try fails, and the second comes by itself.
-	await(t, "the HTTPRoute", func() bool {
+	polltest.Eventually(t, "the HTTPRoute", func() bool {
 		clk.Step(optionalInterval)
 		return o.Has(HTTPRouteKind()) && len(appeared) == 1
 	})
@@ -57,7 +59,7 @@ func TestOptionalKindsAreNoticedAsTheyAppear(t *testing.T) {
 	}
 	<-served
 	served <- map[schema.GroupVersionKind]bool{HTTPRouteKind(): true, ServiceMonitorKind(): true}
-	await(t, "the end, when all are there", func() bool {
+	polltest.Eventually(t, "the end, when all are there", func() bool {
 		clk.Step(optionalInterval)
 		select {
 		case err := <-done:
@@ -79,20 +81,4 @@ func kindName(obj client.Object) string {
 		}
 	}
 	return "unknown"
-}
-
-// await polls until something holds, for a minute at most.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s does not come", what)
-		case <-tick.C:
-		}
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +32,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // apiServer is a real kube-apiserver with the controller on a real manager: the
@@ -147,26 +147,6 @@ func (a *apiServer) must(err error) {
 	}
 }
 
-// eventually polls until the check gives no error.
-func (a *apiServer) eventually(what string, check func() error) {
-	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 60*time.Second)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			a.t.Fatalf("%s: %v", what, err)
-		case <-ticker.C:
-		}
-	}
-}
-
 func (a *apiServer) get(name string, obj client.Object) error {
 	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: "team", Name: name}, obj)
 }
@@ -187,7 +167,7 @@ func (a *apiServer) rollOut() error {
 // becomesReady waits until the proxy is Ready, and the only one in Coder.
 func (a *apiServer) becomesReady(displayName string) {
 	a.t.Helper()
-	a.eventually("waiting for Ready", func() error {
+	polltest.Eventually(a.t, "waiting for Ready", func() error {
 		if err := a.rollOut(); err != nil {
 			return err
 		}
@@ -225,7 +205,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		p.Spec.Expose = &coderv1alpha1.ExposeSpec{Ingress: &coderv1alpha1.IngressSpec{Host: "sydney.example.com"}}
 	})
 	a.must(a.client.Create(ctx, proxy))
-	a.eventually("waiting for the control plane", func() error {
+	polltest.Eventually(a.t, "waiting for the control plane", func() error {
 		seen := &coderv1alpha1.CoderWorkspaceProxy{}
 		if err := a.get("sydney", seen); err != nil {
 			return err
@@ -262,7 +242,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	a.becomesReady("Sydney")
 
 	a.must(a.client.Delete(ctx, proxy))
-	a.eventually("waiting for the end", func() error {
+	polltest.Eventually(a.t, "waiting for the end", func() error {
 		if err := a.get("sydney", &coderv1alpha1.CoderWorkspaceProxy{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the proxy is still there: %w", err)
 		}
@@ -279,7 +259,7 @@ func (a *apiServer) restsWithoutWriting() {
 	a.t.Helper()
 	ctx := a.t.Context()
 	quiet := 0
-	a.eventually("waiting for rest", func() error {
+	polltest.Eventually(a.t, "waiting for rest", func() error {
 		quiet++
 		written := a.writes.take()
 		if len(written) > 0 {
@@ -317,7 +297,7 @@ func (a *apiServer) restsWithoutWriting() {
 	a.must(a.get("dev", cp))
 	cp.Spec.Image = "ghcr.io/coder/coder:v2.30.2"
 	a.must(a.client.Update(ctx, cp))
-	a.eventually("waiting for the new image", func() error {
+	polltest.Eventually(a.t, "waiting for the new image", func() error {
 		d := &appsv1.Deployment{}
 		if err := a.get(deploymentName, d); err != nil {
 			return err

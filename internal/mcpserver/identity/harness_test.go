@@ -3,7 +3,6 @@ package identity
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -28,8 +27,6 @@ import (
 const (
 	aliceToken = "token-of-alice"
 	robotToken = "token-of-robot"
-	// testTimeout is far above what anything here takes.
-	testTimeout = time.Minute
 )
 
 // people stand for the API server that reviews tokens, and for those who decide
@@ -163,23 +160,4 @@ func (d *door) wait(by time.Duration) { d.clock.SetTime(d.clock.Now().Add(by)) }
 // jwtUntil is a token in the form of a JWT with a claim of its end.
 func jwtUntil(expiry any) string {
 	return "h." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%v}`, expiry)) + ".s"
-}
-
-func eventually(t *testing.T, what string, ok func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), testTimeout, errors.New("timeout"))
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited %s in vain until %s: %v", testTimeout, what, err)
-		case <-tick.C:
-		}
-	}
 }

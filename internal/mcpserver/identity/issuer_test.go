@@ -23,6 +23,8 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const publicURL = "https://mcp.example.com/mcp"
@@ -157,7 +159,7 @@ func (d *door) open(t *testing.T) *door {
 
 func (d *door) ready(t *testing.T) *door {
 	t.Helper()
-	eventually(t, "tokens can be checked", func() error { return d.Check(t.Context()) })
+	polltest.Eventually(t, "tokens can be checked", func() error { return d.Check(t.Context()) })
 	return d
 }
 
@@ -253,7 +255,7 @@ func TestAnIssuerThatIsAway(t *testing.T) {
 		l.set(func(l *login) { l.discoveryDown = true })
 		defer l.set(func(l *login) { l.discoveryDown = false })
 		d := newIssuerDoor(t, l).open(t)
-		eventually(t, "the issuer was asked in vain", func() error {
+		polltest.Eventually(t, "the issuer was asked in vain", func() error {
 			if err := d.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "502") {
 				return errors.New("the check does not say so")
 			}
@@ -346,7 +348,7 @@ func TestAnIssuerWhoseCertificatesCannotBeRead(t *testing.T) {
 func TestAnIssuerWithAnotherCertificateIsNotTrusted(t *testing.T) {
 	l := newLogin(t, newKey(t))
 	d := newIssuerDoor(t, l, func(o *OIDCOptions) { o.CAFile = "" }).open(t)
-	eventually(t, "the issuer was asked in vain", func() error {
+	polltest.Eventually(t, "the issuer was asked in vain", func() error {
 		if err := d.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 			return errors.New("the check does not say so")
 		}

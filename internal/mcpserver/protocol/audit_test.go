@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // fields are the keys and values of a line of the log, in order.
@@ -83,7 +84,7 @@ func TestOneLineSaysWhoDidWhat(t *testing.T) {
 			h := newHarness(t, content(add), func(c *Config, _ *limits) { c.Clock = clk })
 			h.send(t, message{era: legacyEra, token: "alice", method: tt.method, params: tt.params})
 			var lines []string
-			eventually(t, "it is written", func() bool { lines = h.logs.lines("Answered a call"); return len(lines) > 0 })
+			polltest.Eventually(t, "it is written", func() bool { lines = h.logs.lines("Answered a call"); return len(lines) > 0 })
 			if len(lines) != 1 {
 				t.Fatalf("the record has %d lines: %q", len(lines), lines)
 			}

@@ -27,14 +27,13 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
 const (
 	modernEra = "2026-07-28"
 	legacyEra = "2025-11-25"
-	// testTimeout is far above what anything here takes.
-	testTimeout = time.Minute
 )
 
 // way is how a client and the server speak.
@@ -78,7 +77,7 @@ func newHarness(t testing.TB, changes ...func(*Config, *limits)) *harness {
 	h.http = httptest.NewServer(identified(h.Server))
 	h.url = h.http.URL
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 		defer cancel()
 		if err := h.Close(ctx); err != nil {
 			t.Errorf("closing the server: %v", err)
@@ -172,7 +171,7 @@ func (h *harness) connect(t testing.TB, era, token string, options *mcp.ClientOp
 
 func (c *client) call(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), polltest.Timeout())
 	defer cancel()
 	result, err := c.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
@@ -227,7 +226,7 @@ func addWaiting(began chan<- struct{}, ended chan<- error) func(*mcp.Server) {
 			began <- struct{}{}
 			select {
 			case <-ctx.Done():
-			case <-time.After(testTimeout):
+			case <-time.After(polltest.Timeout()):
 				return "", errors.New("it was never cancelled")
 			}
 			ended <- ctx.Err()
@@ -294,7 +293,7 @@ func (m message) request(ctx context.Context, url string) (*http.Request, error)
 // send sends one raw request and reads the whole answer.
 func (h *harness) send(t *testing.T, m message) (*http.Response, string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), polltest.Timeout())
 	defer cancel()
 	r, err := m.request(ctx, h.url)
 	if err != nil {
@@ -438,28 +437,14 @@ func (f *fakeMetrics) open() (sessions, streams int) {
 	return f.sessions, f.streams
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(testTimeout)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited %s in vain until %s", testTimeout, what)
-		case <-tick.C:
-		}
-	}
-}
-
 // receive waits for a value.
 func receive[T any](t *testing.T, what string, from <-chan T) T {
 	t.Helper()
 	select {
 	case value := <-from:
 		return value
-	case <-time.After(testTimeout):
-		t.Fatalf("waited %s in vain for %s", testTimeout, what)
+	case <-polltest.Context(t).Done():
+		t.Fatalf("waited in vain for %s", what)
 		panic("unreachable")
 	}
 }
@@ -473,5 +458,5 @@ func goroutines() int {
 // settled waits until as few goroutines run as before.
 func settled(t *testing.T, before int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("there are %d goroutines again", before), func() bool { return goroutines() <= before })
+	polltest.Eventually(t, fmt.Sprintf("there are %d goroutines again", before), func() bool { return goroutines() <= before })
 }

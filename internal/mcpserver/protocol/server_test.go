@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestClientsOfBothErasAreToldWhatTheServerIs(t *testing.T) {
@@ -94,7 +96,7 @@ func TestACancelledCallReachesTheTool(t *testing.T) {
 			if err := receive(t, "the end of the tool", ended); !errors.Is(err, context.Canceled) {
 				t.Errorf("the tool ended with %v", err)
 			}
-			eventually(t, "the call is written", func() bool { return len(h.logs.lines(`"outcome"="cancelled"`)) == 1 })
+			polltest.Eventually(t, "the call is written", func() bool { return len(h.logs.lines(`"outcome"="cancelled"`)) == 1 })
 		})
 	}
 }
@@ -328,7 +330,7 @@ func TestCloseLetsCallsEnd(t *testing.T) {
 			receive(t, "the tool", began)
 			closed := make(chan error, 1)
 			go func() { closed <- h.Close(t.Context()) }()
-			eventually(t, "further requests are refused", func() bool {
+			polltest.Eventually(t, "further requests are refused", func() bool {
 				response, body := h.send(t, message{era: legacyEra, token: "bob", method: "ping"})
 				return response.StatusCode == http.StatusServiceUnavailable && response.Header.Get("Retry-After") != "" && strings.Contains(body, "this server is ending")
 			})
@@ -364,7 +366,7 @@ func TestCloseCancelsCallsThatDoNotEnd(t *testing.T) {
 			if err := receive(t, "the end of the tool", ended); !errors.Is(err, context.Canceled) {
 				t.Errorf("the tool ended with %v", err)
 			}
-			eventually(t, "sessions have ended too", func() bool { return h.OpenSessions() == 0 })
+			polltest.Eventually(t, "sessions have ended too", func() bool { return h.OpenSessions() == 0 })
 		})
 	}
 }

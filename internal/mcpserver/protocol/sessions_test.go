@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestEachRequestOfASessionHasItsOwnCaller(t *testing.T) {
@@ -112,7 +114,7 @@ func TestSessionsAreCapped(t *testing.T) {
 	if got := h.open(t, r).response.StatusCode; got != http.StatusNoContent {
 		t.Fatalf("DELETE gives %d", got)
 	}
-	eventually(t, "the session has ended", func() bool { return h.OpenSessions() == 3 })
+	polltest.Eventually(t, "the session has ended", func() bool { return h.OpenSessions() == 3 })
 	if _, status, body := begin("carol"); status != http.StatusOK {
 		t.Errorf("after one has ended: %d %s", status, body)
 	}
@@ -174,7 +176,7 @@ func TestARequestThatBeginsNoSessionTakesNone(t *testing.T) {
 func TestSessionsThatAreNotUsedEnd(t *testing.T) {
 	h := newHarness(t, withSessions(2), func(_ *Config, l *limits) { l.sessionIdle = 20 * time.Millisecond })
 	id, _, _ := h.initialize(t, "alice")
-	eventually(t, "the session has ended", func() bool { return h.OpenSessions() == 0 })
+	polltest.Eventually(t, "the session has ended", func() bool { return h.OpenSessions() == 0 })
 	response, body := h.send(t, message{era: legacyEra, token: "alice", session: id, method: "tools/list"})
 	if response.StatusCode != http.StatusNotFound {
 		t.Errorf("it gives %d %s", response.StatusCode, body)
@@ -264,7 +266,7 @@ func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	}
 	// A cancellation is no request, and makes place.
 	cancel("alice", id, 1)
-	eventually(t, "there is place", func() bool {
+	polltest.Eventually(t, "there is place", func() bool {
 		return h.sessionCalls.Of("alice") == 1
 	})
 	leave("alice", id, 4)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const watchedURI = "test://watched"
@@ -95,11 +96,11 @@ func TestNewsReachSubscribers(t *testing.T) {
 			if err := c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: watchedURI}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the resource is watched", func() bool { return source.open() == 1 })
+			polltest.Eventually(t, "the resource is watched", func() bool { return source.open() == 1 })
 			// The client may not listen yet when the server already watches. News come
 			// again and again.
 			for range 3 {
-				eventually(t, "news come", func() bool {
+				polltest.Eventually(t, "news come", func() bool {
 					source.change()
 					select {
 					case uri := <-news:
@@ -115,7 +116,7 @@ func TestNewsReachSubscribers(t *testing.T) {
 			if err := c.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: watchedURI}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the watch ends", func() bool { return source.open() == 0 })
+			polltest.Eventually(t, "the watch ends", func() bool { return source.open() == 0 })
 			if got := h.logs.lines(`"uri"="test://watched"`); len(got) != 1 || !strings.Contains(got[0], `"user"="alice"`) || !strings.Contains(got[0], `"outcome"="ok"`) {
 				t.Errorf("the record says %q", got)
 			}
@@ -174,7 +175,7 @@ func TestNobodySubscribesToWhatTheyMayNotRead(t *testing.T) {
 				if _, body := h.send(t, m); !strings.Contains(body, tt.told) {
 					t.Errorf("the answer is %s", body)
 				}
-				eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.OpenStreams() == 0 })
+				polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.OpenStreams() == 0 })
 				if got := h.logs.lines(fmt.Sprintf(`"uri"=%q`, tt.uri)); len(got) != 1 || fields(got[0])["outcome"] != tt.outcome || fields(got[0])["user"] != tt.token {
 					t.Errorf("the record says %q", got)
 				}
@@ -190,7 +191,7 @@ func TestWithoutASessionAnOldClientIsToldOnlyWhetherItMay(t *testing.T) {
 	if !strings.Contains(body, `"result":{}`) {
 		t.Errorf("the answer is %s", body)
 	}
-	eventually(t, "nothing is watched", func() bool { return source.open() == 0 })
+	polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 })
 }
 
 func TestOneStreamIsAboutFewResources(t *testing.T) {
@@ -232,7 +233,7 @@ func TestOneUserHasFewStreams(t *testing.T) {
 	// Others have their own, and a place is free again when a stream has ended.
 	h.listen(t, "bob", watchedURI).until(t, "acknowledged")
 	first.cancel()
-	eventually(t, "the stream has ended", func() bool { return h.OpenStreams() == 2 })
+	polltest.Eventually(t, "the stream has ended", func() bool { return h.OpenStreams() == 2 })
 	h.listen(t, "alice", watchedURI).until(t, "acknowledged")
 }
 
@@ -283,7 +284,7 @@ func TestStreamsEndWithALastMessage(t *testing.T) {
 			if rest := stream.next(); rest != "" {
 				t.Errorf("after the last message came %s", rest)
 			}
-			eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.OpenStreams() == 0 })
+			polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.OpenStreams() == 0 })
 		})
 	}
 }
@@ -298,7 +299,7 @@ func TestAStreamOfASessionEndsWithTheToken(t *testing.T) {
 	if rest := stream.next(); rest != "" {
 		t.Errorf("the stream brought %s", rest)
 	}
-	eventually(t, "no stream is open", func() bool { return h.OpenStreams() == 0 })
+	polltest.Eventually(t, "no stream is open", func() bool { return h.OpenStreams() == 0 })
 }
 
 func TestSubscriptionsOfASessionEnd(t *testing.T) {
@@ -338,10 +339,10 @@ func TestSubscriptionsOfASessionEnd(t *testing.T) {
 				}
 			}
 			if tt.end != nil {
-				eventually(t, "one watch is left", func() bool { return source.open() == 1 && h.OpenStreams() == 1 })
+				polltest.Eventually(t, "one watch is left", func() bool { return source.open() == 1 && h.OpenStreams() == 1 })
 				tt.end(t, h, id)
 			}
-			eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.OpenStreams() == 0 })
+			polltest.Eventually(t, "nothing is watched", func() bool { return source.open() == 0 && h.OpenStreams() == 0 })
 		})
 	}
 }
@@ -369,10 +370,10 @@ func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 	}
 	settled(t, before)
 	// What ended of the tests before makes room for as many goroutines that are ours.
-	eventually(t, "no watches, streams and sessions are left", func() bool {
+	polltest.Eventually(t, "no watches, streams and sessions are left", func() bool {
 		return source.open() == 0 && h.OpenStreams() == 0 && h.OpenSessions() == 0
 	})
-	eventually(t, "no sessions and streams are counted", func() bool {
+	polltest.Eventually(t, "no sessions and streams are counted", func() bool {
 		sessions, streams := h.metrics.open()
 		return sessions == 0 && streams == 0
 	})

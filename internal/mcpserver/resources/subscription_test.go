@@ -3,6 +3,7 @@ package resources
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // broadcast is an API whose watches a test makes.
@@ -82,7 +85,7 @@ func (b *broadcast) next() opened {
 	select {
 	case o := <-b.opened:
 		return o
-	case <-time.After(time.Minute):
+	case <-polltest.Context(b.t).Done():
 		b.t.Fatal("no watch was opened")
 		return opened{}
 	}
@@ -91,16 +94,12 @@ func (b *broadcast) next() opened {
 // eventually waits until it is so.
 func (b *broadcast) eventually(what string, so func() bool) {
 	b.t.Helper()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !so() {
-		select {
-		case <-deadline:
-			b.t.Fatalf("not %s; told %d times", what, b.told.Load())
-		case <-tick.C:
+	polltest.Eventually(b.t, what, func() error {
+		if !so() {
+			return fmt.Errorf("told %d times", b.told.Load())
 		}
-	}
+		return nil
+	})
 }
 
 // waits has so many wait for the clock.

@@ -26,6 +26,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -285,7 +286,7 @@ func (s *toolSession) wantProgress(t *testing.T, want ...string) {
 			if got != message {
 				t.Errorf("told is %q, want %q", got, message)
 			}
-		case <-time.After(time.Minute):
+		case <-polltest.Context(t).Done():
 			t.Fatalf("%q is not told", message)
 		}
 	}

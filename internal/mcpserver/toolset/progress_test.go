@@ -10,6 +10,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 type told struct {
@@ -71,7 +73,7 @@ func TestProgressReachesWhoAskedForIt(t *testing.T) {
 				if fmt.Sprint(got.ProgressToken) != fmt.Sprint(token) || got.Progress != 1 || got.Message != "half" {
 					t.Errorf("%s, token %v: told %+v", revision, token, got)
 				}
-			case <-time.After(time.Minute):
+			case <-polltest.Context(t).Done():
 				t.Errorf("%s, token %v: nothing was told", revision, token)
 			}
 		}

@@ -18,6 +18,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 var podResource = schema.GroupResource{Resource: "pods"}
@@ -101,17 +103,8 @@ func (w *theWait) begin(ctx context.Context, t *testing.T, timeout time.Duration
 // taken the tick. It stops where the wait has ended.
 func (w *theWait) pass(t *testing.T, d time.Duration) {
 	t.Helper()
-	deadline := time.After(time.Minute)
-	for !w.clock.HasWaiters() {
-		select {
-		case end := <-w.ended:
-			w.ended <- end
-			return
-		case <-deadline:
-			t.Fatal("nobody waits")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	polltest.Eventually(t, "it waits for the clock, or has ended", func() bool { return w.clock.HasWaiters() || len(w.ended) > 0 })
+	deadline := polltest.Context(t).Done()
 	for passed := time.Duration(0); passed < d; passed += pollInterval {
 		w.clock.Step(pollInterval)
 		select {
@@ -130,7 +123,7 @@ func (w *theWait) end(t *testing.T) outcomeOfWait {
 	select {
 	case end := <-w.ended:
 		return end
-	case <-time.After(time.Minute):
+	case <-polltest.Context(t).Done():
 		t.Fatal("the wait does not end")
 		return outcomeOfWait{}
 	}

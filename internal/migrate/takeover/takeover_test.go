@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
@@ -37,11 +35,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 	"github.com/coder-k8s/coder-k8s/internal/migrate/takeover"
 	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
-)
-
-const (
-	deadline = 90 * time.Second
-	interval = 200 * time.Millisecond
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // TestTakeover is one kube-apiserver for all of it.
@@ -150,7 +144,7 @@ func testARunningReleaseIsTakenOver(t *testing.T, server *server) {
 			if diff := cmp.Diff(before, n.deployment(t, c.deployment)); diff != "" {
 				t.Fatalf("a plan changes the Deployment:\n%s", diff)
 			}
-			if err := over.Run(t.Context(), plan, deadline); err != nil {
+			if err := over.Run(t.Context(), plan, polltest.Timeout()); err != nil {
 				t.Fatal(err)
 			}
 			after := n.deployment(t, c.deployment)
@@ -175,7 +169,7 @@ func (n *namespace) settled(t *testing.T, kind, name, deployment string, taken *
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(coderv1alpha1.GroupVersion.WithKind(kind))
-	eventually(t, func() error {
+	polltest.Eventually(t, kind+" "+name+" reports the selector", func() error {
 		if err := n.client.Get(t.Context(), client.ObjectKey{Namespace: n.name, Name: name}, obj); err != nil {
 			return err
 		}
@@ -381,7 +375,7 @@ func (n *namespace) uids(t *testing.T, objects []client.Object) []string {
 // same.
 func (n *namespace) owned(t *testing.T, objects []client.Object, uids []string) {
 	t.Helper()
-	eventually(t, func() error {
+	polltest.Eventually(t, "the objects are the operator's", func() error {
 		now := n.uids(t, objects)
 		for i, obj := range objects {
 			if now[i] != uids[i] {
@@ -406,16 +400,4 @@ func valuesOf(t *testing.T, file string) values.Set {
 		t.Fatal(err)
 	}
 	return set
-}
-
-func eventually(t *testing.T, holds func() error) {
-	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), interval, deadline, true, func(context.Context) (bool, error) {
-		last = holds()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatal(last)
-	}
 }

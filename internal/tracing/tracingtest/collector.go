@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	collectortrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -17,11 +16,9 @@ import (
 	tracev1 "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
-
-// deadline is far above what sending takes.
-const deadline = time.Minute
 
 // Collector keeps all spans that it is sent.
 type Collector struct {
@@ -125,24 +122,18 @@ func (c *Collector) Spans() []Span {
 // name of its first span is there.
 func (c *Collector) Trace(t testing.TB, provider *tracing.Provider, trace, first string) Tree {
 	t.Helper()
-	end := time.Now().Add(deadline)
-	for {
+	var tree Tree
+	polltest.Eventually(t, fmt.Sprintf("span %q in trace %s", first, trace), func() error {
 		if err := provider.Flush(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		tree := Tree(slices.DeleteFunc(c.Spans(), func(s Span) bool { return s.Trace != trace }))
-		if _, ok := tree.Find(first); ok {
-			return tree
+		tree = slices.DeleteFunc(c.Spans(), func(s Span) bool { return s.Trace != trace })
+		if _, ok := tree.Find(first); !ok {
+			return fmt.Errorf("there are %v", c.Spans())
 		}
-		if time.Now().After(end) {
-			t.Fatalf("after %s there is no span %q in trace %s; there are %v", deadline, first, trace, c.Spans())
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return nil
+	})
+	return tree
 }
 
 // Tree is the spans of one trace.

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -38,6 +37,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const operatorNamespace = "coder-system"
@@ -171,7 +171,7 @@ func (c *cluster) create(t *testing.T, object client.Object) {
 // moment after the cluster does, and which kube-apiserver may not reach for a moment.
 func (c *cluster) createServed(t *testing.T, object client.Object) {
 	t.Helper()
-	eventually(t, time.Minute, "the aggregated API makes "+object.GetName(), func() error {
+	polltest.Eventually(t, "the aggregated API makes "+object.GetName(), func() error {
 		// One whose answer was lost is there.
 		return client.IgnoreAlreadyExists(c.client.Create(t.Context(), object))
 	})
@@ -224,27 +224,7 @@ func (c *cluster) aggregate(t *testing.T, port string) {
 			Service: &apiregistrationv1.ServiceReference{Namespace: service.Namespace, Name: service.Name, Port: ptr.To(int32(number))},
 		},
 	})
-	eventually(t, time.Minute, "the aggregated API answers", func() error {
+	polltest.Eventually(t, "the aggregated API answers", func() error {
 		return c.client.List(t.Context(), &aggregationv1alpha1.CoderWorkspaceList{})
 	})
-}
-
-// eventually polls until the check gives no error, and fails the test with its
-// last error when the time is up.
-func eventually(t *testing.T, within time.Duration, what string, check func() error) {
-	t.Helper()
-	end := time.After(within)
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-end:
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		case <-ticker.C:
-		}
-	}
 }

@@ -11,16 +11,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-const (
-	// tools is how many a caller with all rights is shown.
-	tools = 25
-	// cancelTime is how long it may take until the log tells of a call that nobody waits
-	// for any more. By itself the call would end after two minutes, and as another one.
-	cancelTime = time.Minute
-)
+// tools is how many a caller with all rights is shown.
+const tools = 25
 
 // node is the Node.js and the packages that hack/npm/install.sh installs.
 type node struct{ program, packages string }
@@ -121,7 +117,7 @@ func (s *scene) follow(t *testing.T, command *exec.Cmd, server *program, w works
 			continue
 		}
 		checks.run(t, "the server ends the call that the client cancels", func(t *testing.T) {
-			eventually(t, cancelTime, "it ends", func() error { return server.cancelled(w.Stuck) })
+			polltest.Eventually(t, "it ends", func() error { return server.cancelled(w.Stuck) })
 		})
 		_ = input.Close()
 	}

@@ -19,11 +19,9 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-)
 
-// endTime is how long the program may take to end, with streams open: as long as its
-// Deployment gives it.
-const endTime = 15 * time.Second
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
 
 // program is the program at work.
 type program struct {
@@ -69,7 +67,7 @@ func startProgram(t *testing.T, c *cluster, name, proxy string, args ...string) 
 		close(p.ended)
 	}()
 	t.Cleanup(func() { p.stop(t) })
-	eventually(t, time.Minute, "the program is ready", func() error {
+	polltest.Eventually(t, "the program is ready", func() error {
 		select {
 		case <-p.ended:
 			t.Fatalf("the program has ended: see %s", p.log)
@@ -86,10 +84,12 @@ func (p *program) stop(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Errorf("ending the program: %v", err)
 	}
+	start := time.Now()
 	select {
 	case <-p.ended:
-	case <-time.After(endTime):
-		t.Errorf("the program still runs %s after it was told to end", endTime)
+		t.Logf("the program ended %.1f s after SIGTERM", time.Since(start).Seconds())
+	case <-polltest.Context(t).Done():
+		t.Error("the program still runs long after SIGTERM")
 		_ = p.cmd.Process.Kill()
 		<-p.ended
 	}

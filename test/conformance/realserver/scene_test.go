@@ -23,6 +23,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -82,7 +83,7 @@ func (s *scene) startControlPlane(t *testing.T) {
 	cp.Spec.ExtraEnv = []corev1.EnvVar{{Name: "CODER_PG_CONNECTION_URL", Value: "postgres://db.invalid/coder"}}
 	s.cluster.create(t, cp)
 	key := client.ObjectKeyFromObject(cp)
-	eventually(t, time.Minute, "the control plane is ready", func() error {
+	polltest.Eventually(t, "the control plane is ready", func() error {
 		deployment := &appsv1.Deployment{}
 		if err := s.cluster.client.Get(t.Context(), key, deployment); err != nil {
 			return err
@@ -118,7 +119,7 @@ func (s *scene) letIn(t *testing.T) {
 	// kube-apiserver hears of bindings in their order: whom this one lets in has all.
 	s.cluster.bind(t, namespace, caller, "coder-k8s-mcp-user")
 	for _, p := range []*program{s.server, s.withSessions} {
-		eventually(t, time.Minute, "the caller gets in", func() error { return s.enters(t.Context(), p) })
+		polltest.Eventually(t, "the caller gets in", func() error { return s.enters(t.Context(), p) })
 	}
 }
 
@@ -126,7 +127,7 @@ func (s *scene) letIn(t *testing.T) {
 func (s *scene) settles(t *testing.T) {
 	t.Helper()
 	template := &aggregationv1alpha1.CoderTemplate{}
-	eventually(t, time.Minute, "the template is ready", func() error {
+	polltest.Eventually(t, "the template is ready", func() error {
 		if err := s.cluster.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "coder.hello"}, template); err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (s *scene) newWorkspace(t *testing.T, name string, running bool) *aggregati
 		Spec:       aggregationv1alpha1.CoderWorkspaceSpec{TemplateName: "hello", Running: &running},
 	}
 	s.cluster.createServed(t, ws)
-	eventually(t, time.Minute, name+" is built", func() error {
+	polltest.Eventually(t, name+" is built", func() error {
 		if err := s.cluster.client.Get(t.Context(), client.ObjectKeyFromObject(ws), ws); err != nil {
 			return err
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +21,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // A real kube-apiserver takes all objects of every workload, also over those of
@@ -117,21 +117,9 @@ func apiServer(t *testing.T) client.Client {
 // it has made the one that is its own, it gives them to others.
 func awaitAddresses(t *testing.T, c client.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the API server does not make its own Service: %v", err)
-		case <-ticker.C:
-		}
-	}
+	polltest.Eventually(t, "the API server makes its own Service", func(ctx context.Context) error {
+		return c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})
+	})
 }
 
 // cluster is one namespace of an API server that holds one workload.

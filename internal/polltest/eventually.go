@@ -1,0 +1,67 @@
+package polltest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+const (
+	// Between two checks is a quarter of the time that has passed, within these two: a
+	// check that succeeds soon is seen soon, and one that takes long is not repeated often.
+	shortestPause, longestPause = time.Millisecond, 200 * time.Millisecond
+	// notable is the duration from which it is logged.
+	notable = time.Second
+)
+
+// Eventually calls check until it succeeds, and fails the test with the last error if it
+// does not succeed within the limit. It calls check in the goroutine of the caller. The
+// context that check may take ends with the limit.
+func Eventually[F func() error | func(context.Context) error | func() bool](t testing.TB, what string, check F) {
+	t.Helper()
+	eventually(standard(), t, what, check)
+}
+
+func eventually[F func() error | func(context.Context) error | func() bool](l limit, t testing.TB, what string, check F) {
+	t.Helper()
+	start := time.Now()
+	ctx, cancel := l.context(t)
+	defer cancel()
+	for last := error(nil); ; {
+		err := try(ctx, check)
+		if err == nil {
+			break
+		}
+		// An error of a check that the limit interrupted does not say what was wrong.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%s: %v: %v", what, context.Cause(ctx), last)
+		}
+		<-time.After(pause(time.Since(start)))
+	}
+	if took := time.Since(start); took >= notable {
+		t.Logf("%s: after %s", what, round(took))
+	}
+}
+
+var errNotYet = errors.New("the condition is false")
+
+func try(ctx context.Context, check any) error {
+	switch check := check.(type) {
+	case func(context.Context) error:
+		return check(ctx)
+	case func() error:
+		return check()
+	}
+	if !check.(func() bool)() {
+		return errNotYet
+	}
+	return nil
+}
+
+func pause(passed time.Duration) time.Duration {
+	return min(max(passed/4, shortestPause), longestPause)
+}
