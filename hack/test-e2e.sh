@@ -36,6 +36,8 @@ hack/tools.sh helm
 hack/monitoring/build.sh
 eval "$("$HERE/env.sh")"
 export E2E_POSTGRES_URL="$DEMO_POSTGRES_URL"
+# A Coder that starts takes a minute; internal/polltest says what this is.
+export CODER_K8S_TEST_TIMEOUT="${CODER_K8S_TEST_TIMEOUT:-10m}"
 # With flags of "go test", somebody looks at one thing.
 if [ $# = 0 ]; then
   step "ways of installation"

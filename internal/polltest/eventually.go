@@ -28,7 +28,8 @@ func eventually[F func() error | func(context.Context) error | func() bool](l li
 	start := time.Now()
 	ctx, cancel := l.context(t)
 	defer cancel()
-	for last := error(nil); ; {
+	var last error
+	for {
 		err := try(ctx, check)
 		if err == nil {
 			break

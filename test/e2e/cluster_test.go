@@ -13,16 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-const (
-	// The tests poll this often; a cluster on two cores answers in milliseconds.
-	pollInterval = 200 * time.Millisecond
-	// patience is how many times longer than on two cores that do nothing else
-	// something good is waited for, and shortestWait is waited in any case. That
-	// costs nothing where it comes about.
-	patience     = 3
-	shortestWait = 2 * time.Minute
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // kubectl runs kubectl and fails the test when it fails.
@@ -83,7 +75,7 @@ func apply(t *testing.T, manifest string) {
 // or whose Coder was just replaced, has not reached it yet.
 func accepted(t *testing.T, manifest string) {
 	t.Helper()
-	eventually(t, time.Minute, "the manifest is accepted", func() error {
+	polltest.Eventually(t, "the manifest is accepted", func() error {
 		out, err := kubectlInput(t, manifest, "apply", "-f", "-")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -142,37 +134,13 @@ func field(object map[string]any, path ...string) string {
 	return fmt.Sprint(value)
 }
 
-// eventually polls until the check gives no error, and fails the test with its
-// last error when the time is up, and patience too.
-func eventually(t *testing.T, within time.Duration, what string, check func() error) {
-	t.Helper()
-	start := time.Now()
-	within = max(patience*within, shortestWait)
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		err := check()
-		if err == nil {
-			t.Logf("%s: after %.1f s", what, time.Since(start).Seconds())
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: not within %s: %v", what, within, err)
-		case <-ticker.C:
-		}
-	}
-}
-
 // waitCondition waits until a condition of an object has a status, and a reason
 // where one is given, and returns its message.
-func waitCondition(t *testing.T, within time.Duration, conditionType, status, reason string, args ...string) string {
+func waitCondition(t *testing.T, conditionType, status, reason string, args ...string) string {
 	t.Helper()
 	var message string
 	what := fmt.Sprintf("%s %s=%s %s", strings.Join(args, " "), conditionType, status, reason)
-	eventually(t, within, what, func() error {
+	polltest.Eventually(t, what, func() error {
 		object := get(t, args...)
 		if object == nil {
 			return fmt.Errorf("%s does not exist", strings.Join(args, " "))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // secretValue reads one key of a Secret.
@@ -49,7 +50,7 @@ func login(t *testing.T, namespace, name string) *coderd.Client {
 	secret := name + "-initial-admin"
 	email, password := secretValue(t, namespace, secret, "email"), secretValue(t, namespace, secret, "password")
 	var token string
-	eventually(t, time.Minute, fmt.Sprintf("a login to Coder with Secret %s/%s", namespace, secret), func() error {
+	polltest.Eventually(t, fmt.Sprintf("a login to Coder with Secret %s/%s", namespace, secret), func() error {
 		token, err = anonymous.Login(t.Context(), email, password)
 		if err != nil && !coderd.IsUnreachable(err) {
 			t.Fatalf("logging in to Coder with Secret %s/%s: %v", namespace, secret, err)
@@ -67,7 +68,7 @@ func login(t *testing.T, namespace, name string) *coderd.Client {
 // where the way leads to pods that are gone.
 func tokensOf(t *testing.T, client *coderd.Client) (tokens []coderd.TokenInfo) {
 	t.Helper()
-	eventually(t, time.Minute, "Coder tells of the operator's tokens", func() (err error) {
+	polltest.Eventually(t, "Coder tells of the operator's tokens", func() (err error) {
 		tokens, err = client.TokensOf(t.Context(), "coder-k8s-operator")
 		return err
 	})
@@ -78,7 +79,7 @@ func tokensOf(t *testing.T, client *coderd.Client) (tokens []coderd.TokenInfo) {
 func buildStatus(t *testing.T, client *coderd.Client, owner, name, want string) coderd.Workspace {
 	t.Helper()
 	var workspace coderd.Workspace
-	eventually(t, time.Minute, fmt.Sprintf("workspace %s/%s is %s in Coder", owner, name, want), func() error {
+	polltest.Eventually(t, fmt.Sprintf("workspace %s/%s is %s in Coder", owner, name, want), func() error {
 		var err error
 		workspace, err = client.WorkspaceByName(t.Context(), owner, name)
 		if err != nil {

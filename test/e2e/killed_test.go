@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -43,7 +44,7 @@ func killedOnceTold(t *testing.T, manifest string, args ...string) {
 		out, err := kubectlInput(t, manifest, args...)
 		first <- fmt.Sprintf("%v %s", err, strings.TrimSpace(out))
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), polltest.Timeout())
 	defer cancel()
 	every(ctx, 5*time.Millisecond, func() {
 		if crashCounts(t) != before {
@@ -58,7 +59,7 @@ func killedOnceTold(t *testing.T, manifest string, args ...string) {
 	kubectl(t, "-n", "coder-system", "delete", "pod", pod, "--grace-period=0", "--force")
 	t.Logf("kubectl %s, under the kill: %s", args[0], <-first)
 	serving(t)
-	eventually(t, time.Minute, "the same again is accepted", func() error {
+	polltest.Eventually(t, "the same again is accepted", func() error {
 		out, err := kubectlInput(t, manifest, args...)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -82,18 +83,18 @@ func testKilledDuringWrites(t *testing.T) {
 	}
 
 	killedOnceTold(t, fmt.Sprintf(crashTemplate, main, "one"), apply...)
-	waitCondition(t, time.Minute, "Ready", "True", "Active", template...)
+	waitCondition(t, "Ready", "True", "Active", template...)
 	expect("1 versions, 0 workspaces, 0 builds")
 	killedOnceTold(t, fmt.Sprintf(crashTemplate, main, "two"), apply...)
-	waitCondition(t, time.Minute, "Ready", "True", "Active", template...)
+	waitCondition(t, "Ready", "True", "Active", template...)
 	expect("2 versions, 0 workspaces, 0 builds")
 
 	// It is created, started by Coder, and then stopped by whoever writes by then.
 	killedOnceTold(t, fmt.Sprintf(crashWorkspace, false), apply...)
-	waitCondition(t, time.Minute, "Ready", "True", "Stopped", workspace...)
+	waitCondition(t, "Ready", "True", "Stopped", workspace...)
 	expect("2 versions, 1 workspaces, 2 builds")
 	killedOnceTold(t, fmt.Sprintf(crashWorkspace, true), apply...)
-	waitCondition(t, time.Minute, "Ready", "True", "Running", workspace...)
+	waitCondition(t, "Ready", "True", "Running", workspace...)
 	expect("2 versions, 1 workspaces, 3 builds")
 	if out := kubectl(t, "-n", sampleNamespace, "get", "cws,ctpl", "-l", "example.com/story=crash", "-o", "name"); strings.Count(out, "\n") != 2 {
 		t.Errorf("the labels are not on both objects: %s", out)

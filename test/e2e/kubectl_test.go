@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -76,9 +77,9 @@ func testKubectl(t *testing.T) {
 	t.Run("watch", func(t *testing.T) {
 		workspace := buildStatus(t, client, "admin", "hello", "stopped")
 		w := watch(t, "cws", "coder.admin.hello")
-		eventually(t, time.Minute, "the watch shows it stopped", w.shows("coder.admin.hello", "Stopped"))
+		polltest.Eventually(t, "the watch shows it stopped", w.shows("coder.admin.hello", "Stopped"))
 		build(t, client, workspace, "start")
-		eventually(t, time.Minute, "the watch shows the start that was made in Coder", w.shows("coder.admin.hello", "Running"))
+		polltest.Eventually(t, "the watch shows the start that was made in Coder", w.shows("coder.admin.hello", "Running"))
 	})
 	t.Run("wait", func(t *testing.T) {
 		kubectl(t, "-n", sampleNamespace, "wait", "--for=condition=Ready", "cws/coder.admin.hello", "ctpl/coder.hello", "--timeout=5m")
@@ -90,10 +91,10 @@ func testKubectl(t *testing.T) {
 	t.Run("scale", func(t *testing.T) {
 		kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=0")
 		buildStatus(t, client, "admin", "hello", "stopped")
-		waitCondition(t, time.Minute, "Ready", "True", "Stopped", hello...)
+		waitCondition(t, "Ready", "True", "Stopped", hello...)
 		kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=1", "--current-replicas=0")
 		buildStatus(t, client, "admin", "hello", "running")
-		waitCondition(t, time.Minute, "Ready", "True", "Running", hello...)
+		waitCondition(t, "Ready", "True", "Running", hello...)
 	})
 	t.Run("start, stop and restart, with their logs", func(t *testing.T) { testActions(t, client) })
 	t.Run("tables", testTables)
@@ -160,7 +161,7 @@ func appliedAgain(t *testing.T, object string, way []string) {
 	t.Helper()
 	kubectl(t, way...)
 	command, before := "kubectl "+strings.Join(way, " "), written(t)
-	eventually(t, time.Minute, command+" once more changes nothing", func() error {
+	polltest.Eventually(t, command+" once more changes nothing", func() error {
 		at := version(t, "-n", sampleNamespace, object)
 		out := kubectl(t, way...)
 		if len(way) == 3 && !strings.Contains(out, "unchanged") {
@@ -187,7 +188,7 @@ func testLabelsLast(t *testing.T) {
 	kubectl(t, "-n", "coder-system", "delete", "pod", "-l", operatorLabel, "--grace-period=0", "--force")
 	serving(t)
 	listed(t, "coder.admin.hello")
-	eventually(t, time.Minute, "templates are listed", func() error {
+	polltest.Eventually(t, "templates are listed", func() error {
 		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "ctpl", "-o", "name")
 		if err != nil || !strings.Contains(out, "coder.hello") {
 			return fmt.Errorf("%w %s", err, out)
@@ -236,7 +237,7 @@ func testActions(t *testing.T, client *coderd.Client) {
 	buildStatus(t, client, "admin", "hello", "running")
 	post(t, "restart")
 	var number int32
-	eventually(t, time.Minute, "it was stopped and started", func() error {
+	polltest.Eventually(t, "it was stopped and started", func() error {
 		workspace, err := client.WorkspaceByName(t.Context(), "admin", "hello")
 		if err != nil {
 			return err
@@ -249,7 +250,7 @@ func testActions(t *testing.T, client *coderd.Client) {
 	if stopped.LatestBuild.Number != begun+1 {
 		t.Errorf("the stop was build %d, after %d", stopped.LatestBuild.Number, begun)
 	}
-	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 }
 
 func testTables(t *testing.T) {
@@ -278,7 +279,7 @@ func testTables(t *testing.T) {
 func testDelete(t *testing.T, client *coderd.Client) {
 	for _, way := range []string{"at once", "while another waits"} {
 		apply(t, secondWorkspace)
-		waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.second")
+		waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.second")
 		start := time.Now()
 		if way != "at once" {
 			kubectl(t, "-n", sampleNamespace, "delete", "cws", "coder.admin.second", "--wait=false")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // testRights asks for rights that the operator may not grant, and in a namespace
@@ -17,21 +19,21 @@ func testRights(t *testing.T) {
 	cp := []string{"-n", sampleNamespace, "ccp", "coder"}
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p",
 		`{"spec":{"rbac":{"extraRules":[{"apiGroups":["apiextensions.k8s.io"],"resources":["customresourcedefinitions"],"verbs":["delete"]}]}}}`)
-	message := waitCondition(t, 30*time.Second, "WorkspaceAccess", "False", "GrantForbidden", cp...)
+	message := waitCondition(t, "WorkspaceAccess", "False", "GrantForbidden", cp...)
 	t.Logf("a rule that may not be granted: %s", message)
 	stillReady(t)
 
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"rbac":{"extraRules":null,"workspaceNamespaces":["e2e-nowhere"]}}}`)
-	message = waitCondition(t, 30*time.Second, "WorkspaceAccess", "False", "NamespaceMissing", cp...)
+	message = waitCondition(t, "WorkspaceAccess", "False", "NamespaceMissing", cp...)
 	t.Logf("a namespace that does not exist: %s", message)
 	stillReady(t)
 	// A namespace that comes is found within a minute, and at the next change.
 	namespace(t, "e2e-nowhere")
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"rbac":{"enableDeployments":false}}}`)
-	waitCondition(t, 30*time.Second, "WorkspaceAccess", "True", "Granted", cp...)
+	waitCondition(t, "WorkspaceAccess", "True", "Granted", cp...)
 
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"rbac":{"workspaceNamespaces":null,"enableDeployments":null}}}`)
-	eventually(t, 30*time.Second, "the rights are taken back", func() error {
+	polltest.Eventually(t, "the rights are taken back", func() error {
 		if out := kubectl(t, "-n", "e2e-nowhere", "get", "roles,rolebindings", "-o", "name"); strings.TrimSpace(out) != "" {
 			return fmt.Errorf("there is %s", out)
 		}
@@ -57,7 +59,7 @@ func testLicensedParts(t *testing.T) {
 			time.Now().Add(24*time.Hour).Unix(), time.Now().Add(48*time.Hour).Unix())) + "." + encode([]byte("no signature"))
 	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "license", "--from-literal=license="+license)
 	patchSample(t, `{"licenseSecretRef":{"name":"license"}}`)
-	message := waitCondition(t, 30*time.Second, "LicenseApplied", "False", "NotSupported", "-n", sampleNamespace, "ccp", "coder")
+	message := waitCondition(t, "LicenseApplied", "False", "NotSupported", "-n", sampleNamespace, "ccp", "coder")
 	t.Logf("LicenseApplied: %s", message)
 	stillReady(t)
 
@@ -66,10 +68,10 @@ func testLicensedParts(t *testing.T) {
 		{"coderprovisioner", "zone-a", "ExternalProvisionersEntitled"}, {"coderworkspaceproxy", "sydney", "Registered"},
 	} {
 		object := []string{"-n", sampleNamespace, c.kind, c.name}
-		message := waitCondition(t, 30*time.Second, c.part, "False", "NotSupported", object...)
+		message := waitCondition(t, c.part, "False", "NotSupported", object...)
 		t.Logf("%s: %s", c.part, message)
-		waitCondition(t, 10*time.Second, "Ready", "False", "NotSupported", object...)
-		waitCondition(t, 10*time.Second, "Stalled", "True", "NotSupported", object...)
+		waitCondition(t, "Ready", "False", "NotSupported", object...)
+		waitCondition(t, "Stalled", "True", "NotSupported", object...)
 	}
 	out := kubectl(t, "get", "ccp,cprov,cwp", "-A")
 	t.Logf("kubectl get ccp,cprov,cwp -A\n%s", out)
@@ -113,7 +115,7 @@ func testRest(t *testing.T) {
 	}
 	// What came before has to come to an end first, an Event that is counted too.
 	settled, last := time.Now(), versions()
-	eventually(t, time.Minute, "nothing has changed for fifteen seconds", func() error {
+	polltest.Eventually(t, "nothing has changed for fifteen seconds", func() error {
 		if now := versions(); now != last {
 			settled, last = time.Now(), now
 		}
@@ -123,7 +125,7 @@ func testRest(t *testing.T) {
 		return nil
 	})
 	counts, start := countsOf(t), time.Now()
-	eventually(t, 2*rest, "the minute is over", func() error {
+	polltest.Eventually(t, "the minute is over", func() error {
 		if passed := time.Since(start); passed < rest {
 			return fmt.Errorf("%s have passed", passed)
 		}
@@ -149,7 +151,7 @@ func testLicensedPartsDeleted(t *testing.T) {
 	if status, _, message := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "LicenseApplied"); status != "" {
 		t.Errorf("the condition LicenseApplied is still there: %s", message)
 	}
-	eventually(t, time.Minute, "nothing of them is left", func() error {
+	polltest.Eventually(t, "nothing of them is left", func() error {
 		out := kubectl(t, "-n", sampleNamespace, "get", "deployments,secrets,serviceaccounts,roles,rolebindings", "-o", "name")
 		if strings.Contains(out, "zone-a") || strings.Contains(out, "sydney") {
 			return fmt.Errorf("there is\n%s", out)

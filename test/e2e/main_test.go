@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 func TestMain(m *testing.M) {
@@ -90,7 +91,7 @@ func testInstall(t *testing.T) {
 		t.Errorf("there are objects before the first control plane:\n%s", out)
 	}
 	// kube-apiserver collects the OpenAPI of a new group in its own time.
-	eventually(t, time.Minute, "kubectl explain shows the documentation of a field", func() error {
+	polltest.Eventually(t, "kubectl explain shows the documentation of a field", func() error {
 		out, err := tryKubectl(t, "explain", "coderworkspace.spec.running")
 		if err != nil || !strings.Contains(out, "whether the workspace shall run") {
 			return fmt.Errorf("the answer is %q (%w)", out, err)
@@ -98,7 +99,7 @@ func testInstall(t *testing.T) {
 		return nil
 	})
 	// What kube-apiserver tells of all groups follows a group of another server too.
-	eventually(t, time.Minute, "the category coder has the five kinds", func() error {
+	polltest.Eventually(t, "the category coder has the five kinds", func() error {
 		out, err := tryKubectl(t, "api-resources", "--categories=coder", "--no-headers")
 		if err != nil || strings.Count(out, "\n") != 5 {
 			return fmt.Errorf("it has %s (%w)", out, err)
@@ -113,9 +114,9 @@ func testInstall(t *testing.T) {
 func serving(t *testing.T) {
 	t.Helper()
 	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
-	eventually(t, time.Minute, "the operator's pods are ready and reached", func() error { return podsServe(t) })
+	polltest.Eventually(t, "the operator's pods are ready and reached", func() error { return podsServe(t) })
 	kubectl(t, "wait", "--for=condition=Available", "apiservice/v1alpha1.aggregation.coder.com", "--timeout=5m")
-	eventually(t, time.Minute, "the aggregated API answers", func() error {
+	polltest.Eventually(t, "the aggregated API answers", func() error {
 		out, err := tryKubectl(t, "get", "coderworkspaces", "-A")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -173,7 +174,7 @@ func testMainJob(t *testing.T) {
 	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+url)
 
 	kubectl(t, "apply", "-f", "../../config/samples/codercontrolplane.yaml")
-	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", sampleNamespace, "codercontrolplane", "coder")
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "codercontrolplane", "coder")
 	plane := get(t, "-n", sampleNamespace, "codercontrolplane", "coder")
 	for path, want := range map[string]string{"phase": "Ready", "readyReplicas": "1", "operatorAccessReady": "true", "version": "v2.30.0"} {
 		if got := field(plane, "status", path); !strings.HasPrefix(got, want) {
@@ -182,9 +183,9 @@ func testMainJob(t *testing.T) {
 	}
 
 	accepted(t, sample(t, "codertemplate"))
-	waitCondition(t, time.Minute, "Ready", "True", "", "-n", sampleNamespace, "codertemplate", "coder.hello")
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "codertemplate", "coder.hello")
 	kubectl(t, "apply", "-f", "../../config/samples/coderworkspace.yaml")
-	waitCondition(t, time.Minute, "Ready", "True", "", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
 
 	out := kubectl(t, "get", "codercontrolplanes,codertemplates,coderworkspaces", "-A")
 	t.Logf("kubectl get codercontrolplanes,codertemplates,coderworkspaces -A\n%s", out)
@@ -200,17 +201,17 @@ func testMainJob(t *testing.T) {
 	t.Run("stopped with kubectl, seen in Coder", func(t *testing.T) {
 		kubectl(t, "-n", sampleNamespace, "patch", "cws", "coder.admin.hello", "--type=merge", "-p", `{"spec":{"running":false}}`)
 		buildStatus(t, client, "admin", "hello", "stopped")
-		waitCondition(t, time.Minute, "Ready", "True", "Stopped", workspace...)
+		waitCondition(t, "Ready", "True", "Stopped", workspace...)
 	})
 	t.Run("started in Coder, seen with kubectl", func(t *testing.T) {
 		ws := buildStatus(t, client, "admin", "hello", "stopped")
 		build(t, client, ws, "start")
-		waitCondition(t, time.Minute, "Ready", "True", "Running", workspace...)
+		waitCondition(t, "Ready", "True", "Running", workspace...)
 	})
 	t.Run("stopped in Coder, seen with kubectl", func(t *testing.T) {
 		ws := buildStatus(t, client, "admin", "hello", "running")
 		build(t, client, ws, "stop")
-		waitCondition(t, time.Minute, "Ready", "True", "Stopped", workspace...)
+		waitCondition(t, "Ready", "True", "Stopped", workspace...)
 	})
 	t.Run("dry-run changes nothing in Coder", func(t *testing.T) {
 		before := buildStatus(t, client, "admin", "hello", "stopped")
@@ -233,7 +234,7 @@ func testMainJob(t *testing.T) {
 	t.Run("a new template version becomes active after its build", func(t *testing.T) {
 		before := field(get(t, "-n", sampleNamespace, "codertemplate", "coder.hello"), "status", "activeVersionID")
 		kubectl(t, "-n", sampleNamespace, "patch", "ctpl", "coder.hello", "--type=merge", "-p", `{"spec":{"files":{"README.md":"Changed.\n"}}}`)
-		eventually(t, time.Minute, "the new version is active", func() error {
+		polltest.Eventually(t, "the new version is active", func() error {
 			object := get(t, "-n", sampleNamespace, "codertemplate", "coder.hello")
 			ready, _, _ := condition(object, "Ready")
 			if active := field(object, "status", "activeVersionID"); active == before || ready != "True" {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // operatorLogs are the logs of all pods of the operator.
@@ -44,7 +46,7 @@ func checkAudit(t *testing.T, r robot, did *deeds) {
 	t.Helper()
 	var logs string
 	var written, outcomes map[string]int
-	eventually(t, time.Minute, "the calls of "+r.user()+" are in the log", func() error {
+	polltest.Eventually(t, "the calls of "+r.user()+" are in the log", func() error {
 		logs, written, outcomes = operatorLogs(t), map[string]int{}, map[string]int{}
 		for _, line := range auditLines(logs, r) {
 			written[line.Tool]++

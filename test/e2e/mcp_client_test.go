@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -81,7 +83,7 @@ func newRobot(t *testing.T, namespace, name string, clusterRoles ...string) robo
 // namespace, which each role for people contains.
 func mayGet(t *testing.T, user, namespace string) {
 	t.Helper()
-	eventually(t, time.Minute, user+" has its rights", func() error {
+	polltest.Eventually(t, user+" has its rights", func() error {
 		out, err := tryKubectl(t, "auth", "can-i", "get", "coderworkspaces.aggregation.coder.com", "-n", namespace, "--as="+user)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -176,7 +178,7 @@ func (r robot) connect(t *testing.T, era string, way *route, did *deeds) *assist
 		}
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "e2e", Version: "v0"}, options)
-	eventually(t, 30*time.Second, r.name+" is connected with "+era, func() (err error) {
+	polltest.Eventually(t, r.name+" is connected with "+era, func() (err error) {
 		a.ClientSession, err = client.Connect(context.WithoutCancel(t.Context()), &mcp.StreamableClientTransport{
 			Endpoint:   "http://" + mcpHost + "/mcp",
 			HTTPClient: &http.Client{Transport: way},
@@ -198,7 +200,7 @@ func (r robot) connect(t *testing.T, era string, way *route, did *deeds) *assist
 // before the answer, and is handled beside it.
 func (a *assistant) hearsProgress(t *testing.T, than int64) {
 	t.Helper()
-	eventually(t, 30*time.Second, "progress was told", func() error {
+	polltest.Eventually(t, "progress was told", func() error {
 		if a.progress.Load() == than {
 			return errors.New("nothing was told")
 		}
@@ -214,7 +216,7 @@ func (a *assistant) subscribe(t *testing.T, uri, kind, name string) {
 		t.Fatal(err)
 	}
 	before := a.news.Load()
-	eventually(t, 30*time.Second, "the subscription is open", func() error {
+	polltest.Eventually(t, "the subscription is open", func() error {
 		kubectl(t, "-n", sampleNamespace, "annotate", kind, name, "--overwrite", fmt.Sprintf("e2e/told=%d", time.Now().UnixNano()))
 		if a.news.Load() == before {
 			return errors.New("no news came")

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // testMCPContent reads what is no tool, in both eras, and hears of a change that was
@@ -106,7 +108,7 @@ func mcpSubscription(t *testing.T, reader robot) {
 	client := login(t, sampleNamespace, "coder")
 	running := buildStatus(t, client, "admin", "hello", "running")
 	before, start := a.news.Load(), time.Now()
-	eventually(t, 30*time.Second, "what was heard so far has been told", func() error {
+	polltest.Eventually(t, "what was heard so far has been told", func() error {
 		if now := a.news.Load(); now != before {
 			before, start = now, time.Now()
 		}
@@ -117,14 +119,14 @@ func mcpSubscription(t *testing.T, reader robot) {
 	})
 	start = time.Now()
 	build(t, client, running, "stop")
-	eventually(t, 30*time.Second, "the subscriber hears of the stop that was made in Coder", func() error {
+	polltest.Eventually(t, "the subscriber hears of the stop that was made in Coder", func() error {
 		if a.news.Load() == before {
 			return fmt.Errorf("there is no news")
 		}
 		return nil
 	})
 	t.Logf("the first news came after %.1f s", time.Since(start).Seconds())
-	eventually(t, time.Minute, "the resource says that the workspace is stopped", func() error {
+	polltest.Eventually(t, "the resource says that the workspace is stopped", func() error {
 		read, err := a.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
 		if err != nil || !strings.Contains(read.Contents[0].Text, "Stopped") {
 			return fmt.Errorf("%v %w", read, err)
@@ -132,6 +134,6 @@ func mcpSubscription(t *testing.T, reader robot) {
 		return nil
 	})
 	build(t, client, buildStatus(t, client, "admin", "hello", "stopped"), "start")
-	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	t.Logf("there were %d news in all", a.news.Load())
 }

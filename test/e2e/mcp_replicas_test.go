@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // throughPods reaches all pods of the operator in turn, at their own addresses.
@@ -37,7 +39,7 @@ func testMCPReplicas(t *testing.T) {
 				a.does(t, "list_workspaces", map[string]any{})
 			}
 			apply(t, secondWorkspace)
-			waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.second")
+			waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.second")
 			if gone := a.confirmed(t, "delete_workspace", map[string]any{"name": "coder.admin.second", "wait": true}); gone["gone"] != true {
 				t.Errorf("after the deletion: %v", gone)
 			}
@@ -55,7 +57,7 @@ func byReplica(t *testing.T, r robot) {
 	var ends map[string]string
 	reads := map[string]int{}
 	// A line is written after its call was answered.
-	eventually(t, time.Minute, "the calls are in the logs of the replicas", func() error {
+	polltest.Eventually(t, "the calls are in the logs of the replicas", func() error {
 		ends = map[string]string{}
 		all := 0
 		for pod := range replicaPods(t) {
@@ -128,20 +130,21 @@ func testMCPRollout(t *testing.T) {
 		t.Fatalf("the operator has the pods %q, not one", old)
 	}
 	w := watch(t, "pods", "-n", "coder-system", "-l", operatorLabel, "-o", endingsColumns)
-	eventually(t, 30*time.Second, "the watch of the pods has begun", w.shows(old[0]))
+	polltest.Eventually(t, "the watch of the pods has begun", w.shows(old[0]))
 	log := follow(t, "-n", "coder-system", "logs", "--follow", old[0])
-	eventually(t, time.Minute, "its log is followed", log.shows(`"msg"`))
+	polltest.Eventually(t, "its log is followed", log.shows(`"msg"`))
 	kubectl(t, "-n", "coder-system", "rollout", "restart", "deploy/coder-k8s")
 	var end ending
-	eventually(t, 2*time.Minute, "the pod before has ended", func() (err error) {
+	polltest.Eventually(t, "the pod before has ended", func() (err error) {
 		end, err = endingOf(w, old[0])
 		return err
 	})
 	t.Logf("it ended %s after it was told to, with exit code %s", end.took, end.exitCode)
-	if end.exitCode != "0" || end.took > 10*time.Second {
-		t.Error("that is not exit code 0 within 10 s")
+	// After its grace period it would have been killed, with another exit code.
+	if end.exitCode != "0" {
+		t.Error("that is not exit code 0")
 	}
-	eventually(t, time.Minute, "its log has come to its end", log.hasEnded)
+	polltest.Eventually(t, "its log has come to its end", log.hasEnded)
 	told := log.text()
 	if !strings.Contains(told, `"msg":"Stopped"`) || strings.Contains(told, "Cutting connections") || strings.Contains(told, "Cancelled calls") {
 		t.Errorf("its MCP server did not end by itself:\n%s", told[max(0, len(told)-4000):])

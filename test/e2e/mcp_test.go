@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // testMCP uses the MCP server as people and their AI tools do: with the tokens of
@@ -63,7 +65,7 @@ func testMCPEntry(t *testing.T) {
 		var response *http.Response
 		var answer string
 		// Just after pods were replaced, the way to them may lead to those before.
-		eventually(t, 30*time.Second, name+" is answered", func() (err error) {
+		polltest.Eventually(t, name+" is answered", func() (err error) {
 			response, answer, err = postMCP(t, token, listControlPlanes)
 			return err
 		})
@@ -71,7 +73,7 @@ func testMCPEntry(t *testing.T) {
 			t.Errorf("%s: the answer is %d, not 401 with a challenge (%q): %s", name, response.StatusCode, challenge, answer)
 		}
 	}
-	eventually(t, 15*time.Second, "who may enter is let in", func() error {
+	polltest.Eventually(t, "who may enter is let in", func() error {
 		response, answer, err := postMCP(t, stranger.token, listControlPlanes)
 		if err == nil && (response.StatusCode != http.StatusOK || !strings.Contains(answer, `"phase":"Ready"`)) {
 			err = fmt.Errorf("%d %s", response.StatusCode, answer)
@@ -79,7 +81,7 @@ func testMCPEntry(t *testing.T) {
 		return err
 	})
 	kubectl(t, "delete", "clusterrolebinding", "e2e-mcp-"+sampleNamespace+"-e2e-stranger")
-	eventually(t, time.Minute, "who may not enter any more is told whom to ask", func() error {
+	polltest.Eventually(t, "who may not enter any more is told whom to ask", func() error {
 		response, answer, err := postMCP(t, stranger.token, listControlPlanes)
 		if err == nil && (response.StatusCode != http.StatusForbidden || !containsAll(answer, stranger.user(), "coder-k8s-mcp-user")) {
 			err = fmt.Errorf("%d %s", response.StatusCode, answer)
@@ -93,7 +95,7 @@ func testMCPEntry(t *testing.T) {
 func testMCPViewer(t *testing.T) {
 	// It runs, so that stopping it is something to refuse.
 	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=1")
-	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	viewer, did := newRobot(t, sampleNamespace, "e2e-viewer", "view"), newDeeds()
 	a := viewer.connect(t, modernEra, viewer.throughService(t), did)
 	listed, err := a.ListTools(t.Context(), nil)
@@ -125,15 +127,15 @@ func testMCPViewer(t *testing.T) {
 		}
 	}
 	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=0")
-	waitCondition(t, time.Minute, "Ready", "True", "Stopped", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Ready", "True", "Stopped", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	apply(t, fmt.Sprintf(robotRole, sampleNamespace, "e2e-viewer", "edit"))
 	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "rolebinding", "e2e-viewer-edit") })
-	eventually(t, 30*time.Second, "it starts the workspace once it may", func() error {
+	polltest.Eventually(t, "it starts the workspace once it may", func() error {
 		if result := a.call(t, "set_workspace_running", map[string]any{"name": "coder.admin.hello", "running": true, "wait": true}); result.IsError {
 			return fmt.Errorf("%s", words(result))
 		}
 		return nil
 	})
-	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	checkAudit(t, viewer, did)
 }

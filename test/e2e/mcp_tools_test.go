@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // testMCPTools calls every tool in both eras, as an admin of the namespace, and looks
@@ -53,10 +54,10 @@ func unlicensedParts(t *testing.T) {
 		cleanup("-n", sampleNamespace, "delete", "coderprovisioner/zone-a", "coderworkspaceproxy/sydney", "--ignore-not-found", "--timeout=5m")
 	})
 	for _, object := range []string{"coderprovisioner/zone-a", "coderworkspaceproxy/sydney"} {
-		waitCondition(t, 30*time.Second, "Ready", "False", "NotSupported", "-n", sampleNamespace, object)
+		waitCondition(t, "Ready", "False", "NotSupported", "-n", sampleNamespace, object)
 	}
 	// Events are written beside what they tell of.
-	eventually(t, 30*time.Second, "an Event tells of the provisioner", func() error {
+	polltest.Eventually(t, "an Event tells of the provisioner", func() error {
 		events := kubectl(t, "-n", sampleNamespace, "get", "events.events.k8s.io", "--field-selector=reason=NotSupported", "-o", "jsonpath={.items[*].regarding.name}")
 		if !strings.Contains(events, "zone-a") {
 			return fmt.Errorf("the Events with the reason NotSupported are about %q", events)
@@ -214,7 +215,7 @@ func mcpControlPlane(t *testing.T, a *assistant) {
 	if answer["changed"] != true || answer["ready"] != true {
 		t.Errorf("the restart: %v", answer)
 	}
-	eventually(t, time.Minute, "another pod has taken the place of the one before", func() error {
+	polltest.Eventually(t, "another pod has taken the place of the one before", func() error {
 		if now := coderPods(t); strings.Contains(now, old) || now == "" {
 			return fmt.Errorf("the pods are %q, and were %q", now, old)
 		}

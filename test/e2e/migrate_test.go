@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const migratedNamespace = "migrated"
@@ -41,7 +43,7 @@ func testMigrate(t *testing.T) {
 		if !strings.Contains(told, "1 of 1 pods are still the same") {
 			t.Errorf("the command says\n%s", told)
 		}
-		waitCondition(t, 3*time.Minute, "Ready", "True", "Ready", "-n", migratedNamespace, "ccp", "coder")
+		waitCondition(t, "Ready", "True", "Ready", "-n", migratedNamespace, "ccp", "coder")
 		if after := runningAs(t); after != before {
 			t.Errorf("taken over, it runs as %s, before as %s", after, before)
 		}
@@ -63,7 +65,7 @@ func testMigrate(t *testing.T) {
 		t.Errorf("forgotten by Helm, it runs as %s, before as %s", after, before)
 	}
 	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--timeout=5m")
-	eventually(t, time.Minute, "the Deployment goes with the control plane", func() error {
+	polltest.Eventually(t, "the Deployment goes with the control plane", func() error {
 		if out, err := tryKubectl(t, "-n", migratedNamespace, "get", "deployment", "coder"); err == nil {
 			return fmt.Errorf("it is still there: %s", out)
 		}

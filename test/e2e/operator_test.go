@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -52,7 +54,7 @@ func (c operatorCounts) since(before operatorCounts) operatorCounts {
 func metricsOf(t *testing.T) (lines []string) {
 	t.Helper()
 	apply(t, metricsReader)
-	eventually(t, time.Minute, "the operator tells its metrics", func() (err error) {
+	polltest.Eventually(t, "the operator tells its metrics", func() (err error) {
 		lines, err = readMetrics(t)
 		return err
 	})
@@ -142,7 +144,7 @@ func patchSample(t *testing.T, spec string) {
 // sampleReady waits until the sample control plane is Ready as its spec is now.
 func sampleReady(t *testing.T) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "the control plane is Ready as its spec is now", func() error {
+	polltest.Eventually(t, "the control plane is Ready as its spec is now", func() error {
 		object := get(t, "-n", sampleNamespace, "ccp", "coder")
 		status, reason, message := condition(object, "Ready")
 		if seen := field(object, "status", "observedGeneration"); seen != field(object, "metadata", "generation") {
@@ -173,7 +175,7 @@ func testKilledDuringUpgrade(t *testing.T) {
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+secondImage+`"}}`)
 	kubectl(t, "-n", "coder-system", "delete", "pod", "-l", operatorLabel, "--grace-period=0", "--force")
 	sampleReady(t)
-	eventually(t, time.Minute, "only pods of the new image are left", func() error {
+	polltest.Eventually(t, "only pods of the new image are left", func() error {
 		if image := sampleImage(t); image != secondImage {
 			return fmt.Errorf("the pods' images are %q", image)
 		}
@@ -201,14 +203,14 @@ func testLeaderKilled(t *testing.T) {
 	start := time.Now()
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"image":"`+coderImage+`"}}`)
 	kubectl(t, "-n", "coder-system", "delete", "pod", leader, "--grace-period=0", "--force")
-	eventually(t, time.Minute, "another replica leads", func() error {
+	polltest.Eventually(t, "another replica leads", func() error {
 		if now := leaderPod(t); now == leader {
 			return fmt.Errorf("%s does", now)
 		}
 		return nil
 	})
 	sampleReady(t)
-	eventually(t, time.Minute, "only pods of the first image are left", func() error {
+	polltest.Eventually(t, "only pods of the first image are left", func() error {
 		if image := sampleImage(t); image != coderImage {
 			return fmt.Errorf("the pods' images are %q", image)
 		}
@@ -229,7 +231,7 @@ func testLeaderKilled(t *testing.T) {
 // onePodLeads waits until the operator has one pod, and that leads.
 func onePodLeads(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, "one pod of the operator is left, and leads", func() error {
+	polltest.Eventually(t, "one pod of the operator is left, and leads", func() error {
 		pods := strings.Fields(kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[*].metadata.name}"))
 		if now := leaderPod(t); len(pods) != 1 || pods[0] != now {
 			return fmt.Errorf("the pods are %q, and %s leads", pods, now)
@@ -243,7 +245,7 @@ func onePodLeads(t *testing.T) {
 func livingLeader(t *testing.T) string {
 	t.Helper()
 	var leader string
-	eventually(t, time.Minute, "a pod leads that is there", func() error {
+	polltest.Eventually(t, "a pod leads that is there", func() error {
 		leader = leaderPod(t)
 		if pods := replicaPods(t); pods[leader] == "" {
 			return fmt.Errorf("the pods are %v, and %s leads", pods, leader)

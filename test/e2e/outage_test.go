@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // outage is how long the database is away.
@@ -19,10 +21,10 @@ func testCoderPodKilled(t *testing.T) {
 	token := secretValue(t, sampleNamespace, "coder-operator-token", "token")
 	// It may be over before somebody looks, so it is watched.
 	w := watch(t, "ccp", "coder", "-o", `jsonpath=Ready is {.status.conditions[?(@.type=="Ready")].status} with {.status.readyReplicas} pods{"\n"}`)
-	eventually(t, time.Minute, "the watch has begun", w.shows("Ready is True with 1 pods"))
+	polltest.Eventually(t, "the watch has begun", w.shows("Ready is True with 1 pods"))
 	start := time.Now()
 	kubectl(t, "-n", sampleNamespace, "delete", "pod", "-l", "app.kubernetes.io/name=coder-control-plane", "--grace-period=0", "--force")
-	eventually(t, 20*time.Second, "the control plane is not Ready, and status.readyReplicas follows", func() error {
+	polltest.Eventually(t, "the control plane is not Ready, and status.readyReplicas follows", func() error {
 		return errors.Join(w.shows("Ready is False")(), w.showsOneOf("with 0 pods", "with  pods")())
 	})
 	sampleReady(t)
@@ -34,7 +36,7 @@ func testCoderPodKilled(t *testing.T) {
 // listed waits until a workspace is served.
 func listed(t *testing.T, workspace string) {
 	t.Helper()
-	eventually(t, time.Minute, "workspaces are listed", func() error {
+	polltest.Eventually(t, "workspaces are listed", func() error {
 		out, err := tryKubectl(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
 		if err != nil || !strings.Contains(out, workspace) {
 			return fmt.Errorf("%w %s", err, out)
@@ -56,18 +58,18 @@ func testDatabaseStopped(t *testing.T) {
 	token := secretValue(t, sampleNamespace, "coder-operator-token", "token")
 	seen := watchAll(t, "coderworkspaces", "codertemplates")
 	access := watch(t, "ccp", "coder", "-o", "jsonpath="+accessSays)
-	eventually(t, time.Minute, "the watch of the control plane has begun", access.shows("True"))
+	polltest.Eventually(t, "the watch of the control plane has begun", access.shows("True"))
 	counts := countsOf(t)
 	t.Cleanup(func() { clusterScriptAfter("database.sh", "start") })
 	stopped := time.Now()
 	clusterScript(t, "database.sh", "stop")
 
 	// Whoever uses Coder through the cluster is told, and the control plane says why.
-	toldAway(t, time.Minute)
-	message := waitCondition(t, 30*time.Second, "OperatorAccess", "False", "Unreachable", "-n", sampleNamespace, "ccp", "coder")
+	toldAway(t)
+	message := waitCondition(t, "OperatorAccess", "False", "Unreachable", "-n", sampleNamespace, "ccp", "coder")
 	t.Logf("told %.1f s after the stop: %s", time.Since(stopped).Seconds(), message)
 	// The Event tells of the beginning, and the condition may say more by now.
-	eventually(t, 10*time.Second, "an Event says so", func() error {
+	polltest.Eventually(t, "an Event says so", func() error {
 		notes := kubectl(t, "-n", sampleNamespace, "get", "events.events.k8s.io", "--field-selector=reason=Unreachable", "-o", "jsonpath={.items[*].note}")
 		for line := range strings.Lines(access.text()) {
 			if said, ok := strings.CutPrefix(strings.TrimSpace(line), "False Unreachable "); ok && strings.Contains(notes, said) {
@@ -77,14 +79,14 @@ func testDatabaseStopped(t *testing.T) {
 		return fmt.Errorf("the Events with the reason Unreachable say %q, and the condition said\n%s", notes, access.text())
 	})
 	// What was under way when it stopped may have told of something else.
-	eventually(t, 90*time.Second, "the condition names the database", func() error {
+	polltest.Eventually(t, "the condition names the database", func() error {
 		_, _, message := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "OperatorAccess")
 		if !namesDatabase(message) {
 			return fmt.Errorf("it says %q", message)
 		}
 		return nil
 	})
-	eventually(t, 2*outage, "the minute is over", func() error {
+	polltest.Eventually(t, "the minute is over", func() error {
 		if away := time.Since(stopped); away < outage {
 			return fmt.Errorf("it is away for %s", away)
 		}
@@ -115,9 +117,9 @@ func namesDatabase(text string) bool {
 
 // toldAway waits until a list says that its Coder is away. The list is never empty,
 // and what one knows by name is there.
-func toldAway(t *testing.T, within time.Duration) {
+func toldAway(t *testing.T) {
 	t.Helper()
-	eventually(t, within, "a list warns that Coder is away, and is not empty", func() error {
+	polltest.Eventually(t, "a list warns that Coder is away, and is not empty", func() error {
 		out, warned, err := kubectlBoth(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
 		if err != nil || !strings.Contains(out, "coder.admin.hello") {
 			t.Fatalf("the list is %q: %v %s", out, err, warned)
@@ -128,7 +130,7 @@ func toldAway(t *testing.T, within time.Duration) {
 		t.Logf("kubectl get coderworkspaces: %s", strings.TrimSpace(warned))
 		return nil
 	})
-	waitCondition(t, 30*time.Second, "Synced", "False", "CoderUnreachable", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Synced", "False", "CoderUnreachable", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	out, err := tryKubectl(t, "-n", sampleNamespace, "get", "cws", "coder.admin.unknown")
 	if err == nil || !strings.Contains(out, "ServiceUnavailable") || strings.Contains(out, "NotFound") {
 		t.Errorf("a name that nobody can know of is answered with %v %s", err, out)
@@ -138,12 +140,12 @@ func toldAway(t *testing.T, within time.Duration) {
 // toldBack waits until lists warn no more and the objects say so too.
 func toldBack(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, "lists warn no more", func() error {
+	polltest.Eventually(t, "lists warn no more", func() error {
 		out, warned, err := kubectlBoth(t, "-n", sampleNamespace, "get", "coderworkspaces", "-o", "name")
 		if err != nil || warned != "" || !strings.Contains(out, "coder.admin.hello") {
 			return fmt.Errorf("%w %s%s", err, out, warned)
 		}
 		return nil
 	})
-	waitCondition(t, 30*time.Second, "Synced", "True", "Synced", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Synced", "True", "Synced", "-n", sampleNamespace, "cws", "coder.admin.hello")
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // pluginTemplate is made, changed and deleted by this story, so that the samples stay.
@@ -93,7 +95,7 @@ func testPluginStatus(t *testing.T) {
 	// A workspace that is not well is told, and what to do.
 	apply(t, strings.ReplaceAll(brokenPluginTemplate, "NAMESPACE", sampleNamespace))
 	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "ctpl", "coder.plugin-broken", "--ignore-not-found") })
-	eventually(t, time.Minute, "status tells of a template that cannot be built", func() error {
+	polltest.Eventually(t, "status tells of a template that cannot be built", func() error {
 		out, _, code := coder(t, "status", "-n", sampleNamespace)
 		if code != 4 || !containsAll(out, "CoderTemplate coder/coder.plugin-broken", "kubectl coder logs -n coder template/coder.plugin-broken") {
 			return fmt.Errorf("exit code %d: %s", code, out)
@@ -217,7 +219,7 @@ func testPluginRights(t *testing.T) {
 	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "rolebinding", "plugin-viewer") })
 	as := func(args ...string) []string { return append(args, "-n", sampleNamespace, "--as", "plugin-viewer") }
 	// The roles of the API server's own authorizer follow in a moment.
-	eventually(t, 20*time.Second, "a viewer sees the status", func() error {
+	polltest.Eventually(t, "a viewer sees the status", func() error {
 		out, noise, code := coder(t, as("status", "--installation=false")...)
 		if code != 0 {
 			return fmt.Errorf("exit code %d: %s%s", code, out, noise)
@@ -231,7 +233,7 @@ func testPluginRights(t *testing.T) {
 
 func testPluginCompletion(t *testing.T) {
 	// A shell does not wait longer than five seconds, so it may get nothing at first.
-	eventually(t, time.Minute, "kubectl completes the name of a workspace", func() error {
+	polltest.Eventually(t, "kubectl completes the name of a workspace", func() error {
 		out, err := tryKubectl(t, "__complete", "coder", "stop", "-n", sampleNamespace, "coder.admin.h")
 		if err != nil || !strings.HasPrefix(out, "coder.admin.hello\n") {
 			return fmt.Errorf("it gives %q (%w)", out, err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
@@ -29,7 +31,7 @@ func testSecretChanged(t *testing.T) {
 	url := databaseURL("coder") + "&application_name=e2e-renamed"
 	start := time.Now()
 	kubectl(t, "-n", sampleNamespace, "patch", "secret", "coder-db", "--type=merge", "-p", fmt.Sprintf(`{"stringData":{"url":%q}}`, url))
-	eventually(t, time.Minute, "Coder uses the new address", func() error {
+	polltest.Eventually(t, "Coder uses the new address", func() error {
 		n := query(t, "postgres", "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'e2e-renamed'")
 		if n == "0" {
 			return fmt.Errorf("no connection has the new name")
@@ -78,14 +80,14 @@ func testScaled(t *testing.T) {
 	apply(t, autoscaler)
 	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "hpa", "coder", "--ignore-not-found") })
 	hpa := []string{"-n", sampleNamespace, "hpa", "coder"}
-	waitCondition(t, time.Minute, "AbleToScale", "True", "", hpa...)
+	waitCondition(t, "AbleToScale", "True", "", hpa...)
 	// It has come to the metrics, so it has understood the selector.
-	message := waitCondition(t, time.Minute, "ScalingActive", "False", "FailedGetResourceMetric", hpa...)
+	message := waitCondition(t, "ScalingActive", "False", "FailedGetResourceMetric", hpa...)
 	t.Logf("the autoscaler: %s", message)
 	kubectl(t, "-n", sampleNamespace, "delete", "hpa", "coder")
 
 	kubectl(t, "-n", sampleNamespace, "scale", "codercontrolplane", "coder", "--replicas=0")
-	waitCondition(t, time.Minute, "Ready", "True", "ScaledToZero", "-n", sampleNamespace, "ccp", "coder")
+	waitCondition(t, "Ready", "True", "ScaledToZero", "-n", sampleNamespace, "ccp", "coder")
 	kubectl(t, "-n", sampleNamespace, "scale", "ccp/coder", "--replicas=1")
 	sampleReady(t)
 	listed(t, "coder.admin.hello")

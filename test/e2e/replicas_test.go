@@ -8,16 +8,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const (
 	writerLease = "coder-k8s-aggregated-api"
 	// afterKill and afterStop are how long nobody may be able to write, when the
-	// replica that writes was killed, and when it was told to stop. Its Lease lasts four
-	// seconds, and is renewed twice a second: the first has to wait for the end of it,
-	// and what the second gives back is not waited for even on a slow machine.
-	afterKill = 10 * time.Second
-	afterStop = 3400 * time.Millisecond
+	// replica that writes was killed, and when it was told to stop: ten times the six and
+	// two seconds of the design, because the machine may be busy. The measured times are
+	// logged. That a writer which stops hands over its Lease, instead of letting it run
+	// out, is shown by TestGracefulStopHandsOver in internal/apiserver/replication.
+	afterKill = time.Minute
+	afterStop = 20 * time.Second
 )
 
 // writerPod is the name of the replica that writes; empty where none does yet.
@@ -65,7 +68,7 @@ func scaleOperator(t *testing.T, replicas int) {
 	t.Helper()
 	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", fmt.Sprintf("--replicas=%d", replicas))
 	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
-	eventually(t, time.Minute, fmt.Sprintf("the operator has %d pods", replicas), func() error {
+	polltest.Eventually(t, fmt.Sprintf("the operator has %d pods", replicas), func() error {
 		pods, writer := replicaPods(t), writerPod(t)
 		if _, writes := pods[writer]; len(pods) != replicas || !writes {
 			return fmt.Errorf("the pods are %v, and %s writes", pods, writer)
@@ -117,9 +120,9 @@ func testReplicas(t *testing.T) {
 			s.write(t, 20)
 			// How long kubectl takes to start is no time without a writer.
 			s.writeMeanwhile(func() { c.take(t, writer) })
-			s.writeUntil(t, time.Minute)
+			s.writeUntil(t, polltest.Timeout())
 			s.end(t, c.within)
-			eventually(t, time.Minute, "another replica writes", func() error {
+			polltest.Eventually(t, "another replica writes", func() error {
 				if now := writerPod(t); now == writer && c.name != "killed" {
 					return fmt.Errorf("%s does", now)
 				}

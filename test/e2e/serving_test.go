@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // fetch reads an address as a client in the cluster would, without checking who
@@ -47,7 +49,7 @@ func fetch(t *testing.T, url, token string) (int, string, error) {
 // fetched waits until an address answers with 200 and a text.
 func fetched(t *testing.T, url, token, want string) {
 	t.Helper()
-	eventually(t, 30*time.Second, url+" answers", func() error {
+	polltest.Eventually(t, url+" answers", func() error {
 		status, body, err := fetch(t, url, token)
 		if err != nil || status != http.StatusOK || !strings.Contains(body, want) {
 			return fmt.Errorf("%d %.300q %w", status, body, err)
@@ -111,7 +113,7 @@ func testTLS(t *testing.T) {
 	listed(t, "coder.admin.hello")
 	workspace := []string{"-n", sampleNamespace, "coderworkspace", "coder.admin.second"}
 	accepted(t, secondWorkspace)
-	waitCondition(t, time.Minute, "Ready", "True", "Running", workspace...)
+	waitCondition(t, "Ready", "True", "Running", workspace...)
 	kubectl(t, "-n", sampleNamespace, "delete", "coderworkspace", "coder.admin.second", "--timeout=5m")
 }
 
@@ -134,7 +136,7 @@ const everythingOn = `{
 func testEverythingOn(t *testing.T) {
 	explain(t, sampleNamespace)
 	patchSample(t, everythingOn)
-	waitCondition(t, 10*time.Second, "Exposed", "True", "", "-n", sampleNamespace, "ccp", "coder")
+	waitCondition(t, "Exposed", "True", "", "-n", sampleNamespace, "ccp", "coder")
 	checkPodTemplate(t, sampleNamespace)
 	t.Run("Ingress and access URL", func(t *testing.T) {
 		hosts := kubectl(t, "-n", sampleNamespace, "get", "ingress", "coder", "-o", "jsonpath={.spec.rules[*].host}")
@@ -156,7 +158,7 @@ func testEverythingOn(t *testing.T) {
 	t.Run("eviction is refused", func(t *testing.T) {
 		// One that ends already may be evicted, so it is waited for.
 		pod := onlyCoderPod(t)
-		eventually(t, 30*time.Second, "the budget counts the pod", func() error {
+		polltest.Eventually(t, "the budget counts the pod", func() error {
 			budget := get(t, "-n", sampleNamespace, "pdb", "coder")
 			if n, allowed := field(budget, "status", "currentHealthy"), field(budget, "status", "disruptionsAllowed"); n != "1" || allowed != "0" {
 				return fmt.Errorf("currentHealthy is %q, and %q disruptions are allowed", n, allowed)
@@ -184,7 +186,7 @@ func testEverythingOn(t *testing.T) {
 func onlyCoderPod(t *testing.T) string {
 	t.Helper()
 	var pods []map[string]any
-	eventually(t, time.Minute, "Coder has one pod", func() error {
+	polltest.Eventually(t, "Coder has one pod", func() error {
 		pods = list(t, "-n", sampleNamespace, "pods", "-l", "app.kubernetes.io/name=coder-control-plane")
 		if len(pods) != 1 || field(pods[0], "metadata", "deletionTimestamp") != "" {
 			return fmt.Errorf("there are %d", len(pods))

@@ -20,6 +20,8 @@ import (
 
 	clientrest "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // streamed is the annotation whose value a stream counts up.
@@ -331,7 +333,7 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 		t.Errorf("nothing could be written for %.2f s, not at most %s", s.back.Seconds(), within)
 	}
 	for _, f := range s.followers {
-		eventually(t, 20*time.Second, "the watch at "+f.name+" has told everything", func() error { return f.told(s.written) })
+		polltest.Eventually(t, "the watch at "+f.name+" has told everything", func() error { return f.told(s.written) })
 	}
 	s.stop()
 	s.running.Wait()

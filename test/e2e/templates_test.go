@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // sized is the sample of a template with a parameter and variables, changed.
@@ -50,7 +51,7 @@ func sizedField(t *testing.T, name string) string {
 func becomesActive(t *testing.T, than string) string {
 	t.Helper()
 	var active string
-	eventually(t, time.Minute, "a new version is active", func() error {
+	polltest.Eventually(t, "a new version is active", func() error {
 		object := get(t, sizedTemplate...)
 		ready, reason, message := condition(object, "Ready")
 		if active = field(object, "status", "activeVersionID"); ready != "True" || active == than || active == "" {
@@ -80,10 +81,10 @@ func testTemplates(t *testing.T) {
 	})
 	t.Run("changed, and a file removed", func(t *testing.T) {
 		w := watch(t, "ctpl", "coder.sized", "-o", `jsonpath={.status.activeVersionID} {.status.latestVersionStatus}{"\n"}`)
-		eventually(t, time.Minute, "the watch has begun", w.shows(first))
+		polltest.Eventually(t, "the watch has begun", w.shows(first))
 		apply(t, sized(t, withNotes))
 		second = becomesActive(t, first)
-		eventually(t, time.Minute, "the watch shows the second version", w.shows(second))
+		polltest.Eventually(t, "the watch shows the second version", w.shows(second))
 		if text := w.text(); !strings.Contains(text, first+" pending") && !strings.Contains(text, first+" running") {
 			t.Errorf("nobody was told that the first version is active while the second one is built:\n%s", text)
 		}
@@ -116,8 +117,8 @@ func testFailedVersion(t *testing.T, active string) {
 		files["broken.tf"] = "this is not Terraform"
 	})
 	apply(t, broken)
-	waitCondition(t, time.Minute, "Stalled", "True", "BuildFailed", sizedTemplate...)
-	message := waitCondition(t, 10*time.Second, "Ready", "False", "BuildFailed", sizedTemplate...)
+	waitCondition(t, "Stalled", "True", "BuildFailed", sizedTemplate...)
+	message := waitCondition(t, "Ready", "False", "BuildFailed", sizedTemplate...)
 	t.Logf("Ready: %s", message)
 	if now := sizedField(t, "activeVersionID"); now != active || !strings.Contains(message, "stays active") {
 		t.Errorf("version %s was active, and %s is: %s", active, now, message)
@@ -131,7 +132,7 @@ func testFailedVersion(t *testing.T, active string) {
 		t.Errorf("the version that failed was uploaded again: Coder had %s, and has %s", before, after)
 	}
 	apply(t, sized(t, withNotes))
-	waitCondition(t, time.Minute, "Ready", "True", "Active", sizedTemplate...)
+	waitCondition(t, "Ready", "True", "Active", sizedTemplate...)
 }
 
 // testVariables gives a variable another value. The value of the other one stands in

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 const controlPlane = `
@@ -30,9 +32,9 @@ func testDatabaseUnreachable(t *testing.T) {
 	const password = "s3cretPassw0rd"
 	kubectl(t, "-n", "trouble-db", "create", "secret", "generic", "db", "--from-literal=url=postgres://coder:"+password+"@127.0.0.1:1/coder?sslmode=disable")
 	apply(t, fmt.Sprintf(controlPlane, "coder", "trouble-db", coderImage))
-	message := waitCondition(t, time.Minute, "DeploymentAvailable", "False", "DatabaseUnreachable", "-n", "trouble-db", "ccp", "coder")
+	message := waitCondition(t, "DeploymentAvailable", "False", "DatabaseUnreachable", "-n", "trouble-db", "ccp", "coder")
 	t.Logf("condition: %s", message)
-	eventually(t, 10*time.Second, "an Event says so", func() error {
+	polltest.Eventually(t, "an Event says so", func() error {
 		events := kubectl(t, "-n", "trouble-db", "get", "events.events.k8s.io", "--field-selector=reason=DatabaseUnreachable", "-o", "name")
 		if strings.TrimSpace(events) == "" {
 			return fmt.Errorf("there is none with the reason DatabaseUnreachable")
@@ -52,7 +54,7 @@ func testImageMissing(t *testing.T) {
 	namespace(t, "trouble-image")
 	kubectl(t, "-n", "trouble-image", "create", "secret", "generic", "db", "--from-literal=url=postgres://127.0.0.1:1/coder")
 	apply(t, fmt.Sprintf(controlPlane, "coder", "trouble-image", "registry.invalid/coder:none"))
-	message := waitCondition(t, time.Minute, "DeploymentAvailable", "False", "ImagePullFailed", "-n", "trouble-image", "ccp", "coder")
+	message := waitCondition(t, "DeploymentAvailable", "False", "ImagePullFailed", "-n", "trouble-image", "ccp", "coder")
 	if !strings.Contains(message, "registry.invalid/coder:none") {
 		t.Errorf("the message does not name the image: %s", message)
 	}
@@ -66,7 +68,7 @@ func testNotOwned(t *testing.T) {
 	before := field(get(t, "-n", "trouble-owner", "service", "coder"), "metadata", "resourceVersion")
 	kubectl(t, "-n", "trouble-owner", "create", "secret", "generic", "db", "--from-literal=url=postgres://127.0.0.1:1/coder")
 	apply(t, fmt.Sprintf(controlPlane, "coder", "trouble-owner", coderImage))
-	message := waitCondition(t, time.Minute, "ResourcesApplied", "False", "NotOwned", "-n", "trouble-owner", "ccp", "coder")
+	message := waitCondition(t, "ResourcesApplied", "False", "NotOwned", "-n", "trouble-owner", "ccp", "coder")
 	if !strings.Contains(message, "Service") || !strings.Contains(message, "coder") {
 		t.Errorf("the message does not name the Service: %s", message)
 	}
@@ -83,7 +85,7 @@ func testKilledHalfWay(t *testing.T) {
 	kubectl(t, "-n", "killed", "create", "secret", "generic", "db", "--from-literal=url="+database(t, "killed"))
 	apply(t, fmt.Sprintf(controlPlane, "coder", "killed", coderImage))
 	kills := 0
-	eventually(t, 4*time.Minute, "Ready in spite of the kills", func() error {
+	polltest.Eventually(t, "Ready in spite of the kills", func() error {
 		status, reason, _ := condition(get(t, "-n", "killed", "ccp", "coder"), "Ready")
 		if status == "True" {
 			return nil
@@ -102,7 +104,7 @@ func testKilledHalfWay(t *testing.T) {
 		t.Errorf("the operator has %d tokens in Coder, not 1: %v", len(tokens), tokens)
 	}
 	// A Job that made the operator's account is removed a moment later.
-	eventually(t, time.Minute, "there is just one Deployment and one Service", func() error {
+	polltest.Eventually(t, "there is just one Deployment and one Service", func() error {
 		if out := kubectl(t, "-n", "killed", "get", "deployments,services,jobs", "-o", "name"); strings.Count(out, "\n") != 2 {
 			return fmt.Errorf("there is\n%s", out)
 		}
@@ -121,7 +123,7 @@ func testNamespaceDeleted(t *testing.T) {
 		}
 		accepted(t, strings.ReplaceAll(string(manifest), "namespace: coder", "namespace: killed"))
 		name := map[string]string{"codertemplate": "coder.hello", "coderworkspace": "coder.admin.hello"}[sample]
-		waitCondition(t, time.Minute, "Ready", "True", "", "-n", "killed", sample, name)
+		waitCondition(t, "Ready", "True", "", "-n", "killed", sample, name)
 	}
 	start := time.Now()
 	kubectl(t, "delete", "namespace", "killed", "--timeout=5m")
@@ -142,9 +144,9 @@ func testDeploymentWithUsers(t *testing.T) {
 	namespace(t, "users")
 	kubectl(t, "-n", "users", "create", "secret", "generic", "db", "--from-literal=url="+databaseURL("killed"))
 	apply(t, fmt.Sprintf(controlPlane, "coder", "users", coderImage)+"  podTemplate:\n"+indented(podTemplate, 4))
-	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", "users", "ccp", "coder")
+	waitCondition(t, "Ready", "True", "", "-n", "users", "ccp", "coder")
 	checkPodTemplate(t, "users")
-	eventually(t, time.Minute, "the workspace is there again", func() error {
+	polltest.Eventually(t, "the workspace is there again", func() error {
 		out, err := tryKubectl(t, "-n", "users", "get", "coderworkspaces", "-o", "name")
 		if err != nil || !strings.Contains(out, "coder.admin.hello") {
 			return fmt.Errorf("the list is %q (%w)", out, err)
@@ -154,7 +156,7 @@ func testDeploymentWithUsers(t *testing.T) {
 	if get(t, "-n", "users", "secret", "coder-initial-admin") != nil {
 		t.Error("an initial admin was made where people have accounts already")
 	}
-	eventually(t, time.Minute, "the Job is removed", func() error {
+	polltest.Eventually(t, "the Job is removed", func() error {
 		if out := kubectl(t, "-n", "users", "get", "jobs", "-o", "name"); strings.TrimSpace(out) != "" {
 			return fmt.Errorf("there is still %s", out)
 		}
@@ -174,7 +176,7 @@ func testTokenRefused(t *testing.T) {
 		}
 	}
 	// The mirror asks Coder all the time and finds out, whether somebody reads or not.
-	eventually(t, time.Minute, "the token is renewed", func() error {
+	polltest.Eventually(t, "the token is renewed", func() error {
 		if secretValue(t, sampleNamespace, "coder-operator-token", "token") == before {
 			return fmt.Errorf("the Secret still holds the old token")
 		}
@@ -191,7 +193,7 @@ func testCoderUnreachable(t *testing.T) {
 	t.Cleanup(func() {
 		cleanup("-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"replicas":1}}`)
 	})
-	toldAway(t, 2*time.Minute)
+	toldAway(t)
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"replicas":1}}`)
 	// Scaled to zero it is Ready too, so it is its spec now that counts.
 	sampleReady(t)

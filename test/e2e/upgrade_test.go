@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // thisInstallation is what a user of this version applies.
@@ -92,21 +94,21 @@ func begin(t *testing.T) {
 	kubectl(t, "create", "namespace", sampleNamespace)
 	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+database(t, "coder"))
 	kubectl(t, "apply", "-f", "../../config/samples/codercontrolplane.yaml")
-	waitCondition(t, 2*time.Minute, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
 	kubectl(t, "apply", "-f", "../../config/samples/coderprovisioner.yaml", "-f", "../../config/samples/coderworkspaceproxy.yaml")
 	kubectl(t, "apply", "-f", "../../config/samples/codertemplate.yaml")
-	waitCondition(t, time.Minute, "Ready", "True", "", "-n", sampleNamespace, "ctpl", "coder.hello")
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "ctpl", "coder.hello")
 	kubectl(t, "apply", "-f", "../../config/samples/coderworkspace.yaml")
 	apply(t, strings.Replace(secondWorkspace, "running: true", "running: false", 1))
-	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
-	waitCondition(t, time.Minute, "Ready", "True", "Stopped", "-n", sampleNamespace, "cws", "coder.admin.second")
+	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Ready", "True", "Stopped", "-n", sampleNamespace, "cws", "coder.admin.second")
 	for _, object := range []string{"ctpl/coder.hello", "cws/coder.admin.hello", "cws/coder.admin.second"} {
 		kubectl(t, "-n", sampleNamespace, "label", object, "example.com/team=platform")
 		kubectl(t, "-n", sampleNamespace, "annotate", object, "example.com/note=two words")
 	}
 	finalizers(t, `["example.com/keep"]`)
 	for kind, name := range map[string]string{"cprov": "zone-a", "cwp": "sydney"} {
-		waitCondition(t, time.Minute, "Ready", "False", "NotSupported", "-n", sampleNamespace, kind, name)
+		waitCondition(t, "Ready", "False", "NotSupported", "-n", sampleNamespace, kind, name)
 	}
 }
 
@@ -134,7 +136,7 @@ func goTo(t *testing.T, installation string) {
 // allReconciled waits until each controller of this process has made a pass.
 func allReconciled(t *testing.T) {
 	t.Helper()
-	eventually(t, time.Minute, "each controller has made a pass", func() error {
+	polltest.Eventually(t, "each controller has made a pass", func() error {
 		passes := map[string]float64{"codercontrolplane": 0, "coderprovisioner": 0, "coderworkspaceproxy": 0}
 		lines := metricsOf(t)
 		for controller := range passes {

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // watching is a kubectl that watches or follows, and the lines that it has printed.
@@ -68,7 +69,7 @@ func watchAll(t *testing.T, kinds ...string) *events {
 	for _, kind := range kinds {
 		w := watch(t, kind, "--output-watch-events", "-o", "jsonpath={.type} {.object.kind} {.object.metadata.name}{\"\\n\"}")
 		all.watches = append(all.watches, w)
-		eventually(t, time.Minute, "the watch of "+kind+" has begun", w.shows("ADDED"))
+		polltest.Eventually(t, "the watch of "+kind+" has begun", w.shows("ADDED"))
 	}
 	return all
 }
@@ -86,7 +87,7 @@ func (e *events) nothingDeleted(t *testing.T) {
 	}
 }
 
-// hasEnded is a check that kubectl has ended, for eventually.
+// hasEnded is a check that kubectl has ended, for polltest.Eventually.
 func (w *watching) hasEnded() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +103,7 @@ func (w *watching) text() string {
 	return strings.Join(w.lines, "\n")
 }
 
-// shows gives a check that one line has all the words, for eventually.
+// shows gives a check that one line has all the words, for polltest.Eventually.
 func (w *watching) shows(words ...string) func() error {
 	return func() error {
 		w.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
 // sizedWorkspace is the sample of a workspace with a parameter, shorter.
@@ -26,7 +27,7 @@ spec:
 // sizedIs waits until a workspace is what its spec says, as kstatus reads it.
 func sizedIs(t *testing.T, reason string) {
 	t.Helper()
-	eventually(t, 90*time.Second, "the workspace is "+reason+" as its spec is now", func() error {
+	polltest.Eventually(t, "the workspace is "+reason+" as its spec is now", func() error {
 		object := get(t, "-n", sampleNamespace, "cws", "coder.admin.sized")
 		if seen, now := field(object, "status", "observedGeneration"), field(object, "metadata", "generation"); seen != now {
 			return fmt.Errorf("generation %s of %s was seen", seen, now)
@@ -86,7 +87,7 @@ func testWorkspaces(t *testing.T) {
 	})
 	t.Run("changed while it is built", func(t *testing.T) {
 		w := watch(t, "cws", "coder.admin.sized", "-o", `jsonpath={.status.conditions[?(@.type=="Synced")].reason}{"\n"}`)
-		eventually(t, time.Minute, "the watch has begun", w.shows("Synced"))
+		polltest.Eventually(t, "the watch has begun", w.shows("Synced"))
 		// Not with kubectl, which may start so slowly that the first build has ended.
 		kube := throughKubernetes(t)
 		for _, change := range []string{`{"spec":{"running":false}}`, `{"spec":{"running":true,"parameters":[{"name":"size","value":"5"}]}}`} {
@@ -97,7 +98,7 @@ func testWorkspaces(t *testing.T) {
 		}
 		sizedIs(t, "Running")
 		hasSize(t, client, buildStatus(t, client, "admin", "sized", "running"), 6, "5")
-		eventually(t, 10*time.Second, "the watch shows that it waited", w.shows("ChangeWaits"))
+		polltest.Eventually(t, "the watch shows that it waited", w.shows("ChangeWaits"))
 	})
 	t.Run("deleted while it is built", func(t *testing.T) {
 		build(t, client, buildStatus(t, client, "admin", "sized", "running"), "stop")
