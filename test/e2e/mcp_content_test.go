@@ -17,6 +17,10 @@ import (
 // testMCPContent reads what is no tool, in both eras, and hears of a change that was
 // made in Coder.
 func testMCPContent(t *testing.T) {
+	// What is read once below tells of a control plane and a workspace that work. The
+	// tests before this one restart Coder.
+	waitCondition(t, time.Minute, "Ready", "True", "Ready", "-n", sampleNamespace, "ccp", "coder")
+	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	reader := newRobot(t, sampleNamespace, "e2e-mcp-reader", "view")
 	for _, era := range []string{legacyEra, modernEra} {
 		a := reader.connect(t, era, reader.throughService(t), newDeeds())

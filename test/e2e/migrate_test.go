@@ -52,6 +52,12 @@ func testMigrate(t *testing.T) {
 
 	// The way back, and over again.
 	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--cascade=orphan", "--timeout=5m")
+	// What names the control plane as its owner now is deleted by the garbage collector.
+	for _, object := range []string{"deployment", "service", "serviceaccount"} {
+		if owners := kubectl(t, "-n", migratedNamespace, "get", object, "coder", "-o", "jsonpath={.metadata.ownerReferences}"); owners != "" {
+			t.Errorf("the %s that was left behind belongs to %s", object, owners)
+		}
+	}
 	kubectl(t, "-n", migratedNamespace, "delete", "secret,role,rolebinding", "-l", "app.kubernetes.io/managed-by=coder-k8s,app.kubernetes.io/instance=coder")
 	run(t, helm, "-n", migratedNamespace, "upgrade", "coder", chart, "-f", values, "--wait", "--timeout=10m", "--force-conflicts")
 	if after := runningAs(t); after != before {

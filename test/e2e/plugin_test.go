@@ -72,20 +72,24 @@ func coderGives(t *testing.T, code int, out, errs string, args ...string) string
 }
 
 func testPluginStatus(t *testing.T) {
-	out, noise, code := coder(t, "status", "-n", sampleNamespace, "-o", "json")
-	var report struct {
-		ControlPlanes []struct{ Name, State, Version string }
-		Workspaces    struct{ ByState map[string]int }
-		Problems      []struct{ Object, What string }
-		NotSeen       []string
-	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatalf("%v\n%s%s", err, out, noise)
-	}
-	if code != 0 || len(report.Problems)+len(report.NotSeen) > 0 || len(report.ControlPlanes) != 1 || report.ControlPlanes[0].State != "Ready" ||
-		report.Workspaces.ByState["running"] == 0 {
-		t.Errorf("exit code %d: %+v", code, report)
-	}
+	// The test before this one replaced the operator's pod.
+	eventually(t, time.Minute, "status says that all is well", func() error {
+		out, noise, code := coder(t, "status", "-n", sampleNamespace, "-o", "json")
+		var report struct {
+			ControlPlanes []struct{ Name, State, Version string }
+			Workspaces    struct{ ByState map[string]int }
+			Problems      []struct{ Object, What string }
+			NotSeen       []string
+		}
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			return fmt.Errorf("%w\n%s%s", err, out, noise)
+		}
+		if code != 0 || len(report.Problems)+len(report.NotSeen) > 0 || len(report.ControlPlanes) != 1 || report.ControlPlanes[0].State != "Ready" ||
+			report.Workspaces.ByState["running"] == 0 {
+			return fmt.Errorf("exit code %d: %+v", code, report)
+		}
+		return nil
+	})
 	tree := coderGives(t, 0, "Deployment/coder", "", "tree", "-n", sampleNamespace)
 	if !containsAll(tree, "CoderControlPlane/coder", "Pod/coder-", "Service/coder", "CoderTemplate/coder.hello", "CoderWorkspace/coder.admin.hello") {
 		t.Errorf("the tree is\n%s", tree)

@@ -266,6 +266,9 @@ func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeo
 		if gone || err != nil {
 			return vanished(gone, "Deployment", c.controlPlane, err)
 		}
+		// The status that was read before the rollout says that the pods before it are
+		// ready, so the control plane is read again.
+		c.controlPlane.ResourceVersion, c.controlPlane.Status = "", coderv1alpha1.CoderControlPlaneStatus{}
 		if timeout > 0 {
 			timeout = max(timeout-call.Now().Sub(start), time.Second)
 		}

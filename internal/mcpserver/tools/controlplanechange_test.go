@@ -290,6 +290,45 @@ func TestRestartControlPlaneWaitsForThePods(t *testing.T) {
 	}
 }
 
+// The pods are ready before the operator has reached Coder in them. What was read
+// before the restart says that the control plane is ready, and must not count.
+func TestRestartControlPlaneWaitsForTheOperatorToo(t *testing.T) {
+	cp := newControlPlane("coder")
+	var watched []string
+	api := &changes{}
+	api.watched = func(kube client.WithWatch) {
+		d := &appsv1.Deployment{}
+		if err := kube.Get(t.Context(), types.NamespacedName{Namespace: "coder", Name: "coder"}, d); err != nil {
+			t.Fatal(err)
+		}
+		if ok, _ := rolledOut(d); ok {
+			watched = append(watched, "control plane")
+			operate(t, kube, func(cp *coderv1alpha1.CoderControlPlane) {
+				settle(cp, metav1.ConditionTrue, "Ready", "the new pods work")
+			})
+			return
+		}
+		watched = append(watched, "Deployment")
+		operate(t, kube, func(cp *coderv1alpha1.CoderControlPlane) {
+			settle(cp, metav1.ConditionFalse, "Waiting", "waits until the Service leads to them")
+		})
+		d.Status.ObservedGeneration, d.Status.UpdatedReplicas = d.Generation, 2
+		if err := kube.Status().Update(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kube := fakeKube(t, api.funcs(), nil, cp, newDeployment(cp))
+	out, err := changeControlPlane(t.Context(), &toolset.Call{Kube: kube}, changeControlPlaneInput{
+		Namespace: "coder", Name: "coder", Restart: true, Wait: true, TimeoutSeconds: 60, Confirm: "coder",
+	})
+	if err != nil || !out.Ready || out.Message != "Ready: the new pods work" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if diff := cmp.Diff([]string{"Deployment", "control plane"}, watched); diff != "" {
+		t.Errorf("what was waited for (-want +got):\n%s", diff)
+	}
+}
+
 func TestChangeControlPlaneThatVanishesOrTakesTooLong(t *testing.T) {
 	in := changeControlPlaneInput{Namespace: "coder", Name: "coder", Replicas: ptr.To[int32](5), Wait: true, TimeoutSeconds: 1}
 	api := &changes{watched: func(kube client.WithWatch) {
