@@ -34,7 +34,7 @@ test: ## Run unit and integration tests with the race detector (README command t
 conformance: ## Run the official MCP conformance suite and MCP clients of other people against the MCP server.
 	@hack/conformance/run.sh
 
-test-e2e: ## Run the main job on a real cluster of its own, with the real Coder (root).
+test-e2e: ## Run main job, operation and installation on real clusters, with the real Coder (root).
 	@hack/test-e2e.sh
 
 bench: ## Run the benchmarks, and on a real cluster a fleet of control planes and 10,000 workspaces (root).

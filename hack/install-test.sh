@@ -9,7 +9,7 @@ cd "$HERE/../.."
 PATH="$BIN:$PATH"
 [ -n "${KUBECONFIG:-}" ] || die "KUBECONFIG is not set; hack/cluster/env.sh prints that of a cluster"
 [ -n "${E2E_POSTGRES_URL:-}" ] || die "E2E_POSTGRES_URL is not set; hack/cluster/env.sh prints it as DEMO_POSTGRES_URL"
-LOG="$CACHE/logs/install-test.log"
+LOG="$LOGS/install-test.log"
 mkdir -p "$(dirname "$LOG")"
 : >"$LOG"
 

@@ -1,53 +1,112 @@
 #!/usr/bin/env bash
-# test-e2e.sh [GO TEST FLAG...]: the end-to-end tests on a cluster of their own,
-# which is removed when they end. E2E_KEEP=1 keeps it, to look at what failed.
+# test-e2e.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a story with a cluster of its own, and all
+# run at the same time: test-e2e-group.sh is one of them. What each has printed comes in one piece when it ends, and all
+# their results at the end. With -run only the clusters that it needs are started: -run 'TestOperation/TLS'.
+# E2E_KEEP=1 keeps the clusters, to look at what failed.
 set -euo pipefail
-export CLUSTER_NAME="${CLUSTER_NAME:-e2e}"
+base="${CLUSTER_NAME:-e2e}"
+[ ${#base} -le 10 ] || { echo "error: CLUSTER_NAME \"$base\" must have at most 10 characters: each test adds a number" >&2; exit 1; }
+export CLUSTER_NAME="$base-1"
 # Other things may be at work on this machine, and a deadline costs nothing where all is well.
 export CLUSTER_PATIENCE="${CLUSTER_PATIENCE:-4}"
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 
+# The flags of "go test" are those of a test binary with another beginning.
+pattern="" flags=()
+while [ $# -gt 0 ]; do
+  flag="${1#-}" && flag="${flag#-}" && flag="${flag#test.}"
+  case "$1" in
+    -run | --run | -test.run) pattern="${2:?-run needs a pattern}" && shift ;;
+    -run=* | --run=* | -test.run=*) pattern="${1#*=}" ;;
+    -*) flags+=("-test.$flag") ;;
+    *) flags+=("$1") ;;
+  esac
+  shift
+done
+
+tests=()
+for name in $(sed -n 's/^func \(Test[A-Za-z]*\)(t \*testing\.T) {$/\1/p' test/e2e/*_test.go); do
+  if [[ "$name" =~ ${pattern%%/*} ]]; then tests+=("$name"); fi
+done
+[ ${#tests[@]} -gt 0 ] || die "no test of test/e2e has a name like \"${pattern%%/*}\""
+[ "$pattern" = "${pattern%%/*}" ] && below="" || below="/${pattern#*/}"
+
+. "$HERE/preconditions.sh"
+logs="$CACHE/logs/$base-tests"
+rm -rf "$logs" && mkdir -p "$logs"
+built="$logs/built"
+declare -A group=() # The tests by their process.
+beat=""
+
 finish() {
-  local rc=$?
+  local rc=$? pid
   trap - EXIT
-  if [ -n "${E2E_KEEP:-}" ]; then
-    echo "kept: CLUSTER_NAME=$CLUSTER_NAME hack/cluster/down.sh removes it"
-    exit $rc
-  fi
-  # Quiet when all is well, so that what is printed ends with the tests' result.
-  local log="$CACHE/logs/e2e-down.log"
-  "$HERE/down.sh" >"$log" 2>&1 || { tail_of "$log"; rc=1; }
-  # What the kernel takes away after the last process may be there for a moment.
-  until_ok 15 "nothing to be left" "$HERE/leftovers.sh" "$CLUSTER_NAME" ||
-    "$HERE/leftovers.sh" "$CLUSTER_NAME" >"$log" 2>&1 || { tail_of "$log"; rc=1; }
+  trap '' INT TERM HUP
+  for pid in $beat "${!group[@]}"; do kill "$pid" 2>/dev/null || true; done
+  wait
   exit $rc
 }
 trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
-"$HERE/up.sh"
+# What all clusters are made of comes first, once. They start while what is tested is built.
+"$HERE/packages.sh"
+"$HERE/build.sh"
+"$HERE/images.sh"
+number=0
+for name in "${tests[@]}"; do
+  number=$((number + 1))
+  # Bash lets what runs in the background ignore an interrupt, and so would all that it starts.
+  CLUSTER_NAME="$base-$number" env --default-signal=INT,QUIT hack/test-e2e-group.sh "$name" "$built" \
+    -test.run "^$name\$$below" "${flags[@]}" >"$logs/$name.log" 2>&1 &
+  group[$!]="$name"
+done
+
 log="$CACHE/logs/build/operator.log"
+mkdir -p "$(dirname "$log")"
 : >"$log"
-watched "$log" "make build" make --no-print-directory build || die "the operator could not be built: see $log"
-watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || die "the image could not be assembled: see $log"
-"$HERE/load-image.sh" bin/coder-k8s.tar
+not_built() { die "$1 could not be built: see $log"; }
+watched "$log" "make build" make --no-print-directory build || not_built "the operator"
+watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || not_built "the image"
+watched "$log" "end-to-end tests" go test -c -tags e2e -o bin/e2e.test ./test/e2e || not_built "test/e2e"
+watched "$log" "tests of the monitoring" go test -c -tags e2e -o bin/monitoring.test ./test/monitoring || not_built "test/monitoring"
 hack/tools.sh helm
 hack/monitoring/build.sh
-eval "$("$HERE/env.sh")"
-export E2E_POSTGRES_URL="$DEMO_POSTGRES_URL"
-# A Coder that starts takes a minute; internal/polltest says what this is.
-export CODER_K8S_TEST_TIMEOUT="${CODER_K8S_TEST_TIMEOUT:-10m}"
-# With flags of "go test", somebody looks at one thing.
-if [ $# = 0 ]; then
-  step "ways of installation"
-  hack/install-test.sh
-  step "Helm chart"
-  hack/chart/cluster-test.sh
-fi
-step "end-to-end tests"
-log="$CACHE/logs/e2e-test.log"
-if ! go test -tags e2e -count=1 -timeout 60m -v "$@" ./test/e2e/... 2>&1 | tee "$log"; then
-  awk -f hack/failures.awk "$log"
-  exit 1
-fi
+# Where the clone has no history the test of the upgrade says so.
+status=0
+hack/upgrade/previous.sh "$CACHE/previous" || status=$?
+[ "$status" = 0 ] || [ "$status" = 3 ] || exit 1
+touch "$built"
+step "all is built; at work: ${tests[*]} (logs: $logs)"
+
+# Where each is, as long as they run.
+where() { sed -n 's/^=== RUN *//p' "$logs/$1.log" | tail -n 1; }
+(
+  while sleep 30 >/dev/null 2>&1; do
+    for name in "${tests[@]}"; do
+      [ -e "$logs/$name.ended" ] || step "  $name: $(where "$name")"
+    done
+  done
+) &
+beat=$!
+
+failed=()
+while [ ${#group[@]} -gt 0 ]; do
+  status=0
+  wait -n -p pid "${!group[@]}" || status=$?
+  name="${group[$pid]}"
+  unset "group[$pid]"
+  touch "$logs/$name.ended"
+  [ "$status" = 0 ] || failed+=("$name")
+  step "$name: what it printed"
+  cat "$logs/$name.log"
+  step "$name ended with status $status"
+done
+kill "$beat" && wait "$beat" 2>/dev/null || true
+beat=""
+# The results of all of them, and before these what each failed test said last.
+for name in "${tests[@]}"; do cat "$logs/$name.log"; done | awk -f hack/failures.awk
+[ ${#failed[@]} = 0 ] || { echo "FAIL: ${failed[*]}"; exit 1; }

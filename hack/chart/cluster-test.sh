@@ -12,7 +12,7 @@ PATH="$BIN:$TOOLS_DIR:$PATH"
 [ -n "${KUBECONFIG:-}" ] || die "KUBECONFIG is not set; hack/cluster/env.sh prints that of a cluster"
 [ -n "${E2E_POSTGRES_URL:-}" ] || die "E2E_POSTGRES_URL is not set; hack/cluster/env.sh prints it as DEMO_POSTGRES_URL"
 hack/tools.sh helm
-LOG="$CACHE/logs/chart-test.log"
+LOG="$LOGS/chart-test.log"
 mkdir -p "$(dirname "$LOG")"
 : >"$LOG"
 NS=coder-system

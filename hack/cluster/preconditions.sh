@@ -33,7 +33,7 @@ fi
 for other in "$STATES"/*/; do
   other=$(basename "$other")
   if [ "$other" = "$CLUSTER_NAME" ] || [ "$(cat "$STATES/$other/index" 2>/dev/null)" != "$CLUSTER_INDEX" ]; then continue; fi
-  die "the instance \"$other\" uses the same addresses (index $CLUSTER_INDEX): set CLUSTER_INDEX to another number from 3 to 99, or stop it"
+  die "the instance \"$other\" uses the same addresses (index $CLUSTER_INDEX): set CLUSTER_INDEX to another number from 11 to 99, or stop it"
 done
 # Our own interface has these networks while we run, and so do leftovers: they are removed below.
 if [ ! -e "/sys/class/net/$VETH" ]; then

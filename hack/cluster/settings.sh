@@ -2,8 +2,8 @@
 # settings.sh: every name, address, path and version of the cluster, in one place. Sourced, never run.
 #
 # Everything that belongs to one running cluster derives from its instance name, CLUSTER_NAME, so several run side by side:
-# "demo" (make demo) and "e2e" (make test-e2e) have the indexes 1 and 2, any other name gets one from its checksum, or
-# from CLUSTER_INDEX (1 to 99). With index I and CLUSTER_OCTET 201 (the default) an instance uses
+# "demo" (make demo) has the index 1 and "e2e-1" to "e2e-9" (make test-e2e) have 2 to 10, any other name gets one from its
+# checksum, or from CLUSTER_INDEX (1 to 99). With index I and CLUSTER_OCTET 201 (the default) an instance uses
 #   10.201.I.0/30  this machine (.1) and the node (.2)      10.202.I.0/24  pods      10.203.I.0/24  Services
 # and PostgreSQL's port 55431+I. Change CLUSTER_OCTET if one of those networks is already yours.
 
@@ -31,8 +31,8 @@ case "$CLUSTER_NAME" in
     echo "error: CLUSTER_NAME \"$CLUSTER_NAME\" must be 1 to 12 of a-z, 0-9 and -, with no - at either end" >&2
     exit 1 ;;
   demo) CLUSTER_INDEX=1 ;;
-  e2e) CLUSTER_INDEX=2 ;;
-  *) CLUSTER_INDEX="${CLUSTER_INDEX:-$(($(printf %s "$CLUSTER_NAME" | cksum | cut -d' ' -f1) % 97 + 3))}" ;;
+  e2e-[1-9]) CLUSTER_INDEX=$((${CLUSTER_NAME#e2e-} + 1)) ;;
+  *) CLUSTER_INDEX="${CLUSTER_INDEX:-$(($(printf %s "$CLUSTER_NAME" | cksum | cut -d' ' -f1) % 89 + 11))}" ;;
 esac
 OCTET="${CLUSTER_OCTET:-201}"
 within() { # name value low high

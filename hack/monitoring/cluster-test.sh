@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# cluster-test.sh [GO TEST FLAG...]: a real Prometheus scrapes the operator of the cluster of $KUBECONFIG, as
+# cluster-test.sh [TEST FLAG...]: a real Prometheus scrapes the operator of the cluster of $KUBECONFIG, as
 # config/monitoring/servicemonitor.yaml says, and answers every query of the alerts and of the dashboard. The operator's
 # image has to be on the node; the operator and the samples are installed where they are not there, with the database
-# "coder" of the PostgreSQL of $E2E_POSTGRES_URL or $DEMO_POSTGRES_URL (hack/cluster/env.sh prints that).
+# "coder" of the PostgreSQL of $E2E_POSTGRES_URL or $DEMO_POSTGRES_URL (hack/cluster/env.sh prints that). The tests are
+# compiled, unless MONITORING_TEST names the program.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -12,7 +13,7 @@ export PATH="$BIN:$PATH" TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
 hack/monitoring/build.sh
 kubectl="$BIN/kubectl"
 postgres="${E2E_POSTGRES_URL:-${DEMO_POSTGRES_URL:-}}"
-log="$CACHE/logs/monitoring/install.log"
+log="$LOGS/monitoring-install.log"
 mkdir -p "$(dirname "$log")"
 : >"$log"
 
@@ -37,4 +38,11 @@ if ! control_plane_is_ready >>"$log" 2>&1; then
   until_ok 120 "the control plane" control_plane_is_ready || die "CoderControlPlane coder/coder is not Ready"
 fi
 step "the queries of alerts and dashboard, against a real Prometheus"
-go test -tags e2e -count=1 -timeout 15m -v -run 'OnTheCluster' "$@" ./test/monitoring
+program="${MONITORING_TEST:-}"
+if [ -z "$program" ]; then
+  program=$(mktemp)
+  trap 'rm -f "$program"' EXIT
+  go test -c -tags e2e -o "$program" ./test/monitoring
+fi
+cd test/monitoring
+"$program" -test.timeout 15m -test.v -test.run 'OnTheCluster' "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # previous.sh DIRECTORY: the previous release as its users have it, in DIRECTORY: its manifests in config/ and its image
-# in image.tar. test/upgrade/previous names its commit and its tag. Ends with status 3 where the clone does not have the
-# commit: a shallow one.
+# in image.tar. test/upgrade/previous names its commit and its tag. What is there already is not built again. Ends with
+# status 3 where the clone does not have the commit: a shallow one.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -14,7 +14,12 @@ if ! git cat-file -e "$commit^{commit}" 2>/dev/null; then
   exit 3
 fi
 
+# A commit stays what it is: only another compiler, or what the image is assembled with, makes something else of it.
+built="$commit $tag $(go env GOVERSION GOARCH | xargs) $(cat hack/image/*.go hack/image/go.sum hack/image/build.sh hack/upgrade/previous.sh | cksum)"
+if [ "$(cat "$out/.built" 2>/dev/null)" = "$built" ]; then exit 0; fi
+
 mkdir -p "$out"
+rm -f "$out/.built"
 source=$(mktemp -d)
 trap 'rm -rf "$source"' EXIT
 git archive "$commit" | tar -x -C "$source"
@@ -34,4 +39,5 @@ build() {
 watched "$log" "building $tag" build || die "the previous release $tag could not be built: see $log"
 VERSION="$tag" watched "$log" "image of $tag" hack/image/build.sh "$source/coder-k8s" "$out/image.tar" ||
   die "the image of $tag could not be assembled: see $log"
+echo "$built" >"$out/.built"
 step "previous release $tag: $out ($(du -m "$out/image.tar" | cut -f1) MB)"

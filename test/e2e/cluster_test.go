@@ -84,8 +84,8 @@ func accepted(t *testing.T, manifest string) {
 	})
 }
 
-// get reads an object as generic JSON; nil when it does not exist.
-func get(t *testing.T, args ...string) map[string]any {
+// getWithKubectl is get for what only kubectl understands.
+func getWithKubectl(t *testing.T, args ...string) map[string]any {
 	t.Helper()
 	out, err := tryKubectl(t, append([]string{"get", "-o", "json", "--ignore-not-found"}, args...)...)
 	if err != nil || strings.TrimSpace(out) == "" {
@@ -96,16 +96,6 @@ func get(t *testing.T, args ...string) map[string]any {
 		t.Fatalf("kubectl get %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return object
-}
-
-// list reads objects as generic JSON; none where there are none.
-func list(t *testing.T, args ...string) []map[string]any {
-	t.Helper()
-	var all struct{ Items []map[string]any }
-	if err := json.Unmarshal([]byte(kubectl(t, append([]string{"get", "-o", "json"}, args...)...)), &all); err != nil {
-		t.Fatalf("kubectl get %s: %v", strings.Join(args, " "), err)
-	}
-	return all.Items
 }
 
 // condition gives status, reason and message of a condition of an object.

@@ -26,25 +26,43 @@ func TestMain(m *testing.M) {
 // sampleNamespace is where the samples live.
 const sampleNamespace = "coder"
 
-// TestEndToEnd runs in this order: each step starts from what the earlier ones
-// left, as a user's day does. A failed installation ends it.
-func TestEndToEnd(t *testing.T) {
+// Each of the tests below is a story: it begins on an empty cluster of its own, beside
+// those of the others (hack/test-e2e.sh), and each step starts from what the earlier
+// ones left, as a user's day does. A failed installation ends it.
+
+// TestMainJob uses what the operator serves: with kubectl, with its own commands and
+// with AI tools, while its replicas come and go.
+func TestMainJob(t *testing.T) {
 	if !t.Run("install", testInstall) {
 		return
 	}
 	t.Run("namespace without control plane", testNamespaceWithoutControlPlane)
-	if t.Run("main job", testMainJob) {
-		t.Run("kubectl", testKubectl)
-		if t.Run("templates", testTemplates) {
-			t.Run("workspaces", testWorkspaces)
-		}
-		t.Run("killed during writes", testKilledDuringWrites)
-		t.Run("replicas", testReplicas)
-		t.Run("MCP", testMCP)
-		t.Run("plugin", testPlugin)
-		t.Run("Prometheus", testPrometheus)
-		t.Run("export", testExport)
-		t.Run("support bundle", testSupportBundle)
+	if !t.Run("main job", testMainJob) {
+		return
+	}
+	t.Run("kubectl", testKubectl)
+	if t.Run("templates", testTemplates) {
+		t.Run("workspaces", testWorkspaces)
+	}
+	t.Run("killed during writes", testKilledDuringWrites)
+	t.Run("replicas", testReplicas)
+	t.Run("MCP", testMCP)
+	t.Run("plugin", testPlugin)
+	t.Run("Prometheus", testPrometheus)
+	t.Run("export", testExport)
+	t.Run("support bundle", testSupportBundle)
+	t.Run("nothing secret is told", testNothingSecretIsTold)
+	t.Run("evals", testEvals)
+}
+
+// TestOperation runs a control plane through what happens to one: outages, kills,
+// changes of its spec, parts that need a license, and troubles that it begins with.
+// At the end all of it is removed.
+func TestOperation(t *testing.T) {
+	if !t.Run("install", testInstall) {
+		return
+	}
+	if t.Run("samples", testSamples) {
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)
 		t.Run("Coder unreachable", testCoderUnreachable)
@@ -72,11 +90,30 @@ func TestEndToEnd(t *testing.T) {
 			t.Run("deployment with users", testDeploymentWithUsers)
 		}
 	}
-	t.Run("evals", testEvals)
-	t.Run("tutorials", testTutorials)
-	t.Run("migrate", testMigrate)
 	t.Run("remove", testRemove)
-	t.Run("upgrade", testUpgrade)
+}
+
+// TestInstallation goes the ways to an operator and from one to another, each of which
+// begins without one, and then those that a reader of the documentation goes.
+func TestInstallation(t *testing.T) {
+	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("Helm chart", testHelmChart) || !t.Run("upgrade", testUpgrade) {
+		return
+	}
+	if !t.Run("install", testInstall) {
+		return
+	}
+	// These have nothing to do with each other, so they are waited for together.
+	t.Run("side by side", func(t *testing.T) {
+		t.Run("migrate", parallel(testMigrate))
+		t.Run("tutorials", parallel(testTutorials))
+	})
+}
+
+func parallel(test func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Parallel()
+		test(t)
+	}
 }
 
 // testInstall installs the operator with the manifests that a user applies.
@@ -165,9 +202,9 @@ func addressesOf(t *testing.T, service string) []string {
 	return ips
 }
 
-// testMainJob is what the project is for: from an empty namespace to a running
-// workspace, seen and steered from both sides.
-func testMainJob(t *testing.T) {
+// testSamples makes a control plane, a template and a workspace of it, in a namespace
+// that is not there yet.
+func testSamples(t *testing.T) {
 	explain(t, sampleNamespace)
 	kubectl(t, "create", "namespace", sampleNamespace)
 	url := database(t, "coder")
@@ -175,17 +212,22 @@ func testMainJob(t *testing.T) {
 
 	kubectl(t, "apply", "-f", "../../config/samples/codercontrolplane.yaml")
 	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "codercontrolplane", "coder")
+	accepted(t, sample(t, "codertemplate"))
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "codertemplate", "coder.hello")
+	kubectl(t, "apply", "-f", "../../config/samples/coderworkspace.yaml")
+	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
+}
+
+// testMainJob is what the project is for: from an empty namespace to a running
+// workspace, seen and steered from both sides.
+func testMainJob(t *testing.T) {
+	testSamples(t)
 	plane := get(t, "-n", sampleNamespace, "codercontrolplane", "coder")
 	for path, want := range map[string]string{"phase": "Ready", "readyReplicas": "1", "operatorAccessReady": "true", "version": "v2.30.0"} {
 		if got := field(plane, "status", path); !strings.HasPrefix(got, want) {
 			t.Errorf("status.%s is %q, not %q", path, got, want)
 		}
 	}
-
-	accepted(t, sample(t, "codertemplate"))
-	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "codertemplate", "coder.hello")
-	kubectl(t, "apply", "-f", "../../config/samples/coderworkspace.yaml")
-	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
 
 	out := kubectl(t, "get", "codercontrolplanes,codertemplates,coderworkspaces", "-A")
 	t.Logf("kubectl get codercontrolplanes,codertemplates,coderworkspaces -A\n%s", out)

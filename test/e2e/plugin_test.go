@@ -26,16 +26,9 @@ const pluginTemplate = "coder.plugin"
 // them as they were.
 func testPlugin(t *testing.T) {
 	explain(t, sampleNamespace)
-	directory := t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(directory, "kubectl-coder"), "../../cmd/kubectl-coder")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	script, err := os.ReadFile("../../cmd/kubectl-coder/kubectl_complete-coder")
+	// "make build" puts it there with the script that completes its arguments.
+	directory, err := filepath.Abs("../../bin")
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(directory, "kubectl_complete-coder"), script, 0o755); err != nil { //nolint:gosec // It is a program.
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", directory+":"+os.Getenv("PATH"))

@@ -34,13 +34,9 @@ func writerPod(t *testing.T) string {
 // replicaPods are the addresses of the operator's pods by their names.
 func replicaPods(t *testing.T) map[string]string {
 	t.Helper()
-	out := kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o",
-		`jsonpath={range .items[*]}{.metadata.name} {.status.podIP}{"\n"}{end}`)
 	pods := map[string]string{}
-	for line := range strings.Lines(out) {
-		if name, ip, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-			pods[name] = ip
-		}
+	for _, pod := range list(t, "-n", "coder-system", "pods", "-l", operatorLabel) {
+		pods[field(pod, "metadata", "name")] = field(pod, "status", "podIP")
 	}
 	return pods
 }

@@ -34,7 +34,9 @@ func fetch(t *testing.T, url, token string) (int, string, error) {
 	if token != "" {
 		request.Header.Set("Coder-Session-Token", token)
 	}
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+	// Where the way still leads to a pod that is gone nobody answers: who asks again soon
+	// is sent to another.
+	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
 	response, err := client.Do(request)

@@ -16,7 +16,8 @@ import (
 )
 
 // testTutorials runs every command of docs/tutorials as a reader does: from the
-// repository's directory, with an empty database and what was built in PATH.
+// repository's directory, with an empty database and what was built in PATH. Each has
+// namespaces of its own, so they are waited for together.
 func testTutorials(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -29,6 +30,7 @@ func testTutorials(t *testing.T) {
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".md")
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

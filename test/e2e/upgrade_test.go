@@ -64,7 +64,11 @@ func testUpgrade(t *testing.T) {
 // its image known to the node. The test is skipped where the clone has no history.
 func previousRelease(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
+	// It was built before, where somebody says where.
+	dir := os.Getenv("E2E_PREVIOUS")
+	if dir == "" {
+		dir = t.TempDir()
+	}
 	out, err := exec.CommandContext(t.Context(), "../../hack/upgrade/previous.sh", dir).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 3 {

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# test-e2e-group.sh TEST BUILT FLAG...: starts the cluster CLUSTER_NAME, runs one test of bin/e2e.test on it once the file
+# BUILT is there, with these flags, and removes the cluster. Started by test-e2e.sh alone, which builds what it needs.
+set -euo pipefail
+. "$(dirname "$0")/cluster/settings.sh"
+. "$HERE/lib.sh"
+cd "$HERE/../.."
+name="$1" built="$2"
+shift 2
+
+# What runs in the foreground would let a signal wait for its end.
+child=""
+run() {
+  local status=0
+  env --default-signal=INT,QUIT "$@" &
+  child=$!
+  wait "$child" || status=$?
+  child=""
+  return $status
+}
+finish() {
+  local rc=$?
+  trap - EXIT
+  trap '' INT TERM HUP
+  if [ -n "$child" ]; then kill "$child" 2>/dev/null && wait "$child" || true; fi
+  if [ -n "${E2E_KEEP:-}" ]; then
+    step "kept: CLUSTER_NAME=$CLUSTER_NAME hack/cluster/down.sh removes it"
+    exit $rc
+  fi
+  # Quiet when all is well, so that what is printed ends with the tests' result.
+  local log="$CACHE/logs/$CLUSTER_NAME-down.log"
+  "$HERE/down.sh" >"$log" 2>&1 || { tail_of "$log"; rc=1; }
+  # What the kernel takes away after the last process may be there for a moment.
+  until_ok 15 "nothing to be left" "$HERE/leftovers.sh" "$CLUSTER_NAME" ||
+    "$HERE/leftovers.sh" "$CLUSTER_NAME" >"$log" 2>&1 || { tail_of "$log"; rc=1; }
+  exit $rc
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+run "$HERE/up.sh"
+# Who builds may have been killed.
+until [ -e "$built" ]; do run sleep 0.2 && kill -0 "$PPID"; done
+run "$HERE/load-image.sh" bin/coder-k8s.tar
+eval "$("$HERE/env.sh")"
+export E2E_POSTGRES_URL="$DEMO_POSTGRES_URL" E2E_PREVIOUS="$CACHE/previous" MONITORING_TEST="$PWD/bin/monitoring.test"
+# A Coder that starts takes a minute; internal/polltest says what this is.
+export CODER_K8S_TEST_TIMEOUT="${CODER_K8S_TEST_TIMEOUT:-10m}"
+step "$name"
+cd test/e2e
+# Tests that wait for each other's sake are as many as they like, whatever the number of cores.
+run ../../bin/e2e.test -test.v -test.timeout 60m -test.parallel 16 "$@"

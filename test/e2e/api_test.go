@@ -1,0 +1,181 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes"
+	clientrest "k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// api reads objects as "kubectl get" does. What is asked five times a second until it is
+// so would start a program each time, which takes a cluster on two cores more than all
+// that it does itself.
+type api struct {
+	host   string
+	client *http.Client
+	kinds  meta.ResettableRESTMapper
+	// names knows the short names of kinds too.
+	names meta.RESTMapper
+}
+
+// theAPI is that of the cluster of $KUBECONFIG. It learns the kinds when they are asked
+// for, and again for one that it does not know.
+var theAPI = sync.OnceValues(func() (*api, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientrest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	set, err := kubernetes.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, err
+	}
+	discovered := memory.NewMemCacheClient(set.Discovery())
+	kinds := restmapper.NewDeferredDiscoveryRESTMapper(discovered)
+	return &api{host: config.Host, client: client, kinds: kinds, names: restmapper.NewShortcutExpander(kinds, discovered, nil)}, nil
+})
+
+// question is what is asked for: a kind in a namespace, and a name or a selector.
+type question struct{ namespace, kind, name, selector string }
+
+// questionOf reads arguments of "kubectl get"; false where it does not know one.
+func questionOf(args []string) (q question, ok bool) {
+	q.namespace = "default"
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		switch {
+		case arg == "-n" && i+1 < len(args):
+			i++
+			q.namespace = args[i]
+		case arg == "-l" && i+1 < len(args):
+			i++
+			q.selector = args[i]
+		case strings.HasPrefix(arg, "-"), strings.Contains(arg, ","):
+			return q, false
+		case q.kind == "":
+			q.kind, q.name, _ = strings.Cut(arg, "/")
+		case q.name == "" && !strings.Contains(arg, "/"):
+			q.name = arg
+		default:
+			return q, false
+		}
+	}
+	return q, q.kind != "" && !strings.Contains(q.kind, ".") && (q.name == "") != (q.selector == "")
+}
+
+// path is where a question is answered.
+func (a *api) path(q question) (string, error) {
+	asked := schema.GroupVersionResource{Resource: q.kind}
+	resource, err := a.names.ResourceFor(asked)
+	if meta.IsNoMatchError(err) {
+		a.kinds.Reset()
+		resource, err = a.names.ResourceFor(asked)
+	}
+	if err != nil {
+		return "", err
+	}
+	kind, err := a.kinds.KindFor(resource)
+	if err != nil {
+		return "", err
+	}
+	mapping, err := a.kinds.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return "", err
+	}
+	path := "/apis/" + resource.Group + "/" + resource.Version
+	if resource.Group == "" {
+		path = "/api/" + resource.Version
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		path += "/namespaces/" + q.namespace
+	}
+	path += "/" + resource.Resource
+	if q.name != "" {
+		return path + "/" + q.name, nil
+	}
+	return path + "?labelSelector=" + url.QueryEscape(q.selector), nil
+}
+
+// read answers a question into a value.
+func (a *api) read(ctx context.Context, q question, into any) error {
+	path, err := a.path(q)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.host+path, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := a.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %.300s", path, response.Status, body)
+	}
+	return json.Unmarshal(body, into)
+}
+
+// get reads an object as generic JSON; nil when it does not exist.
+func get(t *testing.T, args ...string) map[string]any {
+	t.Helper()
+	q, ok := questionOf(args)
+	if !ok || q.name == "" {
+		return getWithKubectl(t, args...)
+	}
+	a, err := theAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := a.read(t.Context(), q, &object); err != nil {
+		return nil
+	}
+	return object
+}
+
+// list reads objects as generic JSON; none where there are none.
+func list(t *testing.T, args ...string) []map[string]any {
+	t.Helper()
+	q, ok := questionOf(args)
+	if !ok || q.name != "" {
+		t.Fatalf("these arguments do not ask for a list: %q", args)
+	}
+	a, err := theAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all struct{ Items []map[string]any }
+	if err := a.read(t.Context(), q, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all.Items
+}
