@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tools.sh NAME...: builds the named development tools, once for each version,
-# into $TOOLS_DIR. The versions are pinned here and nowhere else.
+# into $TOOLS_DIR. The versions are pinned here and nowhere else, but for helm: hack/helm/go.mod gives it the versions of
+# the operator's libraries, most of its code, so that they are not compiled a second time.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -16,7 +17,7 @@ module_of() {
     gotestsum) echo gotest.tools/gotestsum@v1.13.0 ;;
     actionlint) echo github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 ;;
     cosign) echo github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3 ;;
-    helm) echo helm.sh/helm/v4/cmd/helm@v4.3.1 ;;
+    helm) echo "helm.sh/helm/v4/cmd/helm@$(sed -n 's#^require helm.sh/helm/v4 ##p' "$HERE/../helm/go.mod")" ;;
     *) die "tools.sh knows no tool \"$1\": controller-gen openapi-gen golangci-lint crd-ref-docs gotestsum actionlint cosign helm" ;;
   esac
 }
@@ -26,8 +27,13 @@ for name in "$@"; do
   stamp="$TOOLS_DIR/.$name-${module##*@}"
   if [ -x "$TOOLS_DIR/$name" ] && [ -e "$stamp" ]; then continue; fi
   step "building $name ${module##*@}"
-  # Outside the module, so that its go.mod has no say in the tool's versions.
   log="$CACHE/logs/build/$name.log"
-  (cd / && watched "$log" "$name" env GOBIN="$TOOLS_DIR" go install -v "$module") || die "$name could not be built: see $log"
+  mkdir -p "$CACHE/logs/build"
+  printf 'program: %s %s\nstarted: %s\n' "${module%@*}" "$TOOLS_DIR/$name" "$(date +%s)" >"$log"
+  # Outside the module, so that its go.mod has no say in the tool's versions.
+  directory=/ package="$module"
+  [ "$name" != helm ] || directory="$HERE/../helm" package="${module%@*}"
+  (cd "$directory" && PROGRESS=go_progress watched "$log" "$name" env GOBIN="$TOOLS_DIR" go install -v -ldflags "-s -w" "$package") ||
+    die "$name could not be built: see $log"
   touch "$stamp"
 done

@@ -1,7 +1,10 @@
 #!/bin/bash
 # build.sh [TARGET...]: builds what is missing of the given programs (all, without arguments) into $CACHE/bin, from the Go
-# module proxy alone. With empty caches about 16 min on two cores, warm nothing. Needs no root.
+# module proxy alone. With empty caches about 12 min on two cores, warm nothing. Needs no root.
 # The targets: kube etcd coredns coder terraform pause image. The integration tests need "kube etcd".
+#
+# The go.mod files in modules/ pin the version of every module that is compiled. A module that the operator uses too has
+# the version of the main go.mod there (modules_test.go checks that), so each package is compiled once for all programs.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
@@ -11,87 +14,90 @@ BUILD_LOGS="$CACHE/logs/build"
 stamp_of() {
   case "$1" in
     kube) echo "kubernetes $KUBE_VERSION $(cksum <"$HERE/modules/kube/go.sum")" ;;
-    etcd) echo "etcd $(cksum <"$HERE/modules/etcd/go.sum")" ;;
-    coredns) echo "coredns $(cat "$HERE"/modules/coredns/* | cksum)" ;;
-    coder) echo "coder $CODER_VERSION" ;;
-    terraform) echo "terraform $TERRAFORM_VERSION, coder provider $PROVIDER_VERSION" ;;
+    etcd) echo "etcd $(cksum <"$HERE/modules/kube/go.sum")" ;;
+    coredns) echo "coredns $(cat "$HERE"/modules/kube/{coredns/main.go,go.sum} | cksum)" ;;
+    coder) echo "coder $CODER_VERSION $(cksum <"$HERE/modules/coder/go.sum")" ;;
+    terraform) echo "terraform $TERRAFORM_VERSION $(cksum <"$HERE/modules/terraform/go.sum")" ;;
     pause) echo "pause $(cksum <"$HERE/src/pause.c")" ;;
     image) echo "image $(cat "$HERE"/../image/*.go "$HERE"/../image/go.mod | cksum)" ;;
     *) die "build.sh knows no target \"$1\": kube etcd coredns coder terraform pause image" ;;
   esac
 }
+name_of() { stamp_of "$1" | sed 's/ [0-9]* [0-9]*$//'; }
 
-# How far a `go build -v` is, from its log: it names each module that it downloads and each package that it compiles.
-go_progress() {
-  local got compiled total
-  got=$(grep -c '^go: downloading' "$1" || true)
-  compiled=$(grep -c '^[a-z][^ ]*$' "$1" || true)
-  total=$(sed -n 's/^packages in all: //p' "$1" | tail -n 1)
-  if [ "$compiled" = 0 ]; then
-    printf '%s modules downloaded' "$got"
-  else
-    printf '%s packages compiled%s, last: %s' "$compiled" "${total:+ of at most $total}" "$(grep '^[a-z][^ ]*$' "$1" | tail -n 1 | cut -c1-90)"
-  fi
+# The module that a target is built in. The missing targets of one module are built by one `go build`, which links one
+# program while it compiles another.
+module_of() {
+  case "$1" in
+    kube | etcd | coredns) echo "$HERE/modules/kube" ;;
+    image) echo "$HERE/../image" ;;
+    *) echo "$HERE/modules/$1" ;;
+  esac
 }
+
+packages_of() {
+  case "$1" in
+    kube) printf '%s\n' k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy,kubectl} ;;
+    etcd | coredns) echo "./$1" ;;
+    coder) printf '%s\n' github.com/coder/coder/v2/cmd/coder github.com/coder/terraform-provider-coder/v2 ;;
+    terraform) echo github.com/hashicorp/terraform ;;
+    image) echo . ;;
+  esac
+}
+
+# The optional parts that the modules' authors let a build leave out, and that nothing here uses: Tailscale's state in AWS,
+# and gRPC's xDS in the client of Google's storage.
+TAGS=ts_omit_aws,disable_grpc_modules
 
 # The programs appear under their names only when they are whole: an interrupted linker leaves nothing behind.
 NEW="$BIN/.new"
-go_build() { # flag... -- package...
-  local flags=()
-  while [ "$1" != -- ]; do flags+=("$1"); shift; done
-  shift
-  echo "packages in all: $(go list -deps "$@" | wc -l)"
-  go build -v "${flags[@]}" "$@"
-}
-
-# A program whose module has replace directives cannot be `go install`ed: build it in a module that has the same ones.
-# `go mod tidy` would fail here on test-only modules that the proxy lacks, so it is not run.
-build_as_main() { # module version package output [ldflags]
-  local src t
-  src=$(go mod download -json "$1@$2" | sed -n 's/^\t*"Dir": "\(.*\)",*$/\1/p')
-  t="$NEW/module"
-  rm -rf "$t" && mkdir -p "$t"
-  sed 's#^module .*#module coder-k8s.local/main#' "$src/go.mod" >"$t/go.mod"
-  cp "$src/go.sum" "$t/go.sum"
-  chmod u+w "$t"/go.*
-  cd "$t"
-  go mod edit -require="$1@$2"
-  go mod download "$1@$2"
-  go_build -ldflags "-s -w ${5:-}" -o "$4" -- "$3"
-}
-
-build_kube() {
-  local v="v$KUBE_VERSION" ld="-s -w" p minor
+go_build() { # target...
+  local v="v$KUBE_VERSION" ld="-s -w" p minor packages
   minor="${KUBE_VERSION#*.}"
   for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
     ld="$ld -X $p.gitVersion=$v -X $p.gitMajor=${KUBE_VERSION%%.*} -X $p.gitMinor=${minor%%.*} -X $p.gitTreeState=clean"
     ld="$ld -X $p.gitCommit=module-proxy -X $p.buildDate=2026-01-01T00:00:00Z"
   done
-  cd "$HERE/modules/kube"
-  go_build -ldflags "$ld" -o "$NEW/" -- k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy,kubectl}
+  ld="$ld -X github.com/coder/coder/v2/buildinfo.tag=$CODER_VERSION"
+  mapfile -t packages < <(for p in "$@"; do packages_of "$p"; done)
+  go_plan "$NEW" -tags "$TAGS" -- "${packages[@]}"
+  go build -v -tags "$TAGS" -ldflags "$ld" -o "$NEW/" "${packages[@]}"
 }
-build_etcd() { cd "$HERE/modules/etcd" && go_build -ldflags "-s -w" -o "$NEW/etcd" -- go.etcd.io/etcd/server/v3; }
-build_coredns() { cd "$HERE/modules/coredns" && go_build -ldflags "-s -w" -o "$NEW/coredns" -- .; }
-build_coder() {
-  build_as_main github.com/coder/coder/v2 "v$CODER_VERSION" github.com/coder/coder/v2/cmd/coder "$NEW/coder" \
-    "-X github.com/coder/coder/v2/buildinfo.tag=$CODER_VERSION"
-}
-build_terraform() {
-  local d
-  d="$MIRROR/registry.terraform.io/coder/coder/$PROVIDER_VERSION/linux_$(go env GOARCH)"
-  mkdir -p "$d"
-  build_as_main github.com/coder/terraform-provider-coder/v2 "v$PROVIDER_VERSION" github.com/coder/terraform-provider-coder/v2 \
-    "$d/terraform-provider-coder_v$PROVIDER_VERSION"
-  build_as_main github.com/hashicorp/terraform "v$TERRAFORM_VERSION" github.com/hashicorp/terraform "$NEW/terraform"
-}
-build_pause() { gcc -Os -static -s -o "$NEW/pause" "$HERE/src/pause.c"; }
-build_image() { cd "$HERE/../image" && go_build -ldflags "-s -w" -o "$NEW/image" -- .; }
 
-# `build.sh --one TARGET` is this script's own child: a process of its own, so that its output is a log and a heartbeat.
-if [ "${1:-}" = --one ]; then
-  "build_$2"
-  exit
-fi
+# Terraform keeps the state of the workspaces in a file that Coder gives it. Its other places for that are the client
+# libraries of eight clouds, more than half of what it would compile, so they are taken out of its list.
+terraform_source() { # directory
+  local src
+  mkdir "$1"
+  cp "$HERE"/modules/terraform/go.* "$1"
+  cd "$1"
+  src=$(go mod download -json github.com/hashicorp/terraform | sed -n 's/^\t*"Dir": "\(.*\)",*$/\1/p')
+  cp -r "$src" src
+  chmod -R u+w src
+  sed -i -E '/backend(Azure|Consul|Cos|GCS|Kubernetes|OSS|Pg|S3)\>/d' src/internal/backend/init/init.go
+  go mod edit -replace=github.com/hashicorp/terraform=./src
+}
+go_into() { # target directory
+  if [ "$1" = terraform ]; then terraform_source "$2"; else cd "$(module_of "$1")"; fi
+}
+
+# The script's own children. `build.sh --one TARGET...` builds: a process of its own, so that its output is a log and a
+# heartbeat. `build.sh --fetch TARGET...` downloads what these are built from; go mod download would change go.sum.
+case "${1:-}" in
+  --one)
+    shift
+    if [ "$1" = pause ]; then gcc -Os -static -s -o "$NEW/pause" "$HERE/src/pause.c"; exit; fi
+    go_into "$1" "$NEW/module"
+    go_build "$@"
+    exit ;;
+  --fetch)
+    shift
+    for t in "$@"; do
+      mapfile -t packages < <(packages_of "$t")
+      [ ${#packages[@]} = 0 ] || (go_into "$t" "$NEW/fetch" && go list -deps -tags "$TAGS" "${packages[@]}" >/dev/null)
+    done
+    exit ;;
+esac
 
 [ $# -gt 0 ] || set -- kube etcd coredns coder terraform pause image
 missing() { [ "$(cat "$BIN/.$1.built" 2>/dev/null)" != "$(stamp_of "$1")" ]; }
@@ -105,17 +111,35 @@ mkdir -p "$BIN" "$MIRROR" "$BUILD_LOGS"
 exec 8>>"$CACHE/build.lock"
 until_ok 3600 "another build in $CACHE" flock -n 8 || die "another build in $CACHE has not ended for an hour: see $BUILD_LOGS"
 rm -rf "$NEW" && mkdir -p "$NEW"
-for t in "${todo[@]}"; do
-  missing "$t" || continue  # Somebody else built it while we waited for the lock.
-  what=$(stamp_of "$t")
-  what=${what%% [0-9]*[0-9] [0-9]*}
-  log="$BUILD_LOGS/$t.log"
+
+# What the later ones are built from is downloaded while the first is compiled. What fails here is reported then.
+"$0" --fetch "${todo[@]:1}" >"$BUILD_LOGS/download.log" 2>&1 8>&- 9>&- &
+fetch=$!
+
+provider="$MIRROR/registry.terraform.io/coder/coder/$PROVIDER_VERSION/linux_$(go env GOARCH)"
+while [ ${#todo[@]} -gt 0 ]; do
+  group=() later=() what=""
+  for t in "${todo[@]}"; do
+    if [ "$(module_of "$t")" != "$(module_of "${todo[0]}")" ]; then
+      later+=("$t")
+    elif missing "$t"; then  # Somebody else may have built it while we waited for the lock.
+      group+=("$t")
+      what="$what${what:+, }$(name_of "$t")"
+    fi
+  done
+  todo=("${later[@]}")
+  [ ${#group[@]} -gt 0 ] || continue
+  log="$BUILD_LOGS/${group[0]}.log"
   : >"$log"
   step "building $what (log: $log)"
-  PROGRESS=go_progress watched "$log" "$what" "$0" --one "$t" 8>&- || die "building $what failed: see $log"
-  rm -rf "$NEW/module"
+  PROGRESS=go_progress watched "$log" "$what" "$0" --one "${group[@]}" 8>&- || die "building $what failed: see $log"
+  if [ -f "$NEW/terraform-provider-coder" ]; then
+    mkdir -p "$provider"
+    mv "$NEW/terraform-provider-coder" "$provider/terraform-provider-coder_v$PROVIDER_VERSION"
+  fi
   find "$NEW" -maxdepth 1 -type f -exec mv -t "$BIN" {} +
-  stamp_of "$t" >"$BIN/.$t.built"
+  for t in "${group[@]}"; do stamp_of "$t" >"$BIN/.$t.built"; done
   step "built $what"
 done
+wait "$fetch" || true
 rm -rf "$NEW"

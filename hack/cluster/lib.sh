@@ -48,6 +48,40 @@ watched() {
 
 last_line() { printf 'now: %s' "$(tail -n 1 "$1" 2>/dev/null | cut -c1-120)"; }
 
+# go_plan DIRECTORY FLAG... -- PACKAGE...: what a build of these packages into DIRECTORY consists of, for go_progress.
+go_plan() {
+  local out="$1" flags=()
+  shift
+  while [ "$1" != -- ]; do flags+=("$1"); shift; done
+  shift
+  echo "packages in all: $(go list -deps "${flags[@]}" "$@" | wc -l)"
+  GOBIN="$out" go list -f 'program: {{.ImportPath}} {{.Target}}' "${flags[@]}" "$@"
+  echo "started: $(date +%s)"
+}
+
+# How far a `go build -v` or `go install -v` is, from its log: it names each module that it downloads and each package
+# that it compiles, but not what it links. A program is being linked if its own package is compiled and its file is not
+# new. What is already in Go's cache is not named, so the number of packages is an upper limit.
+go_progress() {
+  local got compiled total started package file linking=""
+  got=$(grep -c '^go: downloading' "$1" || true)
+  compiled=$(grep -c '^[a-z][^ ]*$' "$1" || true)
+  total=$(sed -n 's/^packages in all: //p' "$1" | tail -n 1)
+  started=$(sed -n 's/^started: //p' "$1" | tail -n 1)
+  while read -r _ package file; do
+    if grep -qxF "$package" "$1" && [ "$(stat -c %Y "$file" 2>/dev/null || echo 0)" -lt "${started:-1}" ]; then
+      linking="$linking${linking:+, }${file##*/}"
+    fi
+  done < <(grep '^program: ' "$1" || true)
+  if [ "$compiled" = 0 ]; then
+    printf '%s modules downloaded' "$got"
+  elif [ "$linking" ]; then
+    printf '%s packages compiled%s, linking %s' "$compiled" "${total:+ of at most $total}" "$linking"
+  else
+    printf '%s packages compiled%s, last: %s' "$compiled" "${total:+ of at most $total}" "$(grep '^[a-z][^ ]*$' "$1" | tail -n 1 | cut -c1-90)"
+  fi
+}
+
 # until_ok SECONDS WHAT COMMAND...: polls until COMMAND succeeds, saying every 10 s what is waited for. Fails after
 # SECONDS (times CLUSTER_PATIENCE, for slow machines), and at once when the function named by GIVE_UP succeeds.
 until_ok() {

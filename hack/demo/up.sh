@@ -37,9 +37,9 @@ trap 'echo; step "interrupted; the cluster stays: make demo continues, make demo
 
 # Our program and its image.
 : >"$LOGS/build.log"
-# Under sudo, git does not answer for a checkout that belongs to another user, and Go would stop for that.
-export GOFLAGS="${GOFLAGS:-} -buildvcs=false"
-watched "$LOGS/build.log" "make build" make --no-print-directory build || die "the operator could not be built: see $LOGS/build.log"
+go_plan "$PWD/bin" -- ./cmd/coder-k8s ./cmd/kubectl-coder >>"$LOGS/build.log" 2>&1 || true
+PROGRESS=go_progress watched "$LOGS/build.log" "make build" env GOFLAGS="$GOFLAGS -v" make --no-print-directory build ||
+  die "the operator could not be built: see $LOGS/build.log"
 watched "$LOGS/build.log" "image" "$HERE/../image/build.sh" bin/coder-k8s bin/coder-k8s.tar ||
   die "the image could not be assembled: see $LOGS/build.log"
 step "operator and image built: $(du -m bin/coder-k8s.tar | cut -f1) MB"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # build.sh: builds prometheus and promtool into $TOOLS_DIR, once for each version. They
-# are no part of hack/tools.sh, because Prometheus' go.mod replaces modules, so that
-# "go install" refuses it: its version stands in hack/monitoring/prometheus/go.mod.
+# are no part of hack/tools.sh: their version stands in hack/monitoring/prometheus/go.mod,
+# with those of the operator's libraries, so that these are not compiled a second time.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -16,8 +16,9 @@ step "building prometheus and promtool"
 # Of the ways to find targets only that of Kubernetes: each of the others brings the
 # client library of a cloud.
 cd "$module"
-watched "$log" "prometheus" env CGO_ENABLED=0 GOBIN="$TOOLS_DIR" go install -v -trimpath -ldflags "-s -w" \
-  -tags remove_all_sd,enable_kubernetes_sd \
-  github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool ||
+packages=(github.com/prometheus/prometheus/cmd/{prometheus,promtool})
+tags=remove_all_sd,enable_kubernetes_sd
+go_plan "$TOOLS_DIR" -tags "$tags" -- "${packages[@]}" >"$log" 2>&1 || true
+PROGRESS=go_progress watched "$log" "prometheus" env GOBIN="$TOOLS_DIR" go install -v -ldflags "-s -w" -tags "$tags" "${packages[@]}" ||
   die "prometheus could not be built: see $log"
 touch "$stamp"

@@ -1,0 +1,80 @@
+// Package cluster checks what the go.mod files of the programs that hack builds say.
+package cluster
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// versions returns the version of each module that the go.mod file in the directory
+// requires.
+func versions(t *testing.T, directory string) map[string]string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", directory+"/go.mod")
+	command.Stderr = os.Stderr
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("go mod edit -json %s/go.mod: %v", directory, err)
+	}
+	var file struct {
+		Require []struct{ Path, Version string }
+	}
+	if err := json.Unmarshal(output, &file); err != nil {
+		t.Fatalf("go mod edit -json %s/go.mod: %v", directory, err)
+	}
+	required := map[string]string{}
+	for _, module := range file.Require {
+		required[module.Path] = module.Version
+	}
+	return required
+}
+
+// shared matches the modules that most others import. A package is compiled again if
+// the version of any package below it differs, so one of these that differs costs
+// minutes.
+var shared = regexp.MustCompile(`^(golang\.org/x|google\.golang\.org|k8s\.io|sigs\.k8s\.io|go\.opentelemetry\.io/otel|github\.com/prometheus/(client_golang|client_model|common|procfs))(/|$)`)
+
+func TestProgramsShareTheLibrariesOfTheOperator(t *testing.T) {
+	operator := versions(t, "../..")
+	for _, directory := range []string{"modules/kube", "modules/coder", "modules/terraform", "../helm", "../monitoring/prometheus"} {
+		t.Run(directory, func(t *testing.T) {
+			compared := 0
+			for module, version := range versions(t, directory) {
+				want, ok := operator[module]
+				if !ok || !shared.MatchString(module) {
+					continue
+				}
+				compared++
+				if version != want {
+					t.Errorf("%s is %s, but %s in the operator's go.mod, so that it is compiled twice: cd hack/cluster/%s && go get %s@%s",
+						module, version, want, directory, module, want)
+				}
+			}
+			if compared == 0 {
+				t.Error("no module is shared with the operator")
+			}
+		})
+	}
+}
+
+func TestSettingsNameThePinnedVersions(t *testing.T) {
+	settings, err := os.ReadFile("settings.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pinned := range []struct{ directory, module, setting string }{
+		{"modules/kube", "k8s.io/kubernetes", "KUBE_VERSION"},
+		{"modules/coder", "github.com/coder/coder/v2", "CODER_VERSION"},
+		{"modules/coder", "github.com/coder/terraform-provider-coder/v2", "PROVIDER_VERSION"},
+		{"modules/terraform", "github.com/hashicorp/terraform", "TERRAFORM_VERSION"},
+	} {
+		version := strings.TrimPrefix(versions(t, pinned.directory)[pinned.module], "v")
+		if version == "" || !regexp.MustCompile(`(?m)^`+pinned.setting+`=`+regexp.QuoteMeta(version)+`\b`).Match(settings) {
+			t.Errorf("%s/go.mod requires %s %s, but settings.sh says something else for %s", pinned.directory, pinned.module, version, pinned.setting)
+		}
+	}
+}
