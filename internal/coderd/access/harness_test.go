@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,14 +12,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
@@ -48,12 +46,11 @@ type world struct {
 	secrets map[string]bool
 }
 
+// knownKinds are those of the cluster.
+var knownKinds = applytest.KindsOf(corev1.AddToScheme, batchv1.AddToScheme, coderv1alpha1.AddToScheme)
+
 func newWorld(t *testing.T, opts ...coderdtest.Option) *world {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), batchv1.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	w := &world{
 		t: t, ctx: t.Context(), fault: &crashtest.Fault{}, secrets: map[string]bool{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
@@ -62,7 +59,7 @@ func newWorld(t *testing.T, opts ...coderdtest.Option) *world {
 		},
 	}
 	w.coder = coderdtest.New(t, append(opts, coderdtest.WithClock(w.clock))...)
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(w.fault.Cluster(&w.writes)).Build()
+	w.client = knownKinds.Cluster(t).WithInterceptorFuncs(w.fault.Cluster(&w.writes)).Build()
 	w.restart()
 	return w
 }

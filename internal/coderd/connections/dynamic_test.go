@@ -11,18 +11,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 )
 
 // cluster is a Kubernetes API in memory that counts who reads Secrets.
@@ -37,14 +36,13 @@ type cluster struct {
 	unreachable []types.NamespacedName
 }
 
+// knownKinds are those of the cluster.
+var knownKinds = applytest.KindsOf(corev1.AddToScheme, coderv1alpha1.AddToScheme)
+
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
 	c := &cluster{clock: clocktesting.NewFakePassiveClock(time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC))}
-	c.Client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	c.Client = knownKinds.Cluster(t).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
 			if _, ok := object.(*corev1.Secret); ok {
 				c.secretReads++

@@ -75,34 +75,27 @@ type fixture struct {
 	lists int
 }
 
+// knownKinds are those of the cluster.
+var knownKinds = applytest.KindsOf(
+	corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
+	coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme,
+)
+
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	// What is not needed here costs more than all the rest.
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
-		coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	f := &fixture{
 		t: t, coder: coderdtest.New(t), events: &eventLog{}, logs: &fakeLogs{}, fault: &fault{}, reads: &fault{}, kinds: kindList{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 	}
-	converters, err := applytest.Converters()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.cluster = newCluster(scheme).WithTypeConverters(converters...).WithObjects(objects...).WithInterceptorFuncs(f.interceptors()).Build()
+	f.cluster = newCluster(t).WithObjects(objects...).WithInterceptorFuncs(f.interceptors()).Build()
 	f.restart()
 	return f
 }
 
 // newCluster builds a cluster with the indexes of the manager's cache.
-func newCluster(scheme *runtime.Scheme) *fake.ClientBuilder {
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+func newCluster(t testing.TB) *fake.ClientBuilder {
+	t.Helper()
+	builder := knownKinds.Cluster(t).WithReturnManagedFields().
 		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}, &batchv1.Job{}, &gatewayv1.HTTPRoute{})
 	for _, child := range workload.Children() {
 		builder = builder.WithIndex(child, workload.IndexController, workload.ControllerOf)

@@ -51,7 +51,7 @@ func (l *lateCache) note() {
 func (l *lateCache) view() client.WithWatch {
 	state := l.history[max(0, len(l.history)-1-l.lag)]
 	if state.client == nil {
-		state.client = newCluster(l.f.cluster.Scheme()).WithObjects(state.objects...).Build()
+		state.client = newCluster(l.f.t).WithObjects(state.objects...).Build()
 	}
 	return state.client
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -71,14 +72,11 @@ type fixture struct {
 	uids int
 }
 
+// knownKinds are those of the cluster.
+var knownKinds = applytest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme)
+
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	f := &fixture{
 		t: t, events: &eventLog{}, clock: clock, behind: map[string]string{},
@@ -87,7 +85,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	f.coder.SetFeature(feature, "entitled")
 	f.token = f.coder.AddUser("operator", "owner")
 	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "coder-operator-token"}, Data: map[string][]byte{"token": []byte(f.token)}}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+	b := knownKinds.Cluster(t).WithReturnManagedFields().
 		WithStatusSubresource(&coderv1alpha1.CoderProvisioner{}, &coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}).
 		WithIndex(&coderv1alpha1.CoderProvisioner{}, indexControlPlane, namedControlPlane).
 		WithObjects(append(objects, token)...).WithInterceptorFuncs(f.interceptors())

@@ -66,25 +66,16 @@ type kindList map[schema.GroupVersionKind]bool
 
 func (k kindList) Has(kind schema.GroupVersionKind) bool { return k[kind] }
 
+// knownKinds are those of the cluster.
+var knownKinds = applytest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
+
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	f := &fixture{
 		t: t, kinds: kindList{}, logs: &fakeLogs{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)),
 	}
-	converters, err := applytest.Converters()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithTypeConverters(converters...).
+	b := knownKinds.Cluster(t).WithReturnManagedFields().
 		WithStatusSubresource(&coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}).
 		WithObjects(objects...).WithInterceptorFuncs(f.writeCounter()).
 		WithIndex(&coderv1alpha1.CoderControlPlane{}, IndexReferences, indexReferences(func(obj client.Object) []workloadresources.Reference {

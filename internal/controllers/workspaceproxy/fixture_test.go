@@ -57,17 +57,11 @@ type fixture struct {
 	writes  []string
 }
 
+// knownKinds are those of the cluster.
+var knownKinds = applytest.KindsOf(corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, coderv1alpha1.AddToScheme)
+
 func newFixture(t testing.TB, proxy *coderv1alpha1.CoderWorkspaceProxy, objects ...client.Object) *fixture {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	// What is not needed here costs more than all the rest.
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, coderv1alpha1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	f := &fixture{
 		t: t, events: &eventLog{}, fault: &crashtest.Fault{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
@@ -75,11 +69,7 @@ func newFixture(t testing.TB, proxy *coderv1alpha1.CoderWorkspaceProxy, objects 
 	}
 	f.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	f.next.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
-	converters, err := applytest.Converters()
-	if err != nil {
-		t.Fatal(err)
-	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithTypeConverters(converters...).
+	builder := knownKinds.Cluster(t).WithReturnManagedFields().
 		WithStatusSubresource(&coderv1alpha1.CoderWorkspaceProxy{}, &coderv1alpha1.CoderControlPlane{}, &appsv1.Deployment{}).
 		WithObjects(proxy, f.secret("dev-operator-token", f.coder.AddUser("operator", "owner")), f.secret("next-operator-token", f.next.AddUser("operator", "owner")),
 			controlPlane("dev", controlPlaneURL, accessURL), controlPlane("next", nextURL, nextAccessURL)).

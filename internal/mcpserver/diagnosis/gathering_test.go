@@ -16,16 +16,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -113,14 +112,11 @@ func kindOf(obj any) string {
 	return "something else"
 }
 
+// knownKinds are those of the cluster.
+var knownKinds = applytest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme)
+
 func (w *world) kube(t *testing.T) *callers.Kube {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	funcs := interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if err := w.answer(ctx, kindOf(obj)); err != nil {
@@ -144,7 +140,7 @@ func (w *world) kube(t *testing.T) *callers.Kube {
 			return c.List(ctx, list, opts...)
 		},
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.objects...).WithInterceptorFuncs(funcs).
+	c := knownKinds.Cluster(t).WithObjects(w.objects...).WithInterceptorFuncs(funcs).
 		WithIndex(&aggregationv1alpha1.CoderTemplate{}, fieldVersionStatus, func(o client.Object) []string {
 			return []string{o.(*aggregationv1alpha1.CoderTemplate).Status.LatestVersionStatus}
 		}).Build()

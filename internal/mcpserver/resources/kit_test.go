@@ -17,17 +17,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
@@ -57,15 +56,12 @@ func (w *world) Get(_ context.Context, path string, _ url.Values) (io.ReadCloser
 	return nil, notFound("raw", path)
 }
 
+// knownKinds are those of the cluster.
+var knownKinds = applytest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme)
+
 func (w *world) resources(t *testing.T) *Resources {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.objects...).WithInterceptorFuncs(w.funcs)
+	builder := knownKinds.Cluster(t).WithObjects(w.objects...).WithInterceptorFuncs(w.funcs)
 	for _, kind := range []client.Object{&coderv1alpha1.CoderControlPlane{}, &aggregationv1alpha1.CoderWorkspace{}, &aggregationv1alpha1.CoderTemplate{}} {
 		builder = builder.WithIndex(kind, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} })
 	}

@@ -307,7 +307,7 @@ func realKube(t *testing.T, url string) *callers.Kube {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace"), meta.RESTScopeNamespace)
 	mapper.Add(aggregationv1alpha1.GroupVersion.WithKind("CoderTemplate"), meta.RESTScopeNamespace)
-	c, err := client.NewWithWatch(&rest.Config{Host: url}, client.Options{Scheme: testScheme(t), Mapper: mapper})
+	c, err := client.NewWithWatch(&rest.Config{Host: url}, client.Options{Scheme: knownKinds.Scheme(t), Mapper: mapper})
 	if err != nil {
 		t.Fatal(err)
 	}

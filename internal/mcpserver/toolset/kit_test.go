@@ -8,14 +8,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
 )
@@ -25,13 +24,12 @@ const (
 	legacy = "2025-11-25"
 )
 
+// knownKinds are those of the cluster.
+var knownKinds = applytest.KindsOf(corev1.AddToScheme)
+
 func fakeKube(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *callers.Kube {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	return &callers.Kube{WithWatch: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()}
+	return &callers.Kube{WithWatch: knownKinds.Cluster(t).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()}
 }
 
 func pod(name string) *corev1.Pod {

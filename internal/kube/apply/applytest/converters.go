@@ -1,6 +1,7 @@
 package applytest
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,18 +12,47 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// Converters are for WithTypeConverters of the fake client's builder. Its own refuse
-// each NetworkPolicy: the fake puts an empty status into what is applied, and that
-// kind has none.
-func Converters() ([]managedfields.TypeConverter, error) {
+// newConverter does what that of the fake client's builder does, which refuses each
+// NetworkPolicy: the fake puts an empty status into what is applied, and that kind has
+// none.
+func newConverter() (managedfields.TypeConverter, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("building the scheme of Kubernetes: %w", err)
 	}
-	return []managedfields.TypeConverter{
+	return firstOf{
 		withoutEmptyStatus{clientgoapplyconfigurations.NewTypeConverter(scheme)},
 		managedfields.NewDeducedTypeConverter(),
 	}, nil
+}
+
+// firstOf takes the first converter that knows the type.
+type firstOf []managedfields.TypeConverter
+
+// ObjectToTyped implements managedfields.TypeConverter.
+func (c firstOf) ObjectToTyped(obj runtime.Object, options ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	var failed []error
+	for _, converter := range c {
+		value, err := converter.ObjectToTyped(obj, options...)
+		if err == nil {
+			return value, nil
+		}
+		failed = append(failed, err)
+	}
+	return nil, errors.Join(failed...)
+}
+
+// TypedToObject implements managedfields.TypeConverter.
+func (c firstOf) TypedToObject(value *typed.TypedValue) (runtime.Object, error) {
+	var failed []error
+	for _, converter := range c {
+		obj, err := converter.TypedToObject(value)
+		if err == nil {
+			return obj, nil
+		}
+		failed = append(failed, err)
+	}
+	return nil, errors.Join(failed...)
 }
 
 type withoutEmptyStatus struct{ managedfields.TypeConverter }
