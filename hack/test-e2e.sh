@@ -2,7 +2,7 @@
 # test-e2e.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a story with a cluster of its own, and all
 # run at the same time: test-e2e-group.sh is one of them. What each has printed comes in one piece when it ends, and all
 # their results at the end. With -run only the clusters that it needs are started: -run 'TestOperation/TLS'.
-# E2E_KEEP=1 keeps the clusters, to look at what failed.
+# E2E_KEEP=1 keeps the clusters, to look at what failed. TEST_RESULTS is a directory for the tests' events (<test>.json).
 set -euo pipefail
 base="${CLUSTER_NAME:-e2e}"
 [ ${#base} -le 10 ] || { echo "error: CLUSTER_NAME \"$base\" must have at most 10 characters: each test adds a number" >&2; exit 1; }
@@ -35,7 +35,8 @@ done
 
 . "$HERE/preconditions.sh"
 logs="$CACHE/logs/$base-tests"
-rm -rf "$logs" && mkdir -p "$logs"
+results="${TEST_RESULTS:-$logs}"
+rm -rf "$logs" && mkdir -p "$logs" "$results"
 built="$logs/built"
 declare -A group=() # The tests by their process.
 beat=""
@@ -108,5 +109,11 @@ done
 kill "$beat" && wait "$beat" 2>/dev/null || true
 beat=""
 # The results of all of them, and before these what each failed test said last.
-for name in "${tests[@]}"; do cat "$logs/$name.log"; done | awk -f hack/failures.awk
+for name in "${tests[@]}"; do
+  sed -n '/^=== RUN/,$p' "$logs/$name.log" >"$logs/$name.txt"
+  go tool test2json -t -p test/e2e <"$logs/$name.txt" >"$results/$name.json"
+done
+(cd "$logs" && cat "${tests[@]/%/.txt}") | tee "$logs/all.txt" | awk -f hack/failures.awk
+count() { grep -cE "^ *--- $1: Test" "$logs/all.txt" || true; }
+echo "DONE $(count '[A-Z]*') tests, $(count SKIP) skipped, $(count FAIL) failed, in ${SECONDS}.0s"
 [ ${#failed[@]} = 0 ] || { echo "FAIL: ${failed[*]}"; exit 1; }
