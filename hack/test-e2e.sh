@@ -2,7 +2,7 @@
 # test-e2e.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a story with a cluster of its own, and all
 # run at the same time: test-e2e-group.sh is one of them. What each has printed comes in one piece when it ends, and all
 # their results at the end. With -run only the clusters that it needs are started: -run 'TestOperation/TLS'.
-# E2E_KEEP=1 keeps the clusters, to look at what failed. TEST_RESULTS is a directory for the tests' events (<test>.json).
+# E2E_KEEP=1 keeps the clusters, to look at what failed. TEST_RESULTS is a directory for the runner's events (test-e2e.json).
 set -euo pipefail
 base="${CLUSTER_NAME:-e2e}"
 [ ${#base} -le 10 ] || { echo "error: CLUSTER_NAME \"$base\" must have at most 10 characters: each test adds a number" >&2; exit 1; }
@@ -12,6 +12,7 @@ export CLUSTER_PATIENCE="${CLUSTER_PATIENCE:-4}"
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
+export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
 
 # The flags of "go test" are those of a test binary with another beginning.
 pattern="" flags=()
@@ -74,7 +75,7 @@ watched "$log" "make build" make --no-print-directory build || not_built "the op
 watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || not_built "the image"
 watched "$log" "end-to-end tests" go test -c -tags e2e -o bin/e2e.test ./test/e2e || not_built "test/e2e"
 watched "$log" "tests of the monitoring" go test -c -tags e2e -o bin/monitoring.test ./test/monitoring || not_built "test/monitoring"
-hack/tools.sh helm
+hack/tools.sh helm gotestsum
 hack/monitoring/build.sh
 # Where the clone has no history the test of the upgrade says so.
 status=0
@@ -108,12 +109,9 @@ while [ ${#group[@]} -gt 0 ]; do
 done
 kill "$beat" && wait "$beat" 2>/dev/null || true
 beat=""
-# The results of all of them, and before these what each failed test said last.
-for name in "${tests[@]}"; do
-  sed -n '/^=== RUN/,$p' "$logs/$name.log" >"$logs/$name.txt"
-  go tool test2json -t -p test/e2e <"$logs/$name.txt" >"$results/$name.json"
-done
-(cd "$logs" && cat "${tests[@]/%/.txt}") | tee "$logs/all.txt" | awk -f hack/failures.awk
-count() { grep -cE "^ *--- $1: Test" "$logs/all.txt" || true; }
-echo "DONE $(count '[A-Z]*') tests, $(count SKIP) skipped, $(count FAIL) failed, in ${SECONDS}.0s"
-[ ${#failed[@]} = 0 ] || { echo "FAIL: ${failed[*]}"; exit 1; }
+# The runner's summary of all of them: the number of tests, and what each failed test printed.
+events() { for name in "$@"; do sed -n '/^=== RUN/,$p' "$logs/$name.log" | go tool test2json -t -p "test/e2e/$name"; done; }
+export -f events
+export logs
+"$TOOLS_DIR/gotestsum" --format pkgname --jsonfile "$results/test-e2e.json" --raw-command -- bash -c 'events "$@"' events "${tests[@]}" || true
+[ ${#failed[@]} = 0 ] || die "failed: ${failed[*]}"
