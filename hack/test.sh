@@ -9,16 +9,19 @@ cd "$HERE/../.."
 . hack/testenvironment.sh
 results="${TEST_RESULTS:-$CACHE/logs/test}"
 mkdir -p "$results"
+shared=() # What starts the kube-apiserver that packages share.
 if [ $# = 0 ]; then
   # The tools that assemble images, releases and the Helm chart are modules of their own.
   for module in image release chart; do
     step "go test hack/$module"
     go test -C "hack/$module" -vet=off ./...
   done
+  shared=("$results/testcluster")
+  go build -o "${shared[0]}" ./hack/testcluster
   # The longest first, so that no processor is idle at the end.
   set -- ./test/integration ./internal/controllers/... ./internal/apiserver/... ./...
 fi
 step "go test -race $*"
 export CGO_ENABLED=1
-"$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$results/test.json" -- \
+"${shared[@]}" "$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$results/test.json" -- \
   -race -vet=off -count=1 -timeout 20m "$@"

@@ -143,12 +143,12 @@ func newAPI(t *testing.T) api {
 	if schemas := os.Getenv("PEER_SCHEMAS"); schemas != "" {
 		definitions = append(definitions, schemas)
 	}
-	made, err := client.New(kubetest.Start(t, definitions...), client.Options{})
+	made, err := client.New(kubetest.Shared(t, definitions...), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"coder", "coder-system", "flux-system", "argocd"} {
-		if err := made.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := made.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,15 +3,10 @@ package metadata_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
@@ -120,16 +115,11 @@ func run(t *testing.T, store *metadata.Store) {
 // own.
 func overAPIServer(t *testing.T) func(t *testing.T) *place {
 	t.Helper()
-	config := kubetest.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases", "internal.coder.com_coderobjectmetadata.yaml"))
-	core, err := client.New(config, client.Options{Scheme: clientgoscheme.Scheme})
-	must(t, err)
+	config := kubetest.Shared(t, filepath.Join("..", "..", "..", "config", "crd", "bases", "internal.coder.com_coderobjectmetadata.yaml"))
 	n := 0
 	return func(t *testing.T) *place {
 		n++
-		team, other := fmt.Sprintf("team-%d", n), fmt.Sprintf("other-%d", n)
-		for _, name := range []string{team, other} {
-			must(t, core.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-		}
+		team, other := kubetest.Namespace(t, config), kubetest.Namespace(t, config)
 		// Watching some namespaces and watching all take turns.
 		var namespaces []string
 		if n%2 == 0 {

@@ -31,28 +31,30 @@ import (
 // apiServer is a real kube-apiserver with the controller on a real manager: the
 // watches, the cache without annotations, and server-side apply are as they are.
 type apiServer struct {
-	t      *testing.T
-	client client.Client
-	coder  *coderdtest.Server
+	t         *testing.T
+	namespace string
+	client    client.Client
+	coder     *coderdtest.Server
 }
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	config := kubetest.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
+	config := kubetest.Shared(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a := &apiServer{t: t, coder: coderdtest.New(t, coderdtest.WithLicensing())}
+	a := &apiServer{t: t, namespace: kubetest.Namespace(t, config), coder: coderdtest.New(t, coderdtest.WithLicensing())}
 	a.coder.SetFeature(feature, "entitled")
 	var err error
 	if a.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: workload.CacheByObject()},
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: workload.CacheByObject(), DefaultNamespaces: map[string]cache.Config{a.namespace: {}}},
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
@@ -88,7 +90,7 @@ func (a *apiServer) must(err error) {
 }
 
 func (a *apiServer) get(of string, obj client.Object) error {
-	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: namespace, Name: of}, obj)
+	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: a.namespace, Name: of}, obj)
 }
 
 // rollOut does what the Deployment controller does, where there are no pods.
@@ -127,16 +129,15 @@ func (a *apiServer) becomes(key string) {
 func TestOnARealAPIServer(t *testing.T) {
 	a := newAPIServer(t)
 	ctx := t.Context()
-	a.must(a.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	wrong := newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) {
-		cr.Name, cr.UID = "wrong", ""
+		cr.Namespace, cr.Name, cr.UID = a.namespace, "wrong", ""
 		cr.Spec.PSKSecretRef, cr.Spec.OrganizationName = &coderv1alpha1.PSKSecretReference{Name: "psk"}, "sales"
 	})
 	if err := a.client.Create(ctx, wrong); err == nil || !strings.Contains(err.Error(), "spec.organizationName") {
 		t.Errorf("a pre-shared key for another organization: %v", err)
 	}
 
-	cr := newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) { cr.UID = "" })
+	cr := newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) { cr.Namespace, cr.UID = a.namespace, "" })
 	a.must(a.client.Create(ctx, cr))
 	polltest.Eventually(a.t, "waiting for the control plane", func() error {
 		seen := &coderv1alpha1.CoderProvisioner{}
@@ -151,12 +152,12 @@ func TestOnARealAPIServer(t *testing.T) {
 
 	// The watch of the control plane tells that it came, and then that it is ready.
 	token := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "coder-operator-token"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "coder-operator-token"},
 		Data:       map[string][]byte{"token": []byte(a.coder.AddUser("operator", "owner"))},
 	}
 	a.must(a.client.Create(ctx, token))
 	cp := newControlPlane()
-	cp.UID = ""
+	cp.Namespace, cp.UID = a.namespace, ""
 	status := cp.Status
 	a.must(a.client.Create(ctx, cp))
 	cp.Status = status
@@ -171,7 +172,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	cr.Spec.Tags = nil
 	a.must(a.client.Patch(ctx, cr, client.MergeFrom(before)))
 	a.becomes("gpu-2")
-	a.must(a.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gpu-provisioner-key"}}))
+	a.must(a.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "gpu-provisioner-key"}}))
 	a.becomes("gpu")
 
 	// Somebody's annotation and restart survive.

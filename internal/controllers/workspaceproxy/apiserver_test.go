@@ -38,22 +38,25 @@ import (
 // apiServer is a real kube-apiserver with the controller on a real manager: the
 // watches, the cache without annotations, and server-side apply are as they are.
 type apiServer struct {
-	t      *testing.T
-	client client.Client
-	coder  *coderdtest.Server
-	writes *writeLog
+	t         *testing.T
+	namespace string
+	client    client.Client
+	coder     *coderdtest.Server
+	writes    *writeLog
 }
 
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	restConfig := kubetest.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
+	restConfig := kubetest.Shared(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a := &apiServer{t: t, coder: coderdtest.New(t, coderdtest.WithLicensing()), writes: &writeLog{}}
+	a := &apiServer{
+		t: t, namespace: kubetest.Namespace(t, restConfig), coder: coderdtest.New(t, coderdtest.WithLicensing()), writes: &writeLog{},
+	}
 	a.coder.SetFeature(coderd.FeatureWorkspaceProxy, "entitled")
 	var err error
 	if a.client, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil {
@@ -68,7 +71,8 @@ func (a *apiServer) start(restConfig *rest.Config, scheme *runtime.Scheme) {
 	watched := rest.CopyConfig(restConfig)
 	watched.Wrap(func(next http.RoundTripper) http.RoundTripper { return &countingTransport{next: next, log: a.writes} })
 	mgr, err := ctrl.NewManager(watched, ctrl.Options{
-		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: workload.CacheByObject()},
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: workload.CacheByObject(), DefaultNamespaces: map[string]cache.Config{a.namespace: {}}},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	a.must(err)
@@ -148,7 +152,7 @@ func (a *apiServer) must(err error) {
 }
 
 func (a *apiServer) get(name string, obj client.Object) error {
-	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: "team", Name: name}, obj)
+	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: a.namespace, Name: name}, obj)
 }
 
 // rollOut does what the Deployment controller does, where there are no pods.
@@ -194,9 +198,8 @@ func (a *apiServer) becomesReady(displayName string) {
 func TestOnARealAPIServer(t *testing.T) {
 	a := newAPIServer(t)
 	ctx := t.Context()
-	a.must(a.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}))
 	proxy := newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) {
-		p.UID, p.CreationTimestamp = "", metav1.Time{}
+		p.Namespace, p.UID, p.CreationTimestamp = a.namespace, "", metav1.Time{}
 		p.Spec.TLS.SecretNames = []string{"tls"}
 		p.Spec.Service.Port = 443
 		p.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
@@ -218,11 +221,11 @@ func TestOnARealAPIServer(t *testing.T) {
 
 	// The watch of the control plane tells that it came, and then that it is ready.
 	a.must(a.client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "dev-operator-token"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "dev-operator-token"},
 		Data:       map[string][]byte{"token": []byte(a.coder.AddUser("operator", "owner"))},
 	}))
 	cp := controlPlane("dev", "", "")
-	cp.UID = ""
+	cp.Namespace, cp.UID = a.namespace, ""
 	status := cp.Status
 	a.must(a.client.Create(ctx, cp))
 	status.URL, status.AccessURL = a.coder.URL, accessURL
@@ -238,7 +241,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	proxy.Spec.Bootstrap.DisplayName = "Sydney"
 	a.must(a.client.Patch(ctx, proxy, client.MergeFrom(before)))
 	a.becomesReady("Sydney")
-	a.must(a.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: tokenSecret}}))
+	a.must(a.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: tokenSecret}}))
 	a.becomesReady("Sydney")
 
 	a.must(a.client.Delete(ctx, proxy))

@@ -38,6 +38,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
+// namespaces is how many the tests use: one for each case.
+const namespaces = 8
+
 // TestTakeover is one kube-apiserver for all of it.
 func TestTakeover(t *testing.T) {
 	server := newServer(t)
@@ -237,6 +240,8 @@ func testOfSomeoneElse(t *testing.T, server *server) {
 
 type server struct {
 	client client.Client
+	// unused are namespaces that the controllers watch.
+	unused []string
 }
 
 type namespace struct {
@@ -246,7 +251,7 @@ type namespace struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	cfg := kubetest.Start(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
+	cfg := kubetest.Shared(t, filepath.Join("..", "..", "..", "config", "crd", "bases"))
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), coderv1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -255,15 +260,23 @@ func newServer(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := &server{client: c}
+	watched := map[string]cache.Config{}
+	for range namespaces {
+		name := kubetest.Namespace(t, cfg)
+		s.unused = append(s.unused, name)
+		watched[name] = cache.Config{}
+	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}, Cache: cache.Options{ByObject: workload.CacheByObject()},
+		Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:      cache.Options{ByObject: workload.CacheByObject(), DefaultNamespaces: watched},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(t, mgr)
-	return &server{client: c}
+	return s
 }
 
 // run starts the controllers as internal/app does.
@@ -295,11 +308,12 @@ func run(t *testing.T, mgr ctrl.Manager) {
 
 func (s *server) namespace(t *testing.T) *namespace {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "coder-"}}
-	if err := s.client.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
+	if len(s.unused) == 0 {
+		t.Fatalf("the tests use more than the %d namespaces that the controllers watch", namespaces)
 	}
-	return &namespace{server: s, name: ns.Name}
+	n := &namespace{server: s, name: s.unused[0]}
+	s.unused = s.unused[1:]
+	return n
 }
 
 // install makes what Helm rendered, marked and owned as Helm does.

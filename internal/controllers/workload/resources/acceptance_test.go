@@ -96,7 +96,7 @@ func apiServer(t *testing.T) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := kubetest.Start(t, filepath.Join(module, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
+	config := kubetest.Shared(t, filepath.Join(module, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
 	config.QPS = -1
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, gatewayv1.Install} {

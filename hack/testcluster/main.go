@@ -1,0 +1,98 @@
+// Command testcluster runs a command that runs tests, and meanwhile the etcd and the
+// kube-apiserver that packages share which use kubetest.Shared:
+//
+//	testcluster COMMAND [ARGUMENT...]
+//
+// The command starts at once, because it compiles first; the tests wait for the servers.
+// They end with the command, whose exit code is that of testcluster. KUBEBUILDER_ASSETS
+// says where the programs are.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
+)
+
+func main() {
+	code, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func run(command []string) (code int, err error) {
+	if len(command) == 0 {
+		return 2, errors.New("usage: testcluster COMMAND [ARGUMENT...]")
+	}
+	dir, err := os.MkdirTemp("", "coder-k8s-testcluster")
+	if err != nil {
+		return 1, fmt.Errorf("making a directory for the kubeconfig: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+
+	// A signal ends the command, and the servers after it.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	stopServers := startServers(kubeconfig)
+	defer func() { err = errors.Join(err, stopServers()) }()
+
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Env = append(os.Environ(), kubetest.SharedVariable+"="+kubeconfig)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	if err != nil {
+		return 1, fmt.Errorf("running %s: %w", command[0], err)
+	}
+	return 0, nil
+}
+
+// startServers starts etcd and kube-apiserver in the background. The function that it
+// returns waits until they have started, and stops them.
+func startServers(kubeconfig string) (stop func() error) {
+	server := kubetest.Environment()
+	started := make(chan error, 1)
+	go func() {
+		_, err := server.Start()
+		content := server.KubeConfig
+		if err != nil {
+			err = fmt.Errorf("starting etcd and kube-apiserver: %w", err)
+			content = []byte(kubetest.SharedFailure + err.Error() + "\n")
+		}
+		started <- errors.Join(err, write(kubeconfig, content))
+	}()
+	return func() error {
+		err := <-started
+		// If kube-apiserver did not start, etcd may still run.
+		if stopping := server.Stop(); stopping != nil {
+			err = errors.Join(err, fmt.Errorf("stopping etcd and kube-apiserver: %w", stopping))
+		}
+		return err
+	}
+}
+
+// write makes a file that is complete as soon as it exists.
+func write(file string, content []byte) error {
+	if err := os.WriteFile(file+".new", content, 0o600); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		return fmt.Errorf("writing the kubeconfig: %w", err)
+	}
+	return nil
+}
