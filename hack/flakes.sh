@@ -11,10 +11,11 @@ runs="${1:-}"
 shift
 [ $# -gt 0 ] || set -- ./...
 . hack/testenvironment.sh
-export CGO_ENABLED=1
 logs="$CACHE/logs/flakes"
 rm -rf "$logs"
 mkdir -p "$logs/programs"
+go build -o "$logs/testcluster" ./hack/testcluster
+export CGO_ENABLED=1
 
 # go test -exec calls this with the test's program, in the package's directory.
 cat >"$logs/keep" <<'K'
@@ -49,7 +50,7 @@ for run in $(seq "$runs"); do
   start=$SECONDS
   # Largest first: they take the longest.
   find "$logs/programs" -type f ! -name '*.dir' -printf '%s %p\n' | sort -rn | cut -d' ' -f2 |
-    xargs -P "$(nproc)" -I{} bash -c 'one "$@"' one "$run" {}
+    "$logs/testcluster" xargs -P "$(nproc)" -I{} bash -c 'one "$@"' one "$run" {}
   jq -r 'select(.Action == "fail") | .Package + " " + (.Test // "(package)")' "$logs/$run"/*.json | sort -u >"$logs/$run.failed"
   step "run $run of $runs: $((SECONDS - start)) s, load $(cut -d' ' -f1 /proc/loadavg), $(wc -l <"$logs/$run.failed") failed"
   [ -s "$logs/$run.failed" ] || rm -r "${logs:?}/$run"
