@@ -74,7 +74,7 @@ go_progress() {
     fi
   done < <(grep '^program: ' "$1" || true)
   if [ "$compiled" = 0 ]; then
-    printf '%s modules downloaded' "$got"
+    printf '%s modules downloaded%s' "$got" "${total:+, looking for $total packages in the cache of Go}"
   elif [ "$linking" ]; then
     printf '%s packages compiled%s, linking %s' "$compiled" "${total:+ of at most $total}" "$linking"
   else
