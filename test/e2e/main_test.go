@@ -82,9 +82,12 @@ func TestOperation(t *testing.T) {
 			t.Run("licensed parts deleted", testLicensedPartsDeleted)
 		}
 	}
-	t.Run("database unreachable", testDatabaseUnreachable)
-	t.Run("image missing", testImageMissing)
-	t.Run("not owned", testNotOwned)
+	// These have nothing to do with each other, so they are waited for together.
+	t.Run("begun in trouble", func(t *testing.T) {
+		t.Run("database unreachable", parallel(testDatabaseUnreachable))
+		t.Run("image missing", parallel(testImageMissing))
+		t.Run("not owned", parallel(testNotOwned))
+	})
 	if t.Run("killed half way", testKilledHalfWay) {
 		if t.Run("namespace deleted", testNamespaceDeleted) {
 			t.Run("deployment with users", testDeploymentWithUsers)

@@ -19,8 +19,8 @@ import (
 func testMCPContent(t *testing.T) {
 	// What is read once below tells of a control plane and a workspace that work. The
 	// tests before this one restart Coder.
-	waitCondition(t, time.Minute, "Ready", "True", "Ready", "-n", sampleNamespace, "ccp", "coder")
-	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Ready", "True", "Ready", "-n", sampleNamespace, "ccp", "coder")
+	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	reader := newRobot(t, sampleNamespace, "e2e-mcp-reader", "view")
 	for _, era := range []string{legacyEra, modernEra} {
 		a := reader.connect(t, era, reader.throughService(t), newDeeds())

@@ -76,8 +76,8 @@ func coderPods(t *testing.T) string {
 // mcpLooks calls the tools that only read about the sample control plane.
 func mcpLooks(t *testing.T, a *assistant) {
 	// It works before it is looked at once.
-	waitCondition(t, time.Minute, "Ready", "True", "Ready", "-n", sampleNamespace, "ccp", "coder")
-	waitCondition(t, time.Minute, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
+	waitCondition(t, "Ready", "True", "Ready", "-n", sampleNamespace, "ccp", "coder")
+	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	pod := coderPods(t)
 	for _, c := range []struct {
 		tool      string

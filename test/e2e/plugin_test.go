@@ -66,7 +66,7 @@ func coderGives(t *testing.T, code int, out, errs string, args ...string) string
 
 func testPluginStatus(t *testing.T) {
 	// The test before this one replaced the operator's pod.
-	eventually(t, time.Minute, "status says that all is well", func() error {
+	polltest.Eventually(t, "status says that all is well", func() error {
 		out, noise, code := coder(t, "status", "-n", sampleNamespace, "-o", "json")
 		var report struct {
 			ControlPlanes []struct{ Name, State, Version string }
