@@ -44,20 +44,18 @@ func TestMainJob(t *testing.T) {
 	if t.Run("templates", testTemplates) {
 		t.Run("workspaces", testWorkspaces)
 	}
-	t.Run("killed during writes", testKilledDuringWrites)
 	t.Run("replicas", testReplicas)
 	t.Run("MCP", testMCP)
 	t.Run("plugin", testPlugin)
-	t.Run("Prometheus", testPrometheus)
 	t.Run("export", testExport)
 	t.Run("support bundle", testSupportBundle)
 	t.Run("nothing secret is told", testNothingSecretIsTold)
 	t.Run("evals", testEvals)
 }
 
-// TestOperation runs a control plane through what happens to one: outages, kills,
-// changes of its spec, parts that need a license, and troubles that it begins with.
-// At the end all of it is removed.
+// TestOperation runs a control plane through what happens to one: it is monitored, and
+// there are outages, kills, changes of its spec, parts that need a license, and troubles
+// that it begins with. At the end all of it is removed.
 func TestOperation(t *testing.T) {
 	if !t.Run("install", testInstall) {
 		return
@@ -65,6 +63,8 @@ func TestOperation(t *testing.T) {
 	if t.Run("samples", testSamples) {
 		t.Run("token refused", testTokenRefused)
 		t.Run("nothing secret is told", testNothingSecretIsTold)
+		t.Run("Prometheus", testPrometheus)
+		t.Run("killed during writes", testKilledDuringWrites)
 		t.Run("Coder unreachable", testCoderUnreachable)
 		t.Run("Coder's pod killed", testCoderPodKilled)
 		t.Run("database stopped", testDatabaseStopped)
