@@ -273,6 +273,7 @@ func manyFiles(n int, content string) []entry {
 
 // declaring changes the unpacked size in the directory of a zip archive of one file.
 func declaring(data []byte, size uint32) []byte {
+	data = bytes.Clone(data)
 	at := bytes.Index(data, directoryEntry)
 	binary.LittleEndian.PutUint32(data[at+24:], size)
 	return data
