@@ -153,6 +153,24 @@ func TestHostileServersTogether(t *testing.T) {
 	}
 }
 
+// TestVersionsWithoutEnd asks a server that has always another page.
+func TestVersionsWithoutEnd(t *testing.T) {
+	page := []byte("[" + strings.Repeat("{},", 199) + "{}]")
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(page)
+	}))
+	defer web.Close()
+	client, err := coderd.New(coderd.Config{URL: web.URL, Token: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.TemplateVersions(t.Context(), uuid.New())
+	if !coderd.IsUnreachable(err) || !strings.Contains(err.Error(), "more than 20000 versions") {
+		t.Error(err)
+	}
+}
+
 // TestTextsOfCoderAreCut checks that nothing which Coder writes is longer in an object
 // than a person reads.
 func TestTextsOfCoderAreCut(t *testing.T) {
