@@ -7,17 +7,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
 // Archive is the files of one template version as Coder holds them.
 type Archive struct {
-	text   map[string]string
-	binary map[string][]byte
+	text, binary map[string]string
+	// absent are the files whose content was not kept.
+	absent map[string]absentFile
 }
 
-// TextFiles are the files that are UTF-8 text, by path. The caller may change
-// the map.
+type absentFile struct {
+	size   int64
+	binary bool
+}
+
+// TextFiles are the files that are UTF-8 text, by path, without those whose content
+// was not kept. The caller may change the map.
 func (a *Archive) TextFiles() map[string]string {
 	out := map[string]string{}
 	if a != nil {
@@ -33,19 +42,30 @@ func (a *Archive) BinaryFiles() []string {
 	if a == nil {
 		return nil
 	}
-	return sortedKeys(a.binary)
+	names := sortedKeys(a.binary)
+	for name, file := range a.absent {
+		if file.binary {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
-// add takes a file. A name that comes twice means the file that comes last, as it
+// forget removes a file. A name that comes twice means the file that comes last, as it
 // does to who unpacks the archive onto a disk.
-func (a *Archive) add(name string, content []byte) {
+func (a *Archive) forget(name string) {
 	delete(a.text, name)
 	delete(a.binary, name)
-	if utf8.Valid(content) {
-		a.text[name] = string(content)
-		return
+	delete(a.absent, name)
+}
+
+// dropText leaves out the content of all text.
+func (a *Archive) dropText() {
+	for name, content := range a.text {
+		a.absent[name] = absentFile{size: int64(len(content))}
 	}
-	a.binary[name] = content
+	clear(a.text)
 }
 
 // ArchiveSummary says how much there is in an archive.
@@ -59,24 +79,31 @@ type ArchiveSummary struct {
 	LargestBytes int64
 }
 
-// Summary says how much there is in the archive.
+// Summary says how much there is in the archive, kept or not.
 func (a *Archive) Summary() ArchiveSummary {
 	if a == nil {
 		return ArchiveSummary{}
 	}
-	s := ArchiveSummary{Files: len(a.text) + len(a.binary), TextFiles: len(a.text)}
-	count := func(name string, n int64) {
+	var s ArchiveSummary
+	count := func(name string, n int64, text bool) {
+		s.Files++
 		s.Bytes += n
+		if text {
+			s.TextFiles++
+			s.TextBytes += n
+		}
 		if n > s.LargestBytes || n == s.LargestBytes && (s.Largest == "" || name < s.Largest) {
 			s.Largest, s.LargestBytes = name, n
 		}
 	}
 	for name, content := range a.text {
-		s.TextBytes += int64(len(content))
-		count(name, int64(len(content)))
+		count(name, int64(len(content)), true)
 	}
 	for name, content := range a.binary {
-		count(name, int64(len(content)))
+		count(name, int64(len(content)), false)
+	}
+	for name, file := range a.absent {
+		count(name, file.size, !file.binary)
 	}
 	return s
 }
@@ -88,25 +115,54 @@ const (
 	// maxEntries bounds the entries of one archive. An empty file costs a stranger
 	// next to nothing, and whoever unpacks it a name.
 	maxEntries = 20_000
+	// maxEntryName limits the path of an entry.
+	maxEntryName = 1 << 10
 )
+
+// unpacking says how an archive is read.
+type unpacking struct {
+	// strict refuses what otherwise is left out.
+	strict bool
+	// bytes limits all files together.
+	bytes int64
+	// text is how much text is kept: more than that, and none is. Other files are
+	// kept if binary is set.
+	text   int64
+	binary bool
+}
 
 // reading bounds how much of a stranger's archive is unpacked.
 type reading struct {
+	unpacking
 	archive *Archive
-	// strict refuses what otherwise is left out.
-	strict  bool
 	total   int64
 	entries int
+	texts   int64
+	buffer  []byte
 }
 
-func newReading(strict bool) *reading {
-	return &reading{archive: &Archive{text: map[string]string{}, binary: map[string][]byte{}}, strict: strict}
+func newReading(how unpacking) *reading {
+	return &reading{
+		unpacking: how, buffer: make([]byte, 32<<10),
+		archive: &Archive{text: map[string]string{}, binary: map[string]string{}, absent: map[string]absentFile{}},
+	}
 }
+
+// tooMuch is that an archive exceeds a limit.
+type tooMuch struct{ problem string }
+
+// Error implements error.
+func (e *tooMuch) Error() string { return e.problem }
+
+func exceeded(format string, args ...any) error { return &tooMuch{fmt.Sprintf(format, args...)} }
 
 // entry counts one entry, whatever it is.
-func (r *reading) entry() error {
+func (r *reading) entry(name string) error {
 	if r.entries++; r.entries > maxEntries {
-		return fmt.Errorf("it has more than %d entries", maxEntries)
+		return exceeded("it has more than %d entries", maxEntries)
+	}
+	if len(name) > maxEntryName {
+		return exceeded("the path of an entry has more than %d bytes", maxEntryName)
 	}
 	return nil
 }
@@ -120,57 +176,187 @@ func (r *reading) other(name string, folder bool) error {
 	return fmt.Errorf("entry %q is neither a file nor a folder; links and devices cannot be part of a template", name)
 }
 
-// file takes one entry. An entry whose path leads out of the archive is left
-// out, because nothing could be done with it.
-func (r *reading) file(name string, content io.Reader) error {
-	data, err := io.ReadAll(io.LimitReader(content, maxUnpackedBytes-r.total+1))
-	if err != nil {
-		return fmt.Errorf("file %q: %w", name, err)
+// tooLarge is that the files have too many bytes together.
+func (r *reading) tooLarge(name string) error {
+	return exceeded("its files have more than %s together, %q among them", size(r.bytes), name)
+}
+
+// file takes one entry, of which the archive says that it has so many bytes. It is
+// believed where that is too many. An entry whose path leads out of the archive is
+// left out, because nothing could be done with it.
+func (r *reading) file(name string, declared int64, content io.Reader) error {
+	if declared < 0 || declared > r.bytes-r.total {
+		return r.tooLarge(name)
 	}
-	r.total += int64(len(data))
-	if r.total > maxUnpackedBytes {
-		return fmt.Errorf("its files have more than %s together, %q among them", mebibytes(maxUnpackedBytes), name)
+	into := &contentWriter{keepText: r.text - r.texts, keepBinary: r.binary}
+	into.expect(declared)
+	n, err := io.CopyBuffer(into, io.LimitReader(content, r.bytes-r.total+1), r.buffer)
+	r.total += n
+	switch {
+	case r.total > r.bytes:
+		return r.tooLarge(name)
+	case err != nil:
+		return fmt.Errorf("file %q: %w", name, err)
 	}
 	clean, problem := cleanPath(name)
 	switch {
 	case problem == "":
-		r.archive.add(clean, data)
+		r.add(clean, into)
 	case r.strict:
 		return fmt.Errorf("file %q: %s", name, problem)
 	}
 	return nil
 }
 
+func (r *reading) add(name string, content *contentWriter) {
+	a := r.archive
+	r.texts -= int64(len(a.text[name]))
+	a.forget(name)
+	text, kept := content.result()
+	switch {
+	case kept && text:
+		a.text[name] = content.kept.String()
+		r.texts += content.size
+	case kept:
+		a.binary[name] = content.kept.String()
+	default:
+		a.absent[name] = absentFile{size: content.size, binary: !text}
+		if text {
+			a.dropText()
+			r.texts, r.text = 0, -1
+		}
+	}
+}
+
+// contentWriter takes the content of one file, and keeps it if it is wanted.
+type contentWriter struct {
+	keepText   int64
+	keepBinary bool
+	size       int64
+	kept       strings.Builder
+	dropped    bool
+	// binary says that it is not UTF-8. rest is the beginning of a character.
+	binary bool
+	rest   []byte
+}
+
+// expect makes room for so many bytes, so that a large file is not copied as it grows.
+func (w *contentWriter) expect(n int64) {
+	if n <= w.keepText || w.keepBinary {
+		w.kept.Grow(int(n))
+	}
+}
+
+// Write implements io.Writer.
+func (w *contentWriter) Write(p []byte) (int, error) {
+	w.size += int64(len(p))
+	w.check(p)
+	if w.binary && !w.keepBinary || !w.binary && !w.keepBinary && w.size > w.keepText {
+		w.dropped = true
+		w.kept = strings.Builder{}
+	}
+	if !w.dropped {
+		w.kept.Write(p)
+	}
+	return len(p), nil
+}
+
+// check looks for bytes that are not UTF-8.
+func (w *contentWriter) check(p []byte) {
+	for len(w.rest) > 0 && len(p) > 0 && !w.binary {
+		w.rest, p = append(w.rest, p[0]), p[1:]
+		if utf8.FullRune(w.rest) {
+			w.binary = !utf8.Valid(w.rest)
+			w.rest = nil
+		}
+	}
+	if w.binary {
+		return
+	}
+	end := len(p)
+	for i := 1; i < utf8.UTFMax && i <= len(p); i++ {
+		if start := len(p) - i; utf8.RuneStart(p[start]) {
+			if !utf8.FullRune(p[start:]) {
+				end = start
+			}
+			break
+		}
+	}
+	w.binary = !utf8.Valid(p[:end])
+	w.rest = append(w.rest, p[end:]...)
+}
+
+// result says whether the content is text, and whether it was kept.
+func (w *contentWriter) result() (text, kept bool) {
+	text = !w.binary && len(w.rest) == 0
+	if text {
+		return true, !w.dropped && w.size <= w.keepText
+	}
+	return false, !w.dropped && w.keepBinary
+}
+
 // ReadArchive unpacks an archive that somebody gives: tar or zip. Where an archive
 // of Coder's own is read with what can be used of it, this refuses paths that lead
 // out of the archive, links, and whatever else cannot be part of a template. The
-// error is an *Error of status 422.
+// error is an *Error of status 413 if the archive has too much in it, else of 422.
 func ReadArchive(data []byte) (*Archive, error) {
-	read := readTar
+	how := unpacking{strict: true, bytes: MaxTotalBytes, text: MaxTotalBytes, binary: true}
+	var archive *Archive
+	var err error
 	if bytes.HasPrefix(data, []byte("PK")) {
-		read = readZip
+		archive, err = readZip(data, how)
+	} else {
+		archive, err = readTar(bytes.NewReader(data), how)
 	}
-	archive, err := read(data, true)
 	if err == nil && len(archive.text)+len(archive.binary) == 0 {
 		err = errors.New("there is no file in it; send a tar or zip archive")
 	}
 	if err != nil {
-		return nil, unacceptable([]FieldError{{Field: "files", Detail: "the archive cannot be used: " + err.Error()}})
+		refused := unacceptable([]FieldError{{Field: "files", Detail: "the archive cannot be used: " + err.Error()}})
+		refused.StatusCode = unpackingStatus(err)
+		return nil, refused
 	}
 	return archive, nil
 }
 
-// readZip unpacks what UploadArchive was given, or an archive of zip type.
-func readZip(data []byte, strict bool) (*Archive, error) {
+// unpackingStatus is that of an archive that cannot be unpacked.
+func unpackingStatus(err error) int {
+	if much := (*tooMuch)(nil); errors.As(err, &much) || IsTooLarge(err) {
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusUnprocessableEntity
+}
+
+// IsArchiveTooLarge reports whether an archive has more in it than a template may
+// have.
+func IsArchiveTooLarge(err error) bool { return hasStatus(err, http.StatusRequestEntityTooLarge) }
+
+// directoryEntry is how each entry in the directory of a zip archive begins.
+var directoryEntry = []byte("PK\x01\x02")
+
+// readZip unpacks what UploadArchive was given, or an archive of zip type. The sizes
+// that its directory declares are checked before anything is unpacked.
+func readZip(data []byte, how unpacking) (*Archive, error) {
+	r := newReading(how)
+	// The library reads the whole directory before it says how long it is.
+	if bytes.Count(data, directoryEntry) > maxEntries {
+		return nil, exceeded("it has more than %d entries", maxEntries)
+	}
 	reader, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return nil, err
 	}
-	r := newReading(strict)
+	declared := int64(0)
 	for _, entry := range reader.File {
-		if err := r.entry(); err != nil {
+		if err := r.entry(entry.Name); err != nil {
 			return nil, err
 		}
+		if entry.UncompressedSize64 > uint64(how.bytes-declared) {
+			return nil, r.tooLarge(entry.Name)
+		}
+		declared += int64(entry.UncompressedSize64) //nolint:gosec // It is at most how.bytes.
+	}
+	for _, entry := range reader.File {
 		if !entry.Mode().IsRegular() {
 			if err := r.other(entry.Name, entry.Mode().IsDir()); err != nil {
 				return nil, err
@@ -181,7 +367,7 @@ func readZip(data []byte, strict bool) (*Archive, error) {
 		if err != nil {
 			return nil, fmt.Errorf("file %q: %w", entry.Name, err)
 		}
-		err = r.file(entry.Name, content)
+		err = r.file(entry.Name, int64(entry.UncompressedSize64), content) //nolint:gosec // See above.
 		_ = content.Close()
 		if err != nil {
 			return nil, err
@@ -191,9 +377,9 @@ func readZip(data []byte, strict bool) (*Archive, error) {
 }
 
 // readTar unpacks the form in which Coder stores every archive.
-func readTar(data []byte, strict bool) (*Archive, error) {
-	reader := tar.NewReader(bytes.NewReader(data))
-	r := newReading(strict)
+func readTar(data io.Reader, how unpacking) (*Archive, error) {
+	reader := tar.NewReader(data)
+	r := newReading(how)
 	for {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -202,7 +388,7 @@ func readTar(data []byte, strict bool) (*Archive, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.entry(); err != nil {
+		if err := r.entry(header.Name); err != nil {
 			return nil, err
 		}
 		if header.Typeflag != tar.TypeReg {
@@ -211,7 +397,7 @@ func readTar(data []byte, strict bool) (*Archive, error) {
 			}
 			continue
 		}
-		if err := r.file(header.Name, reader); err != nil {
+		if err := r.file(header.Name, header.Size, reader); err != nil {
 			return nil, err
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -73,6 +75,14 @@ func zipOf(t testing.TB, entries ...entry) []byte {
 	return out.Bytes()
 }
 
+// all is how an archive is read of which everything is kept.
+var all = unpacking{bytes: maxUnpackedBytes, text: maxUnpackedBytes, binary: true}
+
+var readAs = map[string]func(data []byte, how unpacking) (*Archive, error){
+	"tar": func(data []byte, how unpacking) (*Archive, error) { return readTar(bytes.NewReader(data), how) },
+	"zip": readZip,
+}
+
 // TestArchivesOfStrangers reads the same entries as tar and as zip: what Coder
 // holds is read with what can be used, what somebody gives is refused.
 func TestArchivesOfStrangers(t *testing.T) {
@@ -83,6 +93,8 @@ func TestArchivesOfStrangers(t *testing.T) {
 		binary  []string
 		// refused is what is said of it where somebody gives it, unreadable of any.
 		refused, unreadable string
+		// tooMuch is what is said of it where somebody gives it.
+		tooMuch string
 	}{
 		"plain":        {entries: []entry{{name: "main.tf", content: "a"}, {name: "b/", kind: tar.TypeDir}, {name: "b/logo.png", content: "\xff"}}, text: map[string]string{"main.tf": "a"}, binary: []string{"b/logo.png"}},
 		"dots":         {entries: []entry{{name: "./a.tf", content: "a"}}, text: map[string]string{"a.tf": "a"}},
@@ -97,16 +109,12 @@ func TestArchivesOfStrangers(t *testing.T) {
 		"nothing":      {text: map[string]string{}, refused: "no file in it"},
 		"bomb": {
 			entries:    []entry{{name: "0", content: bomb}, {name: "1", content: bomb}, {name: "2", content: bomb}, {name: "3", content: bomb}, {name: "4", content: bomb}, {name: "5", content: bomb}, {name: "6", content: bomb}, {name: "7", content: bomb}, {name: "8", content: bomb}, {name: "9", content: bomb}},
-			unreadable: `more than 100 MiB together, "9" among them`,
+			unreadable: `more than 100 MiB together, "9" among them`, tooMuch: `more than 40 MiB together, "3" among them`,
 		},
 	} {
 		for form, data := range map[string][]byte{"tar": tarOf(t, c.entries...), "zip": zipOf(t, c.entries...)} {
 			t.Run(name+"/"+form, func(t *testing.T) {
-				read := readTar
-				if form == "zip" {
-					read = readZip
-				}
-				archive, err := read(data, false)
+				archive, err := readAs[form](data, all)
 				if c.unreadable != "" {
 					mustSay(t, err, c.unreadable)
 				} else if err != nil {
@@ -115,9 +123,9 @@ func TestArchivesOfStrangers(t *testing.T) {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 				given, err := ReadArchive(data)
-				if says := c.refused + c.unreadable; says != "" {
+				if says := c.refused + c.tooMuch; says != "" {
 					mustSay(t, err, says)
-					if !IsInvalid(err) || given != nil {
+					if IsArchiveTooLarge(err) != (c.tooMuch != "") || IsInvalid(err) == (c.tooMuch != "") || given != nil {
 						t.Errorf("%v, %v", given, err)
 					}
 				} else if diff := cmp.Diff(c.text, given.TextFiles()); err != nil || diff != "" {
@@ -140,8 +148,11 @@ func TestArchiveOfManyEntries(t *testing.T) {
 	for i := range entries {
 		entries[i] = entry{name: fmt.Sprintf("d%d/", i), kind: tar.TypeDir}
 	}
-	_, err := readTar(tarOf(t, entries...), false)
+	_, err := readTar(bytes.NewReader(tarOf(t, entries...)), all)
 	mustSay(t, err, "more than 20000 entries")
+	if _, err := ReadArchive(zipOf(t, entries...)); !IsArchiveTooLarge(err) {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestReadArchiveRefusesHardLinksAndDevices(t *testing.T) {
@@ -185,6 +196,101 @@ func TestWhatTakesThePlaceOfABinaryFile(t *testing.T) {
 	}
 }
 
+// TestArchiveBombs reads small archives that unpack to much, or say so. The memory
+// that it takes stays near the limit.
+func TestArchiveBombs(t *testing.T) {
+	zeros := strings.Repeat("\x00", 100<<20)
+	inner := zipOf(t, entry{name: "0", content: zeros})
+	lying := tarOf(t, entry{name: "a", content: "x"})
+	copy(lying[124:136], "77777777777\x00") // The size, in octal: 8 GiB.
+	copy(lying[148:156], tarChecksum(lying[:512]))
+	small := zipOf(t, entry{name: "main.tf", content: zeros[:1<<20]})
+	for name, c := range map[string]struct {
+		data []byte
+		says string
+	}{
+		"zip":                        {zipOf(t, entry{name: "main.tf", content: zeros}), `its files have more than 40 MiB together, "main.tf" among them`},
+		"zip, many files":            {zipOf(t, manyFiles(50, zeros[:1<<20])...), "its files have more than 40 MiB together"},
+		"zip, empty files":           {zipOf(t, manyFiles(maxEntries+1, "")...), "it has more than 20000 entries"},
+		"zip, says less":             {declaring(small, 10), `file "main.tf": zip:`},
+		"zip, says more":             {declaring(small, 41<<20), "its files have more than 40 MiB together"},
+		"tar, says more":             {lying, `its files have more than 40 MiB together, "a" among them`},
+		"tar, cut off":               {tarOf(t, entry{name: "a", content: zeros[:10<<20]})[:1<<20], "unexpected EOF"},
+		"long path":                  {zipOf(t, entry{name: strings.Repeat("a/", 1000) + "b"}), "the path of an entry has more than 1024 bytes"},
+		"a bomb in an archive":       {zipOf(t, entry{name: "modules/a.zip", content: string(inner)}), ""},
+		"leads out, and it is large": {zipOf(t, entry{name: "../../etc/passwd", content: zeros[:30<<20]}), `must not contain ".."`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			archive, err := ReadArchive(c.data)
+			runtime.ReadMemStats(&after)
+			if c.says == "" {
+				if err != nil || len(archive.binary) != 1 {
+					// What is packed in a file is not unpacked.
+					t.Fatalf("%v, %v", archive, err)
+				}
+			} else {
+				mustSay(t, err, c.says)
+			}
+			if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
+				t.Errorf("%d MiB were allocated for %d KiB", n>>20, len(c.data)>>10)
+			}
+		})
+	}
+}
+
+// TestArchiveWithoutContent reads an archive of which only some text is wanted.
+func TestArchiveWithoutContent(t *testing.T) {
+	entries := []entry{
+		{name: "a.tf", content: strings.Repeat("\u20ac", 30_000)}, {name: "logo.png", content: strings.Repeat("\u20ac", 30_000) + "\xff"},
+		{name: "half.txt", content: strings.Repeat("x", 1000) + "\xe2\x82"}, {name: "z.tf", content: "z"},
+	}
+	for form, data := range map[string][]byte{"tar": tarOf(t, entries...), "zip": zipOf(t, entries...)} {
+		whole, err := readAs[form](data, all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for limit, want := range map[int64]int{90_001: 2, 90_000: 0, 0: 0} {
+			got, err := readAs[form](data, unpacking{bytes: maxUnpackedBytes, text: limit})
+			if err != nil || got.Summary() != whole.Summary() || len(got.TextFiles()) != want || len(got.binary) != 0 {
+				t.Errorf("%s, %d bytes of text: %d text files, %+v, %v; want %d, %+v", form, limit, len(got.TextFiles()), got.Summary(), err, want, whole.Summary())
+			}
+			if diff := cmp.Diff([]string{"half.txt", "logo.png"}, got.BinaryFiles()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", form, diff)
+			}
+		}
+	}
+}
+
+func manyFiles(n int, content string) []entry {
+	entries := make([]entry, n)
+	for i := range entries {
+		entries[i] = entry{name: fmt.Sprintf("f%d", i), content: content}
+	}
+	return entries
+}
+
+// declaring changes the unpacked size in the directory of a zip archive of one file.
+func declaring(data []byte, size uint32) []byte {
+	data = bytes.Clone(data)
+	at := bytes.Index(data, directoryEntry)
+	binary.LittleEndian.PutUint32(data[at+24:], size)
+	return data
+}
+
+// tarChecksum is that of a header.
+func tarChecksum(header []byte) string {
+	sum := 0
+	for i, b := range header {
+		if i >= 148 && i < 156 {
+			b = ' '
+		}
+		sum += int(b)
+	}
+	return fmt.Sprintf("%06o\x00 ", sum)
+}
+
 // FuzzReadArchive reads anything. What comes of it has clean paths within bounds,
 // and can be packed and read again, or says why not.
 func FuzzReadArchive(f *testing.F) {
@@ -200,10 +306,14 @@ func FuzzReadArchive(f *testing.F) {
 	f.Add([]byte("PK\x03\x04"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, read := range []func([]byte, bool) (*Archive, error){readTar, readZip} {
-			archive, err := read(data, false)
+		for _, read := range readAs {
+			archive, err := read(data, all)
 			if err == nil {
 				checkArchive(t, archive)
+			}
+			few, fewErr := read(data, unpacking{bytes: maxUnpackedBytes, text: 2})
+			if (fewErr == nil) != (err == nil) || err == nil && few.Summary() != archive.Summary() {
+				t.Fatalf("%+v, %v without content; want %+v, %v", few.Summary(), fewErr, archive.Summary(), err)
 			}
 		}
 		archive, err := ReadArchive(data)
@@ -247,7 +357,7 @@ func checkArchive(t *testing.T, archive *Archive) {
 func mustBeUnacceptable(t *testing.T, err error) {
 	t.Helper()
 	var e *Error
-	if !errors.As(err, &e) || e.StatusCode != http.StatusUnprocessableEntity || len(e.Fields) == 0 {
+	if !errors.As(err, &e) || e.StatusCode != http.StatusUnprocessableEntity && !IsArchiveTooLarge(err) || len(e.Fields) == 0 {
 		t.Fatalf("%v", err)
 	}
 }
@@ -261,7 +371,7 @@ func FuzzPackFiles(f *testing.F) {
 	f.Add("img", "a", "img/logo.png/x", "b")
 	f.Add(`a\b`, "a", "c\x00", "b")
 	f.Fuzz(func(t *testing.T, name1, content1, name2, content2 string) {
-		base := &Archive{binary: map[string][]byte{"img/logo.png": {0xff}}}
+		base := &Archive{binary: map[string]string{"img/logo.png": "\xff"}}
 		files := map[string]string{name1: content1, name2: content2}
 		packed, err := PackFiles(files, base)
 		if err != nil {
@@ -288,10 +398,10 @@ func FuzzPackFiles(f *testing.F) {
 	})
 }
 
-func entriesOf(a *Archive) map[string][]byte {
-	out := map[string][]byte{}
+func entriesOf(a *Archive) map[string]string {
+	out := map[string]string{}
 	for name, content := range a.text {
-		out[name] = []byte(content)
+		out[name] = content
 	}
 	for name, content := range a.binary {
 		out[name] = content

@@ -53,7 +53,9 @@ type Config struct {
 
 // Client is a connection to one Coder, safe for concurrent use.
 type Client struct {
-	sdk            *codersdk.Client
+	sdk *codersdk.Client
+	// streams is for answers that take as long as their reader. It has no timeout.
+	streams        *codersdk.Client
 	url            string
 	onUnauthorized func()
 	onUnreachable  func()
@@ -83,8 +85,11 @@ func New(cfg Config) (*Client, error) {
 		Timeout:       timeout,
 		CheckRedirect: refuseRedirect,
 	}
+	streaming := *httpClient
+	streaming.Timeout = 0
 	return &Client{
 		sdk:            codersdk.New(base, codersdk.WithSessionToken(cfg.Token), codersdk.WithHTTPClient(httpClient)),
+		streams:        codersdk.New(base, codersdk.WithSessionToken(cfg.Token), codersdk.WithHTTPClient(&streaming)),
 		url:            base.String(),
 		onUnauthorized: cfg.OnUnauthorized,
 		onUnreachable:  cfg.OnUnreachable,
@@ -131,6 +136,8 @@ var sharedTransport = sync.OnceValue(func() http.RoundTripper {
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
+		// Without it Go reads 10 MiB.
+		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 })
 

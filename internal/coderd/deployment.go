@@ -19,7 +19,7 @@ func (c *Client) BuildInfo(ctx context.Context) (BuildInfo, error) {
 	var out BuildInfo
 	err := c.callWithoutToken(ctx, "reading the version of Coder", func(ctx context.Context) error {
 		info, err := c.sdk.BuildInfo(ctx)
-		out = BuildInfo{Version: info.Version, DeploymentID: info.DeploymentID}
+		out = BuildInfo{Version: boundName(info.Version), DeploymentID: boundName(info.DeploymentID)}
 		return err
 	})
 	return out, err

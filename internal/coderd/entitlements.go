@@ -99,9 +99,12 @@ func (c *Client) Entitlements(ctx context.Context) (Entitlements, error) {
 		}
 		out = Entitlements{
 			HasLicense: e.HasLicense, Trial: e.Trial, Features: map[string]Feature{},
-			Warnings: e.Warnings, Errors: e.Errors, RefreshedAt: e.RefreshedAt,
+			Warnings: boundTexts(e.Warnings), Errors: boundTexts(e.Errors), RefreshedAt: e.RefreshedAt,
 		}
 		for name, f := range e.Features {
+			if len(name) > maxName {
+				continue
+			}
 			out.Features[string(name)] = Feature{Entitlement: Entitlement(f.Entitlement), Enabled: f.Enabled, Limit: f.Limit, Actual: f.Actual}
 		}
 		return nil

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/coder/coder/v2/codersdk"
+
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // Error is the one error of this package. It holds no secret: neither the token
@@ -183,6 +185,8 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 	e := &Error{Op: op, RetryAfter: seen.retryAfter, RequestID: seen.requestID, Err: causeOf(err)}
 	var sdkError *codersdk.Error
 	switch {
+	case IsTooLarge(err):
+		e.Message = tooLarge(coderURL, err)
 	case seen.status == 0:
 		e.Message = noAnswer(coderURL, e.Err)
 	case seen.status >= 300 && seen.status < 400:
@@ -194,7 +198,32 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 	default:
 		e.Message = fmt.Sprintf("the answer of Coder at %s (HTTP %d) could not be read: %v", coderURL, seen.status, e.Err)
 	}
+	e.truncate()
 	return e
+}
+
+// The longest texts of an error. It lands in conditions, events and logs.
+const (
+	maxMessage = 1 << 10
+	maxDetail  = 2 << 10
+	maxFields  = 20
+)
+
+// truncate shortens everything in the error that another server wrote.
+func (e *Error) truncate() {
+	e.Message, e.Detail = truncate.String(e.Message, maxMessage), truncate.String(e.Detail, maxDetail)
+	e.Fields = e.Fields[:min(len(e.Fields), maxFields)]
+	for i := range e.Fields {
+		f := &e.Fields[i]
+		f.Field, f.Detail = truncate.String(f.Field, maxName), truncate.String(f.Detail, maxMessage)
+	}
+}
+
+func tooLarge(coderURL string, err error) string {
+	var limit *LimitError
+	errors.As(err, &limit)
+	return fmt.Sprintf("the answer of Coder at %s to %s %s %s, so it is not read; check that this is the address of a Coder",
+		coderURL, limit.Method, limit.Endpoint, limit.Limit)
 }
 
 // meansTheSame are the answers that may well be a proxy's, but mean the same

@@ -89,6 +89,7 @@ func newLicenseClaims(payload []byte) LicenseClaims {
 	}
 	out.Trial, _ = all["trial"].(bool)
 	out.FeatureSet, _ = all["feature_set"].(string)
+	out.FeatureSet = boundName(out.FeatureSet)
 	if everything, _ := all["all_features"].(bool); everything && out.FeatureSet == "" {
 		// This is how licenses said it before there were sets.
 		out.FeatureSet = "enterprise"

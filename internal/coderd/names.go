@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // pathName is what Coder accepts as the name of a user, an organization, a
@@ -67,11 +69,25 @@ func withoutSecret(err error, secret string) error {
 	if secret == "" || !errors.As(err, &e) {
 		return err
 	}
-	hide := func(s string) string { return strings.ReplaceAll(s, secret, "...") }
+	hide := func(s string) string { return withoutBeginning(strings.ReplaceAll(s, secret, "..."), secret) }
 	hidden := *e
 	hidden.Message, hidden.Detail, hidden.Fields = hide(e.Message), hide(e.Detail), nil
 	for _, f := range e.Fields {
 		hidden.Fields = append(hidden.Fields, FieldError{Field: f.Field, Detail: hide(f.Detail)})
 	}
 	return &hidden
+}
+
+// withoutBeginning takes out what is left of a secret in which a text was cut off.
+func withoutBeginning(s, secret string) string {
+	kept, cut := strings.CutSuffix(s, truncate.Ellipsis)
+	if !cut {
+		return s
+	}
+	for n := min(len(secret), len(kept)); n > 0; n-- {
+		if strings.HasSuffix(kept, secret[:n]) {
+			return kept[:len(kept)-n] + truncate.Ellipsis
+		}
+	}
+	return s
 }

@@ -21,7 +21,7 @@ type Organization struct {
 }
 
 func newOrganization(o codersdk.Organization) Organization {
-	return Organization{ID: o.ID, Name: o.Name, IsDefault: o.IsDefault}
+	return Organization{ID: o.ID, Name: boundName(o.Name), IsDefault: o.IsDefault}
 }
 
 // OrganizationByName reads an organization. For DefaultOrganization the answer

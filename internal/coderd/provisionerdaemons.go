@@ -36,10 +36,10 @@ func (c *Client) ProvisionerDaemons(ctx context.Context, org uuid.UUID) ([]Provi
 		daemons, err := c.sdk.OrganizationProvisionerDaemons(ctx, org, &codersdk.OrganizationProvisionerDaemonsOptions{Limit: math.MaxInt32})
 		for _, d := range daemons {
 			daemon := ProvisionerDaemon{
-				ID: d.ID, Name: d.Name, KeyID: d.KeyID, Busy: d.CurrentJob != nil, Version: d.Version, Tags: d.Tags, LastSeenAt: d.LastSeenAt.Time,
+				ID: d.ID, Name: boundName(d.Name), KeyID: d.KeyID, Busy: d.CurrentJob != nil, Version: boundName(d.Version), Tags: d.Tags, LastSeenAt: d.LastSeenAt.Time,
 			}
 			if d.KeyName != nil {
-				daemon.KeyName = *d.KeyName
+				daemon.KeyName = boundName(*d.KeyName)
 			}
 			out = append(out, daemon)
 		}

@@ -30,7 +30,7 @@ type ProvisionerKey struct {
 }
 
 func newProvisionerKey(k codersdk.ProvisionerKey) ProvisionerKey {
-	return ProvisionerKey{ID: k.ID, OrganizationID: k.OrganizationID, Name: k.Name, Tags: k.Tags, CreatedAt: k.CreatedAt}
+	return ProvisionerKey{ID: k.ID, OrganizationID: k.OrganizationID, Name: boundName(k.Name), Tags: k.Tags, CreatedAt: k.CreatedAt}
 }
 
 // CheckProvisionerKeyName says what is wrong with a name of a provisioner key

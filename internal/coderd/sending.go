@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // coderRequestIDHeader is where Coder says under which id it logs a request.
@@ -40,6 +41,7 @@ func (t *recorder) send(req *http.Request) (*http.Response, error) {
 	call := Call{Method: req.Method, Endpoint: endpoint, Duration: time.Since(begin)}
 	if res != nil {
 		call.Status = res.StatusCode
+		limitBody(req, res, endpoint)
 	}
 	if t.observe != nil {
 		t.observe(call)
@@ -97,7 +99,8 @@ func errorValue(err error) []any {
 	if err == nil {
 		return nil
 	}
-	return []any{"error", causeOf(err).Error()}
+	// A cause may quote what was sent, for example a status line.
+	return []any{"error", truncate.String(causeOf(err).Error(), maxMessage)}
 }
 
 // coderRequestID is the id under which Coder logs a request. Whoever else answers in

@@ -4,9 +4,10 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"slices"
@@ -18,6 +19,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coder/coder/v2/codersdk"
+
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // The limits of a template's files. A request to the Kubernetes API has at most
@@ -51,12 +54,17 @@ func PackFiles(files map[string]string, base *Archive) ([]byte, error) {
 
 // PackArchive packs all files of an archive, text or not, as PackFiles does.
 func PackArchive(a *Archive) ([]byte, error) {
-	entries := make(map[string][]byte, len(a.text)+len(a.binary))
+	entries := make(map[string]string, len(a.text)+len(a.binary))
 	for name, content := range a.text {
-		entries[name] = []byte(content)
+		entries[name] = content
 	}
 	for name, content := range a.binary {
 		entries[name] = content
+	}
+	if problem := checkTotals(entries); problem != nil {
+		refused := unacceptable([]FieldError{*problem})
+		refused.StatusCode = http.StatusRequestEntityTooLarge
+		return nil, refused
 	}
 	return pack(entries, foldersThatAreFiles(entries))
 }
@@ -64,12 +72,12 @@ func PackArchive(a *Archive) ([]byte, error) {
 // keepBinary adds the files of an archive that are not text. One that cannot be
 // beside the files that are there, because it has the path of one of them or of a
 // folder of theirs, or lies in one of them, was replaced.
-func keepBinary(entries map[string][]byte, base *Archive) {
+func keepBinary(entries map[string]string, base *Archive) {
 	if base == nil {
 		return
 	}
 	taken := withFolders(entries)
-	kept := map[string][]byte{}
+	kept := map[string]string{}
 	for name, content := range base.binary {
 		if !taken[name] && !taken[name+"/"] && !liesInFile(name, entries) {
 			kept[name] = content
@@ -80,7 +88,7 @@ func keepBinary(entries map[string][]byte, base *Archive) {
 	}
 }
 
-func liesInFile(name string, entries map[string][]byte) bool {
+func liesInFile(name string, entries map[string]string) bool {
 	for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
 		if _, isFile := entries[folder]; isFile {
 			return true
@@ -89,7 +97,7 @@ func liesInFile(name string, entries map[string][]byte) bool {
 	return false
 }
 
-func pack(entries map[string][]byte, problems []FieldError) ([]byte, error) {
+func pack(entries map[string]string, problems []FieldError) ([]byte, error) {
 	if problem := checkTotals(entries); problem != nil {
 		problems = append(problems, *problem)
 	}
@@ -103,7 +111,7 @@ func pack(entries map[string][]byte, problems []FieldError) ([]byte, error) {
 	if len(packed) > MaxArchiveBytes {
 		return nil, unacceptable([]FieldError{{
 			Field:  "files",
-			Detail: fmt.Sprintf("the files have %d bytes when packed, and a template may have at most %s; the largest is %s", len(packed), mebibytes(MaxArchiveBytes), largest(entries)),
+			Detail: fmt.Sprintf("the files have %d bytes when packed, and a template may have at most %s; the largest is %s", len(packed), size(MaxArchiveBytes), largest(entries)),
 		}})
 	}
 	return packed, nil
@@ -121,8 +129,8 @@ func unacceptable(problems []FieldError) *Error {
 }
 
 // cleanFiles checks each file by itself and names it as Coder will.
-func cleanFiles(files map[string]string) (map[string][]byte, []FieldError) {
-	entries := make(map[string][]byte, len(files))
+func cleanFiles(files map[string]string) (map[string]string, []FieldError) {
+	entries := make(map[string]string, len(files))
 	givenAs := make(map[string]string, len(files))
 	var problems []FieldError
 	for _, name := range sortedKeys(files) {
@@ -136,11 +144,11 @@ func cleanFiles(files map[string]string) (map[string][]byte, []FieldError) {
 		case givenAs[clean] != "":
 			report(fmt.Sprintf("is the same file as %q", givenAs[clean]))
 		case len(files[name]) > MaxFileBytes:
-			report(fmt.Sprintf("has %d bytes, and a file may have at most %s", len(files[name]), mebibytes(MaxFileBytes)))
+			report(fmt.Sprintf("has %d bytes, and a file may have at most %s", len(files[name]), size(MaxFileBytes)))
 		case !utf8.ValidString(files[name]):
 			report("must be UTF-8 text")
 		default:
-			entries[clean] = []byte(files[name])
+			entries[clean] = files[name]
 			givenAs[clean] = name
 		}
 	}
@@ -172,7 +180,7 @@ func cleanPath(name string) (clean, problem string) {
 }
 
 // foldersThatAreFiles finds paths like a and a/b, of which only one can exist.
-func foldersThatAreFiles(entries map[string][]byte) []FieldError {
+func foldersThatAreFiles(entries map[string]string) []FieldError {
 	var problems []FieldError
 	for _, name := range sortedKeys(entries) {
 		for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
@@ -187,7 +195,7 @@ func foldersThatAreFiles(entries map[string][]byte) []FieldError {
 	return problems
 }
 
-func checkTotals(entries map[string][]byte) *FieldError {
+func checkTotals(entries map[string]string) *FieldError {
 	total := 0
 	for _, content := range entries {
 		total += len(content)
@@ -197,13 +205,13 @@ func checkTotals(entries map[string][]byte) *FieldError {
 		return &FieldError{Field: "files", Detail: fmt.Sprintf("there are %d files, and a template may have at most %d", len(entries), MaxFiles)}
 	case total > MaxTotalBytes:
 		return &FieldError{Field: "files", Detail: fmt.Sprintf("the files have %d bytes together, and a template may have at most %s; the largest is %s",
-			total, mebibytes(MaxTotalBytes), largest(entries))}
+			total, size(MaxTotalBytes), largest(entries))}
 	}
 	return nil
 }
 
 // largest names the largest file and its size.
-func largest(entries map[string][]byte) string {
+func largest(entries map[string]string) string {
 	name := ""
 	for _, candidate := range sortedKeys(entries) {
 		if name == "" || len(entries[candidate]) > len(entries[name]) {
@@ -214,7 +222,7 @@ func largest(entries map[string][]byte) string {
 }
 
 // withFolders adds the folders in which the files lie.
-func withFolders(entries map[string][]byte) map[string]bool {
+func withFolders(entries map[string]string) map[string]bool {
 	out := make(map[string]bool, len(entries))
 	for name := range entries {
 		out[name] = true
@@ -225,9 +233,10 @@ func withFolders(entries map[string][]byte) map[string]bool {
 	return out
 }
 
-func packZip(entries map[string][]byte) ([]byte, error) {
+func packZip(entries map[string]string) ([]byte, error) {
 	var packed bytes.Buffer
 	writer := zip.NewWriter(&packed)
+	buffer := make([]byte, 32<<10)
 	// Coder's provisioner makes only the folders that are entries themselves, and
 	// fails on a file in any other. A folder sorts before what lies in it.
 	for _, name := range sortedKeys(withFolders(entries)) {
@@ -242,7 +251,8 @@ func packZip(entries map[string][]byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := entry.Write(entries[name]); err != nil {
+		// Without the method WriteTo of the reader, which would copy the whole file.
+		if _, err := io.CopyBuffer(entry, struct{ io.Reader }{strings.NewReader(entries[name])}, buffer); err != nil {
 			return nil, err
 		}
 	}
@@ -261,8 +271,6 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-func mebibytes(n int) string { return fmt.Sprintf("%d MiB", n>>20) }
-
 // UploadArchive stores a zip archive in Coder. The same bytes from the same
 // user have the same id, so an upload may be repeated.
 func (c *Client) UploadArchive(ctx context.Context, packed []byte) (uuid.UUID, error) {
@@ -275,43 +283,144 @@ func (c *Client) UploadArchive(ctx context.Context, packed []byte) (uuid.UUID, e
 	return out, err
 }
 
-// DownloadFile reads an archive as Coder holds it, which is tar, or as zip.
-func (c *Client) DownloadFile(ctx context.Context, fileID uuid.UUID, asZip bool) ([]byte, error) {
+// File is the content of an archive as it comes from Coder. It must be closed.
+type File struct {
+	// Size is how many bytes it has, or -1 if Coder does not say so.
+	Size int64
+
+	body   io.ReadCloser
+	cancel context.CancelCauseFunc
+	idle   *time.Timer
+	wait   time.Duration
+}
+
+// Read implements io.Reader. Coder must go on sending within the time of one request.
+func (f *File) Read(p []byte) (int, error) {
+	f.idle.Reset(f.wait)
+	defer f.idle.Stop()
+	return f.body.Read(p)
+}
+
+// Close implements io.Closer.
+func (f *File) Close() error {
+	f.idle.Stop()
+	f.cancel(nil)
+	return f.body.Close()
+}
+
+// OpenFile reads an archive as Coder holds it, which is tar, or as zip.
+func (c *Client) OpenFile(ctx context.Context, fileID uuid.UUID, asZip bool) (*File, error) {
 	format := ""
 	if asZip {
 		format = codersdk.FormatZip
 	}
-	var out []byte
+	// Its own time ends while nothing comes, whatever the reader does with it.
+	ctx, cancel := context.WithCancelCause(ctx)
+	file := &File{cancel: cancel, wait: c.sdk.HTTPClient.Timeout}
+	file.idle = time.AfterFunc(file.wait, func() { cancel(context.DeadlineExceeded) })
 	err := c.call(ctx, fmt.Sprintf("downloading the template's files %s", fileID), func(ctx context.Context) error {
-		var err error
-		out, _, err = c.sdk.DownloadWithFormat(ctx, fileID, format)
-		return err
-	})
-	return out, err
-}
-
-// DownloadArchive reads the files of a template version.
-func (c *Client) DownloadArchive(ctx context.Context, fileID uuid.UUID) (*Archive, error) {
-	op := fmt.Sprintf("downloading the template's files %s", fileID)
-	var out *Archive
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		data, contentType, err := c.sdk.Download(ctx, fileID)
+		res, err := c.download(ctx, c.streams, fileID, format)
 		if err != nil {
 			return err
 		}
-		kind, _, _ := mime.ParseMediaType(contentType)
-		switch kind {
-		case codersdk.ContentTypeTar:
-			out, err = readTar(data, false)
-		case codersdk.ContentTypeZip:
-			out, err = readZip(data, false)
-		default:
-			return &Error{Op: op, Message: fmt.Sprintf("Coder at %s sent %q instead of an archive", c.url, kind)}
-		}
-		if err != nil {
-			return &Error{Op: op, StatusCode: http.StatusUnprocessableEntity, Message: "the archive cannot be unpacked", Detail: err.Error(), Err: err}
-		}
+		file.body, file.Size = res.Body, res.ContentLength
 		return nil
 	})
-	return out, err
+	file.idle.Stop()
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return file, nil
+}
+
+// download begins to read an archive.
+func (c *Client) download(ctx context.Context, sdk *codersdk.Client, fileID uuid.UUID, format string) (*http.Response, error) {
+	res, err := sdk.Request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/files/%s", fileID), nil, withQuery(map[string]string{"format": format}))
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, codersdk.ReadBodyAsError(res)
+	}
+	if mediaType(res.Header) == "text/html" {
+		_ = res.Body.Close()
+		return nil, errNotCoder
+	}
+	return res, nil
+}
+
+// DownloadArchive reads the files of a template version. More than a template may have
+// are IsArchiveTooLarge.
+func (c *Client) DownloadArchive(ctx context.Context, fileID uuid.UUID) (*Archive, error) {
+	return c.downloadArchive(ctx, fileID, unpacking{bytes: MaxTotalBytes, text: MaxTotalBytes, binary: true})
+}
+
+// DownloadText is DownloadArchive without the content of what is not text, and without
+// any content if there are more than limit bytes of text. So it needs no more memory
+// than that, however large the archive is.
+func (c *Client) DownloadText(ctx context.Context, fileID uuid.UUID, limit int64) (*Archive, error) {
+	return c.downloadArchive(ctx, fileID, unpacking{bytes: maxUnpackedBytes, text: limit})
+}
+
+func (c *Client) downloadArchive(ctx context.Context, fileID uuid.UUID, how unpacking) (*Archive, error) {
+	op := fmt.Sprintf("downloading the template's files %s", fileID)
+	var out *Archive
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		res, err := c.download(ctx, c.sdk, fileID, "")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = res.Body.Close() }()
+		body := &noting{from: res.Body}
+		switch kind := mediaType(res.Header); kind {
+		case codersdk.ContentTypeTar:
+			out, err = readTar(body, how)
+		case codersdk.ContentTypeZip:
+			out, err = readZipFrom(body, how)
+		default:
+			return &Error{Op: op, Message: truncate.String(fmt.Sprintf("Coder at %s sent %q instead of an archive", c.url, kind), maxMessage)}
+		}
+		switch {
+		case body.err != nil && !IsTooLarge(body.err):
+			// What did not arrive says nothing about the archive.
+			return body.err
+		case err != nil:
+			return &Error{Op: op, StatusCode: unpackingStatus(err), Message: "the archive cannot be unpacked", Detail: truncate.String(err.Error(), maxDetail), Err: err}
+		}
+		// The connection can be used again if little is left.
+		_, _ = io.CopyN(io.Discard, body, 64<<10)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// readZipFrom reads an archive whose directory is at its end.
+func readZipFrom(body io.Reader, how unpacking) (*Archive, error) {
+	data, err := io.ReadAll(io.LimitReader(body, MaxArchiveBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxArchiveBytes {
+		return nil, exceeded("it has more than %s", size(MaxArchiveBytes))
+	}
+	return readZip(data, how)
+}
+
+// noting remembers with which error its reader ended.
+type noting struct {
+	from io.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (n *noting) Read(p []byte) (int, error) {
+	count, err := n.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		n.err = err
+	}
+	return count, err
 }

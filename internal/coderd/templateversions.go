@@ -66,14 +66,14 @@ func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 	out := TemplateVersion{
 		ID:              v.ID,
 		TemplateID:      template,
-		Name:            v.Name,
-		Message:         v.Message,
+		Name:            boundName(v.Name),
+		Message:         boundText(v.Message),
 		FileID:          v.Job.FileID,
-		Status:          string(v.Job.Status),
-		Error:           v.Job.Error,
+		Status:          boundName(string(v.Job.Status)),
+		Error:           boundText(v.Job.Error),
 		CreatedAt:       v.CreatedAt,
 		UpdatedAt:       v.UpdatedAt,
-		CreatedBy:       v.CreatedBy.Username,
+		CreatedBy:       boundName(v.CreatedBy.Username),
 		JobID:           v.Job.ID,
 		Archived:        v.Archived,
 		ProvisionerTags: v.Job.Tags,
@@ -87,8 +87,12 @@ func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 	return out
 }
 
-// versionsPerPage keeps one answer small: each version holds its readme.
-const versionsPerPage = 200
+const (
+	// versionsPerPage keeps one answer small: each version holds its readme.
+	versionsPerPage = 200
+	// maxVersions ends the pages of a server that has always more.
+	maxVersions = 20_000
+)
 
 // TemplateVersions lists the versions of a template, the oldest first. Archived
 // ones are left out.
@@ -120,6 +124,10 @@ func (c *Client) templateVersions(ctx context.Context, request codersdk.Template
 		}
 		if read < versionsPerPage {
 			break
+		}
+		if len(out) > maxVersions {
+			err := fmt.Errorf("it has more than %d versions", maxVersions)
+			return nil, &Error{Op: fmt.Sprintf("listing the versions of template %s", request.TemplateID), Message: err.Error(), Err: err}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b TemplateVersion) int {

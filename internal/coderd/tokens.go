@@ -59,7 +59,7 @@ func (c *Client) TokensOf(ctx context.Context, user string) ([]TokenInfo, error)
 	err := c.call(ctx, op, func(ctx context.Context) error {
 		tokens, err := c.sdk.Tokens(ctx, user, codersdk.TokensFilter{})
 		for _, t := range tokens {
-			out = append(out, TokenInfo{ID: t.ID, Name: t.TokenName, ExpiresAt: t.ExpiresAt})
+			out = append(out, TokenInfo{ID: boundName(t.ID), Name: boundName(t.TokenName), ExpiresAt: t.ExpiresAt})
 		}
 		return err
 	})

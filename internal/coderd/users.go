@@ -34,9 +34,9 @@ type User struct {
 }
 
 func newUser(u codersdk.User) User {
-	out := User{ID: u.ID, Username: u.Username, Email: u.Email}
-	for _, role := range u.Roles {
-		out.Roles = append(out.Roles, role.Name)
+	out := User{ID: u.ID, Username: boundName(u.Username), Email: boundName(u.Email)}
+	for _, role := range u.Roles[:min(len(u.Roles), maxTexts)] {
+		out.Roles = append(out.Roles, boundName(role.Name))
 	}
 	return out
 }

@@ -69,16 +69,16 @@ type buildJSON struct {
 func (w *workspaceJSON) workspace() Workspace {
 	out := Workspace{
 		ID:                      w.ID,
-		Name:                    w.Name,
+		Name:                    boundName(w.Name),
 		OwnerID:                 w.OwnerID,
-		OwnerName:               w.OwnerName,
+		OwnerName:               boundName(w.OwnerName),
 		OrganizationID:          w.OrganizationID,
-		OrganizationName:        w.OrganizationName,
-		TemplateName:            w.TemplateName,
+		OrganizationName:        boundName(w.OrganizationName),
+		TemplateName:            boundName(w.TemplateName),
 		TemplateID:              w.TemplateID,
 		TemplateActiveVersionID: w.TemplateActiveVersionID,
 		Outdated:                w.Outdated,
-		AutomaticUpdates:        w.AutomaticUpdates,
+		AutomaticUpdates:        boundName(w.AutomaticUpdates),
 		Dormant:                 w.DormantAt != nil,
 		DormantAt:               w.DormantAt,
 		DeletingAt:              w.DeletingAt,
@@ -93,11 +93,14 @@ func (w *workspaceJSON) workspace() Workspace {
 		out.TTL = &ttl
 	}
 	if w.AutostartSchedule != nil && *w.AutostartSchedule != "" {
-		out.Autostart = w.AutostartSchedule
+		schedule := boundName(*w.AutostartSchedule)
+		out.Autostart = &schedule
 	}
 	for _, resource := range w.LatestBuild.Resources {
-		for _, agent := range resource.Agents {
-			out.Agents = append(out.Agents, Agent{Name: agent.Name, Status: agent.Status, LifecycleState: agent.LifecycleState})
+		for _, agent := range resource.Agents[:min(len(resource.Agents), maxTexts-len(out.Agents))] {
+			out.Agents = append(out.Agents, Agent{
+				Name: boundName(agent.Name), Status: boundName(agent.Status), LifecycleState: boundName(agent.LifecycleState),
+			})
 		}
 	}
 	return out
@@ -108,12 +111,12 @@ func (b *buildJSON) build() Build {
 		ID:                  b.ID,
 		Number:              b.Number,
 		TemplateVersionID:   b.TemplateVersionID,
-		TemplateVersionName: b.TemplateVersionName,
-		Transition:          b.Transition,
-		Reason:              b.Reason,
-		InitiatorName:       b.InitiatorName,
-		Status:              b.Status,
-		Error:               b.Job.Error,
+		TemplateVersionName: boundName(b.TemplateVersionName),
+		Transition:          Transition(boundName(string(b.Transition))),
+		Reason:              boundName(b.Reason),
+		InitiatorName:       boundName(b.InitiatorName),
+		Status:              boundName(b.Status),
+		Error:               boundText(b.Job.Error),
 		CreatedAt:           b.CreatedAt,
 		UpdatedAt:           b.UpdatedAt,
 	}
@@ -128,8 +131,9 @@ func (b *buildJSON) build() Build {
 }
 
 // decodePage reads one workspace after the other, so that no more than one of
-// them is in memory in Coder's words.
-func decodePage(r io.Reader) (WorkspacePage, error) {
+// them is in memory in Coder's words. More than limit are an error: nobody asked for
+// them.
+func decodePage(r io.Reader, limit int) (WorkspacePage, error) {
 	var page WorkspacePage
 	decoder := json.NewDecoder(r)
 	if err := expectDelim(decoder, '{'); err != nil {
@@ -142,7 +146,7 @@ func decodePage(r io.Reader) (WorkspacePage, error) {
 		}
 		switch key {
 		case "workspaces":
-			page.Workspaces, err = decodeWorkspaces(decoder)
+			page.Workspaces, err = decodeWorkspaces(decoder, limit)
 		case "count":
 			err = decoder.Decode(&page.Count)
 		default:
@@ -156,12 +160,15 @@ func decodePage(r io.Reader) (WorkspacePage, error) {
 	return page, expectDelim(decoder, '}')
 }
 
-func decodeWorkspaces(decoder *json.Decoder) ([]Workspace, error) {
+func decodeWorkspaces(decoder *json.Decoder, limit int) ([]Workspace, error) {
 	if err := expectDelim(decoder, '['); err != nil {
 		return nil, err
 	}
 	var out []Workspace
-	for decoder.More() {
+	for n := 1; decoder.More(); n++ {
+		if n > limit {
+			return nil, fmt.Errorf("it has more than %d workspaces, which is how many were asked for", limit)
+		}
 		var w workspaceJSON
 		if err := decoder.Decode(&w); err != nil {
 			return nil, err

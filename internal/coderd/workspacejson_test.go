@@ -60,7 +60,7 @@ func sdkWorkspace(n int) codersdk.Workspace {
 func TestWhatIsKeptOfAWorkspace(t *testing.T) {
 	sdk := sdkWorkspace(1)
 	page := encodePage(t, sdk)
-	got, err := decodePage(strings.NewReader(page))
+	got, err := decodePage(strings.NewReader(page), 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestPages(t *testing.T) {
 		"no JSON":              {body: `<html>`, fails: true},
 		"nothing":              {fails: true},
 	} {
-		page, err := decodePage(strings.NewReader(test.body))
+		page, err := decodePage(strings.NewReader(test.body), 10_000)
 		if (err != nil) != test.fails || err == nil && (page.Count != test.want || len(page.Workspaces) != test.names) {
 			t.Errorf("%s: %d workspaces of %d, %v", name, len(page.Workspaces), page.Count, err)
 		}
@@ -130,7 +130,7 @@ func BenchmarkPage(b *testing.B) {
 		name   string
 		decode func(io.Reader) error
 	}{
-		{"ours", func(r io.Reader) error { _, err := decodePage(r); return err }},
+		{"ours", func(r io.Reader) error { _, err := decodePage(r, 10_000); return err }},
 		{"codersdk", func(r io.Reader) error {
 			var page codersdk.WorkspacesResponse
 			return json.NewDecoder(r).Decode(&page)

@@ -34,7 +34,7 @@ type WorkspacePage struct {
 // WorkspacePage reads one page of all workspaces. Deleted ones are never in it.
 func (c *Client) WorkspacePage(ctx context.Context, offset, limit int) (WorkspacePage, error) {
 	limit = max(1, min(limit, MaxWorkspacePage))
-	return c.workspacePage(ctx, "listing the workspaces", map[string]string{
+	return c.workspacePage(ctx, "listing the workspaces", limit, map[string]string{
 		"q": "", "offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(limit),
 	})
 }
@@ -54,7 +54,7 @@ func (c *Client) WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]Workspa
 	for i, id := range ids {
 		words[i] = id.String()
 	}
-	page, err := c.workspacePage(ctx, op, map[string]string{"q": "id:" + strings.Join(words, ",")})
+	page, err := c.workspacePage(ctx, op, len(ids), map[string]string{"q": "id:" + strings.Join(words, ",")})
 	return page.Workspaces, err
 }
 
@@ -62,18 +62,18 @@ func (c *Client) WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]Workspa
 // does. It asks for a page behind all others, which has the count alone: Coder
 // does not have to look for what belongs to the workspaces of a page.
 func (c *Client) WorkspaceCount(ctx context.Context) (int, error) {
-	page, err := c.workspacePage(ctx, "counting the workspaces", map[string]string{
+	page, err := c.workspacePage(ctx, "counting the workspaces", 1, map[string]string{
 		"q": "", "offset": strconv.Itoa(math.MaxInt32), "limit": "1",
 	})
 	return page.Count, err
 }
 
-func (c *Client) workspacePage(ctx context.Context, op string, query map[string]string) (WorkspacePage, error) {
+func (c *Client) workspacePage(ctx context.Context, op string, limit int, query map[string]string) (WorkspacePage, error) {
 	var page WorkspacePage
 	err := c.call(ctx, op, func(ctx context.Context) error {
 		return c.request(ctx, http.MethodGet, "/api/v2/workspaces", nil, http.StatusOK, func(body io.Reader) error {
 			var err error
-			page, err = decodePage(body)
+			page, err = decodePage(body, limit)
 			return err
 		}, withQuery(query))
 	})

@@ -80,10 +80,10 @@ func proxyDefaults(name, displayName, icon string) (string, string) {
 
 func newWorkspaceProxy(p codersdk.WorkspaceProxy) WorkspaceProxy {
 	return WorkspaceProxy{
-		ID: p.ID, Name: p.Name, DisplayName: p.DisplayName, Icon: p.IconURL,
-		PathAppURL: p.PathAppURL, WildcardHostname: p.WildcardHostname,
-		Healthy: p.Healthy, Status: ProxyStatus(p.Status.Status), Errors: p.Status.Report.Errors, Warnings: p.Status.Report.Warnings,
-		Version: p.Version, DerpEnabled: p.DerpEnabled, DerpOnly: p.DerpOnly, CreatedAt: p.CreatedAt, Deleted: p.Deleted,
+		ID: p.ID, Name: boundName(p.Name), DisplayName: boundName(p.DisplayName), Icon: boundText(p.IconURL),
+		PathAppURL: boundName(p.PathAppURL), WildcardHostname: boundName(p.WildcardHostname),
+		Healthy: p.Healthy, Status: ProxyStatus(boundName(string(p.Status.Status))), Errors: boundTexts(p.Status.Report.Errors), Warnings: boundTexts(p.Status.Report.Warnings),
+		Version: boundName(p.Version), DerpEnabled: p.DerpEnabled, DerpOnly: p.DerpOnly, CreatedAt: p.CreatedAt, Deleted: p.Deleted,
 	}
 }
 

@@ -21,6 +21,10 @@ type Resource[Item any] struct {
 	Kind      Kind[Item]
 }
 
+// DefaultMaxWorkspaces is five times what docs/explanation/performance.md has figures
+// for.
+const DefaultMaxWorkspaces = 50_000
+
 // Config of a Mirror.
 type Config struct {
 	Connections connections.Provider
@@ -40,6 +44,10 @@ type Config struct {
 	// Jitter gives a number from 0 up to 1. It is safe for concurrent use. Nil means a
 	// random one.
 	Jitter func() float64
+	// MaxWorkspaces is how many workspaces one Coder may have. A control plane with
+	// more is not served, because the objects of all of them are in memory. 0 means
+	// DefaultMaxWorkspaces.
+	MaxWorkspaces int
 	// Open gives what is asked of a connection. Nil means its Client.
 	Open func(connections.Connection) Coder
 }
@@ -62,6 +70,9 @@ func (c *Config) complete() error {
 	}
 	if c.Open == nil {
 		c.Open = func(connection connections.Connection) Coder { return connection.Client }
+	}
+	if c.MaxWorkspaces == 0 {
+		c.MaxWorkspaces = DefaultMaxWorkspaces
 	}
 	c.Timing.complete()
 	return nil

@@ -39,6 +39,26 @@ func TestFirstSync(t *testing.T) {
 	}
 }
 
+// TestTooManyWorkspaces does not read them into memory, and says why. Others are
+// served.
+func TestTooManyWorkspaces(t *testing.T) {
+	s := newSim(t, 1)
+	s.mirror.config.MaxWorkspaces = 5
+	many, few := s.add("team", "prod"), s.add("other", "prod")
+	many.fill(6)
+	few.fill(5)
+	s.until(time.Minute, "Ready", s.ready(few))
+	s.equal(few)
+	const says = "Coder says that it has 6 workspaces, and a control plane with more than 5 is not served"
+	s.until(time.Minute, "the message", func() bool { return s.state(many).Message == says })
+	if n := len(objects(s.workspaces, "team")); n != 0 || s.state(many).State != partition.Syncing {
+		t.Errorf("%d objects, %+v", n, s.state(many))
+	}
+	many.drop(many.ids()[0])
+	s.until(2*time.Minute, "Ready", s.ready(many))
+	s.equal(many)
+}
+
 // TestRequestsAtRest counts them.
 func TestRequestsAtRest(t *testing.T) {
 	s := newSim(t, 1)

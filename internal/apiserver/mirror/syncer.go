@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -249,6 +250,9 @@ func (s *syncer) page(ctx context.Context, coder Coder, offset, limit int) (read
 		err = s.plane.ask(ctx, callPages, func(ctx context.Context) error {
 			var err error
 			read, err = coder.WorkspacePage(ctx, offset, limit)
+			if most := s.plane.config.MaxWorkspaces; err == nil && read.Count > most {
+				err = fmt.Errorf("Coder says that it has %d workspaces, and a control plane with more than %d is not served", read.Count, most)
+			}
 			return err
 		}, nil)
 		if err == nil || !coderd.IsRateLimited(err) && !coderd.IsUnreachable(err) {

@@ -51,6 +51,9 @@ func (a Ages) Until(t *metav1.Time) string {
 	return duration.HumanDuration(max(t.Sub(a.Clock.Now()), 0))
 }
 
+// MaxMessage is how many bytes the message of a condition has at most.
+const MaxMessage = 8 << 10
+
 // Seconds is the time as Kubernetes writes it.
 func Seconds(t time.Time) metav1.Time {
 	return metav1.NewTime(t.UTC().Truncate(time.Second))

@@ -25,6 +25,8 @@ type Fault struct {
 	HTML bool
 	// RetryAfter is sent as the header of that name.
 	RetryAfter time.Duration
+	// Hostile answers as no Coder does, with Status or 200.
+	Hostile Hostile
 	// DropConnection ends the connection without an answer.
 	DropConnection bool
 	// Delay holds the request back. Block holds it back until it is closed.
@@ -150,7 +152,7 @@ func (f *activeFault) answer(w http.ResponseWriter) {
 
 // onlyDelays says that the request is answered as always, but later.
 func (f *activeFault) onlyDelays() bool {
-	return f.Status == 0 && !f.HTML && !f.DropConnection && !f.Processed && (f.Delay > 0 || f.Block != nil)
+	return f.Status == 0 && !f.HTML && f.Hostile == "" && !f.DropConnection && !f.Processed && (f.Delay > 0 || f.Block != nil)
 }
 
 func (s *Server) count(class string) {

@@ -70,6 +70,10 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 		if fault != nil && fault.onlyDelays() {
 			fault = nil
 		}
+		if fault != nil && fault.Hostile != "" {
+			s.attack(fault.Fault, w, r)
+			return
+		}
 		if fault != nil && !fault.Processed {
 			fault.answer(w)
 			return

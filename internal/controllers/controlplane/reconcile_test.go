@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -168,6 +169,37 @@ func TestUnreachableCoder(t *testing.T) {
 	}
 	if f.events.count("Warning Unreachable") != 1 {
 		t.Errorf("Events: %q", f.events.all())
+	}
+}
+
+// TestHostileCoder has what answers in Coder's place send what costs its reader most.
+func TestHostileCoder(t *testing.T) {
+	for hostile, says := range map[coderdtest.Hostile]string{
+		coderdtest.EndlessBody: "to GET /api/v2/buildinfo is larger than 4 MiB",
+		coderdtest.GzipBomb:    "to GET /api/v2/buildinfo is larger than 4 MiB",
+		coderdtest.DeepJSON:    "to GET /api/v2/buildinfo is nested more than 64 levels deep",
+		coderdtest.EmptyItems:  "to GET /api/v2/buildinfo has more than 20000 items",
+	} {
+		t.Run(string(hostile), func(t *testing.T) {
+			f := newFixture(t, newControlPlane(), databaseSecret())
+			f.settle()
+			f.podsReady(1)
+			f.settle()
+			f.coder.Fail(coderdtest.Fault{Hostile: hostile})
+			f.clock.SetTime(f.clock.Now().Add(workload.RestInterval))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			f.settle()
+			runtime.ReadMemStats(&after)
+			f.mustHave(coderv1alpha1.ConditionCoderReachable, metav1.ConditionFalse, coderv1alpha1.ReasonUnreachable)
+			condition := conditions.Find(f.controlPlane().Status.Conditions, coderv1alpha1.ConditionCoderReachable)
+			if condition == nil || !strings.Contains(condition.Message, says) || len(condition.Message) > 2<<10 {
+				t.Errorf("%+v; want %q", condition, says)
+			}
+			if n := after.TotalAlloc - before.TotalAlloc; n > 256<<20 {
+				t.Errorf("%d MiB were allocated", n>>20)
+			}
+		})
 	}
 }
 

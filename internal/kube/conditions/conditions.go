@@ -2,6 +2,8 @@ package conditions
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // maxMessage is below the limit of metav1.Condition, and more than anybody
@@ -24,10 +26,7 @@ func Unknown(conditionType, reason, message string) metav1.Condition {
 }
 
 func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	if len(message) > maxMessage {
-		message = message[:maxMessage]
-	}
-	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: truncate.String(message, maxMessage)}
 }
 
 // Find returns the condition of a type, or nil.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,17 @@ func TestIsTrue(t *testing.T) {
 	for conditionType, want := range map[string]bool{"Yes": true, "No": false, "Unsure": false, "Missing": false} {
 		if got := IsTrue(list, conditionType); got != want {
 			t.Errorf("IsTrue(%q) = %v, want %v", conditionType, got, want)
+		}
+	}
+}
+
+// TestMessagesAreCutBetweenCharacters tries each offset that a character of four
+// bytes can have at the place of the cut. The API server refuses invalid UTF-8.
+func TestMessagesAreCutBetweenCharacters(t *testing.T) {
+	for offset := range 4 {
+		message := strings.Repeat("x", offset) + strings.Repeat("\U0001F600", 2000)
+		if got := True("T", "R", message).Message; !utf8.ValidString(got) || len(got) > maxMessage {
+			t.Errorf("offset %d: the message has %d bytes and ends with %q", offset, len(got), got[len(got)-8:])
 		}
 	}
 }

@@ -2,6 +2,7 @@ package template
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	"github.com/google/uuid"
@@ -61,6 +62,11 @@ func (u *updating) file(ctx context.Context) (uuid.UUID, error) {
 	if file, ok, err := u.fileOfActive(ctx, shown); err != nil || ok {
 		return file, err
 	}
+	done, err := u.kind.unpacking.begin(ctx)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	defer done()
 	base, err := u.base(ctx, shown)
 	if err != nil {
 		return uuid.Nil, err
@@ -107,7 +113,10 @@ func (u *updating) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, 
 		return nil, nil
 	}
 	archive, err := u.connection.Client.DownloadArchive(ctx, shown)
-	if err != nil && passing(err) {
+	switch {
+	case coderd.IsArchiveTooLarge(err):
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the files that are not text cannot be kept: %v", err))
+	case err != nil && passing(err):
 		return nil, fault(u.was.Name, err)
 	}
 	return archive, nil

@@ -52,6 +52,7 @@ type Kind struct {
 	config    Config
 	book      *book
 	rotations *rotations
+	unpacking *unpacking
 }
 
 var (
@@ -61,7 +62,7 @@ var (
 
 // New makes the kind.
 func New(config Config) *Kind {
-	return &Kind{config: config, book: newBook(config.Clock), rotations: newRotations(config.Clock)}
+	return &Kind{config: config, book: newBook(config.Clock), rotations: newRotations(config.Clock), unpacking: newUnpacking()}
 }
 
 // Registry describes templates to the registry.

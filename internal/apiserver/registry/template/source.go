@@ -34,7 +34,7 @@ func sourceOf(file uuid.UUID, archive *coderd.Archive) source {
 	summary := archive.Summary()
 	s := source{file: file, fileCount: summary.Files, size: summary.Bytes}
 	switch {
-	case summary.TextBytes > maxInlineBytes:
+	case summary.TextBytes > maxInlineBytes, len(archive.TextFiles()) < summary.TextFiles:
 		s.reason = aggregationv1alpha1.ReasonFilesTooLarge
 		s.problem = fmt.Sprintf("the source has %d bytes of text, and at most %d can be shown in spec.files; the largest file is %q with %d bytes; read it all through codertemplates/files",
 			summary.TextBytes, maxInlineBytes, summary.Largest, summary.LargestBytes)
@@ -57,7 +57,7 @@ func readSource(
 	if known, ok := shownIn(previous, file); ok && (!fresh || known.fileCount != 0) {
 		return known, nil
 	}
-	archive, err := connection.Client.DownloadArchive(ctx, file)
+	archive, err := connection.Client.DownloadText(ctx, file, maxInlineBytes)
 	switch {
 	case err == nil:
 		return sourceOf(file, archive), nil

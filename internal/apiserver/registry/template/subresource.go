@@ -1,17 +1,21 @@
 package template
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
@@ -142,19 +146,41 @@ func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http
 	default:
 		return apierrors.NewBadRequest(fmt.Sprintf("format is %q, and can be tar or zip", format))
 	}
-	data, err := r.connection.Client.DownloadFile(ctx, file, asZip)
+	archive, err := r.connection.Client.OpenFile(ctx, file, asZip)
 	if coderd.IsNotFound(err) {
 		return apierrors.NewNotFound(aggregationv1alpha1.Resource(Plural+"/files"), r.tmpl.Name)
 	}
 	if err != nil {
 		return fault(r.tmpl.Name, err)
 	}
+	defer func() { _ = archive.Close() }()
 	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	if archive.Size >= 0 {
+		w.Header().Set("Content-Length", strconv.FormatInt(archive.Size, 10))
+	}
 	w.WriteHeader(http.StatusOK)
-	// Who asked has gone, or gets all of it.
-	_, _ = w.Write(data)
+	source := &endOf{from: archive}
+	if _, _ = io.Copy(w, source); source.err != nil {
+		// The status was sent, so the only way to report it is to end the connection.
+		log.FromContext(ctx).Info("Ending a download, because Coder did not send all of the archive", "template", r.tmpl.Name, "error", source.err.Error())
+		panic(http.ErrAbortHandler)
+	}
 	return nil
+}
+
+// endOf remembers with which error its reader ended.
+type endOf struct {
+	from io.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (e *endOf) Read(p []byte) (int, error) {
+	n, err := e.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		e.err = err
+	}
+	return n, err
 }
 
 // fileOf gives the archive of a version, or that of which spec.files is.
@@ -173,40 +199,97 @@ func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, e
 
 // put gives Coder the archive, and then changes the template as any update does, so
 // that the writer makes the version. Admission sees it as CONNECT.
-func (r *filesRequest) put(ctx context.Context, _ http.ResponseWriter, req *http.Request) error {
-	data, err := io.ReadAll(io.LimitReader(req.Body, coderd.MaxArchiveBytes+1))
-	if err != nil {
-		return apierrors.NewBadRequest(fmt.Sprintf("the archive was not received whole: %v", err))
-	}
-	if len(data) > coderd.MaxArchiveBytes {
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the archive may have at most %d bytes", coderd.MaxArchiveBytes))
-	}
-	archive, err := coderd.ReadArchive(data)
-	if err != nil {
-		return apierrors.NewInvalid(kind, r.tmpl.Name, filesProblems(err))
-	}
-	packed, err := coderd.PackArchive(archive)
-	if err != nil {
-		return apierrors.NewInvalid(kind, r.tmpl.Name, filesProblems(err))
-	}
+func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	options := &metav1.UpdateOptions{FieldManager: req.URL.Query().Get("fieldManager"), DryRun: req.URL.Query()["dryRun"]}
+	source, err := r.receive(ctx, w, req, len(options.DryRun) > 0)
+	if err != nil {
+		return err
+	}
 	if len(options.DryRun) > 0 {
 		return r.answer(r.tmpl)
 	}
-	file, err := r.connection.Client.UploadArchive(ctx, packed)
-	if err != nil {
-		return fault(r.tmpl.Name, err)
-	}
-	summary := archive.Summary()
-	ctx = withReplacement(ctx, &aggregationv1alpha1.TemplateSource{
-		FileID: file.String(), FileCount: int32(summary.Files), SizeBytes: summary.Bytes, //nolint:gosec // At most MaxFiles.
-		Inline: summary.Files == summary.TextFiles && summary.TextBytes <= maxInlineBytes,
-	})
+	ctx = withReplacement(ctx, source)
 	updated, _, err := r.store.Update(ctx, r.tmpl.Name, sameObject{r.tmpl}, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, options)
 	if err != nil {
 		return err
 	}
 	return r.answer(updated)
+}
+
+// receive reads, checks and uploads the archive. All of that is in memory, so few
+// requests do it at once.
+func (r *filesRequest) receive(
+	ctx context.Context, w http.ResponseWriter, req *http.Request, dryRun bool,
+) (*aggregationv1alpha1.TemplateSource, error) {
+	if req.ContentLength > coderd.MaxArchiveBytes {
+		return nil, archiveTooLarge()
+	}
+	done, err := r.kind.unpacking.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	archive, err := readArchive(w, req)
+	if err != nil {
+		return nil, r.refused(err)
+	}
+	packed, err := coderd.PackArchive(archive)
+	if err != nil {
+		return nil, r.refused(err)
+	}
+	summary := archive.Summary()
+	source := &aggregationv1alpha1.TemplateSource{
+		FileCount: int32(summary.Files), SizeBytes: summary.Bytes, //nolint:gosec // At most MaxFiles.
+		Inline: summary.Files == summary.TextFiles && summary.TextBytes <= maxInlineBytes,
+	}
+	if dryRun {
+		return source, nil
+	}
+	file, err := r.connection.Client.UploadArchive(ctx, packed)
+	if err != nil {
+		return nil, fault(r.tmpl.Name, err)
+	}
+	source.FileID = file.String()
+	return source, nil
+}
+
+// receiveWithin is how long a client may take to send an archive. It keeps others
+// waiting meanwhile.
+const receiveWithin = 30 * time.Second
+
+// readArchive reads and unpacks what the client sends.
+func readArchive(w http.ResponseWriter, req *http.Request) (*coderd.Archive, error) {
+	// A writer that cannot do it belongs to a connection with another limit of time.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(receiveWithin))
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	var data bytes.Buffer
+	if req.ContentLength > 0 {
+		data.Grow(int(req.ContentLength) + bytes.MinRead)
+	}
+	if _, err := data.ReadFrom(io.LimitReader(req.Body, coderd.MaxArchiveBytes+1)); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the archive was not received whole: %v", err))
+	}
+	if data.Len() > coderd.MaxArchiveBytes {
+		return nil, archiveTooLarge()
+	}
+	return coderd.ReadArchive(data.Bytes())
+}
+
+func archiveTooLarge() error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the archive may have at most %d bytes", coderd.MaxArchiveBytes))
+}
+
+// refused gives the Kubernetes form of what is wrong with an archive.
+func (r *filesRequest) refused(err error) error {
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &status):
+		return err
+	case coderd.IsArchiveTooLarge(err):
+		return apierrors.NewRequestEntityTooLargeError(filesProblems(err).ToAggregate().Error())
+	}
+	return apierrors.NewInvalid(kind, r.tmpl.Name, filesProblems(err))
 }
 
 func (r *filesRequest) answer(obj runtime.Object) error {

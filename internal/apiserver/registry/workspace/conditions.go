@@ -14,6 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // verdict is what one condition says.
@@ -69,7 +70,7 @@ func (k *Kind) conditions(s situation, previous *aggregationv1alpha1.CoderWorksp
 }
 
 func newCondition(kind string, v verdict) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: v.message}
+	return metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: truncate.String(v.message, registry.MaxMessage)}
 }
 
 // changedAt is when a condition became what it is. Of what follows from a build,

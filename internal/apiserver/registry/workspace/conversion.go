@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 	"unique"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -266,6 +267,7 @@ func phaseOf(build coderd.Build) string {
 	case isDeleting(build) && build.Status != statusDeleted:
 		return "Deleting"
 	default:
-		return strings.ToUpper(build.Status[:1]) + build.Status[1:]
+		_, first := utf8.DecodeRuneInString(build.Status)
+		return strings.ToUpper(build.Status[:first]) + build.Status[first:]
 	}
 }

@@ -1,0 +1,77 @@
+package apiserver
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+)
+
+// TestHostileCoder has the Coder of one control plane answer with what costs its reader
+// most. That control plane is as one that does not answer, and the other one is served
+// as before.
+func TestHostileCoder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, logged)
+	s.start(t)
+	f, other := join(t, s), join(t, s)
+	f.addWorkspace(t, "dev")
+	other.addWorkspace(t, "dev")
+	for _, hostile := range []coderdtest.Hostile{
+		coderdtest.EndlessBody, coderdtest.GzipBomb, coderdtest.HugeHeader, coderdtest.DeepJSON, coderdtest.EmptyItems,
+	} {
+		remove := f.coder.Fail(coderdtest.Fault{Hostile: hostile})
+		f.becomes(t, partition.Stale)
+		f.expect(t, string(hostile), map[string]expected{
+			"list": {http.MethodGet, f.path("coderworkspaces"), "", http.StatusOK, true},
+			"stop": {http.MethodPatch, f.path("coderworkspaces/coder.ada.dev"), `{"spec":{"running":false}}`, http.StatusServiceUnavailable, true},
+		})
+		if got := f.do(t, http.MethodGet, f.path("codertemplates/coder.starter/versions"), nil, ""); got.status != http.StatusServiceUnavailable || len(got.body) > 4<<10 {
+			t.Errorf("%s: HTTP %d, %s", hostile, got.status, got.body[:min(len(got.body), 500)])
+		}
+		other.expect(t, string(hostile)+", the other one", map[string]expected{
+			"list":     {http.MethodGet, other.path("coderworkspaces"), "", http.StatusOK, false},
+			"versions": {http.MethodGet, other.path("codertemplates/coder.starter/versions"), "", http.StatusOK, false},
+			"label":    {http.MethodPatch, other.path("coderworkspaces/coder.ada.dev"), `{"metadata":{"labels":{"app":"x"}}}`, http.StatusOK, false},
+		})
+		remove()
+		f.becomes(t, partition.Ready)
+	}
+	var memory runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&memory)
+	if memory.HeapInuse > 256<<20 {
+		t.Errorf("%d MiB of heap are in use", memory.HeapInuse>>20)
+	}
+}
+
+// TestUploadsAreLimited sends what unpacks to more than a template may have through the
+// whole server, six at a time.
+func TestUploadsAreLimited(t *testing.T) {
+	f := newFixture(t)
+	var bomb bytes.Buffer
+	w := zip.NewWriter(&bomb)
+	entry, err := w.Create(mainTF)
+	if err == nil {
+		_, err = entry.Write(make([]byte, 100<<20))
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			got := f.do(t, http.MethodPut, f.path("codertemplates/coder.starter/files"), nil, bomb.String())
+			if got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "more than 40 MiB") {
+				t.Errorf("HTTP %d %s", got.status, got.body)
+			}
+		})
+	}
+}

@@ -1,0 +1,365 @@
+package coderd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// The limits of one response. Anyone who may create a CoderControlPlane chooses the
+// server that answers, so no response is read without them. They apply to what is
+// read after decompression. Config.Timeout limits the time.
+const (
+	// maxHeaderBytes limits the status line and the headers.
+	maxHeaderBytes = 64 << 10
+	// maxErrorBytes limits a response with an error status.
+	maxErrorBytes = 256 << 10
+	// maxBodyBytes limits a response that has no larger limit.
+	maxBodyBytes = 4 << 20
+	// maxListBytes limits a list that Coder does not return in pages, or in pages of
+	// large items: a template has about 2 KiB, a version its readme.
+	maxListBytes = 16 << 20
+	// maxLogBytes limits the log of one build.
+	maxLogBytes = 16 << 20
+	// maxPageBytes limits a page of workspaces. One at a time is in memory, and has
+	// at most maxWorkspaceBytes.
+	maxPageBytes      = 64 << 20
+	maxWorkspaceBytes = 512 << 10
+	// maxFileBytes limits an archive, which is never in memory as a whole: what Coder
+	// itself takes, and the headers of its entries.
+	maxFileBytes = maxUnpackedBytes + 20<<20
+
+	// maxDepth limits how deeply JSON is nested. A workspace has about ten levels.
+	maxDepth = 64
+	// maxItems limits the items of a list. An empty item has two bytes in JSON, and
+	// several hundred in memory.
+	maxItems = 20_000
+	// maxLogLines is maxItems for the lines of a log.
+	maxLogLines = 100_000
+	// maxValues limits all values of a response, whatever they are in.
+	maxValues = 500_000
+	// maxPageValues is maxValues for a page of workspaces and for a log.
+	maxPageValues = 4_000_000
+)
+
+// How many responses are in memory at once that are larger than smallBytes: the
+// others wait. A server takes one place, so that one alone does not keep the others
+// waiting.
+const (
+	smallBytes      = 256 << 10
+	maxLargeAtOnce  = 3
+	maxLargePerHost = 1
+)
+
+// limits are those of one class of responses.
+type limits struct {
+	bytes int64
+	// value limits one item of a list that is decoded item by item. 0 is no limit.
+	value int64
+	// items and values are those of JSON. A class without values is not JSON.
+	items, values int
+	depth         int
+	// streamed says that the response is not in memory as a whole.
+	streamed bool
+}
+
+// limitsOf returns the limits of the response to a request.
+func limitsOf(method, endpoint string, status int) limits {
+	l := limits{bytes: maxBodyBytes, items: maxItems, values: maxValues, depth: maxDepth}
+	switch {
+	case status >= http.StatusMultipleChoices:
+		l.bytes = maxErrorBytes
+	case method != http.MethodGet:
+	case endpoint == "/api/v2/files/{}":
+		return limits{bytes: maxFileBytes, streamed: true}
+	case endpoint == "/api/v2/workspaces":
+		return limits{bytes: maxPageBytes, value: maxWorkspaceBytes, items: maxItems, values: maxPageValues, depth: maxDepth, streamed: true}
+	case strings.HasSuffix(endpoint, "/logs"):
+		l.bytes, l.items, l.values = maxLogBytes, maxLogLines, maxPageValues
+	case isLongList(endpoint):
+		l.bytes = maxListBytes
+	}
+	return l
+}
+
+// isLongList reports whether an endpoint returns as many items as there are.
+func isLongList(endpoint string) bool {
+	switch endpoint {
+	case "/api/v2/templates", "/api/v2/templates/{}/versions", "/api/v2/organizations", "/api/v2/workspaceproxies",
+		"/api/v2/organizations/{}/provisionerdaemons", "/api/v2/organizations/{}/provisionerjobs",
+		"/api/v2/organizations/{}/provisionerkeys", "/api/v2/users/{}/keys/tokens":
+		return true
+	}
+	return false
+}
+
+// LimitError is that a response exceeds a limit. The rest of it is not read. It holds
+// nothing of the response.
+type LimitError struct {
+	// Method and Endpoint are those of the request, as in Call.
+	Method, Endpoint string
+	// Limit is what is exceeded, for example "is larger than 4 MiB".
+	Limit string
+}
+
+// Error implements error.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("the response to %s %s %s", e.Method, e.Endpoint, e.Limit)
+}
+
+// size returns a limit as a person writes it.
+func size(n int64) string {
+	if n%(1<<20) != 0 {
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+// IsTooLarge reports whether a response of Coder exceeds one of the limits.
+func IsTooLarge(err error) bool {
+	var e *LimitError
+	return errors.As(err, &e)
+}
+
+// limitBody makes the body of a response end with a *LimitError if it exceeds the
+// limits.
+func limitBody(req *http.Request, res *http.Response, endpoint string) {
+	if res.Body == nil || res.StatusCode == http.StatusSwitchingProtocols {
+		// The connection was taken over by a WebSocket, which has limits of its own:
+		// 32 KiB for a message.
+		return
+	}
+	l := limitsOf(req.Method, endpoint, res.StatusCode)
+	body := &limitedBody{
+		body: res.Body, limits: l, declared: res.ContentLength, values: valueCounter{limits: l},
+		host: req.URL.Host, ctx: req.Context(), //nolint:containedctx // A body is read within the time of its request.
+		exceeds: func(limit string) error { return &LimitError{Method: req.Method, Endpoint: endpoint, Limit: limit} },
+	}
+	res.Body = body
+}
+
+// limitedBody is the body of a response. It is for one goroutine but for Close.
+type limitedBody struct {
+	body     io.ReadCloser
+	limits   limits
+	declared int64
+	read     int64
+	values   valueCounter
+	host     string
+	ctx      context.Context //nolint:containedctx // See limitBody.
+	exceeds  func(limit string) error
+	err      error
+	// release returns the place among the large responses, once there is one.
+	release atomic.Pointer[func()]
+}
+
+// Read implements io.Reader.
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if b.err == nil && b.declared > b.limits.bytes {
+		b.err = b.exceeds("is larger than " + size(b.limits.bytes))
+	}
+	if b.err == nil && b.read > smallBytes && !b.limits.streamed && b.release.Load() == nil {
+		b.err = b.takePlace()
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	// One byte more tells a body that ends at the limit from one that does not.
+	if most := b.limits.bytes - b.read + 1; int64(len(p)) > most {
+		p = p[:most]
+	}
+	n, err := b.body.Read(p)
+	b.read += int64(n)
+	limit := b.values.count(p[:n])
+	if b.read > b.limits.bytes {
+		limit = "is larger than " + size(b.limits.bytes)
+	}
+	if limit != "" {
+		b.err = b.exceeds(limit)
+		return 0, b.err
+	}
+	b.err = err
+	return n, err
+}
+
+func (b *limitedBody) takePlace() error {
+	release, err := large.take(b.ctx, b.host)
+	if err != nil {
+		return err
+	}
+	// Whoever forgets to close the body loses the place with the end of the request.
+	stop := context.AfterFunc(b.ctx, release)
+	free := func() {
+		stop()
+		release()
+	}
+	b.release.Store(&free)
+	return nil
+}
+
+// Close implements io.Closer. It is called when the content was decoded.
+func (b *limitedBody) Close() error {
+	if free := b.release.Swap(nil); free != nil {
+		(*free)()
+	}
+	return b.body.Close()
+}
+
+// places are those of the large responses.
+type places struct {
+	all chan struct{}
+
+	mu    sync.Mutex
+	hosts map[string]*hostPlaces
+}
+
+type hostPlaces struct {
+	places chan struct{}
+	users  int
+}
+
+// large is shared by all clients of the process.
+var large = newPlaces(maxLargeAtOnce)
+
+func newPlaces(n int) *places {
+	return &places{all: make(chan struct{}, n), hosts: map[string]*hostPlaces{}}
+}
+
+// take waits for a place. The function that it returns may be called more than once.
+func (p *places) take(ctx context.Context, host string) (release func(), err error) {
+	own := p.enter(host)
+	if err := acquire(ctx, own.places); err != nil {
+		p.leave(host)
+		return nil, err
+	}
+	if err := acquire(ctx, p.all); err != nil {
+		<-own.places
+		p.leave(host)
+		return nil, err
+	}
+	return sync.OnceFunc(func() {
+		<-p.all
+		<-own.places
+		p.leave(host)
+	}), nil
+}
+
+func acquire(ctx context.Context, places chan struct{}) error {
+	select {
+	case places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *places) enter(host string) *hostPlaces {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own := p.hosts[host]
+	if own == nil {
+		own = &hostPlaces{places: make(chan struct{}, maxLargePerHost)}
+		p.hosts[host] = own
+	}
+	own.users++
+	return own
+}
+
+// leave forgets a server that nobody reads from.
+func (p *places) leave(host string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if own := p.hosts[host]; own != nil {
+		if own.users--; own.users == 0 {
+			delete(p.hosts, host)
+		}
+	}
+}
+
+// valueCounter counts the values in JSON as it passes by. It does not check JSON: who
+// decodes it does.
+type valueCounter struct {
+	limits limits
+	begun  bool
+	// other says that the body does not begin like a list or an object, so that it is
+	// no JSON that anybody would decode.
+	other     bool
+	inString  bool
+	escaped   bool
+	depth     int
+	inList    [maxDepth + 1]bool
+	values    int
+	items     int
+	itemBytes int64
+}
+
+// itemDepth is how deep the items of a list are at most: [item], or {"items": [item]}.
+const itemDepth = 2
+
+// count returns what limit is exceeded, or nothing.
+func (c *valueCounter) count(p []byte) (exceeded string) {
+	if c.limits.values == 0 || c.other {
+		return ""
+	}
+	for _, b := range p {
+		c.itemBytes++
+		switch {
+		case c.escaped:
+			c.escaped = false
+		case c.inString:
+			c.escaped, c.inString = b == '\\', b != '"'
+		case !c.begun && b != '{' && b != '[':
+			if b != ' ' && b != '\n' && b != '\r' && b != '\t' {
+				c.other = true
+				return ""
+			}
+		case b == '"':
+			c.inString = true
+		default:
+			if exceeded = c.structure(b); exceeded != "" {
+				return exceeded
+			}
+		}
+		if c.limits.value > 0 && c.itemBytes > c.limits.value {
+			return "has an item that is larger than " + size(c.limits.value)
+		}
+	}
+	return ""
+}
+
+// structure takes a character outside of strings.
+func (c *valueCounter) structure(b byte) (exceeded string) {
+	switch b {
+	case '{', '[':
+		c.begun = true
+		if c.depth++; c.depth > c.limits.depth {
+			return fmt.Sprintf("is nested more than %d levels deep", c.limits.depth)
+		}
+		c.inList[c.depth] = b == '['
+		c.values++
+	case '}', ']':
+		c.depth = max(0, c.depth-1)
+	case ',':
+		c.values++
+		if c.depth <= itemDepth && c.inList[c.depth] {
+			c.items++
+		}
+	default:
+		return ""
+	}
+	if c.depth <= itemDepth {
+		c.itemBytes = 0
+	}
+	switch {
+	case c.items >= c.limits.items:
+		return fmt.Sprintf("has more than %d items", c.limits.items)
+	case c.values > c.limits.values:
+		return fmt.Sprintf("has more than %d values", c.limits.values)
+	}
+	return ""
+}

@@ -1,0 +1,5 @@
+// Package truncate shortens text that comes from outside.
+//
+// Invariants: a character is kept whole or not at all, so what is returned is valid
+// UTF-8, and it never has more bytes than were asked for.
+package truncate

@@ -1,0 +1,29 @@
+package truncate
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Ellipsis ends a text that was shortened.
+const Ellipsis = "…"
+
+// String returns s as valid UTF-8 of at most limit bytes. A longer text is cut
+// between two characters and ends with Ellipsis if there is room for it. The result
+// shares no memory with a longer text.
+func String(s string, limit int) string {
+	if len(s) <= limit && utf8.ValidString(s) {
+		return s
+	}
+	if len(s) <= limit {
+		// A replacement character may be longer than the byte that it replaces, so
+		// invalid bytes are removed.
+		return strings.ToValidUTF8(s, "")
+	}
+	end := ""
+	if limit >= len(Ellipsis) {
+		end = Ellipsis
+	}
+	kept := strings.ToValidUTF8(s[:max(0, limit-len(end))], "")
+	return strings.Clone(kept) + end
+}
