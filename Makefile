@@ -25,7 +25,7 @@ verify: ## Fail if generated files, formatting or go.mod differ from their sourc
 
 lint: ## Run the linters, import rules included.
 	@hack/tools.sh golangci-lint actionlint
-	@$(TOOLS_DIR)/golangci-lint run
+	@. hack/cluster/settings.sh; $(TOOLS_DIR)/golangci-lint run
 	@$(TOOLS_DIR)/actionlint
 
 test: ## Run unit and integration tests with the race detector (README command two).
