@@ -38,7 +38,7 @@ func run(command []string) (code int, err error) {
 	if err != nil {
 		return 1, fmt.Errorf("making a directory for the kubeconfig: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 
 	// A signal ends the command, and the servers after it.

@@ -137,7 +137,7 @@ func limitBody(req *http.Request, res *http.Response, endpoint string) {
 	l := limitsOf(req.Method, endpoint, res.StatusCode)
 	body := &limitedBody{
 		body: res.Body, limits: l, declared: res.ContentLength, values: valueCounter{limits: l},
-		host: req.URL.Host, ctx: req.Context(), //nolint:containedctx // A body is read within the time of its request.
+		host: req.URL.Host, ctx: req.Context(), // A body is read within the time of its request.
 		exceeds: func(limit string) error { return &LimitError{Method: req.Method, Endpoint: endpoint, Limit: limit} },
 	}
 	res.Body = body

@@ -319,7 +319,7 @@ func (c *Client) OpenFile(ctx context.Context, fileID uuid.UUID, asZip bool) (*F
 	file := &File{cancel: cancel, wait: c.sdk.HTTPClient.Timeout}
 	file.idle = time.AfterFunc(file.wait, func() { cancel(context.DeadlineExceeded) })
 	err := c.call(ctx, fmt.Sprintf("downloading the template's files %s", fileID), func(ctx context.Context) error {
-		res, err := c.download(ctx, c.streams, fileID, format)
+		res, err := c.download(ctx, c.streams, fileID, format) //nolint:bodyclose // File.Close does.
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func TestNobodyGetsIntoOtherNamespaces(t *testing.T) {
 			var err error
 			polltest.Eventually(t, kind+" with "+spec+" is refused", func() error {
 				if err = me.Create(t.Context(), object(t, kind, mine, "mine", spec), client.DryRunAll); !apierrors.IsForbidden(err) {
-					return fmt.Errorf("the answer is %v", err)
+					return fmt.Errorf("the answer is %w", err)
 				}
 				return nil
 			})

@@ -216,7 +216,7 @@ func TestTokenSecrets(t *testing.T) {
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "creates no Secret that holds the token") {
 			return nil
 		}
-		return fmt.Errorf("the answer is %v", err)
+		return fmt.Errorf("the answer is %w", err)
 	})
 	if err := create(operator, corev1.SecretTypeOpaque); err != nil {
 		t.Errorf("another Secret: %v", err)
