@@ -137,7 +137,7 @@ func limitBody(req *http.Request, res *http.Response, endpoint string) {
 	l := limitsOf(req.Method, endpoint, res.StatusCode)
 	body := &limitedBody{
 		body: res.Body, limits: l, declared: res.ContentLength, values: valueCounter{limits: l},
-		host: req.URL.Host, ctx: req.Context(), //nolint:containedctx // A body is read within the time of its request.
+		host: req.URL.Host, ctx: req.Context(),
 		exceeds: func(limit string) error { return &LimitError{Method: req.Method, Endpoint: endpoint, Limit: limit} },
 	}
 	res.Body = body
@@ -151,7 +151,7 @@ type limitedBody struct {
 	read     int64
 	values   valueCounter
 	host     string
-	ctx      context.Context //nolint:containedctx // See limitBody.
+	ctx      context.Context //nolint:containedctx // A body is read within the time of its request.
 	exceeds  func(limit string) error
 	err      error
 	// release returns the place among the large responses, once there is one.
