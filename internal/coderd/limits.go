@@ -151,7 +151,7 @@ type limitedBody struct {
 	read     int64
 	values   valueCounter
 	host     string
-	ctx      context.Context //nolint:containedctx // See limitBody.
+	ctx      context.Context //nolint:containedctx // A body is read within the time of its request.
 	exceeds  func(limit string) error
 	err      error
 	// release returns the place among the large responses, once there is one.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -113,6 +114,8 @@ func TestResponseLimits(t *testing.T) {
 
 // TestHostileServersTogether asks many hostile servers at once, and a good one beside.
 func TestHostileServersTogether(t *testing.T) {
+	// The process has one too, in all installations.
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(256 << 20))
 	good := coderdtest.New(t)
 	client := newClient(t, good, good.AddUser("ada", "owner"))
 	template := good.AddTemplate("coder", "small", nil)

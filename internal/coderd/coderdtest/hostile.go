@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -34,9 +35,18 @@ func HostileResponses() []Hostile {
 }
 
 const (
-	hostileChunk = 1 << 20
-	bombChunks   = 400
-	manyTimes    = 1_000_000
+	bombChunks = 400
+	manyTimes  = 1_000_000
+)
+
+// What is sent is made once, so that a test which measures memory measures that of the
+// client.
+var (
+	hugeHeader = sync.OnceValue(func() string { return strings.Repeat("x", 8<<20) })
+	chunk      = sync.OnceValue(func() []byte { return bytes.Repeat([]byte("x"), 1<<20) })
+	bombChunk  = sync.OnceValue(func() []byte { return gzipped(chunk()) })
+	deepJSON   = sync.OnceValue(func() []byte { return bytes.Repeat([]byte(`{"version":`), manyTimes) })
+	emptyItems = sync.OnceValue(func() []byte { return bytes.Repeat([]byte(",{}"), manyTimes) })
 )
 
 // attack answers a request until the client, or the test, has had enough.
@@ -46,7 +56,7 @@ func (s *Server) attack(f Fault, w http.ResponseWriter, r *http.Request) {
 	case GzipBomb:
 		w.Header().Set("Content-Encoding", "gzip")
 	case HugeHeader:
-		w.Header().Set("X-Huge", strings.Repeat("x", 8<<20))
+		w.Header().Set("X-Huge", hugeHeader())
 	}
 	if f.Status != 0 {
 		w.WriteHeader(f.Status)
@@ -65,22 +75,21 @@ func (s *Server) attack(f Fault, w http.ResponseWriter, r *http.Request) {
 		send([]byte("{}"))
 	case EndlessBody:
 		send([]byte(`{"version":"`))
-		for chunk := bytes.Repeat([]byte("x"), hostileChunk); send(chunk); {
+		for send(chunk()) {
 			continue
 		}
 	case GzipBomb:
 		// The parts of a gzip stream are read one after the other.
 		send(gzipped([]byte(`{"version":"`)))
-		chunk := gzipped(bytes.Repeat([]byte("x"), hostileChunk))
-		for n := 0; n < bombChunks && send(chunk); n++ {
+		for n := 0; n < bombChunks && send(bombChunk()); n++ {
 			continue
 		}
 		send(gzipped([]byte(`"}`)))
 	case DeepJSON:
-		send(bytes.Repeat([]byte(`{"version":`), manyTimes))
+		send(deepJSON())
 	case EmptyItems:
 		send([]byte("[{}"))
-		send(bytes.Repeat([]byte(",{}"), manyTimes))
+		send(emptyItems())
 		send([]byte("]"))
 	case SlowDrip:
 		s.drip(w, r)
