@@ -66,6 +66,8 @@ func run(command []string) (code int, err error) {
 // returns waits until they have started, and stops them.
 func startServers(kubeconfig string) (stop func() error) {
 	server := kubetest.Environment()
+	// The library's range has 254 addresses, and tests leave their Services behind.
+	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.0.0.0/16")
 	started := make(chan error, 1)
 	go func() {
 		_, err := server.Start()
