@@ -18,10 +18,10 @@ if [ $# = 0 ]; then
   done
   shared=("$results/testcluster")
   go build -o "${shared[0]}" ./hack/testcluster
-  # The longest first, so that no processor is idle at the end.
+  # The longest first, and more than one for each processor, because some of them mostly wait.
   set -- ./test/integration ./internal/controllers/... ./internal/apiserver/... ./...
 fi
 step "go test -race $*"
 export CGO_ENABLED=1
 "${shared[@]}" "$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg --jsonfile "$results/test.json" -- \
-  -race -vet=off -count=1 -timeout 20m "$@"
+  -race -vet=off -count=1 -timeout 20m -p "$((2 * $(nproc)))" "$@"

@@ -61,7 +61,8 @@ go_build() { # target...
   ld="$ld -X github.com/coder/coder/v2/buildinfo.tag=$CODER_VERSION"
   mapfile -t packages < <(for p in "$@"; do packages_of "$p"; done)
   go_plan "$NEW" -tags "$TAGS" -- "${packages[@]}"
-  go build -v -tags "$TAGS" -ldflags "$ld" -o "$NEW/" "${packages[@]}"
+  # The compiler is a fifth faster if it collects garbage less often; it then needs up to 200 MB more.
+  GOGC=300 go build -v -tags "$TAGS" -ldflags "$ld" -o "$NEW/" "${packages[@]}"
 }
 
 # Terraform keeps the state of the workspaces in a file that Coder gives it. Its other places for that are the client
