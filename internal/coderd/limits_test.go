@@ -151,7 +151,8 @@ func TestHostileServersTogether(t *testing.T) {
 	cancel()
 	wg.Wait()
 	t.Logf("at most %d MiB of heap", peak>>20)
-	if peak > 400<<20 {
+	// About 200 MiB, and up to three times that with the race detector; without limits more than 3 GiB.
+	if peak > 1<<30 {
 		t.Errorf("%d MiB of heap were in use", peak>>20)
 	}
 }
