@@ -19,7 +19,8 @@ if [ $# = 0 ]; then
   shared=("$results/testcluster")
   go build -o "${shared[0]}" ./hack/testcluster
   # The longest first, and more than one for each processor, because some of them mostly wait.
-  set -- ./test/integration ./internal/controllers/... ./internal/apiserver/... ./...
+  set -- ./test/integration ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd ./test/chart \
+    ./internal/apiserver/... ./...
 fi
 step "go test -race $*"
 export CGO_ENABLED=1
