@@ -40,7 +40,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 run "$HERE/up.sh"
-# Who builds may have been killed.
+# Stops waiting if test-e2e.sh, which builds, was killed.
 until [ -e "$built" ]; do run sleep 0.2 && kill -0 "$PPID"; done
 run "$HERE/load-image.sh" bin/coder-k8s.tar
 eval "$("$HERE/env.sh")"
@@ -49,5 +49,5 @@ export E2E_POSTGRES_URL="$DEMO_POSTGRES_URL" E2E_PREVIOUS="$CACHE/previous" MONI
 export CODER_K8S_TEST_TIMEOUT="${CODER_K8S_TEST_TIMEOUT:-4m}"
 step "$name"
 cd test/e2e
-# Tests that wait for each other's sake are as many as they like, whatever the number of cores.
+# Parallel tests mostly wait, so their number does not depend on the number of cores.
 run ../../bin/e2e.test -test.v -test.timeout 60m -test.parallel 16 "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test-e2e.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a story with a cluster of its own, and all
-# run at the same time: test-e2e-group.sh is one of them. What each has printed comes in one piece when it ends, and all
-# their results at the end. With -run only the clusters that it needs are started: -run 'TestOperation/TLS'.
+# run at the same time, each in test-e2e-group.sh. The output of a test is printed when it ends, and the summary of all at
+# the end. With -run only the clusters that it needs are started: -run 'TestOperation/TLS'.
 # E2E_KEEP=1 keeps the clusters, to look at what failed. TEST_RESULTS is a directory for the runner's events (test-e2e.json).
 set -euo pipefail
 base="${CLUSTER_NAME:-e2e}"
