@@ -60,7 +60,7 @@ func TestUploadsAreLimited(t *testing.T) {
 	w := zip.NewWriter(&bomb)
 	entry, err := w.Create(mainTF)
 	if err == nil {
-		_, err = entry.Write(make([]byte, 100<<20))
+		_, err = entry.Write(make([]byte, 41<<20))
 	}
 	if err := errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)

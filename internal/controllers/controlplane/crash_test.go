@@ -13,6 +13,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 // scenario is something that a person does to a control plane that rests.
@@ -106,23 +107,13 @@ func TestCrashEverywhere(t *testing.T) {
 			undisturbed := s.play(t, 0)
 			want := undisturbed.picture(undisturbed.licenses)
 			undisturbed.mustBeTidy()
-			at := 1
-			for ; ; at++ {
-				if at > 80 {
-					t.Fatal("the writes do not end")
-				}
+			crashtest.EachStep(t, 2, func(at int) bool {
 				f := s.play(t, at)
 				if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {
 					t.Fatalf("crash at write %d (-undisturbed +crashed):\n%s", at, diff)
 				}
-				if !f.crashed {
-					break
-				}
-			}
-			if at < 3 {
-				t.Errorf("only %d writes seen", at-1)
-			}
-			t.Logf("%d writes", at-1)
+				return f.crashed
+			})
 		})
 	}
 }

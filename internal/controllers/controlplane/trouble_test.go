@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"errors"
-	"flag"
 	"net/http"
 	"testing"
 	"time"
@@ -17,9 +16,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
-
-var each = flag.Bool("each", false, "let every call fail, not only each third")
 
 // mustNotSpin says that a pass asks for the next one after a second at the least.
 func mustNotSpin(t testing.TB, result ctrl.Result) {
@@ -61,14 +59,7 @@ func TestTroubleEverywhere(t *testing.T) {
 				s := all[name]
 				undisturbed := s.play(t, 0)
 				want := undisturbed.picture(undisturbed.licenses)
-				at, step := 1, 3
-				if *each {
-					step = 1
-				}
-				for ; ; at += step {
-					if at > 150 {
-						t.Fatal("the calls do not end")
-					}
+				crashtest.EachStep(t, 0, func(at int) bool {
 					f := s.stage(t)
 					fault := f.fault
 					if trouble.reads {
@@ -84,11 +75,8 @@ func TestTroubleEverywhere(t *testing.T) {
 					if diff := cmp.Diff(want, f.picture(f.licenses)); diff != "" {
 						t.Fatalf("trouble at call %d (-undisturbed +troubled):\n%s", at, diff)
 					}
-					if !struck {
-						break
-					}
-				}
-				t.Logf("fewer than %d calls", at)
+					return struck
+				})
 			})
 		}
 	}

@@ -14,9 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-var seeds = flag.Uint64("seeds", 20, "how many pairs of specs to try")
+var seeds = flag.Uint64("seeds", 20/crashtest.Stride, "how many pairs of specs to try")
 
 // TestAnyPathSameEnd: a spec A and then B comes to the same end as B from scratch,
 // also where B comes in the middle of A.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
 // scenario is a state of a provisioner from which there is something to do.
@@ -60,21 +61,13 @@ func TestCrashEverywhere(t *testing.T) {
 	for what, s := range scenarios() {
 		t.Run(what, func(t *testing.T) {
 			undisturbed, _ := runWithCrash(t, s, 0)
-			for at := 1; ; at++ {
-				if at > 60 {
-					t.Fatal("the steps do not end")
-				}
+			crashtest.EachStep(t, 3, func(at int) bool {
 				end, struck := runWithCrash(t, s, at)
-				if !struck {
-					if at < 4 {
-						t.Fatalf("only %d writes seen", at-1)
-					}
-					return
-				}
 				if end != undisturbed {
 					t.Fatalf("after a crash at write %d:\n%s\nundisturbed:\n%s", at, end, undisturbed)
 				}
-			}
+				return struck
+			})
 		})
 	}
 }
@@ -129,18 +122,13 @@ func TestTroubleEverywhere(t *testing.T) {
 			t.Run(trouble+"/"+what, func(t *testing.T) {
 				s := scenarios()[what]
 				undisturbed, _ := runWithCrash(t, s, 0)
-				for at := 1; ; at++ {
-					if at > 80 {
-						t.Fatal("the steps do not end")
-					}
+				crashtest.EachStep(t, 0, func(at int) bool {
 					end, struck := runWithTrouble(t, s, at, err)
-					if !struck {
-						return
-					}
 					if end != undisturbed {
 						t.Fatalf("after trouble at call %d:\n%s\nundisturbed:\n%s", at, end, undisturbed)
 					}
-				}
+					return struck
+				})
 			})
 		}
 	}

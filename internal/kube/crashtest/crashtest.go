@@ -14,7 +14,7 @@ import (
 )
 
 // mostSteps is more than anything that is tested here does.
-const mostSteps = 80
+const mostSteps = 150
 
 var errDead = errors.New("the process is dead")
 
@@ -102,14 +102,14 @@ func (f *Fault) Cluster(writes *int) interceptor.Funcs {
 	}
 }
 
-// EachStep crashes at the first step, the second, and so on, until crashAt says
-// that there was none to crash at. With fewer steps than least, the test has not
-// seen what it is about.
+// EachStep crashes at the first step, the one Stride later, and so on, until crashAt
+// says that there was none to crash at. With fewer steps than least, the test has
+// not seen what it is about.
 func EachStep(t *testing.T, least int, crashAt func(at int) bool) {
 	t.Helper()
 	at := 1
 	for crashAt(at) {
-		if at++; at > mostSteps {
+		if at += Stride; at > mostSteps {
 			t.Fatal("the steps do not end")
 		}
 	}

@@ -41,7 +41,7 @@ func TestArchivesThatUnpackToMuch(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"bytes": {map[string]string{mainTF: strings.Repeat("\x00", 100<<20)}, `more than 40 MiB together, "main.tf" among them`},
+		"bytes": {map[string]string{mainTF: strings.Repeat("\x00", 41<<20)}, `more than 40 MiB together, "main.tf" among them`},
 		"files": {many, "there are 2001 files, and a template may have at most 2000"},
 	} {
 		bomb := zipOf(t, c.files)
