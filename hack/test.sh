@@ -31,6 +31,6 @@ if [ ${#shared[@]} != 0 ]; then
   # With the race detector they try every fifth step (crashtest.Stride).
   step "go test of the simulations, every step, without the race detector"
   mapfile -t simulations < <(git grep -l internal/kube/crashtest -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
-  "${gotestsum[@]}" --jsonfile "$results/simulations.json" -- "${flags[@]}" -run 'Crash|Trouble|AnyPath' "${simulations[@]}" || status=$?
+  "${gotestsum[@]}" --jsonfile "$results/simulations.json" -- "${flags[@]}" -run 'Crash|Trouble|AnyPath|AnyAnswer' "${simulations[@]}" || status=$?
 fi
 exit "$status"

@@ -2,7 +2,9 @@ package controlplane
 
 import (
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,11 +112,15 @@ func TestAnyAnswerOfCoder(t *testing.T) {
 	} {
 		undisturbed := s.play(t, 0)
 		want := undisturbed.picture(undisturbed.licenses)
-		for name, answer := range answers() {
-			for _, path := range []string{"", "/api/v2/users", "/api/v2/licenses", "/api/v2/entitlements"} {
+		all := answers()
+		for i, name := range slices.Sorted(maps.Keys(all)) {
+			for j, path := range []string{"", "/api/v2/users", "/api/v2/licenses", "/api/v2/entitlements"} {
+				if (i+j)%crashtest.Stride != 0 {
+					continue
+				}
 				t.Run(when+"/"+name+path, func(t *testing.T) {
 					t.Parallel()
-					answer := answer
+					answer := all[name]
 					answer.PathPrefix = path
 					badAnswer(t, s, answer, want)
 				})
