@@ -9,8 +9,11 @@ export TOOLS_DIR ?= $(CODER_K8S_CACHE)/tools
 export VERSION ?= v0.1.0-dev
 BINARY ?= bin/coder-k8s
 COMMIT ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+# When the commit was made, and not when it was built: the same commit is built to the same bytes.
+DATE ?= $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null || echo unknown)
 PKG := github.com/coder-k8s/coder-k8s
-LDFLAGS := -s -w -X $(PKG)/internal/version.version=$(VERSION) -X $(PKG)/internal/version.commit=$(COMMIT)
+LDFLAGS := -s -w -X $(PKG)/internal/version.version=$(VERSION) -X $(PKG)/internal/version.commit=$(COMMIT) \
+	-X $(PKG)/internal/version.date=$(DATE)
 
 .PHONY: help generate verify lint test conformance test-e2e bench build plugin manifests image images docs release demo demo-down demo-env
 

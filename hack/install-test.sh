@@ -95,7 +95,7 @@ done
 split=(deployment,serviceaccount,pdb,networkpolicy -l "app.kubernetes.io/component in (controller, apiserver, mcp)")
 installed config/namespaced coder-k8s
 quiet kubectl -n coder-system delete "${split[@]}" || fail "the split installation cannot be deleted"
-quiet kubectl -n coder-system delete networkpolicy,pdb -l app.kubernetes.io/name=coder-k8s || fail "what surrounds the split installation cannot be deleted"
+quiet kubectl -n coder-system delete networkpolicy -l app.kubernetes.io/name=coder-k8s || fail "what surrounds the split installation cannot be deleted"
 quiet kubectl delete clusterrolebinding coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp-control-planes || fail "the split installation's rights cannot be deleted"
 works coder-k8s
 same
@@ -103,8 +103,8 @@ same
 may_not() { ! may "$@"; }
 until_ok 30 "the rights to be gone" may_not coder-k8s list secrets -n default || fail "the operator may list Secrets where it does not watch"
 
-# Highly available: while the replica that leads goes, the other answers.
-installed config/ha coder-k8s
+# The default: while the replica that leads goes, the other answers. (config/ha asks for a second node.)
+installed config/default coder-k8s
 quiet kubectl -n coder delete rolebinding coder-k8s-controller coder-k8s-apiserver || fail "the rights in namespace coder cannot be deleted"
 quiet kubectl delete clusterrole,clusterrolebinding coder-k8s-apiserver-cluster || fail "the rights of before cannot be deleted"
 works coder-k8s
@@ -129,10 +129,10 @@ for sample in coderworkspace codertemplate; do
   quiet kubectl delete -f "config/samples/$sample.yaml" --timeout=300s || fail "the sample $sample cannot be deleted"
 done
 quiet kubectl -n coder delete ccp coder --timeout=300s || fail "the control plane cannot be deleted"
-quiet kubectl delete -k config/ha --timeout=300s || fail "kubectl delete -k config/ha failed"
+quiet kubectl delete -k config/default --timeout=300s || fail "kubectl delete -k config/default failed"
 quiet kubectl delete -f hack/demo/user.yaml --timeout=300s || fail "the user cannot be deleted"
 quiet kubectl delete namespace coder --timeout=300s || fail "namespace coder cannot be deleted"
 left=$(kubectl get crd,clusterrole,clusterrolebinding,apiservice,priorityclass,validatingadmissionpolicy,validatingadmissionpolicybinding -o name |
   grep -E '/coder-k8s(-|$)|coder\.com' || true)
 [ -z "$left" ] || fail "left behind: $left"
-step "removed: kubectl delete -k config/ha leaves nothing behind"
+step "removed: kubectl delete -k config/default leaves nothing behind"

@@ -42,6 +42,8 @@ type ServingSpec struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.httpNodePort) || has(self.httpsNodePort)) || self.type != 'ClusterIP'",message="httpNodePort and httpsNodePort have an effect with type NodePort or LoadBalancer only; remove them or set one of these types",messageExpression="'httpNodePort and httpsNodePort have an effect with type NodePort or LoadBalancer only; remove them or set one of these types' + ' instead of ' + self.type"
 // +kubebuilder:validation:XValidation:rule="!(has(self.httpNodePort) && has(self.httpsNodePort)) || self.httpNodePort != self.httpsNodePort",message="httpNodePort and httpsNodePort must differ; change one of them"
 // +kubebuilder:validation:XValidation:rule="!(self.type == 'LoadBalancer' && oldSelf.type == 'LoadBalancer') || (has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass))",message="loadBalancerClass cannot change while the type is LoadBalancer, because Kubernetes does not allow it; set another type first"
+// +kubebuilder:validation:XValidation:rule="!(has(self.ipFamilyPolicy) && self.ipFamilyPolicy == 'SingleStack' && has(self.ipFamilies) && size(self.ipFamilies) > 1)",message="ipFamilies names two families, but ipFamilyPolicy is SingleStack; name one, or set PreferDualStack or RequireDualStack"
+// +kubebuilder:validation:XValidation:rule="!(has(self.ipFamilies) && size(self.ipFamilies) > 0 && has(oldSelf.ipFamilies) && size(oldSelf.ipFamilies) > 0) || self.ipFamilies[0] == oldSelf.ipFamilies[0]",message="ipFamilies: the first family cannot change, because Kubernetes does not allow it; add the other one after it"
 type ServiceSpec struct {
 	// Enabled makes the Service. Without it the operator cannot call Coder.
 	// +optional
@@ -82,6 +84,18 @@ type ServiceSpec struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="must be a network, for example 203.0.113.0/24"
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
+	// IPFamilyPolicy says whether the Services have addresses of one family or of
+	// both. Unset, Kubernetes chooses SingleStack.
+	// +optional
+	// +kubebuilder:validation:Enum=SingleStack;PreferDualStack;RequireDualStack
+	IPFamilyPolicy *corev1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
+	// IPFamilies are the families of the Services' addresses, the first one first.
+	// Unset, Kubernetes chooses. The first one cannot change later.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Enum=IPv4;IPv6
+	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
 	// HTTPNodePort is the port on the nodes for HTTP. Unset, Kubernetes chooses one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

@@ -27,7 +27,8 @@ watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || di
 watched "$log" "fleet" go build -o "$work/fleet" ./test/bench/fleet || die "the program that measures could not be built: see $log"
 "$HERE/load-image.sh" bin/coder-k8s.tar
 export KUBECONFIG="$KUBECONFIG_ADMIN" PATH="$BIN:$PATH"
-kubectl apply -k config/default >>"$log"
+# What one replica costs is measured.
+kubectl kustomize config/default | sed 's/^  replicas: 2$/  replicas: 1/' | kubectl apply -f - >>"$log"
 kubectl -n coder-system rollout status deployment/coder-k8s --timeout=120s >>"$log"
 kubectl create namespace fleet >>"$log"
 kubectl -n fleet create secret generic database --from-literal=url=postgres://nobody@127.0.0.1:1/none >>"$log"

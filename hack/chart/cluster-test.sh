@@ -66,8 +66,7 @@ pods=$(coder_pods)
 [ -n "$pods" ] || fail "there is no pod of Coder"
 works "helm install"
 
-release upgrade coder-k8s charts/coder-k8s --wait --set mode=split --values charts/coder-k8s/examples/high-availability.yaml \
-  --set spread.whenUnsatisfiable=ScheduleAnyway --set networkPolicy.enabled=true
+release upgrade coder-k8s charts/coder-k8s --wait --set mode=split --set networkPolicy.enabled=true
 three() { [ "$(kubectl -n $NS get deployments -o 'jsonpath={.items[*].metadata.name}')" = "coder-k8s-apiserver coder-k8s-controller coder-k8s-mcp" ]; }
 until_ok 60 "the Deployment of before to be gone" three || fail "after the upgrade there are not three Deployments"
 works "helm upgrade to three Deployments"

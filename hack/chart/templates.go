@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,7 +28,7 @@ const metricsReader = "coder-k8s-metrics-reader"
 
 // byHand are the kinds whose templates are written by hand, because they are made of
 // values. A chart needs no Namespace: the release has one.
-var byHand = []string{"Deployment", "ServiceAccount", "Service", "APIService", "Namespace"}
+var byHand = []string{"Deployment", "ServiceAccount", "Service", "APIService", "Namespace", "PodDisruptionBudget", "PriorityClass"}
 
 // templates gives the generated files of the chart, by their path below
 // templates/generated. It fails for an object that would be in no file.
@@ -167,6 +168,7 @@ func (s sources) document(o object, conditions []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	body = withValues(o, body)
 	if ns := text(o, "metadata", "namespace"); ns == "" || ns == namespace || ns == "kube-system" {
 		return document(conditions, body), nil
 	}
@@ -174,6 +176,22 @@ func (s sources) document(o object, conditions []string) (string, error) {
 	body = strings.Replace(body, "  namespace: "+text(o, "metadata", "namespace")+"\n", "  namespace: {{ $watched | quote }}\n", 1)
 	body = "{{- range $watched := $.Values.watchNamespaces }}\n---\n" + body + "{{- end }}\n"
 	return strings.Replace(document(conditions, body), "---\n{{- range", "{{- range", 1), nil
+}
+
+// account matches a subject of a binding: the ServiceAccount of a component.
+var account = regexp.MustCompile(`(?m)^  name: coder-k8s(-controller|-apiserver|-mcp)?$`)
+
+// withValues puts the values of the chart where config/ has their defaults: the port
+// of the aggregated API, and the name of the ServiceAccounts.
+func withValues(o object, body string) string {
+	switch o.kind() {
+	case "NetworkPolicy":
+		return strings.ReplaceAll(body, "ingress:\n  - ports:\n    - port: 6443\n", "ingress:\n  - ports:\n    - port: {{ $.Values.apiserver.port }}\n")
+	case "ClusterRoleBinding", "RoleBinding":
+		before, subjects, _ := strings.Cut(body, "\nsubjects:\n")
+		return before + "\nsubjects:\n" + account.ReplaceAllString(subjects, "  name: {{ $.Values.serviceAccount.name }}$1")
+	}
+	return body
 }
 
 // forPeople tells a role that nothing of the installation is bound to.

@@ -103,6 +103,7 @@ func (env *environment) addControllers(ctx context.Context) error {
 	kit, err := workload.New(env.manager, workload.Options{
 		Optional: optional, Metrics: env.metrics, Tracing: env.tracing, ClusterDomain: env.options.ClusterDomain,
 		OperatorNamespace: env.namespace, Namespaces: env.options.WatchNamespaces,
+		PodIPv6: podIPv6(os.Getenv),
 	})
 	if err != nil {
 		return err

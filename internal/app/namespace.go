@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 )
@@ -35,6 +36,13 @@ const (
 	podNameEnv = "POD_NAME"
 	podIPEnv   = "POD_IP"
 )
+
+// podIPv6 reports whether the first address of pods in this cluster is one of IPv6:
+// that of the operator's own pod is. Outside of a cluster it is not known, and false.
+func podIPv6(getenv func(string) string) bool {
+	ip, err := netip.ParseAddr(strings.TrimSpace(getenv(podIPEnv)))
+	return err == nil && ip.Is6() && !ip.Is4In6()
+}
 
 // ownIdentity tells this process from all others: the name of its pod, or the
 // host's with the number of the process.

@@ -180,6 +180,20 @@ func (p *process) exitCode(t *testing.T) int {
 }
 
 func TestTheProcessServesUntilItIsToldToEnd(t *testing.T) {
+	t.Run("IPv4", func(t *testing.T) { servesUntilItIsToldToEnd(t, anyAddress) })
+	t.Run("IPv6", func(t *testing.T) {
+		const anyIPv6Address = "[::1]:0"
+		listener, err := net.Listen("tcp", anyIPv6Address)
+		if err != nil {
+			t.Skipf("this machine has no IPv6: %v", err)
+		}
+		_ = listener.Close()
+		servesUntilItIsToldToEnd(t, anyIPv6Address)
+	})
+}
+
+func servesUntilItIsToldToEnd(t *testing.T, anyAddress string) {
+	t.Helper()
 	p := startProcess(t, "--app=mcp-http", "--kubeconfig="+cluster(t), "--metrics-bind-address=0",
 		"--health-probe-bind-address="+anyAddress, "--mcp-bind-address="+anyAddress)
 	var probes, mcp string

@@ -164,5 +164,5 @@ func nextStep(reason string) string {
 	case "MissingEndpoints", "EndpointsNotFound", "EndpointsAccessError":
 		return "look why no pod of the operator is ready: kubectl get pods -l app.kubernetes.io/name=coder-k8s -A"
 	}
-	return "look at the operator's log, and whether the control plane's nodes reach its pods on port 6443 (NetworkPolicies, firewalls)"
+	return "look at the operator's log, and whether the control plane's nodes reach its pods on port 6443, or that of --secure-port (NetworkPolicies, firewalls; docs/how-to/use-a-private-cluster.md)"
 }

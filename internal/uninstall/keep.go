@@ -44,10 +44,8 @@ func (u *uninstaller) keepAll(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(u.objects) > 0 && !u.keepDefinitions {
-		u.say("The Coders go on running. To take them over again, install coder-k8s and apply what was written to standard output:\n" +
-			"what belonged to each object has the annotation " + coderv1alpha1.AnnotationAdopt + ", by which the operator knows it.\n" +
-			"The operator's account and tokens in Coder are still there.")
+	if len(u.objects) > 0 {
+		u.say("%s", u.wayBack())
 	}
 	return nil
 }
@@ -103,6 +101,13 @@ func manifest(o object) *unstructured.Unstructured {
 // disown takes our owner references from an object, so that the garbage collector
 // leaves it alone, and notes whose it was.
 func (u *uninstaller) disown(ctx context.Context, child *metav1.PartialObjectMetadata, owner object) error {
+	if child.Kind == "Secret" {
+		command, err := u.givingBack(child, owner)
+		if err != nil {
+			return err
+		}
+		u.secrets = append(u.secrets, command)
+	}
 	return u.withoutOwner(ctx, child, owner, map[string]any{coderv1alpha1.AnnotationAdopt: owner.definition.Kind + "/" + owner.GetName()})
 }
 

@@ -51,6 +51,8 @@ type uninstaller struct {
 
 	operators []appsv1.Deployment
 	objects   []object
+	// secrets are the commands by which kept Secrets get their owners back.
+	secrets []string
 	// metadata counts the workspaces and templates about which Kubernetes alone knows
 	// something, which goes with the definitions.
 	metadata int

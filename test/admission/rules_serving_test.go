@@ -27,6 +27,22 @@ var servingRules = []rule{
 		bad: "service: {type: LoadBalancer, loadBalancerSourceRanges: [203.0.113.0]}", good: "service: {type: LoadBalancer, loadBalancerSourceRanges: [203.0.113.0/24]}",
 	},
 	{
+		name: "a policy of families that is none", kinds: servingKinds, at: "spec.service.ipFamilyPolicy", says: `Unsupported value: "DualStack"`,
+		bad: "service: {ipFamilyPolicy: DualStack}", good: "service: {ipFamilyPolicy: RequireDualStack}",
+	},
+	{
+		name: "a family that is none", kinds: servingKinds, at: "spec.service.ipFamilies[0]", says: `Unsupported value: "ipv6"`,
+		bad: "service: {ipFamilies: [ipv6]}", good: "service: {ipFamilies: [IPv6]}",
+	},
+	{
+		name: "a family twice", kinds: servingKinds, at: "spec.service.ipFamilies[1]", says: `Duplicate value: "IPv6"`,
+		bad: "service: {ipFamilies: [IPv6, IPv6]}", good: "service: {ipFamilies: [IPv6, IPv4]}",
+	},
+	{
+		name: "two families in a single stack", kinds: servingKinds, at: "spec.service", says: "ipFamilies names two families, but ipFamilyPolicy is SingleStack; name one, or set PreferDualStack or RequireDualStack",
+		bad: "service: {ipFamilyPolicy: SingleStack, ipFamilies: [IPv4, IPv6]}", good: "service: {ipFamilyPolicy: PreferDualStack, ipFamilies: [IPv4, IPv6]}",
+	},
+	{
 		name: "an HTTPS port without TLS", kinds: servingKinds, at: "spec.service.httpsNodePort", says: "give a certificate or remove the node port",
 		bad: "service: {type: NodePort, httpsNodePort: 30443}", good: "{service: {type: NodePort, httpsNodePort: 30443}, tls: {secretNames: [a]}}",
 	},
@@ -146,6 +162,10 @@ var transitions = []transition{
 	{
 		name: "another load balancer class", kinds: servingKinds, at: "spec.service", says: "loadBalancerClass cannot change while the type is LoadBalancer, because Kubernetes does not allow it; set another type first",
 		before: "service: {type: LoadBalancer, loadBalancerClass: a}", bad: "service: {type: LoadBalancer, loadBalancerClass: b}", good: "service: {type: NodePort}",
+	},
+	{
+		name: "another first family", kinds: servingKinds, at: "spec.service", says: "the first family cannot change, because Kubernetes does not allow it; add the other one after it",
+		before: "service: {ipFamilies: [IPv4]}", bad: "service: {ipFamilies: [IPv6, IPv4]}", good: "service: {ipFamilies: [IPv4, IPv6], ipFamilyPolicy: PreferDualStack}",
 	},
 	{
 		name: "a load balancer class later", kinds: servingKinds, at: "spec.service", says: "set another type first",

@@ -20,6 +20,9 @@ func TestOverlays(t *testing.T) {
 		"config/split-ha":         "testdata/split-high-availability.values.yaml",
 		"config/cert-manager":     "testdata/cert-manager.values.yaml",
 		"config/network-policies": "testdata/network-policies.values.yaml",
+
+		"test/manifests/testdata/private":      "testdata/private.values.yaml",
+		"test/manifests/testdata/host-network": "testdata/host-network.values.yaml",
 	}
 	for dir, values := range tests {
 		t.Run(dir, func(t *testing.T) {

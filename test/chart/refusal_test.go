@@ -59,6 +59,36 @@ func TestRefusals(t *testing.T) {
 		"people who log in nowhere": {
 			"mcp: {oidc: {issuerURL: https://login.example.com}}",
 			"mcp.oidc.issuerURL is set without mcp.publicURL: set the URL of the endpoint as clients write it, for example https://mcp.example.com/mcp"},
+		"no grace at all": {
+			"terminationGracePeriodSeconds: 0", "at '/terminationGracePeriodSeconds': minimum: got 0, want 5"},
+		"a history without end": {
+			"revisionHistoryLimit: 1001", "at '/revisionHistoryLimit': maximum: got 1,001, want 1,000"},
+		"more replicas than nodes": {
+			"replicas: 1000", "at '/replicas': maximum: got 1,000, want 100"},
+		"a probe without a period": {
+			"readinessProbe: {periodSeconds: 0}", "at '/readinessProbe/periodSeconds': minimum: got 0, want 1"},
+		"a liveness probe with a success threshold": {
+			"livenessProbe: {successThreshold: 2}", "at '/livenessProbe': additional properties 'successThreshold' not allowed"},
+		"a port that only root may have": {
+			"apiserver: {port: 443}", "at '/apiserver/port': minimum: got 443, want 1,024"},
+		"a port that is none": {
+			"apiserver: {port: 65536}", "at '/apiserver/port': maximum: got 65,536, want 65,535"},
+		"a port that the pod has already": {
+			"apiserver: {port: 8443}", "apiserver.port 8443 is a port that the pod serves something else on: choose another, for example 10250"},
+		"the kubelet's port": {
+			"apiserver: {port: 10250, hostNetwork: true}",
+			"apiserver.port is 10250 with apiserver.hostNetwork, but on a node that is the port of the kubelet: choose another, for example 6443, or leave apiserver.hostNetwork out"},
+		"a name that is no ServiceAccount's": {
+			"serviceAccount: {name: Operator}", "at '/serviceAccount/name': 'Operator' does not match pattern"},
+		"a family that is none": {
+			"service: {ipFamilies: [IPv5]}", "at '/service/ipFamilies/0': value must be one of 'IPv4', 'IPv6'"},
+		"two families in a single stack": {
+			"service: {ipFamilyPolicy: SingleStack, ipFamilies: [IPv4, IPv6]}",
+			"service.ipFamilies names two families, but service.ipFamilyPolicy is SingleStack: name one, or set PreferDualStack or RequireDualStack"},
+		"no DNS server": {
+			"dnsPolicy: None", "dnsPolicy is None without dnsConfig.nameservers, so the pods could resolve no name: name at least one nameserver"},
+		"a container without an image": {
+			"extraContainers: [{name: a}]", "at '/extraContainers/0': missing property 'image'"},
 		"definitions of somebody else that do not stay": {
 			"crds: {install: false, keep: false}",
 			"crds.keep is false with crds.install false: the definitions are not this release's to remove; leave crds.keep out"},

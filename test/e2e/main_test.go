@@ -119,13 +119,20 @@ func parallel(test func(t *testing.T)) func(t *testing.T) {
 	}
 }
 
-// testInstall installs the operator with the manifests that a user applies.
+// testInstall installs the operator with the manifests that a user applies: two
+// replicas, also on one node, with a budget that lets one be evicted. The steps after it
+// say themselves how many replicas they need, and begin with one.
 func testInstall(t *testing.T) {
 	explain(t)
 	kubectl(t, "apply", "-k", "../../config/default")
 	// A cache that is not what the log is ends the process, which the story then sees.
 	kubectl(t, "-n", "coder-system", "set", "env", "deploy/coder-k8s", "KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true")
 	serving(t)
+	if pods := replicaPods(t); len(pods) != 2 || pods[livingLeader(t)] == "" {
+		t.Errorf("the operator's pods are %v, not two of which one leads", pods)
+	}
+	kubectl(t, "-n", "coder-system", "wait", "--for=jsonpath={.status.disruptionsAllowed}=1", "pdb/coder-k8s", "--timeout=1m")
+	scaleOperator(t, 1)
 
 	if out := kubectl(t, "get", "coderworkspaces,codertemplates", "-A"); strings.Contains(out, "NAME") {
 		t.Errorf("there are objects before the first control plane:\n%s", out)

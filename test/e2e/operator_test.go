@@ -64,7 +64,11 @@ func metricsOf(t *testing.T) (lines []string) {
 func readMetrics(t *testing.T) ([]string, error) {
 	t.Helper()
 	token := strings.TrimSpace(kubectl(t, "-n", "default", "create", "token", "e2e-metrics"))
-	ip := kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[0].status.podIP}")
+	// The controllers work on the replica that leads.
+	ip, err := tryKubectl(t, "-n", "coder-system", "get", "pod", leaderPod(t), "-o", "jsonpath={.status.podIP}")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, ip)
+	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+ip+":8443/metrics", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -222,22 +226,9 @@ func testLeaderKilled(t *testing.T) {
 		t.Errorf("there were %d ReplicaSets and are %d, of which %d have pods", before, all, withPods)
 	}
 	oneToken(t, token)
-	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1")
-	kubectl(t, "-n", "coder-system", "wait", "--for=jsonpath={.status.replicas}=1", "deploy/coder-k8s", "--timeout=5m")
-	onePodLeads(t)
+	scaleOperator(t, 1)
 	serving(t)
-}
-
-// onePodLeads waits until the operator has one pod, and that leads.
-func onePodLeads(t *testing.T) {
-	t.Helper()
-	polltest.Eventually(t, "one pod of the operator is left, and leads", func() error {
-		pods := strings.Fields(kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[*].metadata.name}"))
-		if now := leaderPod(t); len(pods) != 1 || pods[0] != now {
-			return fmt.Errorf("the pods are %q, and %s leads", pods, now)
-		}
-		return nil
-	})
+	livingLeader(t)
 }
 
 // livingLeader waits until the pod that leads is one that is there: the Lease names

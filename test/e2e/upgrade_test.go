@@ -82,14 +82,14 @@ func previousRelease(t *testing.T) string {
 	return filepath.Join(dir, "config", "default")
 }
 
-// install applies the manifests and waits until one replica of them leads and has
+// install applies the manifests and waits until a replica of them leads and has
 // looked at every object once.
 func install(t *testing.T, installation string) {
 	t.Helper()
 	kubectl(t, "apply", "-k", installation)
 	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
-	onePodLeads(t)
 	serving(t)
+	livingLeader(t)
 }
 
 // begin makes what a user of the previous release may have.

@@ -103,7 +103,7 @@ func TestNetworkPolicies(t *testing.T) {
 		metrics = end{namespace: "monitoring", labels: map[string]string{"coder.com/metrics-reader": "true"}}
 		sibling = end{namespace: operatorNamespace, pod: map[string]string{"app": "shell"}}
 	)
-	for _, name := range []string{"network-policies", "everything", "namespaced-closed"} {
+	for _, name := range []string{"network-policies", "everything", "namespaced-closed", "private"} {
 		t.Run(name, func(t *testing.T) {
 			objects := environment.installations[name]
 			policies := ofKind[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy")
@@ -119,7 +119,7 @@ func TestNetworkPolicies(t *testing.T) {
 				port      int32
 				want      []string
 			}{
-				{"kube-apiserver calls the aggregated API", in, outside, 6443, apiserver},
+				{"kube-apiserver calls the aggregated API", in, outside, apiserverPort(name), apiserver},
 				{"AI tools call MCP", in, tools, 8090, mcp},
 				{"nobody else calls MCP", in, anybody, 8090, nil},
 				{"Prometheus reads the metrics", in, metrics, 8443, all},
@@ -131,6 +131,7 @@ func TestNetworkPolicies(t *testing.T) {
 				{"nor from outside", in, outside, 6444, nil},
 				{"what is not served is closed", in, anybody, 8081, nil},
 				{"all ask DNS", out, outside, 53, all},
+				{"also that of OpenShift", out, outside, 5353, all},
 				{"all ask kube-apiserver", out, outside, 6443, all},
 				{"also where it is managed", out, outside, 443, all},
 				{"Coder's pods are called by those that need it", out, anybody, 8080, callers},

@@ -28,11 +28,13 @@ const (
 )
 
 // installations are the ways of installation by the directory that kubectl is
-// given. The last two have everything that can be added.
+// given. Those of testdata have what can be added.
 func installations() map[string]string {
 	found := map[string]string{
 		"everything":        "testdata/everything",
 		"namespaced-closed": "testdata/namespaced-closed",
+		"private":           "testdata/private",
+		"host-network":      "testdata/host-network",
 	}
 	for _, name := range []string{"default", "split", "namespaced", "ha", "split-ha", "network-policies", "cert-manager"} {
 		found[name] = filepath.Join(configDir, name)

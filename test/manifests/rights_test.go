@@ -87,6 +87,7 @@ func TestRights(t *testing.T) {
 		base := map[string]string{
 			"ha": "default", "network-policies": "default", "cert-manager": "default",
 			"split-ha": "split", "everything": "split", "namespaced-closed": "namespaced",
+			"private": "default", "host-network": "split",
 		}
 		file := name
 		if same, ok := base[name]; ok {

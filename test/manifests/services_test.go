@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -48,7 +50,9 @@ func parts(split bool) (all, apiserver, mcp []string) {
 	return one, one, one
 }
 
-func isSplit(name string) bool { return name == "split" || name == "split-ha" || name == "everything" }
+func isSplit(name string) bool {
+	return slices.Contains([]string{"split", "split-ha", "everything", "host-network"}, name)
+}
 
 // TestServices: each Service reaches exactly the pods that serve what it is for, at a
 // port that they have.
@@ -101,36 +105,80 @@ func TestDeploymentsSelectTheirPods(t *testing.T) {
 	})
 }
 
-// TestHighAvailability: where there are replicas they are on different nodes, and
-// draining a node takes one of a part at a time. A single replica stands in nobody's
-// way.
+// TestHighAvailability: an APIService without a pod blocks the deletion of every
+// namespace, so all Deployments have two replicas that prefer different nodes, and a
+// drain evicts one of a part at a time. Without components no replica waits for a
+// second node.
 func TestHighAvailability(t *testing.T) {
-	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
+	eachInstallation(t, func(t *testing.T, name string, objects rendering) {
 		running := deployments(t, objects)
 		guarded := map[string]int{}
 		for _, budget := range ofKind[policyv1.PodDisruptionBudget](t, objects, "PodDisruptionBudget") {
 			names := selected(t, budget.Spec.Selector, running)
-			if len(names) != 1 || budget.Spec.MaxUnavailable == nil || budget.Spec.MaxUnavailable.IntValue() != 1 {
+			if len(names) != 1 || budget.Spec.MaxUnavailable == nil || budget.Spec.MaxUnavailable.IntValue() != 1 ||
+				*budget.Spec.UnhealthyPodEvictionPolicy != policyv1.AlwaysAllow {
 				t.Errorf("PodDisruptionBudget %s is for %v and allows %v", budget.Name, names, budget.Spec.MaxUnavailable)
 			}
 			for _, name := range names {
 				guarded[name]++
 			}
 		}
+		whenUnsatisfiable := corev1.ScheduleAnyway
+		if slices.Contains([]string{"ha", "split-ha", "everything", "namespaced-closed"}, name) {
+			whenUnsatisfiable = corev1.DoNotSchedule
+		}
 		for _, deployment := range running {
-			pods, replicas := deployment.Spec.Template.Spec, *deployment.Spec.Replicas
+			pods := deployment.Spec.Template.Spec
 			spread := pods.TopologySpreadConstraints
 			if len(spread) != 1 || !slices.Equal(selected(t, spread[0].LabelSelector, running), []string{deployment.Name}) {
 				t.Fatalf("%s is not spread over nodes by its own pods: %v", deployment.Name, spread)
 			}
-			switch {
-			case replicas == 1 && (guarded[deployment.Name] != 0 || pods.PriorityClassName != ""):
-				t.Errorf("%s has one replica, and a budget or a priority", deployment.Name)
-			case replicas > 1 && guarded[deployment.Name] != 1:
-				t.Errorf("%s has %d replicas and %d budgets", deployment.Name, replicas, guarded[deployment.Name])
-			case replicas > 1 && (spread[0].WhenUnsatisfiable != corev1.DoNotSchedule || pods.PriorityClassName != program):
-				t.Errorf("%s: its replicas may be on one node, or without priority: %+v", deployment.Name, spread[0])
+			if spread[0].WhenUnsatisfiable != whenUnsatisfiable || !slices.Equal(spread[0].MatchLabelKeys, []string{"pod-template-hash"}) {
+				t.Errorf("%s is spread by %+v, not with %s", deployment.Name, spread[0], whenUnsatisfiable)
+			}
+			if *deployment.Spec.Replicas != 2 || guarded[deployment.Name] != 1 || pods.PriorityClassName != program {
+				t.Errorf("%s has %d replicas, %d budgets and priority class %q",
+					deployment.Name, *deployment.Spec.Replicas, guarded[deployment.Name], pods.PriorityClassName)
+			}
+			if slices.Contains(pods.Containers[0].Args, "--leader-elect=false") {
+				t.Errorf("%s has replicas and elects no leader", deployment.Name)
+			}
+		}
+		if classes := ofKind[schedulingv1.PriorityClass](t, objects, "PriorityClass"); len(classes) != 1 || classes[0].Name != program {
+			t.Errorf("the priority classes are %v", classes)
+		}
+	})
+}
+
+// TestServingPort: what kube-apiserver calls is one port in the program's arguments,
+// the container and the NetworkPolicy; in the network of the node no two pods claim it
+// at a time.
+func TestServingPort(t *testing.T) {
+	eachInstallation(t, func(t *testing.T, name string, objects rendering) {
+		_, apiserver, _ := parts(isSplit(name))
+		for _, deployment := range deployments(t, objects) {
+			if !slices.Contains(apiserver, deployment.Name) {
+				continue
+			}
+			want, pods := apiserverPort(name), deployment.Spec.Template.Spec
+			if pods.Containers[0].Ports[0].ContainerPort != want {
+				t.Errorf("the container's port is %d, not %d", pods.Containers[0].Ports[0].ContainerPort, want)
+			}
+			if given := slices.Contains(pods.Containers[0].Args, fmt.Sprintf("--secure-port=%d", want)); given != (want != 6443) {
+				t.Errorf("the arguments are %q", pods.Containers[0].Args)
+			}
+			if pods.HostNetwork != (name == "host-network") || pods.HostNetwork && (deployment.Spec.Strategy.RollingUpdate.MaxSurge.IntValue() != 0 ||
+				pods.DNSPolicy != corev1.DNSClusterFirstWithHostNet) {
+				t.Errorf("hostNetwork is %t, with %+v", pods.HostNetwork, deployment.Spec.Strategy.RollingUpdate)
 			}
 		}
 	})
+}
+
+// apiserverPort is where the aggregated API of an installation listens.
+func apiserverPort(name string) int32 {
+	if name == "private" {
+		return 10250
+	}
+	return 6443
 }

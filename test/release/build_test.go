@@ -17,6 +17,7 @@ const (
 	root    = "../.."
 	version = "v9.8.7-rc.6"
 	commit  = "0123456789ab"
+	date    = "2026-01-02T03:04:05Z"
 )
 
 // command runs a program in a directory for at most ten minutes and returns what it printed.
@@ -46,7 +47,7 @@ func needsGit(t *testing.T) {
 func plugin(t *testing.T, directory string) string {
 	t.Helper()
 	out := t.TempDir()
-	command(t, directory, nil, "make", "--no-print-directory", "plugin", "BINARY="+out+"/coder-k8s", "VERSION="+version, "COMMIT="+commit)
+	command(t, directory, nil, "make", "--no-print-directory", "plugin", "BINARY="+out+"/coder-k8s", "VERSION="+version, "COMMIT="+commit, "DATE="+date)
 	return filepath.Join(out, "kubectl-coder")
 }
 
@@ -103,7 +104,7 @@ func TestSameCommitSameBytes(t *testing.T) {
 	if there := plugin(t, source(t)); sum(t, here) != sum(t, there) {
 		t.Error("the same source in two directories gives two different programs: go version -m says how they differ")
 	}
-	if said, want := command(t, ".", nil, here, "--version"), version+" (commit "+commit; !strings.Contains(said, want) {
+	if said, want := command(t, ".", nil, here, "--version"), version+" (commit "+commit+" of "+date; !strings.Contains(said, want) {
 		t.Errorf("kubectl-coder --version says %q, want %q", said, want)
 	}
 }

@@ -3,6 +3,7 @@ package release
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +18,7 @@ type workflow struct {
 	Permissions map[string]string `json:"permissions"`
 	Jobs        map[string]struct {
 		Uses        string            `json:"uses"`
+		Needs       any               `json:"needs"`
 		Permissions map[string]string `json:"permissions"`
 		Steps       []struct {
 			Uses string            `json:"uses"`
@@ -45,8 +47,8 @@ func workflows(t *testing.T) map[string]workflow {
 		}
 		all[filepath.Base(file)] = w
 	}
-	if len(all) != 2 {
-		t.Fatalf("workflows %v, want ci.yaml and release.yaml", slices.Collect(maps.Keys(all)))
+	if len(all) != 3 {
+		t.Fatalf("workflows %v, want ci.yaml, release.yaml and scan.yaml", slices.Collect(maps.Keys(all)))
 	}
 	return all
 }
@@ -91,6 +93,67 @@ func TestRightsOfWorkflows(t *testing.T) {
 				t.Errorf("%s: job %s has the permissions %v of its own", name, job, j.Permissions)
 			}
 		}
+	}
+}
+
+// TestOnlyTheClustersAreRoot: nothing but the end-to-end tests runs as root.
+func TestOnlyTheClustersAreRoot(t *testing.T) {
+	for name, w := range workflows(t) {
+		for job, j := range w.Jobs {
+			for _, step := range j.Steps {
+				if strings.Contains(step.Run, "sudo") && !strings.HasSuffix(strings.TrimSpace(step.Run), ".ci/run test-e2e") {
+					t.Errorf("%s: job %s runs as root: %s", name, job, step.Run)
+				}
+			}
+		}
+	}
+}
+
+// TestReleasesAreMerged: the job that publishes waits for the one that looks whether the
+// tag's commit is part of main, and for the scan of the image.
+func TestReleasesAreMerged(t *testing.T) {
+	jobs := workflows(t)["release.yaml"].Jobs
+	needs, _ := jobs["release"].Needs.([]any)
+	for _, job := range []string{"merged", "ci", "scan"} {
+		if !slices.Contains(needs, any(job)) {
+			t.Errorf("the release does not wait for %s: %v", job, needs)
+		}
+	}
+	repository := t.TempDir()
+	git := func(args ...string) string {
+		return strings.TrimSpace(command(t, repository, nil, "git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.com"}, args...)...))
+	}
+	git("init", "--quiet", "--initial-branch=main")
+	git("commit", "--quiet", "--allow-empty", "--message=merged")
+	merged := git("rev-parse", "HEAD")
+	git("commit", "--quiet", "--allow-empty", "--message=later")
+	git("checkout", "--quiet", "-b", "aside")
+	git("commit", "--quiet", "--allow-empty", "--message=not merged")
+	script, err := filepath.Abs(root + "/hack/release/merged.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	command(t, repository, nil, script, merged, "main")
+	refused := exec.CommandContext(t.Context(), script, git("rev-parse", "HEAD"), "main")
+	refused.Dir = repository
+	if out, err := refused.CombinedOutput(); err == nil || !strings.Contains(string(out), "is not part of main") {
+		t.Errorf("a commit that was not merged: %v, %s", err, out)
+	}
+}
+
+// TestDependenciesAreUpdated: somebody says when there is a newer commit for an action.
+func TestDependenciesAreUpdated(t *testing.T) {
+	raw, err := os.ReadFile(root + "/.github/dependabot.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Updates []struct {
+			Ecosystem string `json:"package-ecosystem"`
+		} `json:"updates"`
+	}
+	if err := yaml.Unmarshal(raw, &config); err != nil || len(config.Updates) == 0 || config.Updates[0].Ecosystem != "github-actions" {
+		t.Errorf("%v: %+v", err, config)
 	}
 }
 

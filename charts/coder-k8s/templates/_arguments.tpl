@@ -6,6 +6,9 @@ Takes root, component and settings.
 {{- $v := .root.Values -}}
 {{- $app := dict "" "all" "controller" "controller" "apiserver" "aggregated-apiserver" "mcp" "mcp-http" -}}
 - {{ printf "--app=%v" (index $app .component) | quote }}
+{{- if and (has .component (list "" "apiserver")) (ne (int $v.apiserver.port) 6443) }}
+- {{ printf "--secure-port=%d" (int $v.apiserver.port) | quote }}
+{{- end }}
 {{- with $v.watchNamespaces }}
 - {{ printf "--watch-namespaces=%v" (join "," .) | quote }}
 {{- end }}

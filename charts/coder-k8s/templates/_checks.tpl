@@ -7,6 +7,22 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{- $others := list 6444 8081 8443 }}
+{{- if and (eq .Values.mode "all") .Values.mcp.enabled }}
+{{- $others = append $others 8090 }}
+{{- end }}
+{{- if has (int .Values.apiserver.port) $others }}
+{{- fail (printf "apiserver.port %d is a port that the pod serves something else on: choose another, for example 10250" (int .Values.apiserver.port)) }}
+{{- end }}
+{{- if and .Values.apiserver.hostNetwork (eq (int .Values.apiserver.port) 10250) }}
+{{- fail "apiserver.port is 10250 with apiserver.hostNetwork, but on a node that is the port of the kubelet: choose another, for example 6443, or leave apiserver.hostNetwork out" }}
+{{- end }}
+{{- if and (eq .Values.service.ipFamilyPolicy "SingleStack") (gt (len .Values.service.ipFamilies) 1) }}
+{{- fail "service.ipFamilies names two families, but service.ipFamilyPolicy is SingleStack: name one, or set PreferDualStack or RequireDualStack" }}
+{{- end }}
+{{- if and (eq .Values.dnsPolicy "None") (not .Values.dnsConfig.nameservers) }}
+{{- fail "dnsPolicy is None without dnsConfig.nameservers, so the pods could resolve no name: name at least one nameserver" }}
+{{- end }}
 {{- if has .Release.Namespace .Values.watchNamespaces }}
 {{- fail (printf "watchNamespaces names %q, where the operator itself is: keep control planes in other namespaces" .Release.Namespace) }}
 {{- end }}

@@ -25,9 +25,25 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- end }}
 
-{{/* Name of a component's Deployment and ServiceAccount. Takes the component. */}}
+{{/* Name of a component's Deployment. Takes the component. */}}
 {{- define "coder-k8s.name" -}}
 {{ list "coder-k8s" . | compact | join "-" }}
+{{- end }}
+
+{{/* Name of a component's ServiceAccount. Takes root and component. */}}
+{{- define "coder-k8s.account" -}}
+{{ list .root.Values.serviceAccount.name .component | compact | join "-" }}
+{{- end }}
+
+{{/* What the Services share. */}}
+{{- define "coder-k8s.serviceFamilies" -}}
+{{- with .Values.service.ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .Values.service.ipFamilies }}
+ipFamilies:
+{{- toYaml . | nindent 0 }}
+{{- end }}
 {{- end }}
 
 {{/* The components that run in a Deployment of their own, as a JSON list. In mode all there is one, without a name. */}}
@@ -44,7 +60,7 @@ app.kubernetes.io/component: {{ . }}
 {{/* The values of a component's Deployment: those of the chart, changed by those of the component. Takes root and component. */}}
 {{- define "coder-k8s.settings" -}}
 {{- $shared := pick .root.Values "replicas" "resources" "priorityClassName" "nodeSelector" "tolerations" "affinity"
-  "podLabels" "podAnnotations" "extraArgs" "extraEnv" "extraVolumes" "extraVolumeMounts" -}}
+  "podLabels" "podAnnotations" "extraArgs" "extraEnv" "extraVolumes" "extraVolumeMounts" "initContainers" "extraContainers" -}}
 {{- $own := dict -}}
 {{- if .component }}{{ $own = index .root.Values.components .component }}{{ end -}}
 {{ mergeOverwrite (deepCopy $shared) (deepCopy $own) | toJson }}

@@ -117,6 +117,8 @@ spec:
   - ports:
     - {protocol: UDP, port: 53}
     - {protocol: TCP, port: 53}
+    - {protocol: UDP, port: 5353}
+    - {protocol: TCP, port: 5353}
   - ports:
     - {protocol: TCP, port: 443}
     - {protocol: TCP, port: 6443}

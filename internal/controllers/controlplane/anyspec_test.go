@@ -197,6 +197,10 @@ func (d dice) service(s *coderv1alpha1.ServiceSpec) {
 	d.maybe(func() { s.SessionAffinity = pick(d, corev1.ServiceAffinityNone, corev1.ServiceAffinityClientIP) })
 	d.maybe(func() { s.Annotations = map[string]string{pick(d, "one", "two"): "x"} })
 	d.maybe(func() { s.Labels = map[string]string{pick(d, "team", "cost"): "a"} })
+	d.maybe(func() {
+		s.IPFamilyPolicy = ptr.To(pick(d, corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack))
+		s.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol}
+	})
 	if s.Type == corev1.ServiceTypeClusterIP {
 		return
 	}

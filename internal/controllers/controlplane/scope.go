@@ -46,7 +46,7 @@ func kind() workload.Kind {
 func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix}
 	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.Workload(cp, resources.Inputs{
-		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace,
+		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace, PodIPv6: r.kit.PodIPv6,
 	}))
 	s.Hooks = workload.Hooks{
 		Unconfigured: s.databaseMissing, Explain: databaseTrouble, MissingReference: s.databaseSecretMissing,
@@ -61,7 +61,7 @@ func (s *scope) inputs() resources.Inputs {
 		Checksum: s.Workload.Checksum, KeepReplicas: s.Workload.KeepReplicas, Adopted: s.Workload.Adopted,
 	}
 	if s.Workload.Serving != nil {
-		in.ClusterDomain = s.Workload.Serving.ClusterDomain
+		in.ClusterDomain, in.PodIPv6 = s.Workload.Serving.ClusterDomain, s.Workload.Serving.PodIPv6
 	}
 	return in
 }

@@ -71,6 +71,8 @@ type Options struct {
 	Namespaces []string
 	// OperatorNamespace is where the operator runs. Empty means that it is not known.
 	OperatorNamespace string
+	// PodIPv6 says that the first address of pods in this cluster is one of IPv6.
+	PodIPv6 bool
 	// Concurrency is how many objects of a kind are reconciled at once. 0 means
 	// DefaultConcurrency.
 	Concurrency int

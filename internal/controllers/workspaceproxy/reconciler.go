@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	s := &scope{proxy: proxy, inputs: resources.Inputs{
-		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace,
+		ClusterDomain: r.kit.ClusterDomain, OperatorNamespace: r.kit.OperatorNamespace, PodIPv6: r.kit.PodIPv6,
 	}}
 	s.Pass = r.kit.NewPass(kind(), proxy, &proxy.Status.WorkloadStatus, resources.Workload(proxy, s.inputs))
 	s.Hooks.MissingReference, s.Hooks.Explain = s.missingToken, s.cannotRegister

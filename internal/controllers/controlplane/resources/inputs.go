@@ -9,6 +9,8 @@ import (
 type Inputs struct {
 	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
 	ClusterDomain string
+	// PodIPv6 says that the first address of pods is one of IPv6.
+	PodIPv6 bool
 	// EnvFromNames are the names of the variables that spec.envFrom brings.
 	EnvFromNames map[string]bool
 	// OperatorNamespace is where the operator runs. Empty means that it is not known.

@@ -65,6 +65,7 @@ func serving(cp *coderv1alpha1.CoderControlPlane, in Inputs) *workloadresources.
 		HTTPPort:         containerHTTPPort,
 		HTTPSPort:        containerHTTPSPort,
 		ClusterDomain:    in.ClusterDomain,
+		PodIPv6:          in.PodIPv6,
 		ClusterAccessURL: cp.Spec.EnvUseClusterAccessURL == nil || *cp.Spec.EnvUseClusterAccessURL,
 	}
 }

@@ -36,11 +36,20 @@ func servingEnvironment(w Workload) []corev1.EnvVar {
 		{Name: envPodIP, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"},
 		}},
-		{Name: "CODER_DERP_SERVER_RELAY_URL", Value: fmt.Sprintf("http://$(%s):%d", envPodIP, w.Serving.HTTPPort)},
+		{Name: "CODER_DERP_SERVER_RELAY_URL", Value: relayURL(w.Serving)},
 	}
 	env = append(env, unlessGiven(w, EnvAccessURL, derivedAccessURL(w))...)
 	env = append(env, unlessGiven(w, EnvWildcardAccessURL, WildcardAccessURL(w))...)
 	return append(env, tlsEnvironment(w)...)
+}
+
+// relayURL is where other replicas reach this one. An IPv6 address needs brackets in
+// a URL, and Coder 2.34 does not start without them; an IPv4 address must have none.
+func relayURL(s *Serving) string {
+	if s.PodIPv6 {
+		return fmt.Sprintf("http://[$(%s)]:%d", envPodIP, s.HTTPPort)
+	}
+	return fmt.Sprintf("http://$(%s):%d", envPodIP, s.HTTPPort)
 }
 
 func tlsEnvironment(w Workload) []corev1.EnvVar {

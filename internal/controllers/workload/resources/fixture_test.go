@@ -155,6 +155,7 @@ func fullServingSpec() *coderv1alpha1.ServingSpec {
 			Type: corev1.ServiceTypeLoadBalancer, Port: 443,
 			SessionAffinity: corev1.ServiceAffinityClientIP, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 			LoadBalancerIP: "192.0.2.10", LoadBalancerClass: ptr.To("example.com/lb"), LoadBalancerSourceRanges: []string{"198.51.100.0/24"},
+			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicySingleStack), IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
 			HTTPNodePort: 30080, HTTPSNodePort: 30443,
 			Annotations: map[string]string{"lb.example.com/internal": "true"},
 			Labels:      map[string]string{"team": "a", coderv1alpha1.LabelInstance: "not yours"},

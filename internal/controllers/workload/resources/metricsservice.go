@@ -19,7 +19,7 @@ func MetricsService(w Workload) *corev1.Service {
 	if !w.Spec.Metrics.Enabled {
 		return nil
 	}
-	return &corev1.Service{
+	service := &corev1.Service{
 		TypeMeta:   metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Service"},
 		ObjectMeta: metav1.ObjectMeta{Name: MetricsServiceName(w), Namespace: w.Namespace, Labels: metricsLabels(w)},
 		Spec: corev1.ServiceSpec{
@@ -30,6 +30,10 @@ func MetricsService(w Workload) *corev1.Service {
 			}},
 		},
 	}
+	if w.Serving != nil {
+		families(&service.Spec, w.Serving.Spec.Service)
+	}
+	return service
 }
 
 // MetricsServiceName is "<workload>-metrics" as a DNS label, which the name of a

@@ -14,6 +14,9 @@ const (
 	// operatorName is the name label of the operator's own pods, in every manifest of it.
 	operatorName = "coder-k8s"
 	dnsPort      = 53
+	// openShiftDNSPort is where the DNS pods of OpenShift listen: a policy sees the
+	// port of the pod, not that of the Service.
+	openShiftDNSPort = 5353
 )
 
 // NetworkPolicy restricts the traffic of the pods, or is nil where the spec does
@@ -72,9 +75,8 @@ func ingressRules(w Workload, spec *coderv1alpha1.NetworkPolicySpec) []networkin
 
 // ownEgress is DNS, wherever it is served, and the other pods of the workload.
 func ownEgress(w Workload) []networkingv1.NetworkPolicyEgressRule {
-	udp := networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(dnsPort))}
 	return []networkingv1.NetworkPolicyEgressRule{
-		{Ports: []networkingv1.NetworkPolicyPort{udp, tcp(dnsPort)}},
+		{Ports: []networkingv1.NetworkPolicyPort{udp(dnsPort), tcp(dnsPort), udp(openShiftDNSPort), tcp(openShiftDNSPort)}},
 		{To: []networkingv1.NetworkPolicyPeer{ownPods(w)}},
 	}
 }
@@ -93,6 +95,10 @@ func operatorPods(w Workload) networkingv1.NetworkPolicyPeer {
 		NamespaceSelector: namespace,
 		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{coderv1alpha1.LabelName: operatorName}},
 	}
+}
+
+func udp(port int32) networkingv1.NetworkPolicyPort {
+	return networkingv1.NetworkPolicyPort{Protocol: ptr.To(corev1.ProtocolUDP), Port: ptr.To(intstr.FromInt32(port))}
 }
 
 func tcp(port int32) networkingv1.NetworkPolicyPort {

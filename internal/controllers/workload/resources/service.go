@@ -28,8 +28,18 @@ func Service(w Workload) *corev1.Service {
 			SessionAffinity: spec.SessionAffinity,
 		},
 	}
+	families(&service.Spec, spec)
 	outside(&service.Spec, spec)
 	return service
+}
+
+// families sets the families of the Service's addresses, which may not share the
+// spec's memory.
+func families(service *corev1.ServiceSpec, spec coderv1alpha1.ServiceSpec) {
+	service.IPFamilies = slices.Clone(spec.IPFamilies)
+	if spec.IPFamilyPolicy != nil {
+		service.IPFamilyPolicy = ptr.To(*spec.IPFamilyPolicy)
+	}
 }
 
 func serviceEnabled(w Workload) bool {

@@ -67,6 +67,8 @@ type Serving struct {
 	HTTPPort, HTTPSPort int32
 	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
 	ClusterDomain string
+	// PodIPv6 says that the first address of pods is one of IPv6.
+	PodIPv6 bool
 	// ClusterAccessURL makes the address of the Service the access URL where
 	// nothing else gives one.
 	ClusterAccessURL bool

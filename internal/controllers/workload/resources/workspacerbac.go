@@ -71,10 +71,16 @@ func WorkspaceRoleBindingName(w Workload, namespace string) string {
 	return w.Rights.BindingName
 }
 
+// rightsMeta is the metadata of a Role or RoleBinding. In other namespaces it has no
+// owner reference, and an Argo CD that tracks by the label instance would prune an
+// object without one as its own application's: so it does not carry that label there.
 func rightsMeta(w Workload, name, namespace string) metav1.ObjectMeta {
+	labels := merged(w.Labels, w.Rights.OwnerLabels)
+	if namespace != w.Namespace {
+		delete(labels, coderv1alpha1.LabelInstance)
+	}
 	return metav1.ObjectMeta{
-		Name: name, Namespace: namespace,
-		Labels: merged(w.Labels, w.Rights.OwnerLabels), Annotations: maps.Clone(w.Rights.OwnerAnnotations),
+		Name: name, Namespace: namespace, Labels: labels, Annotations: maps.Clone(w.Rights.OwnerAnnotations),
 	}
 }
 

@@ -11,6 +11,25 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
+// TestRightsElsewhereAreNotPruned: Argo CD prunes an object without an owner reference
+// whose label app.kubernetes.io/instance names its application. In other namespaces ours
+// have no owner reference, so they must not carry the label; in the own one they do.
+func TestRightsElsewhereAreNotPruned(t *testing.T) {
+	w := daemons()
+	for namespace, want := range map[string]bool{w.Namespace: true, "elsewhere": false} {
+		for kind, labels := range map[string]map[string]string{
+			"Role": WorkspaceRole(w, namespace).Labels, "RoleBinding": WorkspaceRoleBinding(w, namespace).Labels,
+		} {
+			if _, got := labels[coderv1alpha1.LabelInstance]; got != want {
+				t.Errorf("%s in namespace %s: the labels are %v", kind, namespace, labels)
+			}
+			if labels[coderv1alpha1.LabelManagedBy] == "" {
+				t.Errorf("%s in namespace %s says not whose it is: %v", kind, namespace, labels)
+			}
+		}
+	}
+}
+
 func TestWorkspaceRights(t *testing.T) {
 	extra := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}}}
 	secrets := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}

@@ -41,6 +41,8 @@ type Inputs struct {
 	Token coderv1alpha1.TokenSecretReference
 	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
 	ClusterDomain string
+	// PodIPv6 says that the first address of pods is one of IPv6.
+	PodIPv6 bool
 	// Adopted is what stays of a Deployment that was handed over, or nil.
 	Adopted *workloadresources.Adopted
 	// OperatorNamespace is where the operator runs.
@@ -71,7 +73,7 @@ func Workload(proxy *coderv1alpha1.CoderWorkspaceProxy, in Inputs) workloadresou
 		Spec:               &proxy.Spec.WorkloadSpec,
 		Serving: &workloadresources.Serving{
 			Spec: &proxy.Spec.ServingSpec, HTTPPort: port, HTTPSPort: httpsPort,
-			ClusterDomain: in.ClusterDomain, ClusterAccessURL: true,
+			ClusterDomain: in.ClusterDomain, PodIPv6: in.PodIPv6, ClusterAccessURL: true,
 		},
 	}
 }

@@ -1,0 +1,56 @@
+package apiserver
+
+import (
+	"net"
+	"testing"
+
+	"k8s.io/apiserver/pkg/server/options"
+)
+
+// TestBothFamilies: what the options listen on without flags is reached over IPv4 and
+// over IPv6, although kube-apiserver's library prints it as an address of IPv4, and the
+// loopback client needs it to be one.
+func TestBothFamilies(t *testing.T) {
+	opts := NewOptions()
+	_, peers, err := net.SplitHostPort(opts.PeerBindAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, host := range map[string]string{
+		"aggregated API": opts.SecureServing.BindAddress.String(), "replicas, port " + peers: "",
+	} {
+		listener, port, err := options.CreateListener("tcp", net.JoinHostPort(host, "0"), net.ListenConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		for _, loopback := range []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback} {
+			if !has(loopback) {
+				t.Logf("this machine has no %s", loopback)
+				continue
+			}
+			connection, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: loopback, Port: port})
+			if err != nil {
+				t.Errorf("%s is not reached at %s: %v", name, loopback, err)
+				continue
+			}
+			_ = connection.Close()
+		}
+	}
+}
+
+// has reports whether the machine has an address.
+func has(address net.IP) bool {
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: address})
+	if err != nil {
+		return false
+	}
+	_ = listener.Close()
+	return true
+}
+
+func TestPodAddressOfIPv6(t *testing.T) {
+	if got := NewOptions().WithPodAddress("2001:db8::7").PeerAdvertiseAddress; got != "[2001:db8::7]:6444" {
+		t.Errorf("replicas are told %q", got)
+	}
+}

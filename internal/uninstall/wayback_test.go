@@ -1,0 +1,85 @@
+package uninstall
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/installation"
+	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
+)
+
+// TestTakenBack: after --control-planes=keep, the commands that are printed make the
+// applied objects the owners of their Secrets, and the operator takes over the rest.
+func TestTakenBack(t *testing.T) {
+	c := newCluster(t)
+	c.install(t)
+	c.all(t)
+	manifests, said := c.must(t, cli.ExitOK, "--control-planes=keep", "--yes")
+	c.emptied(t)
+	c.install(t)
+
+	directory := t.TempDir()
+	if err := os.WriteFile(directory+"/coders.yaml", []byte(manifests), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var script []string
+	for line := range strings.Lines(said) {
+		if command, is := strings.CutPrefix(line, "  kubectl "); is {
+			script = append(script, "kubectl "+strings.TrimSpace(command))
+		}
+	}
+	if len(script) != 4 {
+		t.Fatalf("it prints %d commands, not one for the objects and one for each of three Secrets:\n%s", len(script), said)
+	}
+	shell := exec.CommandContext(t.Context(), "sh", "-euc", strings.Join(script, "\n"))
+	shell.Dir = directory
+	shell.Env = append(os.Environ(), "KUBECONFIG="+c.kubeconfig, "PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s\n%s", err, out, said)
+	}
+
+	for _, d := range installation.Definitions() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind + "List"))
+		if err := c.kube.List(t.Context(), list, client.InNamespace(c.team)); err != nil || len(list.Items) != 1 {
+			t.Fatalf("every %s: %v, %d of them", d.Kind, err, len(list.Items))
+		}
+		owner := &list.Items[0]
+		secret := &corev1.Secret{}
+		if err := c.kube.Get(t.Context(), client.ObjectKeyFromObject(owner), secret); err != nil {
+			t.Fatal(err)
+		}
+		if !metav1.IsControlledBy(secret, owner) {
+			t.Errorf("Secret %s has the owners %v, not %s %s", secret.Name, secret.OwnerReferences, d.Kind, owner.GetUID())
+		}
+		// As the controllers claim what they make.
+		claim := apply.Adopting(apply.ControlledBy(owner, runtime.NewScheme()), "coder.com/adopt", d.Kind+"/"+owner.GetName(), nil)
+		deployment := &appsv1.Deployment{}
+		if err := c.kube.Get(t.Context(), client.ObjectKeyFromObject(owner), deployment); err != nil {
+			t.Fatal(err)
+		}
+		if !claim.Holds(deployment) {
+			t.Errorf("Deployment %s would not be taken over: %v", deployment.Name, deployment.Annotations)
+		}
+	}
+}
+
+// TestTheDefinitionsStay: with --keep-definitions nothing has to be applied, and it is
+// said so.
+func TestTheDefinitionsStay(t *testing.T) {
+	u := &uninstaller{keepDefinitions: true}
+	if said := u.wayBack(); !strings.Contains(said, "install coder-k8s again") || strings.Contains(said, "kubectl apply") {
+		t.Errorf("it says %q", said)
+	}
+}
