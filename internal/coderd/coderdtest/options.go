@@ -6,9 +6,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// DefaultVersion is the version of Coder whose answers the server gives.
-const DefaultVersion = "v2.30.0+f0c1b9e"
-
 // Option changes a Server.
 type Option func(*Server)
 

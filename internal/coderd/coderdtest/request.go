@@ -53,7 +53,7 @@ const signedOut = "You are signed out or your session has expired. Please sign i
 // handles.
 func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(codersdk.BuildVersionHeader, s.version)
+		w.Header().Set(codersdk.BuildVersionHeader, string(s.release))
 		if strings.HasPrefix(class, "/") {
 			s.count(r.Method + " " + class)
 		} else {

@@ -19,13 +19,14 @@ type key struct {
 	loginType  codersdk.LoginType
 	createdAt  time.Time
 	expiresAt  time.Time
+	lifetime   time.Duration
 }
 
 func (k *key) value() string { return k.id + "-" + k.secret }
 
 func (s *Server) insertKey(u *user, name string, loginType codersdk.LoginType, lifetime time.Duration) *key {
 	now := s.now()
-	k := &key{id: rand.Text()[:10], secret: rand.Text()[:22], owner: u, name: name, loginType: loginType, createdAt: now, expiresAt: now.Add(lifetime)}
+	k := &key{id: rand.Text()[:10], secret: rand.Text()[:22], owner: u, name: name, loginType: loginType, createdAt: now, expiresAt: now.Add(lifetime), lifetime: lifetime}
 	s.keys = append(s.keys, k)
 	return k
 }
@@ -93,6 +94,9 @@ func (s *Server) identify(r *request) {
 		refuse(http.StatusUnauthorized, `User is not active (status = "suspended"). Contact an admin to reactivate your account.`)
 	}
 	r.key, r.user = s.keys[i], s.keys[i].owner
+	if now := s.clock.Now(); !s.has(fixedTokenLife) && r.key.expiresAt.Sub(now) <= r.key.lifetime-time.Hour {
+		r.key.expiresAt = now.Add(r.key.lifetime)
+	}
 }
 
 func (s *Server) routeTokens(closed route) {
@@ -165,7 +169,11 @@ func (s *Server) postToken(r *request) {
 func (s *Server) getTokens(r *request) {
 	u := s.pathUser(r)
 	out := []codersdk.APIKeyWithOwner{}
+	hideExpired := s.has(hidesExpiredTokens) && r.URL.Query().Get("include_expired") != "true"
 	for _, k := range s.keys {
+		if hideExpired && k.expiresAt.Before(s.clock.Now()) {
+			continue
+		}
 		if k.owner == u && k.loginType == codersdk.LoginTypeToken {
 			out = append(out, codersdk.APIKeyWithOwner{
 				APIKey: codersdk.APIKey{
