@@ -158,7 +158,9 @@ type OperatorAccessSpec struct {
 	// +kubebuilder:default=false
 	Disabled bool `json:"disabled,omitempty"`
 	// TokenSecretRef is a token of Coder that you made yourself, of a user with
-	// the role owner. With it the operator makes no account and no token.
+	// the role owner. With it the operator makes no account and no token, and cannot
+	// renew yours: the condition OperatorAccess has the reason TokenExpiring when
+	// the last third of its life begins, at most 14 days before its end.
 	// +optional
 	TokenSecretRef *TokenSecretReference `json:"tokenSecretRef,omitempty"`
 	// GeneratedTokenSecretName is the name of the Secret in which the operator
@@ -239,8 +241,8 @@ type CoderControlPlaneStatus struct {
 	// OperatorAccessReady says that Coder accepts the token.
 	// +optional
 	OperatorAccessReady bool `json:"operatorAccessReady,omitempty"`
-	// OperatorTokenExpiresAt is when that token runs out, where the operator made
-	// it.
+	// OperatorTokenExpiresAt is when that token expires. It is unset if Coder does not
+	// tell that about a token of spec.operatorAccess.tokenSecretRef.
 	// +optional
 	OperatorTokenExpiresAt *metav1.Time `json:"operatorTokenExpiresAt,omitempty"`
 	// ObjectNamePrefix stands in front of the names of this control plane's

@@ -31,6 +31,17 @@ func (s *Server) insertKey(u *user, name string, loginType codersdk.LoginType, l
 	return k
 }
 
+// AddToken adds an API token of a user that expires after the given time.
+func (s *Server) AddToken(username string, lifetime time.Duration) (token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.userNamed(username)
+	if u == nil {
+		return ""
+	}
+	return s.insertKey(u, "token_"+strings.ToLower(rand.Text()[:6]), codersdk.LoginTypeToken, lifetime).value()
+}
+
 // RevokeToken makes Coder refuse a token from now on. It says whether there was
 // one.
 func (s *Server) RevokeToken(value string) bool {
@@ -105,6 +116,8 @@ func (s *Server) routeTokens(closed route) {
 	closed("GET /api/v2/users/{user}/keys/tokens/tokenconfig", func(r *request) {
 		r.write(http.StatusOK, codersdk.TokenConfig{MaxTokenLifetime: s.maxLifetime(s.pathUser(r))})
 	})
+	closed("GET /api/v2/users/{user}/keys/tokens/{name}", s.getTokenByName)
+	closed("GET /api/v2/users/{user}/keys/{key}", s.getKey)
 	closed("DELETE /api/v2/users/{user}/keys/{key}", s.deleteKey)
 }
 
@@ -175,16 +188,37 @@ func (s *Server) getTokens(r *request) {
 			continue
 		}
 		if k.owner == u && k.loginType == codersdk.LoginTypeToken {
-			out = append(out, codersdk.APIKeyWithOwner{
-				APIKey: codersdk.APIKey{
-					ID: k.id, UserID: u.id, TokenName: k.name, LoginType: k.loginType,
-					CreatedAt: k.createdAt, UpdatedAt: k.createdAt, ExpiresAt: k.expiresAt,
-				},
-				Username: u.username,
-			})
+			out = append(out, codersdk.APIKeyWithOwner{APIKey: k.sdk(), Username: u.username})
 		}
 	}
 	r.write(http.StatusOK, out)
+}
+
+func (k *key) sdk() codersdk.APIKey {
+	return codersdk.APIKey{
+		ID: k.id, UserID: k.owner.id, TokenName: k.name, LoginType: k.loginType,
+		CreatedAt: k.createdAt, UpdatedAt: k.createdAt, ExpiresAt: k.expiresAt, LifetimeSeconds: int64(k.lifetime.Seconds()),
+	}
+}
+
+func (s *Server) getTokenByName(r *request) {
+	u := s.pathUser(r)
+	s.writeKey(r, func(k *key) bool {
+		return k.owner == u && k.loginType == codersdk.LoginTypeToken && k.name == r.PathValue("name")
+	})
+}
+
+func (s *Server) getKey(r *request) {
+	u := s.pathUser(r)
+	s.writeKey(r, func(k *key) bool { return k.owner == u && k.id == r.PathValue("key") })
+}
+
+func (s *Server) writeKey(r *request, fits func(*key) bool) {
+	i := slices.IndexFunc(s.keys, fits)
+	if i < 0 {
+		notFound()
+	}
+	r.write(http.StatusOK, s.keys[i].sdk())
 }
 
 func (s *Server) deleteKey(r *request) {
