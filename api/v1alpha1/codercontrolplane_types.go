@@ -235,6 +235,11 @@ type CoderControlPlaneStatus struct {
 	// Version of the Coder that answered last, for example v2.30.0.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// Image is the container image of the Coder that answers: that of spec.image, or
+	// of a Deployment taken over, from the moment its rollout is complete and Coder
+	// answers. Provisioners and workspace proxies without an image of their own run it.
+	// +optional
+	Image string `json:"image,omitempty"`
 	// OperatorTokenSecretRef names the Secret key that holds the operator's token.
 	// +optional
 	OperatorTokenSecretRef *TokenSecretReference `json:"operatorTokenSecretRef,omitempty"`

@@ -23,6 +23,9 @@ const (
 
 	containerHTTPPort  = 8080
 	containerHTTPSPort = 8443
+	// clusterPort is where replicas reach each other's embedded NATS, which Coder 2.38
+	// uses instead of PostgreSQL's notifications.
+	clusterPort = 6222
 )
 
 // Workload is the control plane as the builders of all kinds see it. It refers to
@@ -37,7 +40,8 @@ func Workload(cp *coderv1alpha1.CoderControlPlane, in Inputs) workloadresources.
 		Image:              Image(cp),
 		Subcommand:         []string{command},
 		Args:               []string{fmt.Sprintf("--http-address=0.0.0.0:%d", containerHTTPPort)},
-		Env:                environment(cp),
+		Env:                append(environment(cp), clusterHost(in)...),
+		PeerPorts:          []int32{clusterPort},
 		EnvFromNames:       in.EnvFromNames,
 		ServiceAccountName: ServiceAccountName(cp),
 		GracePeriodSeconds: terminationGracePeriod,

@@ -32,7 +32,8 @@ const (
 type Inputs struct {
 	// URL is where the daemons reach Coder.
 	URL string
-	// ControlPlaneImage runs where the spec names no image.
+	// ControlPlaneImage runs if the spec names no image. It is the one that answers,
+	// because Coder refuses provisioners of a newer minor version.
 	ControlPlaneImage string
 	// KeySecret is where the daemons find the key that the operator made. It is not
 	// used where the spec names a Secret.

@@ -35,6 +35,9 @@ type Workload struct {
 	// EnvFromNames are the names of the variables that spec.envFrom brings. What the
 	// operator sets for convenience only gives way to them.
 	EnvFromNames map[string]bool
+	// PeerPorts are the ports on which the pods talk to each other, besides those that
+	// they serve. No Service has them.
+	PeerPorts []int32
 	// ServiceAccountName is the identity of the pods, made unless
 	// spec.serviceAccount.disableCreate is set.
 	ServiceAccountName string
