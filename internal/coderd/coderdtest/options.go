@@ -23,6 +23,10 @@ func WithMaxTokenLifetimes(owner, others time.Duration) Option {
 	return func(s *Server) { s.ownerTokenLifetime, s.tokenLifetime = owner, others }
 }
 
+// WithHostPrefixCookie expects the session cookie under another name, as Coder does
+// since 2.31 if CODER_HOST_PREFIX_COOKIE is set.
+func WithHostPrefixCookie() Option { return func(s *Server) { s.hostPrefixCookie = true } }
+
 // WithPasswordLoginDisabled lets nobody log in with a password, as
 // CODER_DISABLE_PASSWORD_AUTH does.
 func WithPasswordLoginDisabled() Option { return func(s *Server) { s.noPasswords = true } }

@@ -20,9 +20,10 @@ type Server struct {
 
 	clock              clock.PassiveClock
 	release            Release
-	future             bool
+	later              Later
 	manual             bool
 	noPasswords        bool
+	hostPrefixCookie   bool
 	licensing          bool
 	ownerTokenLifetime time.Duration
 	tokenLifetime      time.Duration

@@ -82,7 +82,7 @@ func (s *Server) Sessions(username string) int {
 func (s *Server) identify(r *request) {
 	refuseToken := func(detail string) { refuseDetailed(http.StatusUnauthorized, signedOut, detail) }
 	value := r.Header.Get(codersdk.SessionTokenHeader)
-	if cookie, err := r.Cookie(codersdk.SessionTokenCookie); err == nil && value == "" {
+	if cookie, err := r.Cookie(codersdk.SessionTokenCookie); err == nil && value == "" && !s.hostPrefixCookie {
 		// So do websockets.
 		value = cookie.Value
 	}

@@ -47,7 +47,7 @@ func TestClusterHost(t *testing.T) {
 		"new":                        {Inputs{}, true},
 		"given by a Secret":          {Inputs{EnvFromNames: map[string]bool{envClusterHost: true}}, false},
 		"taken over from chart 2.30": {Inputs{Adopted: adopted()}, false},
-		"taken over from chart 2.35": {Inputs{Adopted: adopted(podIP)}, true},
+		"taken over from chart 2.35": {Inputs{Adopted: adopted(corev1.EnvVar{Name: "KUBE_POD_IP"}, podIP)}, true},
 	} {
 		template, err := workloadresources.PodTemplate(Workload(minimal(), c.in))
 		if err != nil {
