@@ -58,10 +58,10 @@ type CoderControlPlaneList struct {
 type CoderControlPlaneSpec struct {
 	// Image is the container image of Coder.
 	// +optional
-	// +kubebuilder:default="ghcr.io/coder/coder:v2.30.0"
+	// +kubebuilder:default="ghcr.io/coder/coder:v2.34.8"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.30.0"
+	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.34.8"
 	Image string `json:"image,omitempty"`
 
 	WorkloadSpec `json:",inline"`

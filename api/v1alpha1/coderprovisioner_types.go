@@ -86,7 +86,7 @@ type CoderProvisionerSpec struct {
 	// version, so they are updated after it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.30.0"
+	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.34.8"
 	Image string `json:"image,omitempty"`
 
 	WorkloadSpec `json:",inline"`

@@ -11,8 +11,6 @@ import (
 const ContainerName = "coder"
 
 const (
-	// defaultImage stands in where the schema's default was not applied.
-	defaultImage = "ghcr.io/coder/coder:v2.30.0"
 	// terminationGracePeriod lets coderd end the connections to workspaces.
 	terminationGracePeriod = 60
 	// component is what Coder's own chart calls it.
@@ -58,7 +56,8 @@ func Workload(cp *coderv1alpha1.CoderControlPlane, in Inputs) workloadresources.
 // Image is the image of coderd.
 func Image(cp *coderv1alpha1.CoderControlPlane) string {
 	if cp.Spec.Image == "" {
-		return defaultImage
+		// The schema's default was not applied.
+		return workloadresources.DefaultImage
 	}
 	return cp.Spec.Image
 }
