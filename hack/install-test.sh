@@ -77,7 +77,7 @@ quiet psql "$(database postgres)" -c 'DROP DATABASE IF EXISTS installtest WITH (
 installed test/manifests/testdata/closed coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp
 quiet kubectl apply -f config/samples/namespace.yaml -f hack/demo/user.yaml || fail "the namespace and the user cannot be made"
 quiet kubectl -n coder create secret generic coder-db --from-literal="url=$(database installtest)" || fail "the database's Secret cannot be made"
-until_ok 60 "the kind" quiet kubectl apply -f config/samples/codercontrolplane.yaml || fail "codercontrolplane cannot be applied"
+until_ok 60 "the kind" quiet kubectl apply -f "$(control_plane)" || fail "codercontrolplane cannot be applied"
 quiet kubectl -n coder wait --for=condition=Ready ccp/coder --timeout=600s || fail "the control plane did not become Ready"
 for sample in codertemplate coderworkspace; do
   until_ok 90 "$sample" quiet kubectl apply -f "config/samples/$sample.yaml" || fail "$sample cannot be applied"

@@ -110,6 +110,9 @@ const (
 	ReasonTokenRevoked = "TokenRevoked"
 	// ReasonTokenAccepted: Coder accepts the operator's token.
 	ReasonTokenAccepted = "TokenAccepted"
+	// ReasonTokenExpiring: Coder accepts the token of spec.operatorAccess.tokenSecretRef,
+	// but it expires soon and the operator cannot renew it.
+	ReasonTokenExpiring = "TokenExpiring"
 	// ReasonTokenRefused: Coder no longer accepts it.
 	ReasonTokenRefused = "TokenRefused"
 	// ReasonTokenSecretMissing: the Secret of spec.operatorAccess.tokenSecretRef

@@ -58,10 +58,10 @@ type CoderControlPlaneList struct {
 type CoderControlPlaneSpec struct {
 	// Image is the container image of Coder.
 	// +optional
-	// +kubebuilder:default="ghcr.io/coder/coder:v2.30.0"
+	// +kubebuilder:default="ghcr.io/coder/coder:v2.34.8"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.30.0"
+	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.34.8"
 	Image string `json:"image,omitempty"`
 
 	WorkloadSpec `json:",inline"`
@@ -158,7 +158,9 @@ type OperatorAccessSpec struct {
 	// +kubebuilder:default=false
 	Disabled bool `json:"disabled,omitempty"`
 	// TokenSecretRef is a token of Coder that you made yourself, of a user with
-	// the role owner. With it the operator makes no account and no token.
+	// the role owner. With it the operator makes no account and no token, and cannot
+	// renew yours: the condition OperatorAccess has the reason TokenExpiring when
+	// the last third of its life begins, at most 14 days before its end.
 	// +optional
 	TokenSecretRef *TokenSecretReference `json:"tokenSecretRef,omitempty"`
 	// GeneratedTokenSecretName is the name of the Secret in which the operator
@@ -233,14 +235,19 @@ type CoderControlPlaneStatus struct {
 	// Version of the Coder that answered last, for example v2.30.0.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// Image is the container image of the Coder that answers: that of spec.image, or
+	// of a Deployment taken over, from the moment its rollout is complete and Coder
+	// answers. Provisioners and workspace proxies without an image of their own run it.
+	// +optional
+	Image string `json:"image,omitempty"`
 	// OperatorTokenSecretRef names the Secret key that holds the operator's token.
 	// +optional
 	OperatorTokenSecretRef *TokenSecretReference `json:"operatorTokenSecretRef,omitempty"`
 	// OperatorAccessReady says that Coder accepts the token.
 	// +optional
 	OperatorAccessReady bool `json:"operatorAccessReady,omitempty"`
-	// OperatorTokenExpiresAt is when that token runs out, where the operator made
-	// it.
+	// OperatorTokenExpiresAt is when that token expires. It is unset if Coder does not
+	// tell that about a token of spec.operatorAccess.tokenSecretRef.
 	// +optional
 	OperatorTokenExpiresAt *metav1.Time `json:"operatorTokenExpiresAt,omitempty"`
 	// ObjectNamePrefix stands in front of the names of this control plane's

@@ -81,10 +81,12 @@ type CoderProvisionerSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Tags map[string]string `json:"tags,omitempty"`
-	// Image is the container image of Coder. Unset, it is that of the control plane.
+	// Image is the container image of Coder. Unset, it is that of the control plane
+	// that answers (its status.image): Coder refuses provisioners of a newer minor
+	// version, so they are updated after it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.30.0"
+	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.34.8"
 	Image string `json:"image,omitempty"`
 
 	WorkloadSpec `json:",inline"`

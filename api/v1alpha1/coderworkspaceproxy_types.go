@@ -77,11 +77,12 @@ type CoderWorkspaceProxySpec struct {
 	// +optional
 	// +kubebuilder:default=false
 	DerpOnly bool `json:"derpOnly,omitempty"`
-	// Image is the container image of Coder. Unset, it is that of the control plane,
-	// or ghcr.io/coder/coder:v2.30.0.
+	// Image is the container image of Coder. Unset, it is that of the control plane
+	// that answers (its status.image), or, without a control plane,
+	// ghcr.io/coder/coder:v2.34.8.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.30.0"
+	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.34.8"
 	Image string `json:"image,omitempty"`
 
 	WorkloadSpec `json:",inline"`

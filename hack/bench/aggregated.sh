@@ -44,7 +44,7 @@ if [ -z "${BENCH_PHASES:-}" ]; then
     die "the aggregated API did not become available"
   applied -f config/samples/namespace.yaml
   kubectl -n coder create secret generic coder-db --from-literal="url=$database" --dry-run=client -o yaml | applied -f -
-  until_ok 30 "the API of control planes" applied -f config/samples/codercontrolplane.yaml || die "the control plane was refused: see $log"
+  until_ok 30 "the API of control planes" applied -f "$(control_plane)" || die "the control plane was refused: see $log"
   until_ok 300 "the control plane" ready codercontrolplane/coder || die "the control plane was not ready within 5 min"
   until_ok 60 "the template's API" applied -f test/bench/aggregated/sample.yaml || { tail_of "$log"; die "the template was refused"; }
   until_ok 120 "the workspace" runs coderworkspace/coder.admin.hello || die "the workspace did not run within 2 min"

@@ -60,7 +60,7 @@ quiet kubectl label namespace $NS pod-security.kubernetes.io/enforce=restricted 
 release install coder-k8s charts/coder-k8s --wait
 quiet kubectl apply -f config/samples/namespace.yaml || fail "namespace coder cannot be made"
 quiet kubectl -n coder create secret generic coder-db --from-literal="url=$(database charttest)" || fail "the database's Secret cannot be made"
-until_ok 60 "the kind" quiet kubectl apply -f config/samples/codercontrolplane.yaml || fail "the sample cannot be applied"
+until_ok 60 "the kind" quiet kubectl apply -f "$(control_plane)" || fail "the sample cannot be applied"
 quiet kubectl -n coder wait --for=condition=Ready ccp/coder --timeout=600s || fail "the control plane did not become Ready"
 pods=$(coder_pods)
 [ -n "$pods" ] || fail "there is no pod of Coder"

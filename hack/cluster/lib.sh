@@ -169,3 +169,10 @@ route_into() {
     }
     END { exit !found }' /proc/net/route
 }
+
+# control_plane prints the path of the sample control plane with the Coder that the node has: only what the Go module proxy
+# serves can be built, and the sample has the release that users should run. Called from the project's directory.
+control_plane() {
+  sed "s|^  image: .*|  image: $CODER_IMAGE|" config/samples/codercontrolplane.yaml >"$STATE/codercontrolplane.yaml"
+  echo "$STATE/codercontrolplane.yaml"
+}

@@ -68,7 +68,9 @@ step "operator and aggregated API available"
 # The samples, each when what it needs is there.
 kubectl apply -f config/samples/namespace.yaml >>"$LOGS/apply.log"
 kubectl -n coder create secret generic coder-db --from-literal="url=$DATABASE_URL" --dry-run=client -o yaml | kubectl apply -f - >>"$LOGS/apply.log"
-sample config/samples/codercontrolplane.yaml "the control plane" "$READY" True 300
+control_plane=config/samples/codercontrolplane.yaml
+[ -n "$existing" ] || control_plane=$(control_plane)
+sample "$control_plane" "the control plane" "$READY" True 300
 sample config/samples/codertemplate.yaml "the template" "$READY" True 120
 sample config/samples/coderworkspace.yaml "the workspace" '{.status.phase}' Running 120
 

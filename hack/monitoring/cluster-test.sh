@@ -28,7 +28,7 @@ install() {
     "$kubectl" -n coder create secret generic coder-db --from-literal="url=${postgres/\/\?//coder?}"
   fi
   "$kubectl" -n coder-system rollout status deployment/coder-k8s --timeout=300s
-  "$kubectl" apply -f config/samples/codercontrolplane.yaml
+  "$kubectl" apply -f "$(control_plane)"
 }
 
 if ! control_plane_is_ready >>"$log" 2>&1; then

@@ -21,6 +21,8 @@ type answer struct {
 	location   string
 	// requestID is the one under which Coder logs the request.
 	requestID string
+	// version is that of Coder, or empty.
+	version string
 }
 
 type answerKey struct{}
@@ -40,6 +42,11 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	req.Header.Set("User-Agent", t.userAgent)
 	if t.bypass {
 		req.Header.Set(codersdk.BypassRatelimitHeader, "true")
+	}
+	if cookie, err := req.Cookie(codersdk.SessionTokenCookie); err == nil && req.Header.Get(codersdk.SessionTokenHeader) == "" {
+		// For a WebSocket Coder's client sends the token only as a cookie, which Coder
+		// expects under another name if CODER_HOST_PREFIX_COOKIE is set.
+		req.Header.Set(codersdk.SessionTokenHeader, cookie.Value)
 	}
 	seen, _ := req.Context().Value(answerKey{}).(*answer)
 	if seen != nil {
@@ -73,6 +80,7 @@ func (a *answer) note(res *http.Response) {
 		retryAfter: retryAfter(res.Header),
 		location:   res.Header.Get("Location"),
 		requestID:  coderRequestID(res),
+		version:    res.Header.Get(codersdk.BuildVersionHeader),
 	}
 }
 

@@ -328,7 +328,7 @@ func unpackingStatus(err error) int {
 }
 
 // IsArchiveTooLarge reports whether an archive has more in it than a template may
-// have.
+// have, or a request is larger than Coder accepts. It is also IsInvalid.
 func IsArchiveTooLarge(err error) bool { return hasStatus(err, http.StatusRequestEntityTooLarge) }
 
 // directoryEntry is how each entry in the directory of a zip archive begins.

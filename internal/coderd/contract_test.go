@@ -34,16 +34,25 @@ const (
 // TestContract runs one story against the server for tests, and against a real
 // Coder where one is given, so that the first does not drift from the second.
 func TestContract(t *testing.T) {
-	t.Run("fake", func(t *testing.T) {
-		server := coderdtest.New(t)
-		c := &contract{
-			url:     server.URL,
-			hold:    func() { server.SetBuildResult("", coderdtest.BuildResult{Hold: true}) },
-			release: func() { server.SetBuildResult("", coderdtest.BuildResult{}); server.FinishBuilds() },
-			fail:    func() { server.SetBuildResult("", coderdtest.BuildResult{Error: "terraform plan: exit status 1"}) },
-		}
-		c.run(t)
-	})
+	fakes := map[string]coderdtest.Option{
+		// What a later release adds breaks nothing.
+		"with unknown fields": coderdtest.WithLater(coderdtest.Later{Fields: true}),
+	}
+	for _, release := range coderdtest.Releases() {
+		fakes[string(release)] = coderdtest.WithRelease(release)
+	}
+	for name, option := range fakes {
+		t.Run("fake "+name, func(t *testing.T) {
+			server := coderdtest.New(t, option)
+			c := &contract{
+				url:     server.URL,
+				hold:    func() { server.SetBuildResult("", coderdtest.BuildResult{Hold: true}) },
+				release: func() { server.SetBuildResult("", coderdtest.BuildResult{}); server.FinishBuilds() },
+				fail:    func() { server.SetBuildResult("", coderdtest.BuildResult{Error: "terraform plan: exit status 1"}) },
+			}
+			c.run(t)
+		})
+	}
 	t.Run("real", func(t *testing.T) {
 		url := os.Getenv(contractURL)
 		if url == "" {
@@ -175,6 +184,10 @@ const (
 	invalid   = "Validation failed."
 )
 
+// noSuchUser has no message: from Coder 2.31 on it is the one of everything that is
+// not found.
+var noSuchUser = refusal{Status: http.StatusNotFound}
+
 func (c *contract) nobody(t *testing.T) {
 	info := must[coderd.BuildInfo](t)(c.anonymous.BuildInfo(t.Context()))
 	if !strings.HasPrefix(info.Version, "v2.") || uuid.Validate(info.DeploymentID) != nil {
@@ -234,7 +247,7 @@ func (c *contract) tokens(t *testing.T) {
 	_, err = c.admin.CreateToken(ctx, coderd.Me, coderd.TokenRequest{Name: name, Lifetime: time.Hour})
 	expect(t, err, refusal{http.StatusConflict, fmt.Sprintf("A token with name %q already exists.", name), []string{"name"}})
 	_, err = c.admin.CreateToken(ctx, "nobody-"+c.suffix, coderd.TokenRequest{Name: name, Lifetime: time.Hour})
-	expect(t, err, refusal{http.StatusNotFound, "there is no such user", nil})
+	expect(t, err, noSuchUser)
 
 	var listed *coderd.TokenInfo
 	tokens := must[[]coderd.TokenInfo](t)(c.admin.TokensOf(ctx, coderd.Me))
@@ -246,7 +259,15 @@ func (c *contract) tokens(t *testing.T) {
 	if listed == nil || listed.Name != name || time.Until(listed.ExpiresAt) > time.Hour || time.Until(listed.ExpiresAt) < 50*time.Minute {
 		t.Errorf("token %q in the list: %+v", token.ID, listed)
 	}
+	if named := must[coderd.TokenInfo](t)(c.admin.TokenByName(ctx, coderd.Me, name)); named != *listed {
+		t.Errorf("token by name: %+v, in the list: %+v", named, listed)
+	}
+	_, err = c.admin.TokenByName(ctx, coderd.Me, "other-"+c.suffix)
+	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
 	holder := c.client(t, token.Value)
+	if own := must[coderd.TokenInfo](t)(holder.OwnKey(ctx, token.ID)); own.Name != name || own.ExpiresAt.Sub(own.CreatedAt).Round(time.Minute) != time.Hour {
+		t.Errorf("what a token knows of itself: %+v", own)
+	}
 	if me := must[coderd.User](t)(holder.Me(ctx)); me.Username != contractUser {
 		t.Errorf("the token is of %q", me.Username)
 	}
@@ -298,11 +319,11 @@ func (c *contract) users(t *testing.T) {
 	}
 	expect(t, c.admin.SetRoles(ctx, coderd.Me, nil), refusal{http.StatusBadRequest, "You cannot change your own roles.", nil})
 	_, err = c.admin.UserByName(ctx, "nobody-"+c.suffix)
-	expect(t, err, refusal{http.StatusNotFound, "there is no such user", nil})
+	expect(t, err, noSuchUser)
 	ok(t, c.admin.SetRoles(ctx, c.member, nil))
 	member := c.client(t, must[string](t)(c.anonymous.Login(ctx, wanted.Email, wanted.Password)))
 	_, err = member.UserByName(ctx, contractUser)
-	expect(t, err, refusal{http.StatusNotFound, "there is no such user", nil})
+	expect(t, err, noSuchUser)
 	_, err = member.CreateUser(ctx, coderd.NewUser{Username: "x-" + c.suffix, Email: "x@example.com", Password: contractPassword, OrganizationIDs: wanted.OrganizationIDs})
 	if !coderd.IsForbidden(err) && !coderd.IsNotFound(err) {
 		t.Errorf("a member creates a user: %v", err)

@@ -24,7 +24,7 @@ func (c *contract) newWorkspace(t *testing.T) {
 	_, err = c.admin.CreateWorkspace(ctx, c.member, coderd.NewWorkspace{Name: "not a name", TemplateID: c.template.ID})
 	expect(t, err, refusal{http.StatusBadRequest, invalid, []string{"name"}})
 	_, err = c.admin.CreateWorkspace(ctx, "nobody-"+c.suffix, coderd.NewWorkspace{Name: name, TemplateID: c.template.ID})
-	expect(t, err, refusal{http.StatusNotFound, "there is no such user", nil})
+	expect(t, err, noSuchUser)
 	short, never := 10*time.Second, "sometimes"
 	_, err = c.admin.CreateWorkspace(ctx, c.member, coderd.NewWorkspace{Name: name, TemplateID: c.template.ID, TTL: &short})
 	expect(t, err, refusal{http.StatusBadRequest, "Invalid Workspace Time to Shutdown.", []string{"ttl_ms"}})
@@ -91,7 +91,7 @@ func (c *contract) readWorkspace(t *testing.T) {
 	_, err := c.admin.WorkspaceByName(ctx, c.member, "other")
 	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
 	_, err = c.admin.WorkspaceByName(ctx, "nobody-"+c.suffix, c.workspace.Name)
-	expect(t, err, refusal{http.StatusNotFound, "there is no such user", nil})
+	expect(t, err, noSuchUser)
 	_, err = c.admin.Workspace(ctx, uuid.New())
 	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
 	expect(t, c.admin.DeleteTemplate(ctx, c.template.ID),

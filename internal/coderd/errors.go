@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/coder/coder/v2/codersdk"
 
@@ -106,7 +109,7 @@ func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
 // IsInvalid says that the request itself is not acceptable. Fields says why.
 func IsInvalid(err error) bool {
-	return hasStatus(err, http.StatusBadRequest, http.StatusUnprocessableEntity)
+	return hasStatus(err, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge)
 }
 
 // IsRateLimited says that Coder asks for fewer requests. RetryAfter says when.
@@ -142,6 +145,11 @@ func IsNotSupported(err error) bool { return errors.Is(err, errNoRoute) }
 // is also IsForbidden.
 func IsNotEntitled(err error) bool { return errors.Is(err, errNotEntitled) }
 
+// IsExternalAuthRequired reports whether the owner of a workspace must first sign in to
+// an external provider that its template needs. It is also IsForbidden, but the token
+// has the right.
+func IsExternalAuthRequired(err error) bool { return errors.Is(err, errExternalAuth) }
+
 // What Coder says in these sentences is something else than its status.
 const (
 	// routeNotFound (404) is about an address that this version does not have. It
@@ -149,7 +157,8 @@ const (
 	routeNotFound = "Route not found."
 	// internalError (401) is said of any token while Coder has no database.
 	internalError = "An internal error occurred."
-	// unknownUser (400) is said of a user that does not exist.
+	// unknownUser (400) is said of a user that does not exist. Since Coder 2.31 that is
+	// 404, and 400 is another fault.
 	unknownUser = `"user" must be an existing uuid or username.`
 	// needsLicense (403) ends the sentence about a feature without a license.
 	needsLicense = "is a Premium feature. Contact sales!"
@@ -174,7 +183,13 @@ var (
 	errUnknownUser = errors.New("unknown user")
 	errNoRoute     = errors.New("no such part of the API")
 	errNotEntitled = errors.New("not entitled")
+	// errExternalAuth is the cause of IsExternalAuthRequired.
+	errExternalAuth = errors.New("external authentication required")
 )
+
+// fieldExternalAuth is the field that Coder names in a 403 if the owner of a workspace
+// must sign in to an external provider.
+const fieldExternalAuth = "external_auth"
 
 // newError describes what came of an operation that failed.
 func newError(op, coderURL string, seen *answer, err error) *Error {
@@ -194,7 +209,7 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 	case errors.Is(err, errNotCoder), !seen.json && !meansTheSame(seen.status):
 		e.Message = fmt.Sprintf("something that is not Coder answered at %s with HTTP %d; check the address", coderURL, seen.status)
 	case errors.As(err, &sdkError):
-		fillFromCoder(e, sdkError)
+		fillFromCoder(e, sdkError, seen.version)
 	default:
 		e.Message = fmt.Sprintf("the answer of Coder at %s (HTTP %d) could not be read: %v", coderURL, seen.status, e.Err)
 	}
@@ -226,13 +241,13 @@ func tooLarge(coderURL string, err error) string {
 		coderURL, limit.Method, limit.Endpoint, limit.Limit)
 }
 
-// meansTheSame are the answers that may well be a proxy's, but mean the same
-// whoever gave them.
+// meansTheSame reports whether an answer may well be a proxy's, but means the same
+// from any server.
 func meansTheSame(status int) bool {
-	return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError
+	return status == http.StatusTooManyRequests || status == http.StatusRequestEntityTooLarge || status >= http.StatusInternalServerError
 }
 
-func fillFromCoder(e *Error, answer *codersdk.Error) {
+func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {
 	e.StatusCode, e.Message, e.Detail, e.Err = answer.StatusCode(), answer.Message, answer.Detail, nil
 	if e.Message == "" {
 		e.Message = http.StatusText(e.StatusCode)
@@ -246,6 +261,8 @@ func fillFromCoder(e *Error, answer *codersdk.Error) {
 		e.Message = "this Coder does not have this part of the API; check its version, and whether it is the build that takes licenses"
 	case e.StatusCode == http.StatusForbidden && strings.HasSuffix(e.Message, needsLicense):
 		e.Err = errNotEntitled
+	case e.StatusCode == http.StatusForbidden && slices.ContainsFunc(e.Fields, func(f FieldError) bool { return f.Field == fieldExternalAuth }):
+		e.Err = errExternalAuth
 	case e.StatusCode == http.StatusInternalServerError && strings.HasPrefix(e.Detail, notAuthorized):
 		e.StatusCode, e.Message, e.Detail = http.StatusForbidden, "the token may not do this", ""
 	case e.StatusCode == http.StatusInternalServerError && strings.Contains(e.Detail, duplicateKey):
@@ -259,10 +276,17 @@ func fillFromCoder(e *Error, answer *codersdk.Error) {
 		e.StatusCode = http.StatusTooEarly
 	case e.StatusCode == http.StatusUnauthorized && strings.HasPrefix(e.Message, internalError):
 		e.StatusCode = http.StatusInternalServerError
-	case e.StatusCode == http.StatusBadRequest && e.Message == unknownUser:
+	case e.StatusCode == http.StatusBadRequest && e.Message == unknownUser && !atLeast(coderVersion, "2.31.1"):
 		e.StatusCode, e.Err = http.StatusNotFound, errUnknownUser
 		e.Message = "there is no such user"
 	}
+}
+
+// atLeast reports whether a version of Coder, for example v2.34.8+7bd778d, is known to
+// be at least a certain one.
+func atLeast(coderVersion, least string) bool {
+	parsed, err := version.ParseGeneric(coderVersion)
+	return err == nil && parsed.AtLeast(version.MustParseGeneric(least))
 }
 
 // causeOf takes off the layer that repeats method and address.

@@ -24,7 +24,8 @@ type logScene struct {
 
 func newLogScene(t *testing.T) logScene {
 	t.Helper()
-	server := coderdtest.New(t, coderdtest.WithManualBuilds())
+	// Coder may expect the cookie under a name that its client does not know.
+	server := coderdtest.New(t, coderdtest.WithManualBuilds(), coderdtest.WithHostPrefixCookie())
 	client, err := New(Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
 	if err != nil {
 		t.Fatal(err)

@@ -24,10 +24,11 @@ type TemplateEdit struct {
 
 // UpdateTemplate changes what the edit names and nothing else.
 //
-// Coder's call replaces the whole policy of a template: a field that is not
-// sent is reset. So the template is read, and everything is sent back as it
-// was. A policy that somebody changes between the two is set back; Coder offers
-// no way to prevent that.
+// Before Coder 2.34 its call replaces the whole policy of a template: an absent
+// number or boolean is reset. Since 2.34 an absent field keeps its value. So the
+// template is read, and every field is sent explicitly: that means the same to all
+// versions. A policy that another client changes between the two is set back; Coder
+// offers no way to prevent that.
 func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, edit TemplateEdit) (Template, error) {
 	var out Template
 	err := c.call(ctx, fmt.Sprintf("updating template %s", id), func(ctx context.Context) error {
@@ -40,12 +41,13 @@ func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, edit Template
 		if !edit.apply(&request) {
 			return nil
 		}
-		updated, err := c.sdk.UpdateTemplateMeta(ctx, id, request)
+		var updated codersdk.Template
+		err = c.request(ctx, http.MethodPatch, fmt.Sprintf("/api/v2/templates/%s", id), request, http.StatusOK, into(&updated))
 		if err == nil {
 			out = newTemplate(updated)
 		}
 		if seen, ok := ctx.Value(answerKey{}).(*answer); ok && seen.status == http.StatusNotModified {
-			// Somebody else made the same change first.
+			// Another client made the same change first. Coder 2.34 answers that with 200.
 			return nil
 		}
 		return err
@@ -56,17 +58,43 @@ func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, edit Template
 	return out, nil
 }
 
-// keepPolicy is the request that leaves a template as it is.
-func keepPolicy(t codersdk.Template) codersdk.UpdateTemplateMeta {
-	return codersdk.UpdateTemplateMeta{
+// templatePatch is the body of the request. Coder's own type leaves out zero and
+// false. The fields that are no state are missing here, which leaves them alone on
+// every version: update_workspace_last_used_at, update_workspace_dormant_at and
+// disable_everyone_group_access are commands, and deprecation_message keeps its
+// value.
+type templatePatch struct {
+	Name                           string                                `json:"name"`
+	DisplayName                    string                                `json:"display_name"`
+	Description                    string                                `json:"description"`
+	Icon                           string                                `json:"icon"`
+	DefaultTTLMillis               int64                                 `json:"default_ttl_ms"`
+	ActivityBumpMillis             int64                                 `json:"activity_bump_ms"`
+	AutostopRequirement            codersdk.TemplateAutostopRequirement  `json:"autostop_requirement"`
+	AutostartRequirement           codersdk.TemplateAutostartRequirement `json:"autostart_requirement"`
+	AllowUserAutostart             bool                                  `json:"allow_user_autostart"`
+	AllowUserAutostop              bool                                  `json:"allow_user_autostop"`
+	AllowUserCancelWorkspaceJobs   bool                                  `json:"allow_user_cancel_workspace_jobs"`
+	FailureTTLMillis               int64                                 `json:"failure_ttl_ms"`
+	TimeTilDormantMillis           int64                                 `json:"time_til_dormant_ms"`
+	TimeTilDormantAutoDeleteMillis int64                                 `json:"time_til_dormant_autodelete_ms"`
+	RequireActiveVersion           bool                                  `json:"require_active_version"`
+	MaxPortShareLevel              codersdk.WorkspaceAgentPortShareLevel `json:"max_port_share_level"`
+	CORSBehavior                   codersdk.CORSBehavior                 `json:"cors_behavior"`
+	UseClassicParameterFlow        bool                                  `json:"use_classic_parameter_flow"`
+}
+
+// keepPolicy returns the request that leaves a template as it is.
+func keepPolicy(t codersdk.Template) templatePatch {
+	return templatePatch{
 		Name:                           t.Name,
-		DisplayName:                    &t.DisplayName,
-		Description:                    &t.Description,
-		Icon:                           &t.Icon,
+		DisplayName:                    t.DisplayName,
+		Description:                    t.Description,
+		Icon:                           t.Icon,
 		DefaultTTLMillis:               t.DefaultTTLMillis,
 		ActivityBumpMillis:             t.ActivityBumpMillis,
-		AutostopRequirement:            &t.AutostopRequirement,
-		AutostartRequirement:           &t.AutostartRequirement,
+		AutostopRequirement:            t.AutostopRequirement,
+		AutostartRequirement:           t.AutostartRequirement,
 		AllowUserAutostart:             t.AllowUserAutostart,
 		AllowUserAutostop:              t.AllowUserAutostop,
 		AllowUserCancelWorkspaceJobs:   t.AllowUserCancelWorkspaceJobs,
@@ -74,34 +102,28 @@ func keepPolicy(t codersdk.Template) codersdk.UpdateTemplateMeta {
 		TimeTilDormantMillis:           t.TimeTilDormantMillis,
 		TimeTilDormantAutoDeleteMillis: t.TimeTilDormantAutoDeleteMillis,
 		RequireActiveVersion:           t.RequireActiveVersion,
-		MaxPortShareLevel:              &t.MaxPortShareLevel,
-		CORSBehavior:                   &t.CORSBehavior,
-		UseClassicParameterFlow:        &t.UseClassicParameterFlow,
-		// Unset keeps the message. Sent as it was, it would be the same.
-		DeprecationMessage: nil,
-		// These three are commands, not state.
-		UpdateWorkspaceLastUsedAt:  false,
-		UpdateWorkspaceDormantAt:   false,
-		DisableEveryoneGroupAccess: false,
+		MaxPortShareLevel:              t.MaxPortShareLevel,
+		CORSBehavior:                   t.CORSBehavior,
+		UseClassicParameterFlow:        t.UseClassicParameterFlow,
 	}
 }
 
-// apply writes the edit into the request and says whether it changes anything.
-func (e TemplateEdit) apply(request *codersdk.UpdateTemplateMeta) bool {
+// apply writes the edit into the request and reports whether it changes anything.
+func (e TemplateEdit) apply(request *templatePatch) bool {
 	changed := []bool{
-		edit(request.DisplayName, e.DisplayName),
-		edit(request.Description, e.Description),
-		edit(request.Icon, e.Icon),
+		edit(&request.DisplayName, e.DisplayName),
+		edit(&request.Description, e.Description),
+		edit(&request.Icon, e.Icon),
 		edit(&request.DefaultTTLMillis, millis(e.DefaultTTL)),
 		edit(&request.ActivityBumpMillis, millis(e.ActivityBump)),
 		edit(&request.AllowUserCancelWorkspaceJobs, e.AllowUserCancelWorkspaceJobs),
-		edit(request.UseClassicParameterFlow, e.UseClassicParameterFlow),
-		edit(request.CORSBehavior, (*codersdk.CORSBehavior)(e.CORSBehavior)),
+		edit(&request.UseClassicParameterFlow, e.UseClassicParameterFlow),
+		edit(&request.CORSBehavior, (*codersdk.CORSBehavior)(e.CORSBehavior)),
 	}
 	return slices.Contains(changed, true)
 }
 
-// edit writes what is wanted, unless that is nil, and says whether it is new.
+// edit writes the wanted value, unless it is nil, and reports whether it differs.
 func edit[T comparable](sent, wanted *T) bool {
 	if wanted == nil || *wanted == *sent {
 		return false

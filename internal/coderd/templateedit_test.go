@@ -1,7 +1,11 @@
 package coderd
 
 import (
+	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,48 +17,52 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// commands are the fields of the request that do something once instead of
-// saying what is. They are never sent.
-var commands = map[string]bool{
-	"UpdateWorkspaceLastUsedAt":  true,
-	"UpdateWorkspaceDormantAt":   true,
-	"DisableEveryoneGroupAccess": true,
-	// Unset keeps it.
-	"DeprecationMessage": true,
+// leftOut are the fields of Coder's request that are not sent: commands, and the
+// message, which stays as it is unless it is sent.
+var leftOut = []string{
+	"update_workspace_last_used_at", "update_workspace_dormant_at", "disable_everyone_group_access", "deprecation_message",
 }
 
-// TestKeepPolicySendsEveryField fails when a new version of Coder's client has a
-// field that keepPolicy does not send back.
+// TestKeepPolicySendsEveryField fails if a new version of Coder's client has a field
+// that keepPolicy does not send back, and if a field is not sent because it is zero.
 func TestKeepPolicySendsEveryField(t *testing.T) {
 	var full codersdk.Template
 	fill(t, reflect.ValueOf(&full).Elem(), "")
-	template := reflect.ValueOf(full)
-	request := reflect.ValueOf(keepPolicy(full))
-	for i := range request.NumField() {
-		name := request.Type().Field(i).Name
-		sent := request.Field(i)
-		if commands[name] {
-			if !sent.IsZero() {
-				t.Errorf("%s is sent", name)
+	for name, held := range map[string]codersdk.Template{"full": full, "zero": {}} {
+		t.Run(name, func(t *testing.T) {
+			template, sent := asJSON(t, held), asJSON(t, keepPolicy(held))
+			request := reflect.TypeFor[codersdk.UpdateTemplateMeta]()
+			for i := range request.NumField() {
+				field, _, _ := strings.Cut(request.Field(i).Tag.Get("json"), ",")
+				value, isSent := sent[field]
+				switch {
+				case slices.Contains(leftOut, field):
+					if isSent {
+						t.Errorf("%s is sent", field)
+					}
+				case !isSent:
+					t.Errorf("%s is not sent", field)
+				default:
+					if diff := cmp.Diff(template[field], value); diff != "" {
+						t.Errorf("%s (-held +sent):\n%s", field, diff)
+					}
+				}
 			}
-			continue
-		}
-		held := template.FieldByName(name)
-		if !held.IsValid() {
-			t.Errorf("%s is new: decide what keepPolicy sends for it", name)
-			continue
-		}
-		if sent.Kind() == reflect.Pointer {
-			if sent.IsNil() {
-				t.Errorf("%s is not sent", name)
-				continue
-			}
-			sent = sent.Elem()
-		}
-		if diff := cmp.Diff(held.Interface(), sent.Interface()); diff != "" {
-			t.Errorf("%s (-held +sent):\n%s", name, diff)
-		}
+		})
 	}
+}
+
+func asJSON(t *testing.T, value any) map[string]any {
+	t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // fill gives every field a value that is not zero.
@@ -117,37 +125,44 @@ func TestUpdateTemplateResetsNothing(t *testing.T) {
 		}, nil},
 		{"none", TemplateEdit{}, nil},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			server := coderdtest.New(t)
-			client, err := New(Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			id := server.AddTemplate("coder", "small", nil)
-			server.PatchTemplate(t, id, unusual)
-			want := server.TemplateFields(id)
-			server.ResetRequests()
-			updated, err := client.UpdateTemplate(t.Context(), id, test.edit)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for field, v := range test.want {
-				want[field] = v
-			}
-			got := server.TemplateFields(id)
-			if test.want != nil {
-				delete(want, "updated_at")
-				delete(got, "updated_at")
-			} else if writes := server.Writes(); writes != 0 {
-				t.Errorf("%d writes for no change", writes)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("template (-want +got):\n%s", diff)
-			}
-			if updated.DisplayName != got["display_name"] || !updated.Deprecated || updated.DeprecationMessage != "use another" {
-				t.Errorf("answer: %+v", updated)
-			}
-		})
+		for _, release := range coderdtest.Releases() {
+			t.Run(test.name+" on "+string(release), func(t *testing.T) {
+				checkEdit(t, release, unusual, test.edit, test.want)
+			})
+		}
+	}
+}
+
+// checkEdit edits a template with the given fields and checks that exactly the
+// wanted fields change.
+func checkEdit(t *testing.T, release coderdtest.Release, fields map[string]any, edit TemplateEdit, changes map[string]any) {
+	t.Helper()
+	server := coderdtest.New(t, coderdtest.WithRelease(release))
+	client, err := New(Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := server.AddTemplate("coder", "small", nil)
+	server.PatchTemplate(t, id, fields)
+	want := server.TemplateFields(id)
+	server.ResetRequests()
+	updated, err := client.UpdateTemplate(t.Context(), id, edit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(want, changes)
+	got := server.TemplateFields(id)
+	if changes != nil {
+		delete(want, "updated_at")
+		delete(got, "updated_at")
+	} else if writes := server.Writes(); writes != 0 {
+		t.Errorf("%d writes for no change", writes)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("template (-want +got):\n%s", diff)
+	}
+	if updated.DisplayName != got["display_name"] || updated.Deprecated != got["deprecated"] || updated.DeprecationMessage != got["deprecation_message"] {
+		t.Errorf("answer: %+v", updated)
 	}
 }
 

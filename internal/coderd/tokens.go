@@ -3,6 +3,7 @@ package coderd
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -24,8 +25,8 @@ type Token struct {
 
 // TokenInfo is a token as Coder lists it.
 type TokenInfo struct {
-	ID, Name  string
-	ExpiresAt time.Time
+	ID, Name             string
+	CreatedAt, ExpiresAt time.Time
 }
 
 // CreateToken makes an API token of a user. A name that exists is a conflict.
@@ -49,7 +50,8 @@ func (c *Client) CreateToken(ctx context.Context, user string, request TokenRequ
 	return out, err
 }
 
-// TokensOf lists the API tokens of a user, not the sessions.
+// TokensOf lists the API tokens of a user, not the sessions. It includes those that
+// have expired: their names are taken until Coder forgets them.
 func (c *Client) TokensOf(ctx context.Context, user string) ([]TokenInfo, error) {
 	op := fmt.Sprintf("listing the tokens of user %q", user)
 	if err := checkNames(op, user); err != nil {
@@ -57,13 +59,41 @@ func (c *Client) TokensOf(ctx context.Context, user string) ([]TokenInfo, error)
 	}
 	var out []TokenInfo
 	err := c.call(ctx, op, func(ctx context.Context) error {
-		tokens, err := c.sdk.Tokens(ctx, user, codersdk.TokensFilter{})
+		var tokens []codersdk.APIKeyWithOwner
+		err := c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/tokens", user), nil, http.StatusOK, into(&tokens),
+			withQuery(map[string]string{"include_expired": "true"})) // Before 2.31 Coder always lists them.
 		for _, t := range tokens {
-			out = append(out, TokenInfo{ID: boundName(t.ID), Name: boundName(t.TokenName), ExpiresAt: t.ExpiresAt})
+			out = append(out, newTokenInfo(t.APIKey))
 		}
 		return err
 	})
 	return out, err
+}
+
+// TokenByName reads an API token of a user by its name.
+func (c *Client) TokenByName(ctx context.Context, user, name string) (TokenInfo, error) {
+	return c.key(ctx, fmt.Sprintf("reading token %q of user %q", name, user), "tokens/"+name, user, name)
+}
+
+// OwnKey reads what Coder knows about an API token or a session of this client's
+// user.
+func (c *Client) OwnKey(ctx context.Context, id string) (TokenInfo, error) {
+	return c.key(ctx, fmt.Sprintf("reading token %q", id), id, Me, id)
+}
+
+func (c *Client) key(ctx context.Context, op, path, user, name string) (TokenInfo, error) {
+	if err := checkNames(op, user, name); err != nil {
+		return TokenInfo{}, err
+	}
+	var key codersdk.APIKey
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/%s", user, path), nil, http.StatusOK, into(&key))
+	})
+	return newTokenInfo(key), err
+}
+
+func newTokenInfo(k codersdk.APIKey) TokenInfo {
+	return TokenInfo{ID: boundName(k.ID), Name: boundName(k.TokenName), CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt}
 }
 
 // DeleteToken revokes a token or ends a session at once.

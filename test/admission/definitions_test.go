@@ -254,7 +254,7 @@ func TestPodTemplateSurvives(t *testing.T) {
 func TestDefaultsAreVisible(t *testing.T) {
 	ns := namespace(t)
 	for kind, want := range map[string]string{
-		controlPlane: `{"certs":{},"envUseClusterAccessURL":true,"image":"ghcr.io/coder/coder:v2.30.0",` +
+		controlPlane: `{"certs":{},"envUseClusterAccessURL":true,"image":"ghcr.io/coder/coder:v2.34.8",` +
 			`"initialAdmin":{"disabled":false,"email":"admin@coder-k8s.invalid","username":"admin"},` +
 			`"livenessProbe":{"enabled":false,"failureThreshold":3,"initialDelaySeconds":0,"periodSeconds":10,"successThreshold":1,"timeoutSeconds":1},` +
 			`"operatorAccess":{"disabled":false},"rbac":{"enableDeployments":true,"workspacePerms":true},` +

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -37,6 +38,12 @@ func sample(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(manifest)
+}
+
+// withLoadedImage replaces the image that users should run by the one that the cluster
+// has: only what the Go module proxy serves can be built.
+func withLoadedImage(text string) string {
+	return strings.ReplaceAll(text, resources.DefaultImage, coderImage)
 }
 
 // version is the resourceVersion of an object.

@@ -220,7 +220,7 @@ func testSamples(t *testing.T) {
 	url := database(t, "coder")
 	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+url)
 
-	kubectl(t, "apply", "-f", "../../config/samples/codercontrolplane.yaml")
+	accepted(t, withLoadedImage(sample(t, "codercontrolplane")))
 	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "codercontrolplane", "coder")
 	accepted(t, sample(t, "codertemplate"))
 	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "codertemplate", "coder.hello")

@@ -35,7 +35,7 @@ func testTutorials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			blocks, err := tutorials.Blocks(string(text))
+			blocks, err := tutorials.Blocks(withLoadedImage(string(text)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,7 +19,7 @@ func TestControlPlaneDefaultsAreVisible(t *testing.T) {
 	if err := environment.client.Create(t.Context(), cp); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := cp.Spec.Image, "ghcr.io/coder/coder:v2.30.0"; got != want {
+	if got, want := cp.Spec.Image, "ghcr.io/coder/coder:v2.34.8"; got != want {
 		t.Errorf("spec.image is %q, not %q", got, want)
 	}
 	if cp.Spec.Replicas == nil || *cp.Spec.Replicas != 1 {

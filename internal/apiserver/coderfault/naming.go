@@ -21,6 +21,9 @@ const (
 	CauseRequestID metav1.CauseType = "RequestID"
 	// CauseCoderRequestID names the request that failed in the log of Coder.
 	CauseCoderRequestID metav1.CauseType = "CoderRequestID"
+	// CauseExternalAuthRequired is in a 403 if the owner of the workspace must sign in to
+	// an external provider of its template. The message names the provider.
+	CauseExternalAuthRequired metav1.CauseType = "ExternalAuthRequired"
 )
 
 // Name puts into an error that is a failure of ours or of Coder (5xx) under which ids

@@ -66,12 +66,19 @@ func (s Subject) fromCoder(fault *coderd.Error) *apierrors.StatusError {
 	switch {
 	case coderd.IsNotFound(fault):
 		return apierrors.NewNotFound(s.Resource, s.Name)
+	case coderd.IsExternalAuthRequired(fault):
+		err := apierrors.NewForbidden(s.Resource, s.Name, fmt.Errorf("the owner of the workspace must first sign in, in Coder's "+
+			"account settings, to the external providers that its template needs: %w", fault))
+		err.ErrStatus = withCause(err.ErrStatus, CauseExternalAuthRequired, fault.Error())
+		return err
 	case coderd.IsForbidden(fault):
 		return apierrors.NewForbidden(s.Resource, s.Name, fmt.Errorf("the operator's account in Coder is not allowed to do this: %w", fault))
 	case coderd.IsConflict(fault) && strings.Contains(strings.ToLower(fault.Message), "already exists"):
 		return apierrors.NewAlreadyExists(s.Resource, s.Name)
 	case coderd.IsConflict(fault):
 		return apierrors.NewConflict(s.Resource, s.Name, fault)
+	case coderd.IsArchiveTooLarge(fault):
+		return apierrors.NewRequestEntityTooLargeError(fault.Error())
 	case coderd.IsInvalid(fault):
 		return s.invalid(fault)
 	case coderd.IsUnauthorized(fault):

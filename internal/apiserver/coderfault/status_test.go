@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -29,6 +31,7 @@ func TestStatus(t *testing.T) {
 	limited.RetryAfter = 7 * time.Second
 	taken := coder(http.StatusConflict)
 	taken.Message = `Workspace "dev" already exists.`
+	externalAuth := refusedForExternalAuth(t)
 	late := &coderd.Error{Op: "asking", Message: "late", Err: context.DeadlineExceeded}
 	for name, c := range map[string]struct {
 		err    error
@@ -38,6 +41,8 @@ func TestStatus(t *testing.T) {
 		field  string
 	}{
 		"gone":            {coder(http.StatusNotFound), 404, metav1.StatusReasonNotFound, 0, ""},
+		"external auth":   {externalAuth, 403, metav1.StatusReasonForbidden, 0, ""},
+		"too large":       {coder(http.StatusRequestEntityTooLarge), 413, metav1.StatusReasonRequestEntityTooLarge, 0, ""},
 		"forbidden":       {coder(http.StatusForbidden), 403, metav1.StatusReasonForbidden, 0, ""},
 		"name taken":      {taken, 409, metav1.StatusReasonAlreadyExists, 0, ""},
 		"busy":            {coder(http.StatusConflict), 409, metav1.StatusReasonConflict, 0, ""},
@@ -72,5 +77,28 @@ func TestStatus(t *testing.T) {
 	}
 	if subject.Status(nil) != nil {
 		t.Error("nil is an error")
+	}
+}
+
+// refusedForExternalAuth is the error of a workspace whose owner has not signed in to
+// the external provider of its template.
+func refusedForExternalAuth(t *testing.T) error {
+	t.Helper()
+	server := coderdtest.New(t, coderdtest.WithRelease(coderdtest.Release234))
+	client, err := coderd.New(coderd.Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := server.AddTemplate("coder", "small", nil)
+	server.RequireExternalAuth(template, "github")
+	_, err = client.CreateWorkspace(t.Context(), "ada", coderd.NewWorkspace{Name: "dev", TemplateID: template})
+	return err
+}
+
+func TestExternalAuthIsNoMissingRight(t *testing.T) {
+	err := Subject{}.Status(refusedForExternalAuth(t))
+	if !apierrors.HasStatusCause(err, CauseExternalAuthRequired) || !strings.Contains(err.Error(), `"github"`) ||
+		strings.Contains(err.Error(), "not allowed") {
+		t.Errorf("%v", err)
 	}
 }

@@ -2,7 +2,9 @@ package access
 
 import (
 	"context"
+	"fmt"
 	"strings"
+	"time"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -20,7 +22,7 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	if err != nil {
 		return err
 	}
-	user, err := p.verify(ctx, token)
+	verified, err := p.verify(ctx, token, lifeOf)
 	switch {
 	case coderd.IsUnauthorized(err):
 		return outcome.Fails(coderv1alpha1.ReasonTokenRefused, retrySecret,
@@ -29,16 +31,47 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	case err != nil:
 		p.result.TokenRef = &ref
 		return answered(coderv1alpha1.ReasonTokenRefused, err)
-	case !isOwner(user):
-		return notOwner(user, "give it the role, or give the operator the token of an owner")
+	case !isOwner(verified.user):
+		return notOwner(verified.user, "give it the role, or give the operator the token of an owner")
 	}
 	p.result.TokenRef = &ref
 	p.result.RequeueAfter = p.recheck()
 	if err := p.withdrawToken(ctx); err != nil {
 		return err
 	}
-	p.ready(coderv1alpha1.ReasonTokenAccepted, "Coder accepts the token that spec.operatorAccess.tokenSecretRef names")
+	p.reportLife(verified.life, ref)
 	return nil
+}
+
+// lifeOf reads when a token expires. A token may lack the right to read that.
+func lifeOf(ctx context.Context, api *coderd.Client, token string) (coderd.TokenInfo, error) {
+	// The part of a token before the dash is its id.
+	id, _, _ := strings.Cut(token, "-")
+	life, err := api.OwnKey(ctx, id)
+	if coderd.IsNotFound(err) || coderd.IsForbidden(err) {
+		return coderd.TokenInfo{}, nil
+	}
+	return life, err
+}
+
+// reportLife reports a token that Coder accepts, and warns when the last third of
+// its life begins, at most warnBefore before its end. Since Coder 2.34.3 the use of
+// a token does not extend its life.
+func (p *pass) reportLife(life coderd.TokenInfo, ref coderv1alpha1.TokenSecretReference) {
+	p.ready(coderv1alpha1.ReasonTokenAccepted, "Coder accepts the token that spec.operatorAccess.tokenSecretRef names")
+	if life.ExpiresAt.IsZero() {
+		return
+	}
+	expires := life.ExpiresAt.UTC().Truncate(time.Second)
+	p.result.ExpiresAt = &expires
+	warnAt := expires.Add(-min(warnBefore, expires.Sub(life.CreatedAt.Truncate(time.Second))/3))
+	if left := warnAt.Sub(p.now()); left > 0 {
+		p.result.RequeueAfter = min(p.result.RequeueAfter, left)
+		return
+	}
+	p.ready(coderv1alpha1.ReasonTokenExpiring, fmt.Sprintf(
+		"Coder accepts the token in key %q of Secret %q (spec.operatorAccess.tokenSecretRef), but it expires at %s; put a new token there before that",
+		ref.Key, ref.Name, expires.Format(time.RFC3339)))
 }
 
 func (p *pass) givenToken(ctx context.Context, ref coderv1alpha1.TokenSecretReference) (string, error) {

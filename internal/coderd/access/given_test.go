@@ -4,11 +4,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
 // giveToken puts a token of a person into a Secret and names it in the spec.
@@ -127,4 +129,55 @@ func TestGivenTokenIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
+}
+
+// A given token cannot be renewed by the operator, so its end is reported early.
+func TestGivenTokenThatExpires(t *testing.T) {
+	w := newWorld(t, coderdtest.WithRelease(coderdtest.Release234))
+	w.addAda()
+	token := w.coder.AddToken("ada", 30*day)
+	w.giveToken(token)
+	expires := w.clock.Now().Add(30 * day)
+	got := w.pass()
+	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if got.ExpiresAt == nil || !got.ExpiresAt.Equal(expires) {
+		t.Errorf("expires at %v, want %v", got.ExpiresAt, expires)
+	}
+
+	w.forward(20*day - time.Second)
+	got = w.pass()
+	wantState(t, got, Ready, coderv1alpha1.ReasonTokenAccepted)
+	if got.RequeueAfter != time.Second {
+		t.Errorf("looks again after %s, want the begin of the warning", got.RequeueAfter)
+	}
+
+	w.forward(time.Second)
+	// What was believed a moment ago is enough: nothing is asked again.
+	w.asked()
+	got = w.pass()
+	wantState(t, got, Ready, coderv1alpha1.ReasonTokenExpiring)
+	if want := `Secret "mine"`; !strings.Contains(got.Message, want) || !strings.Contains(got.Message, "2026-03-31T12:00:00Z") {
+		t.Errorf("message %q does not name %s and the time", got.Message, want)
+	}
+	if asked := w.asked(); asked != 0 {
+		t.Errorf("%d requests", asked)
+	}
+
+	w.forward(10*day + time.Second)
+	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
+}
+
+// A token of which Coder tells nothing is used without a warning, and an outage is
+// not taken for that.
+func TestGivenTokenOfUnknownLife(t *testing.T) {
+	for status, want := range map[int]State{403: Ready, 404: Ready, 500: Waiting} {
+		w := newWorld(t)
+		w.addAda()
+		w.giveToken(w.ada)
+		w.coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/users/me/keys/", Status: status})
+		got := w.pass()
+		if got.State != want || got.ExpiresAt != nil {
+			t.Errorf("HTTP %d: %s %s (%s), expires at %v", status, got.State, got.Reason, got.Message, got.ExpiresAt)
+		}
+	}
 }

@@ -54,7 +54,10 @@ type Manager struct {
 type verification struct {
 	subject [sha256.Size]byte
 	user    coderd.User
-	until   time.Time
+	// life is that of a token of spec.operatorAccess.tokenSecretRef. It is zero if
+	// Coder does not tell it.
+	life  coderd.TokenInfo
+	until time.Time
 }
 
 // Request is one control plane to get access to.
@@ -136,15 +139,15 @@ func (p *pass) connect(token string) (*coderd.Client, error) {
 	return c, answered(coderv1alpha1.ReasonUnreachable, err)
 }
 
-// believed gives the user of a token that Coder accepted a moment ago.
-func (m *Manager) believed(controlPlane types.UID, subject [sha256.Size]byte) (coderd.User, bool) {
+// believed returns what Coder said a moment ago about a token that it accepts.
+func (m *Manager) believed(controlPlane types.UID, subject [sha256.Size]byte) (verification, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.verified[controlPlane]
-	return v.user, ok && v.subject == subject && m.now().Before(v.until)
+	return v, ok && v.subject == subject && m.now().Before(v.until)
 }
 
-func (m *Manager) believe(controlPlane types.UID, subject [sha256.Size]byte, user coderd.User) {
+func (m *Manager) believe(controlPlane types.UID, v verification) {
 	trust := m.Trust
 	if trust == 0 {
 		trust = defaultTrust
@@ -154,7 +157,8 @@ func (m *Manager) believe(controlPlane types.UID, subject [sha256.Size]byte, use
 	if m.verified == nil {
 		m.verified = map[types.UID]verification{}
 	}
-	m.verified[controlPlane] = verification{subject: subject, user: user, until: m.now().Add(trust)}
+	v.until = m.now().Add(trust)
+	m.verified[controlPlane] = v
 }
 
 func (m *Manager) now() time.Time {

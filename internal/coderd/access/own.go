@@ -37,10 +37,10 @@ func (p *pass) own(ctx context.Context) error {
 func (p *pass) tokenAccess(ctx context.Context, stored *storedToken) (*storedToken, error) {
 	if stored.usable() {
 		p.useToken(stored)
-		user, err := p.verify(ctx, stored.value)
+		verified, err := p.verify(ctx, stored.value, nil)
 		switch {
 		case err == nil:
-			return p.keepFresh(ctx, stored, user)
+			return p.keepFresh(ctx, stored, verified.user)
 		case !coderd.IsUnauthorized(err):
 			return nil, answered(coderv1alpha1.ReasonTokenRefused, err)
 		}

@@ -28,6 +28,8 @@ const (
 	retryFailed    = time.Minute
 	retrySecret    = 30 * time.Second
 	lifetimeWanted = 7 * 24 * time.Hour
+	// warnBefore is how long before its end a given token is reported at the latest.
+	warnBefore = 14 * 24 * time.Hour
 )
 
 // Result is what a pass came to. Its texts are stable from pass to pass and
@@ -41,7 +43,7 @@ type Result struct {
 	// where only the initial admin is missing; it is nil where there is no token,
 	// or Coder refuses it.
 	TokenRef *coderv1alpha1.TokenSecretReference
-	// ExpiresAt is when that token runs out, where the operator made it.
+	// ExpiresAt is when that token expires, if known.
 	ExpiresAt *time.Time
 	// RequeueAfter is when to look again. 0 means no need.
 	RequeueAfter time.Duration

@@ -70,25 +70,32 @@ func (p *pass) isTokenSecret(secret *corev1.Secret) bool {
 	return marked && p.secrets.Mine(secret)
 }
 
-// verify asks Coder whose token this is, unless it said so a moment ago.
-func (p *pass) verify(ctx context.Context, token string) (coderd.User, error) {
+// verify asks Coder whose token this is, unless it said so a moment ago. readLife
+// reads more about the token, and may be nil.
+func (p *pass) verify(
+	ctx context.Context, token string, readLife func(context.Context, *coderd.Client, string) (coderd.TokenInfo, error),
+) (verification, error) {
 	subject := sha256.Sum256([]byte(p.req.URL + "\x00" + token))
-	if user, known := p.believed(p.cp.UID, subject); known {
-		return user, nil
+	if known, ok := p.believed(p.cp.UID, subject); ok {
+		return known, nil
 	}
 	api, err := p.connect(token)
 	if err != nil {
-		return coderd.User{}, err
+		return verification{}, err
 	}
-	user, err := api.Me(ctx)
+	v := verification{subject: subject}
+	v.user, err = api.Me(ctx)
+	if err == nil && readLife != nil {
+		v.life, err = readLife(ctx, api, token)
+	}
 	if err != nil {
 		p.Forget(p.cp.UID)
-		return coderd.User{}, err
+		return verification{}, err
 	}
-	if isOwner(user) {
-		p.believe(p.cp.UID, subject, user)
+	if isOwner(v.user) {
+		p.believe(p.cp.UID, v)
 	}
-	return user, nil
+	return v, nil
 }
 
 // mint makes a token, stores it, and reports it. Before that it deletes what
@@ -112,7 +119,7 @@ func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, s
 		name = otherTokenName(p.cp)
 	}
 	issued := p.now().UTC().Truncate(time.Second)
-	token, err := api.CreateToken(ctx, coderd.Me, coderd.TokenRequest{Name: name, Lifetime: lifetime})
+	token, err := createToken(ctx, api, coderd.TokenRequest{Name: name, Lifetime: lifetime})
 	if err != nil {
 		return nil, answered(coderv1alpha1.ReasonTokenRefused, err)
 	}
@@ -124,6 +131,23 @@ func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, s
 		AnnotationTokenExpiresAt:  issued.Add(lifetime).Format(time.RFC3339),
 		AnnotationPreviousTokenID: keep,
 	})
+}
+
+// createToken creates a token of the operator's account. If the name is taken, by a
+// token that the sweep did not see, it deletes that one: nobody holds its value.
+func createToken(ctx context.Context, api *coderd.Client, request coderd.TokenRequest) (coderd.Token, error) {
+	token, err := api.CreateToken(ctx, coderd.Me, request)
+	if !coderd.IsConflict(err) {
+		return token, err
+	}
+	taken, err := api.TokenByName(ctx, coderd.Me, request.Name)
+	if err == nil {
+		err = api.DeleteToken(ctx, coderd.Me, taken.ID)
+	}
+	if err != nil && !coderd.IsNotFound(err) {
+		return coderd.Token{}, err
+	}
+	return api.CreateToken(ctx, coderd.Me, request)
 }
 
 func (p *pass) storeToken(ctx context.Context, stored *storedToken, token coderd.Token, life map[string]string) (*storedToken, error) {

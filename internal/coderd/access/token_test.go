@@ -64,6 +64,33 @@ func TestTokenThatRanOutIsRenewed(t *testing.T) {
 	w.checkWhole()
 }
 
+// An expired token keeps its name, and some versions of Coder list it only on demand.
+func TestTokenThatRanOutKeepsItsName(t *testing.T) {
+	for _, release := range coderdtest.Releases() {
+		t.Run(string(release), func(t *testing.T) {
+			w := newWorld(t, coderdtest.WithRelease(release))
+			w.pass()
+			w.forward(8 * day)
+			wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
+			w.checkWhole()
+		})
+	}
+}
+
+// The name may be taken all the same, for example because an answer was lost.
+func TestTokenOfATakenName(t *testing.T) {
+	for name, processed := range map[string]bool{"by a token that is there": true, "by a token that is gone": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.coder.Fail(coderdtest.Fault{
+				Method: "POST", PathPrefix: "/api/v2/users/me/keys/tokens", Status: 409, Processed: processed, Times: 1,
+			})
+			wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
+			w.checkWhole()
+		})
+	}
+}
+
 func TestTokenOfSomebodyElseInOurSecret(t *testing.T) {
 	w := newWorld(t)
 	w.pass()

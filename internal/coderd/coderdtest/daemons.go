@@ -101,7 +101,7 @@ func (s *Server) sdkDaemon(d *daemon) codersdk.ProvisionerDaemon {
 	name, status := d.key.name, codersdk.ProvisionerDaemonIdle
 	out := codersdk.ProvisionerDaemon{
 		ID: d.id, OrganizationID: d.orgID, KeyID: d.key.id, KeyName: &name, CreatedAt: d.createdAt, Name: d.name,
-		Version: s.version, Provisioners: []codersdk.ProvisionerType{codersdk.ProvisionerTypeTerraform}, Tags: d.tags,
+		Version: string(s.release), Provisioners: []codersdk.ProvisionerType{codersdk.ProvisionerTypeTerraform}, Tags: d.tags,
 	}
 	out.LastSeenAt.Time, out.LastSeenAt.Valid = s.clock.Now(), true
 	if d.job != nil {

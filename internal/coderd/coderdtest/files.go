@@ -100,7 +100,7 @@ func (s *Server) postFile(r *request) {
 		refuseDetailed(http.StatusBadRequest, "Failed to read file from request.", err.Error())
 	}
 	if contentType == codersdk.ContentTypeZip {
-		data = tarOfZip(data)
+		data = s.tarOfZip(data)
 	}
 	f, isNew := s.insertFile(r.user.id, data)
 	status := http.StatusOK
@@ -110,10 +110,20 @@ func (s *Server) postFile(r *request) {
 	r.write(status, codersdk.UploadResponse{ID: f.id})
 }
 
-func tarOfZip(data []byte) []byte {
+func (s *Server) tarOfZip(data []byte) []byte {
 	reader, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		refuseDetailed(http.StatusBadRequest, "Incomplete .zip archive file.", err.Error())
+	}
+	var unpacked uint64
+	for _, entry := range reader.File {
+		unpacked += entry.UncompressedSize64
+	}
+	if unpacked > maxFileBytes {
+		if s.has(bombTooLarge) {
+			refuse(http.StatusRequestEntityTooLarge, "The unpacked .zip archive is too large.")
+		}
+		refuse(http.StatusInternalServerError, "Internal error processing .zip archive.")
 	}
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)

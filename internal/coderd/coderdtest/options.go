@@ -6,9 +6,6 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// DefaultVersion is the version of Coder whose answers the server gives.
-const DefaultVersion = "v2.30.0+f0c1b9e"
-
 // Option changes a Server.
 type Option func(*Server)
 
@@ -25,6 +22,10 @@ func WithManualBuilds() Option { return func(s *Server) { s.manual = true } }
 func WithMaxTokenLifetimes(owner, others time.Duration) Option {
 	return func(s *Server) { s.ownerTokenLifetime, s.tokenLifetime = owner, others }
 }
+
+// WithHostPrefixCookie expects the session cookie under another name, as Coder does
+// since 2.31 if CODER_HOST_PREFIX_COOKIE is set.
+func WithHostPrefixCookie() Option { return func(s *Server) { s.hostPrefixCookie = true } }
 
 // WithPasswordLoginDisabled lets nobody log in with a password, as
 // CODER_DISABLE_PASSWORD_AUTH does.

@@ -59,7 +59,7 @@ func (s *Server) RegisterProxy(token, url, wildcardHostname string) bool {
 	defer s.mu.Unlock()
 	for _, p := range s.proxies {
 		if p.Token == token && !p.deleted {
-			p.URL, p.WildcardHostname, p.Status, p.version = url, wildcardHostname, string(codersdk.ProxyHealthy), s.version
+			p.URL, p.WildcardHostname, p.Status, p.version = url, wildcardHostname, string(codersdk.ProxyHealthy), string(s.release)
 			return true
 		}
 	}

@@ -17,6 +17,8 @@ type request struct {
 	w    http.ResponseWriter
 	user *user
 	key  *key
+	// later changes the answer.
+	later Later
 	// after runs when the answer is written, and unlocked when others may ask again.
 	after    []func()
 	unlocked func()
@@ -53,7 +55,7 @@ const signedOut = "You are signed out or your session has expired. Please sign i
 // handles.
 func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(codersdk.BuildVersionHeader, s.version)
+		w.Header().Set(codersdk.BuildVersionHeader, string(s.release))
 		if strings.HasPrefix(class, "/") {
 			s.count(r.Method + " " + class)
 		} else {
@@ -82,7 +84,7 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 		if fault != nil {
 			target = discard{header: http.Header{}}
 		}
-		handled := &request{Request: r, w: target}
+		handled := &request{Request: r, w: target, later: s.later}
 		s.serve(handled, handle, needsUser)
 		if handled.unlocked != nil && fault == nil {
 			handled.unlocked()
@@ -122,6 +124,9 @@ func (s *Server) serve(r *request, handle handlerFunc, needsUser bool) {
 func (r *request) write(status int, body any) {
 	r.w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	r.w.WriteHeader(status)
+	if status < http.StatusBadRequest {
+		body = r.later.change(body)
+	}
 	_ = json.NewEncoder(r.w).Encode(body)
 }
 

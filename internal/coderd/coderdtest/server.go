@@ -19,9 +19,11 @@ type Server struct {
 	URL string
 
 	clock              clock.PassiveClock
-	version            string
+	release            Release
+	later              Later
 	manual             bool
 	noPasswords        bool
+	hostPrefixCookie   bool
 	licensing          bool
 	ownerTokenLifetime time.Duration
 	tokenLifetime      time.Duration
@@ -65,7 +67,7 @@ func New(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := &Server{
 		clock:              clock.RealClock{},
-		version:            DefaultVersion,
+		release:            Release230,
 		ownerTokenLifetime: 7 * 24 * time.Hour,
 		tokenLifetime:      100 * 365 * 24 * time.Hour,
 		deploymentID:       uuid.New(),
@@ -129,7 +131,7 @@ type route func(pattern string, handle handlerFunc)
 func (s *Server) getBuildInfo(r *request) {
 	r.write(http.StatusOK, codersdk.BuildInfoResponse{
 		ExternalURL:  "https://github.com/coder/coder",
-		Version:      s.version,
+		Version:      string(s.release),
 		DashboardURL: s.URL,
 		DeploymentID: s.deploymentID.String(),
 	})

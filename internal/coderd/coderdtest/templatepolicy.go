@@ -8,24 +8,47 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// patchTemplate replaces the whole policy of a template, as a Coder with a
-// license does: what the body does not hold becomes zero, except where Coder
-// keeps a field that is null.
+// patchTemplate changes the policy of a template, as a Coder with a license does.
+// Before Coder 2.34 it replaces the whole policy: an absent number becomes 0 and an
+// absent boolean false, while null keeps the value of any other field.
 func (s *Server) patchTemplate(r *request) {
 	t := s.pathTemplate(r)
 	r.needsRole("owner", "template-admin")
 	var body codersdk.UpdateTemplateMeta
+	if s.has(partialTemplatePatch) {
+		body = presentPolicy(t.Template)
+	}
 	r.read(&body)
 	s.checkPolicy(t, body)
 	before := t.Template
 	after := applyPolicy(before, body)
 	if body.Name == before.Name && reflect.DeepEqual(before, after) {
+		if s.has(partialTemplatePatch) {
+			r.write(http.StatusOK, t.Template)
+			return
+		}
 		r.w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	t.Template = after
 	t.UpdatedAt = s.now()
 	r.write(http.StatusOK, t.Template)
+}
+
+// presentPolicy is what a body starts with where absent fields keep their values.
+func presentPolicy(t codersdk.Template) codersdk.UpdateTemplateMeta {
+	return codersdk.UpdateTemplateMeta{
+		Name:                           t.Name,
+		DefaultTTLMillis:               t.DefaultTTLMillis,
+		ActivityBumpMillis:             t.ActivityBumpMillis,
+		FailureTTLMillis:               t.FailureTTLMillis,
+		TimeTilDormantMillis:           t.TimeTilDormantMillis,
+		TimeTilDormantAutoDeleteMillis: t.TimeTilDormantAutoDeleteMillis,
+		AllowUserAutostart:             t.AllowUserAutostart,
+		AllowUserAutostop:              t.AllowUserAutostop,
+		AllowUserCancelWorkspaceJobs:   t.AllowUserCancelWorkspaceJobs,
+		RequireActiveVersion:           t.RequireActiveVersion,
+	}
 }
 
 // checkNewPolicy refuses the policy of a new template.

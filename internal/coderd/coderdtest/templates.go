@@ -16,6 +16,8 @@ import (
 type template struct {
 	codersdk.Template
 	deleted bool
+	// externalAuth is the external provider in which owners must have signed in.
+	externalAuth string
 }
 
 // AddTemplate makes a template of files that have been built.
@@ -68,6 +70,16 @@ func (s *Server) TemplateFields(id uuid.UUID) map[string]any {
 		panic(err)
 	}
 	return out
+}
+
+// RequireExternalAuth makes a template need an external provider in which nobody
+// has signed in.
+func (s *Server) RequireExternalAuth(id uuid.UUID, provider string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.templateByID(id); t != nil {
+		t.externalAuth = provider
+	}
 }
 
 // DeleteTemplate deletes a template and leaves its workspaces, as nobody can

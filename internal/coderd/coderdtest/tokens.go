@@ -19,15 +19,27 @@ type key struct {
 	loginType  codersdk.LoginType
 	createdAt  time.Time
 	expiresAt  time.Time
+	lifetime   time.Duration
 }
 
 func (k *key) value() string { return k.id + "-" + k.secret }
 
 func (s *Server) insertKey(u *user, name string, loginType codersdk.LoginType, lifetime time.Duration) *key {
 	now := s.now()
-	k := &key{id: rand.Text()[:10], secret: rand.Text()[:22], owner: u, name: name, loginType: loginType, createdAt: now, expiresAt: now.Add(lifetime)}
+	k := &key{id: rand.Text()[:10], secret: rand.Text()[:22], owner: u, name: name, loginType: loginType, createdAt: now, expiresAt: now.Add(lifetime), lifetime: lifetime}
 	s.keys = append(s.keys, k)
 	return k
+}
+
+// AddToken adds an API token of a user that expires after the given time.
+func (s *Server) AddToken(username string, lifetime time.Duration) (token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.userNamed(username)
+	if u == nil {
+		return ""
+	}
+	return s.insertKey(u, "token_"+strings.ToLower(rand.Text()[:6]), codersdk.LoginTypeToken, lifetime).value()
 }
 
 // RevokeToken makes Coder refuse a token from now on. It says whether there was
@@ -70,7 +82,7 @@ func (s *Server) Sessions(username string) int {
 func (s *Server) identify(r *request) {
 	refuseToken := func(detail string) { refuseDetailed(http.StatusUnauthorized, signedOut, detail) }
 	value := r.Header.Get(codersdk.SessionTokenHeader)
-	if cookie, err := r.Cookie(codersdk.SessionTokenCookie); err == nil && value == "" {
+	if cookie, err := r.Cookie(codersdk.SessionTokenCookie); err == nil && value == "" && !s.hostPrefixCookie {
 		// So do websockets.
 		value = cookie.Value
 	}
@@ -93,6 +105,9 @@ func (s *Server) identify(r *request) {
 		refuse(http.StatusUnauthorized, `User is not active (status = "suspended"). Contact an admin to reactivate your account.`)
 	}
 	r.key, r.user = s.keys[i], s.keys[i].owner
+	if now := s.clock.Now(); !s.has(fixedTokenLife) && r.key.expiresAt.Sub(now) <= r.key.lifetime-time.Hour {
+		r.key.expiresAt = now.Add(r.key.lifetime)
+	}
 }
 
 func (s *Server) routeTokens(closed route) {
@@ -101,6 +116,8 @@ func (s *Server) routeTokens(closed route) {
 	closed("GET /api/v2/users/{user}/keys/tokens/tokenconfig", func(r *request) {
 		r.write(http.StatusOK, codersdk.TokenConfig{MaxTokenLifetime: s.maxLifetime(s.pathUser(r))})
 	})
+	closed("GET /api/v2/users/{user}/keys/tokens/{name}", s.getTokenByName)
+	closed("GET /api/v2/users/{user}/keys/{key}", s.getKey)
 	closed("DELETE /api/v2/users/{user}/keys/{key}", s.deleteKey)
 }
 
@@ -165,18 +182,43 @@ func (s *Server) postToken(r *request) {
 func (s *Server) getTokens(r *request) {
 	u := s.pathUser(r)
 	out := []codersdk.APIKeyWithOwner{}
+	hideExpired := s.has(hidesExpiredTokens) && r.URL.Query().Get("include_expired") != "true"
 	for _, k := range s.keys {
+		if hideExpired && k.expiresAt.Before(s.clock.Now()) {
+			continue
+		}
 		if k.owner == u && k.loginType == codersdk.LoginTypeToken {
-			out = append(out, codersdk.APIKeyWithOwner{
-				APIKey: codersdk.APIKey{
-					ID: k.id, UserID: u.id, TokenName: k.name, LoginType: k.loginType,
-					CreatedAt: k.createdAt, UpdatedAt: k.createdAt, ExpiresAt: k.expiresAt,
-				},
-				Username: u.username,
-			})
+			out = append(out, codersdk.APIKeyWithOwner{APIKey: k.sdk(), Username: u.username})
 		}
 	}
 	r.write(http.StatusOK, out)
+}
+
+func (k *key) sdk() codersdk.APIKey {
+	return codersdk.APIKey{
+		ID: k.id, UserID: k.owner.id, TokenName: k.name, LoginType: k.loginType,
+		CreatedAt: k.createdAt, UpdatedAt: k.createdAt, ExpiresAt: k.expiresAt, LifetimeSeconds: int64(k.lifetime.Seconds()),
+	}
+}
+
+func (s *Server) getTokenByName(r *request) {
+	u := s.pathUser(r)
+	s.writeKey(r, func(k *key) bool {
+		return k.owner == u && k.loginType == codersdk.LoginTypeToken && k.name == r.PathValue("name")
+	})
+}
+
+func (s *Server) getKey(r *request) {
+	u := s.pathUser(r)
+	s.writeKey(r, func(k *key) bool { return k.owner == u && k.id == r.PathValue("key") })
+}
+
+func (s *Server) writeKey(r *request, fits func(*key) bool) {
+	i := slices.IndexFunc(s.keys, fits)
+	if i < 0 {
+		notFound()
+	}
+	r.write(http.StatusOK, s.keys[i].sdk())
 }
 
 func (s *Server) deleteKey(r *request) {

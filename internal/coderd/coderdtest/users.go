@@ -106,6 +106,9 @@ func (s *Server) pathUser(r *request) *user {
 	}
 	// Only an owner or a user admin sees others.
 	if found == nil || found != r.user && !r.user.has("owner") && !r.user.has("user-admin") {
+		if s.has(unknownUserNotFound) {
+			notFound()
+		}
 		refuseDetailed(http.StatusBadRequest, `"user" must be an existing uuid or username.`, "queried user=\""+query+"\"")
 	}
 	return found

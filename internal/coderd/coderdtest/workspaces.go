@@ -161,6 +161,10 @@ func (s *Server) postWorkspace(r *request) {
 		refuseDetailed(http.StatusBadRequest,
 			fmt.Sprintf("Template %q has been deprecated, and cannot be used to create a new workspace.", t.Name), t.DeprecationMessage)
 	}
+	if provider := t.externalAuth; provider != "" && s.has(needsExternalAuth) {
+		refuse(http.StatusForbidden, "The workspace owner must authenticate with the external providers of the template.",
+			codersdk.ValidationError{Field: "external_auth", Detail: fmt.Sprintf("external authentication %q is required", provider)})
+	}
 	if problem := scheduleProblem(body.AutostartSchedule); problem != "" {
 		refuse(http.StatusBadRequest, "Invalid Autostart Schedule.", codersdk.ValidationError{Field: "schedule", Detail: problem})
 	}

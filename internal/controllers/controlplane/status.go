@@ -27,11 +27,32 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	if s.build != nil {
 		status.Version = s.build.Version
 	}
+	if image := runningImage(s); image != "" {
+		status.Image = image
+	}
 	status.ObjectNamePrefix = s.prefix
 	setToken(s, &status)
 	setLicense(s, &status)
 	status.WorkloadStatus = s.Status(summary(s, partsOf(s, &status)))
 	return status
+}
+
+// runningImage returns the image of the Coder that answers, or an empty string while
+// that is not certain: during a rollout, which may be paused or may fail, pods of two
+// images run. A tag or digest says nothing about the version, so images are not
+// compared; and a Deployment taken over has an image that the spec does not name.
+func runningImage(s *scope) string {
+	d := s.Deployment
+	answers := s.build != nil || s.accessDisabled()
+	if d == nil || s.DeploymentForeign || !answers || d.Status.ReadyReplicas == 0 || !workload.RolledOut(d) {
+		return ""
+	}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		if container.Name == workloadresources.PodContainer(s.Workload) {
+			return container.Image
+		}
+	}
+	return ""
 }
 
 // summary is how Ready follows from the parts.

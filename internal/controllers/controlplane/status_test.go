@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -15,6 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/access"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
@@ -163,5 +165,39 @@ func TestTheStatusIsStable(t *testing.T) {
 	s.Now = s.Now.Add(time.Hour)
 	if diff := cmp.Diff(s.cp.Status, statusOf(s)); diff != "" {
 		t.Errorf("an hour later the status differs:\n%s", diff)
+	}
+}
+
+// The image in the status is the one that answers, so that what follows it never
+// runs a newer version than Coder.
+func TestImageThatAnswers(t *testing.T) {
+	const old, image = "registry.example.com/coder@sha256:old", "registry.example.com/coder@sha256:new"
+	for name, c := range map[string]struct {
+		change func(*scope)
+		want   string
+	}{
+		"rolled out":                     {func(*scope) {}, image},
+		"not looked at by the cluster":   {func(s *scope) { s.Deployment.Generation = 2 }, old},
+		"pods of two images":             {func(s *scope) { s.Deployment.Status.Replicas = 2 }, old},
+		"paused rollout":                 {func(s *scope) { s.Deployment.Spec.Paused, s.Deployment.Status.UpdatedReplicas = true, 0 }, old},
+		"no answer":                      {func(s *scope) { s.build = nil }, old},
+		"nobody asks, pods ready":        {func(s *scope) { s.build, s.cp.Spec.OperatorAccess.Disabled = nil, true }, image},
+		"no pods":                        {func(s *scope) { s.Deployment.Status = appsv1.DeploymentStatus{} }, old},
+		"no Deployment":                  {func(s *scope) { s.Deployment = nil }, old},
+		"the Deployment of someone else": {func(s *scope) { s.DeploymentForeign = true }, old},
+		"taken over from the chart": {func(s *scope) {
+			s.Workload.Adopted = &workloadresources.Adopted{Container: "chart"}
+			s.Deployment.Spec.Template.Spec.Containers[0].Name = "chart"
+		}, image},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := working()
+			s.cp.Status.Image = old
+			s.Deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: s.Workload.Container, Image: image}, {Name: "sidecar", Image: "x"}}
+			c.change(s)
+			if got := statusOf(s).Image; got != c.want {
+				t.Errorf("status.image %q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -487,7 +487,7 @@ func newControlPlane() *coderv1alpha1.CoderControlPlane {
 		ObjectMeta: metav1.ObjectMeta{Name: "coder", Namespace: namespace, UID: "cp-uid", Generation: 1},
 		Spec:       coderv1alpha1.CoderControlPlaneSpec{Image: "registry.example.com/coder:v2.30.0"},
 		Status: coderv1alpha1.CoderControlPlaneStatus{
-			URL: coderURL, OperatorAccessReady: true,
+			URL: coderURL, Image: "registry.example.com/coder:v2.30.0", OperatorAccessReady: true,
 			OperatorTokenSecretRef: &coderv1alpha1.TokenSecretReference{Name: "coder-operator-token", Key: "token"},
 		},
 	}

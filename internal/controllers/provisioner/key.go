@@ -40,7 +40,7 @@ func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("reading CoderControlPlane %q: %w", ref.Name, err)
 	}
-	s.cp, s.inputs.URL, s.inputs.ControlPlaneImage = cp, cp.Status.URL, cp.Spec.Image
+	s.cp, s.inputs.URL, s.inputs.ControlPlaneImage = cp, cp.Status.URL, cp.Status.Image
 	return nil
 }
 
@@ -159,6 +159,8 @@ func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 		return waits("an organization for which the daemons can work")
 	case resources.MakesKey(s.cr) && s.key.SecretRef == nil:
 		return waits("the key")
+	case s.cp != nil && s.cr.Spec.Image == "" && s.inputs.ControlPlaneImage == "":
+		return waits("the control plane to run, whose image the pods have")
 	}
 	return nil
 }

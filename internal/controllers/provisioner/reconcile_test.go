@@ -175,6 +175,30 @@ func TestK15TheOlderOneHasTheKey(t *testing.T) {
 	}
 }
 
+// Coder refuses provisioners of a newer minor version, so they follow the image that
+// answers and not the wanted one, which may never come up.
+func TestProvisionersFollowTheImageThatAnswers(t *testing.T) {
+	const old, wanted = "registry.example.com/coder:v2.30.0", "registry.example.com/coder:v2.34.8"
+	f := readyFixture(t)
+	image := func() string { return f.deployment().Spec.Template.Spec.Containers[0].Image }
+	f.editControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = wanted })
+	f.settle()
+	if image() != old {
+		t.Errorf("image %q during the update of the control plane, want %q", image(), old)
+	}
+	f.editControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.Image = wanted })
+	f.settle()
+	if image() != wanted {
+		t.Errorf("image %q after it, want %q", image(), wanted)
+	}
+	// What is not known, for example after an update of the operator, changes nothing.
+	f.editControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.Image = "" })
+	f.reconcile()
+	if image() != wanted {
+		t.Errorf("image %q without a known one, want %q", image(), wanted)
+	}
+}
+
 // K16: without a license the pods follow the spec with the key that there is.
 func TestK16LossOfEntitlementStopsNoEdit(t *testing.T) {
 	f := readyFixture(t)

@@ -30,7 +30,8 @@ func quiet(reason string) bool {
 
 // warns says of the reasons of conditions that hold, but not for long.
 func warns(reason string) bool {
-	return reason == coderv1alpha1.ReasonLicenseExpiring || reason == coderv1alpha1.ReasonLicenseInGracePeriod
+	return reason == coderv1alpha1.ReasonLicenseExpiring || reason == coderv1alpha1.ReasonLicenseInGracePeriod ||
+		reason == coderv1alpha1.ReasonTokenExpiring
 }
 
 // tellChanges makes an Event of each condition that fails for another reason than

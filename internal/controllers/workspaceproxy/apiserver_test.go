@@ -298,14 +298,14 @@ func (a *apiServer) restsWithoutWriting() {
 	// before was looked at.
 	cp := &coderv1alpha1.CoderControlPlane{}
 	a.must(a.get("dev", cp))
-	cp.Spec.Image = "ghcr.io/coder/coder:v2.30.2"
-	a.must(a.client.Update(ctx, cp))
+	cp.Status.Image = "ghcr.io/coder/coder:v2.30.2"
+	a.must(a.client.Status().Update(ctx, cp))
 	polltest.Eventually(a.t, "waiting for the new image", func() error {
 		d := &appsv1.Deployment{}
 		if err := a.get(deploymentName, d); err != nil {
 			return err
 		}
-		if image := d.Spec.Template.Spec.Containers[0].Image; image != cp.Spec.Image {
+		if image := d.Spec.Template.Spec.Containers[0].Image; image != cp.Status.Image {
 			return fmt.Errorf("the pods run %q", image)
 		}
 		return nil

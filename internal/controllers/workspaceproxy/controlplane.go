@@ -94,7 +94,7 @@ func useOf(obj client.Object) usedOf {
 		return usedOf{}
 	}
 	used := usedOf{
-		url: cp.Status.URL, accessURL: cp.Status.AccessURL, image: cp.Spec.Image, entitlement: cp.Status.WorkspaceProxyEntitlement,
+		url: cp.Status.URL, accessURL: cp.Status.AccessURL, image: cp.Status.Image, entitlement: cp.Status.WorkspaceProxyEntitlement,
 		ready: cp.Status.OperatorAccessReady, disabled: cp.Spec.OperatorAccess.Disabled, deleting: !cp.DeletionTimestamp.IsZero(),
 	}
 	if ref := cp.Status.OperatorTokenSecretRef; ref != nil {

@@ -91,7 +91,7 @@ func controlPlane(name, url, access string) *coderv1alpha1.CoderControlPlane {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(name + "-uid")},
 		Spec:       coderv1alpha1.CoderControlPlaneSpec{Image: "ghcr.io/coder/coder:v2.30.1"},
 		Status: coderv1alpha1.CoderControlPlaneStatus{
-			URL: url, AccessURL: access, OperatorAccessReady: true,
+			URL: url, AccessURL: access, Image: "ghcr.io/coder/coder:v2.30.1", OperatorAccessReady: true,
 			OperatorTokenSecretRef: &coderv1alpha1.TokenSecretReference{Name: name + "-operator-token", Key: "token"},
 		},
 	}

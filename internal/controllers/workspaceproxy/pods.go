@@ -23,11 +23,11 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 		return waits("the registration in Coder")
 	}
 	spec := s.proxy.Spec
-	if spec.ControlPlaneRef != nil && s.controlPlane == nil && spec.Image == "" {
-		return waits("the control plane, whose image the pods run")
-	}
 	if s.controlPlane != nil {
-		s.inputs.Image = s.controlPlane.Spec.Image
+		s.inputs.Image = s.controlPlane.Status.Image
+	}
+	if spec.ControlPlaneRef != nil && spec.Image == "" && s.inputs.Image == "" {
+		return waits("the control plane to run, whose image the pods have")
 	}
 	// While a new registration waits, the pods keep the Coder that they have.
 	s.inputs.PrimaryAccessURL = cmp.Or(s.registration.AccessURL, s.accessURL())

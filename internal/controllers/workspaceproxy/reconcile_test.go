@@ -303,7 +303,8 @@ func TestWhatProxiesNoticeOfAControlPlane(t *testing.T) {
 		"address": {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.URL = "" }, true},
 		"access":  {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.OperatorAccessReady = false }, true},
 		"license": {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.WorkspaceProxyEntitlement = "entitled" }, true},
-		"image":   {func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "x" }, true},
+		"image":   {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.Image = "x" }, true},
+		"wanted":  {func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "x" }, false},
 		"pods":    {func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.ReadyReplicas = 3 }, false},
 	} {
 		after := before.DeepCopy()

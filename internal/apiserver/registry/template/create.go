@@ -210,5 +210,5 @@ func (c *creating) giveUp(ctx context.Context, err error) error {
 
 // certain says that nothing was done.
 func certain(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+	return apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

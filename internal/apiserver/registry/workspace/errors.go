@@ -72,5 +72,5 @@ func unrecorded(name string, err error) error {
 // isRefusal says that the same again would be refused again: only another spec can
 // help.
 func isRefusal(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
+	return apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
 }

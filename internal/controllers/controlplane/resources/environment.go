@@ -15,6 +15,7 @@ const EnvDatabase = "CODER_PG_CONNECTION_URL"
 
 const (
 	envProvisionerPSK = "CODER_PROVISIONER_DAEMON_PSK"
+	envClusterHost    = "CODER_CLUSTER_HOST"
 
 	flagDatabase     = "--postgres-url"
 	flagDatabaseAuth = "--postgres-connection-auth"
@@ -35,6 +36,16 @@ func environment(cp *coderv1alpha1.CoderControlPlane) []corev1.EnvVar {
 		env = append(env, workloadresources.FromSecret(envProvisionerPSK, ref.Name, orDefault(ref.Key, "psk")))
 	}
 	return env
+}
+
+// clusterHost is the address of a pod for the other replicas, as Coder's chart sets it
+// since 2.35. Older versions ignore it. Pods that were handed over without it are not
+// rolled for it: Coder then takes the host of CODER_DERP_SERVER_RELAY_URL.
+func clusterHost(in Inputs) []corev1.EnvVar {
+	if in.EnvFromNames[envClusterHost] || in.Adopted != nil && !in.Adopted.HasVariable(envClusterHost) {
+		return nil
+	}
+	return []corev1.EnvVar{{Name: envClusterHost, Value: "$(KUBE_POD_IP)"}}
 }
 
 // DatabaseSecret is the name of the Secret and its key that hold the address of

@@ -11,8 +11,6 @@ import (
 const ContainerName = "coder"
 
 const (
-	// defaultImage stands in where the schema's default was not applied.
-	defaultImage = "ghcr.io/coder/coder:v2.30.0"
 	// terminationGracePeriod lets coderd end the connections to workspaces.
 	terminationGracePeriod = 60
 	// component is what Coder's own chart calls it.
@@ -23,6 +21,9 @@ const (
 
 	containerHTTPPort  = 8080
 	containerHTTPSPort = 8443
+	// clusterPort is where replicas reach each other's embedded NATS, which Coder 2.38
+	// uses instead of PostgreSQL's notifications.
+	clusterPort = 6222
 )
 
 // Workload is the control plane as the builders of all kinds see it. It refers to
@@ -37,7 +38,8 @@ func Workload(cp *coderv1alpha1.CoderControlPlane, in Inputs) workloadresources.
 		Image:              Image(cp),
 		Subcommand:         []string{command},
 		Args:               []string{fmt.Sprintf("--http-address=0.0.0.0:%d", containerHTTPPort)},
-		Env:                environment(cp),
+		Env:                append(environment(cp), clusterHost(in)...),
+		PeerPorts:          []int32{clusterPort},
 		EnvFromNames:       in.EnvFromNames,
 		ServiceAccountName: ServiceAccountName(cp),
 		GracePeriodSeconds: terminationGracePeriod,
@@ -54,7 +56,8 @@ func Workload(cp *coderv1alpha1.CoderControlPlane, in Inputs) workloadresources.
 // Image is the image of coderd.
 func Image(cp *coderv1alpha1.CoderControlPlane) string {
 	if cp.Spec.Image == "" {
-		return defaultImage
+		// The schema's default was not applied.
+		return workloadresources.DefaultImage
 	}
 	return cp.Spec.Image
 }

@@ -12,9 +12,6 @@ import (
 const (
 	// Container is the name of Coder's container.
 	Container = "provisioner"
-	// DefaultImage runs where neither the spec nor a control plane names one. It is
-	// that of a control plane whose spec names none.
-	DefaultImage = "ghcr.io/coder/coder:v2.30.0"
 
 	// gracePeriod lets a daemon finish the job that it has.
 	gracePeriod = 600
@@ -32,7 +29,8 @@ const (
 type Inputs struct {
 	// URL is where the daemons reach Coder.
 	URL string
-	// ControlPlaneImage runs where the spec names no image.
+	// ControlPlaneImage runs if the spec names no image. It is the one that answers,
+	// because Coder refuses provisioners of a newer minor version.
 	ControlPlaneImage string
 	// KeySecret is where the daemons find the key that the operator made. It is not
 	// used where the spec names a Secret.
@@ -99,7 +97,7 @@ func image(p *coderv1alpha1.CoderProvisioner, in Inputs) string {
 			return image
 		}
 	}
-	return DefaultImage
+	return workloadresources.DefaultImage
 }
 
 // specWithKeyID notes on the pods which key they hold, so that a key is deleted

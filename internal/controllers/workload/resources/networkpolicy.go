@@ -60,6 +60,11 @@ func ingressRules(w Workload, spec *coderv1alpha1.NetworkPolicySpec) []networkin
 		}
 	}
 	add([]networkingv1.NetworkPolicyPeer{ownPods(w), operatorPods(w)}, append(serving[:len(serving):len(serving)], metrics...))
+	var peer []networkingv1.NetworkPolicyPort
+	for _, port := range w.PeerPorts {
+		peer = append(peer, tcp(port))
+	}
+	add([]networkingv1.NetworkPolicyPeer{ownPods(w)}, peer)
 	// A rule with an empty list of peers is one for everybody.
 	if spec.From == nil || len(spec.From) > 0 {
 		add(spec.From, serving)

@@ -6,6 +6,10 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
+// DefaultImage is the Coder that runs if no spec names an image: the newest known patch
+// of the long-term release. The kind CoderControlPlane has it as its default too.
+const DefaultImage = "ghcr.io/coder/coder:v2.34.8"
+
 // Workload is one Deployment of Coder's image, of any of the three kinds, as far
 // as the kinds differ. The builders of this package make its objects from it and
 // from what the specs have in common.
@@ -35,6 +39,9 @@ type Workload struct {
 	// EnvFromNames are the names of the variables that spec.envFrom brings. What the
 	// operator sets for convenience only gives way to them.
 	EnvFromNames map[string]bool
+	// PeerPorts are the ports on which the pods talk to each other, besides those that
+	// they serve. No Service has them.
+	PeerPorts []int32
 	// ServiceAccountName is the identity of the pods, made unless
 	// spec.serviceAccount.disableCreate is set.
 	ServiceAccountName string

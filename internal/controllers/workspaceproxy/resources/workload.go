@@ -17,9 +17,6 @@ const (
 	component = "wsproxy"
 	// program is where Coder's image keeps it.
 	program = "/opt/coder"
-	// defaultImage is that of the proxy where neither its spec nor a control plane
-	// names one.
-	defaultImage = "ghcr.io/coder/coder:v2.30.0"
 
 	httpPort  = 3001
 	httpsPort = 8443
@@ -62,7 +59,7 @@ func Workload(proxy *coderv1alpha1.CoderWorkspaceProxy, in Inputs) workloadresou
 		Labels:             Labels(proxy),
 		Component:          component,
 		Container:          ContainerName,
-		Image:              cmp.Or(proxy.Spec.Image, in.Image, defaultImage),
+		Image:              cmp.Or(proxy.Spec.Image, in.Image, workloadresources.DefaultImage),
 		Command:            []string{program},
 		Args:               arguments(proxy, port),
 		Env:                environment(in),

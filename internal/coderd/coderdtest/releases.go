@@ -1,0 +1,73 @@
+package coderdtest
+
+import "slices"
+
+// Release is a release of Coder that the server emulates.
+type Release string
+
+// The emulated releases. Each is the newest patch of its minor version that was
+// read; 2.30.0 is the one whose client this project uses.
+const (
+	Release229 Release = "v2.29.19+f8bdec5"
+	Release230 Release = "v2.30.0+43e67d1"
+	Release234 Release = "v2.34.8+7bd778d"
+	Release236 Release = "v2.36.0+a300a06"
+)
+
+// Releases returns all emulated releases, the oldest first.
+func Releases() []Release { return []Release{Release229, Release230, Release234, Release236} }
+
+// WithRelease sets the release. Without it the server is a Coder 2.30.0.
+func WithRelease(release Release) Option { return func(s *Server) { s.release = release } }
+
+// Release returns the emulated release.
+func (s *Server) Release() Release { return s.release }
+
+// difference is a behavior that not all emulated releases have.
+type difference int
+
+const (
+	// partialTemplatePatch: PATCH of a template keeps what the body leaves out, and
+	// answers 200 if nothing changes. Others replace absent numbers and booleans by
+	// zero, and answer 304.
+	partialTemplatePatch difference = iota
+	// hidesExpiredTokens: the list of tokens has expired ones only with
+	// include_expired=true.
+	hidesExpiredTokens
+	// fixedTokenLife: the use of a token does not extend its life.
+	fixedTokenLife
+	// unknownUserNotFound: an unknown user is 404. Others answer 400.
+	unknownUserNotFound
+	// needsExternalAuth: the owner of a new workspace must have signed in to the
+	// external providers of the template, or creating it is 403.
+	needsExternalAuth
+	// bombTooLarge: a zip that unpacks to more than 100 MiB is 413. Others answer 500.
+	bombTooLarge
+)
+
+// differences says which emulated releases have which behavior, and where that was
+// read: pull requests and files of coder/coder, at the commits in the releases'
+// names.
+func differences(d difference) (releases []Release, source string) {
+	switch d {
+	case partialTemplatePatch:
+		return []Release{Release234, Release236}, "#24984, since 2.34.0: coderd/templates_meta_update.go"
+	case hidesExpiredTokens:
+		return []Release{Release234, Release236}, "since 2.31: coderd/apikey.go, coderd/database/queries/apikeys.sql"
+	case fixedTokenLife:
+		return []Release{Release229, Release234, Release236}, "#26376, in 2.29.18, 2.32.8, 2.33.9, 2.34.3, 2.35.0: coderd/httpmw/apikey.go"
+	case unknownUserNotFound:
+		return []Release{Release234, Release236}, "#22069, since 2.31: coderd/httpmw/userparam.go"
+	case needsExternalAuth:
+		return []Release{Release234, Release236}, "#26314, in 2.33.11, 2.34.5, 2.35.0: coderd/workspaces.go"
+	case bombTooLarge:
+		return []Release{Release229, Release234, Release236}, "in 2.29.17, 2.34.2: coderd/files.go"
+	}
+	return nil, ""
+}
+
+// has reports whether the emulated release has a behavior.
+func (s *Server) has(d difference) bool {
+	releases, _ := differences(d)
+	return slices.Contains(releases, s.release)
+}

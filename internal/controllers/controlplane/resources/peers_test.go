@@ -1,0 +1,66 @@
+package resources
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+)
+
+// Replicas of one control plane reach each other on the port of Coder's embedded
+// NATS, and no other pod reaches it.
+func TestReplicasReachEachOther(t *testing.T) {
+	cp := minimal()
+	cp.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
+	w := Workload(cp, Inputs{})
+	found := false
+	for _, rule := range workloadresources.NetworkPolicy(w).Spec.Ingress {
+		for _, port := range rule.Ports {
+			if port.Port.IntValue() != clusterPort {
+				continue
+			}
+			found = true
+			if len(rule.From) != 1 || rule.From[0].NamespaceSelector != nil || rule.From[0].PodSelector.MatchLabels[coderv1alpha1.LabelInstance] != cp.Name {
+				t.Errorf("port %d is open to %v", clusterPort, rule.From)
+			}
+		}
+	}
+	if !found {
+		t.Errorf("no rule for port %d", clusterPort)
+	}
+}
+
+func TestClusterHost(t *testing.T) {
+	adopted := func(env ...corev1.EnvVar) *workloadresources.Adopted {
+		return &workloadresources.Adopted{Container: "coder", Template: &corev1.PodTemplateSpec{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Env: env}}},
+		}}
+	}
+	podIP := corev1.EnvVar{Name: envClusterHost, Value: "$(KUBE_POD_IP)"}
+	for name, c := range map[string]struct {
+		in   Inputs
+		want bool
+	}{
+		"new":                        {Inputs{}, true},
+		"given by a Secret":          {Inputs{EnvFromNames: map[string]bool{envClusterHost: true}}, false},
+		"taken over from chart 2.30": {Inputs{Adopted: adopted()}, false},
+		"taken over from chart 2.35": {Inputs{Adopted: adopted(corev1.EnvVar{Name: "KUBE_POD_IP"}, podIP)}, true},
+	} {
+		template, err := workloadresources.PodTemplate(Workload(minimal(), c.in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := template.Spec.Containers[0].Env
+		at := slices.Index(env, podIP)
+		if got := at >= 0; got != c.want {
+			t.Errorf("%s: set: %t, want %t", name, got, c.want)
+		}
+		// A reference sees only variables before it.
+		if ip := slices.IndexFunc(env, func(v corev1.EnvVar) bool { return v.Name == "KUBE_POD_IP" }); at >= 0 && ip > at {
+			t.Errorf("%s: KUBE_POD_IP comes after it", name)
+		}
+	}
+}
