@@ -78,6 +78,11 @@ const (
 	ReasonApplyFailed = "ApplyFailed"
 	// ReasonGrantForbidden: the operator may not grant a rule of spec.rbac.
 	ReasonGrantForbidden = "GrantForbidden"
+	// ReasonAuthorForbidden: the author of spec.rbac may not grant one of its rules.
+	ReasonAuthorForbidden = "AuthorForbidden"
+	// ReasonAuthorUnknown: it is not known for certain who wrote spec.rbac, so nothing
+	// is granted.
+	ReasonAuthorUnknown = "AuthorUnknown"
 	// ReasonNamespaceMissing: a namespace of spec.rbac.workspaceNamespaces does
 	// not exist.
 	ReasonNamespaceMissing = "NamespaceMissing"

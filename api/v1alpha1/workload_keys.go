@@ -22,6 +22,10 @@ const (
 	// of its Deployment and Service, where objects of other names than the operator's
 	// were handed over. Whoever changes it gets new ones.
 	AnnotationWorkloadName = "coder.com/workload-name"
+	// AnnotationRBACAuthor on a CoderControlPlane or CoderProvisioner is the user whose
+	// rights spec.rbac is compared with: the name in the first line, a group in each
+	// further line. An admission policy of the operator writes it.
+	AnnotationRBACAuthor = "coder.com/rbac-author"
 
 	// LabelComponent tells the Service of the metrics from that of the workload. As
 	// an annotation of the pods it says what runs in them, as in Coder's own chart.

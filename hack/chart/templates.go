@@ -19,6 +19,7 @@ var files = []struct {
 }{
 	{"rbac.yaml", []string{"ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"}},
 	{"policy.yaml", []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}},
+	{"authorpolicy.yaml", []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}},
 	{"certificate.yaml", []string{"Secret"}},
 	{"networkpolicies.yaml", []string{"NetworkPolicy"}},
 }
@@ -146,6 +147,10 @@ func (s sources) conditions(part source, o object) []string {
 	}
 	if s.base().all.find(o) != nil && s.namespaced().all.find(o) == nil {
 		conditions = append(conditions, "not .Values.watchNamespaces")
+	}
+	if strings.HasPrefix(o.kind(), "MutatingAdmissionPolicy") {
+		// Kubernetes before 1.36 does not serve it.
+		conditions = append(conditions, `.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"`)
 	}
 	switch {
 	case o.name() == metricsReader:

@@ -7,6 +7,7 @@ import (
 
 	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
 // The names of an installation's objects.
@@ -27,9 +28,9 @@ const (
 	ConfirmationSecret = "coder-k8s-mcp"
 	// LeaseName is that of the Lease which elects the leader of the controllers.
 	LeaseName = "coder-k8s-controller.coder.com"
-	// PolicyName is that of the admission policy that guards spec.rbac, and of its
-	// binding.
-	PolicyName = "coder-k8s-workspace-namespaces"
+	// PolicyName is that of the admission policies that record and guard the author of
+	// spec.rbac, and of their bindings.
+	PolicyName = author.PolicyName
 	// TokenPolicyName is that of the one that keeps the operator from making Secrets
 	// which hold the token of another account, and of its binding.
 	TokenPolicyName = "coder-k8s-token-secrets"

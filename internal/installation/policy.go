@@ -23,7 +23,7 @@ type guard struct {
 func (c *checker) guards() []guard {
 	var guards []guard
 	if c.want.Controllers {
-		guards = append(guards, guard{PolicyName, "whoever may write a control plane lets Coder into every namespace"})
+		guards = append(guards, guard{PolicyName, "nobody can know who wrote spec.rbac, so the operator grants nothing for it"})
 	}
 	if c.want.AggregatedAPI {
 		guards = append(guards, guard{TokenPolicyName, "a part of the operator that was taken over could act as another"})

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,16 +10,23 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// TestNobodyGetsIntoOtherNamespaces: the operator grants rights in the namespaces that
-// an object names, with its own rights; so who names one must be allowed to grant there.
-func TestNobodyGetsIntoOtherNamespaces(t *testing.T) {
+// policies puts config/policy in force, without the kinds that are left out.
+func policies(t *testing.T, without string) {
+	t.Helper()
+	forged := noPolicies(t)
 	for _, o := range built(t, "policy") {
+		if without != "" && strings.HasPrefix(o.GetKind(), without) {
+			continue
+		}
 		if err := environment.client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -28,91 +36,166 @@ func TestNobodyGetsIntoOtherNamespaces(t *testing.T) {
 			}
 		})
 	}
-	mine, theirs := namespace(t), namespace(t)
-	permit(t, mine, rbacv1.PolicyRule{APIGroups: []string{"coder.com"}, Resources: []string{"*"}, Verbs: []string{"*"}})
-	known(t, mine)
-	me := as(t, "tenant")
+	// A new policy takes a moment to be in force.
+	polltest.Eventually(t, "the policies are in force", func() error {
+		trial := forged.DeepCopy()
+		err := environment.client.Create(t.Context(), trial, client.DryRunAll)
+		if (without == "" && err != nil) || (err == nil && authorOf(trial) == "nobody") {
+			return fmt.Errorf("the author is %q, error %w", authorOf(trial), err)
+		}
+		return nil
+	})
+}
+
+// noPolicies waits until those of another test are out of force. It returns an object
+// that names an author.
+func noPolicies(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	forged := object(t, controlPlane, namespace(t), "forged", "{}")
+	forged.SetAnnotations(map[string]string{coderv1alpha1.AnnotationRBACAuthor: "nobody"})
+	polltest.Eventually(t, "no policies are in force", func() error {
+		trial := forged.DeepCopy()
+		if err := environment.client.Create(t.Context(), trial, client.DryRunAll); err != nil || authorOf(trial) != "nobody" {
+			return fmt.Errorf("the author is %q, error %w", authorOf(trial), err)
+		}
+		return nil
+	})
+	return forged
+}
+
+func authorOf(o *unstructured.Unstructured) string {
+	return o.GetAnnotations()[coderv1alpha1.AnnotationRBACAuthor]
+}
+
+// TestTheAuthorIsRecorded: who creates an object, changes spec.rbac or writes the
+// annotation is its author, whatever is written there; nobody else is.
+func TestTheAuthorIsRecorded(t *testing.T) {
+	policies(t, "")
+	const tenant, admin = "tenant\nteam\nsystem:authenticated", "boss\nsystem:masters\nsystem:authenticated"
+	ns := namespace(t)
+	permit(t, ns, rbacv1.PolicyRule{APIGroups: []string{"coder.com"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	known(t, ns)
+	users := map[string]client.Client{tenant: as(t, "tenant", "team"), admin: as(t, "boss", "system:masters")}
 	for _, kind := range []string{controlPlane, provisioner} {
-		for _, spec := range []string{"{rbac: {workspaceNamespaces: [" + theirs + "]}}", "{rbac: {namespaces: [{name: " + theirs + "}]}}"} {
-			// A new policy takes a moment to be in force.
-			var err error
-			polltest.Eventually(t, kind+" with "+spec+" is refused", func() error {
-				if err = me.Create(t.Context(), object(t, kind, mine, "mine", spec), client.DryRunAll); !apierrors.IsForbidden(err) {
-					return fmt.Errorf("the answer is %w", err)
-				}
-				return nil
-			})
-			if !strings.Contains(err.Error(), "spec.rbac: grants rights in namespace "+theirs+", where you may not create RoleBindings yourself; ask who administers it") {
-				t.Errorf("%s with %s: the answer is %v, not Forbidden with namespace and remedy", kind, spec, err)
-			}
-		}
-		own := object(t, kind, mine, "own", "{rbac: {workspaceNamespaces: ["+mine+"], workspacePerms: false}}")
-		if err := me.Create(t.Context(), own); err != nil {
-			t.Errorf("%s with rights in its own namespace: %v", kind, err)
-		}
-		// What an administrator granted stays, and everything else may change.
-		granted := object(t, kind, mine, "granted", "{rbac: {workspaceNamespaces: ["+theirs+"]}}")
-		if err := environment.client.Create(t.Context(), granted); err != nil {
+		o := object(t, kind, ns, "recorded", "{}")
+		o.SetAnnotations(map[string]string{coderv1alpha1.AnnotationRBACAuthor: admin})
+		if err := users[tenant].Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		change := func(patch string) error {
-			return me.Patch(t.Context(), granted.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)), client.DryRunAll)
+		if authorOf(o) != tenant {
+			t.Errorf("%s: a tenant who names an administrator is recorded as %q", kind, authorOf(o))
 		}
-		if err := change(`{"spec":{"replicas":2},"metadata":{"finalizers":["coder.com/test"]}}`); err != nil {
-			t.Errorf("%s: a change of something else is refused: %v", kind, err)
+		for _, step := range []struct{ what, by, patch, want string }{
+			{"another user changes something else", admin, `{"spec":{"replicas":2},"metadata":{"finalizers":["coder.com/test"]}}`, tenant},
+			{"another user removes the annotation", admin, `{"metadata":{"annotations":null}}`, tenant},
+			{"the author claims to be another", tenant, `{"metadata":{"annotations":{"coder.com/rbac-author":"boss\nsystem:masters\nsystem:authenticated"}}}`, tenant},
+			{"another user changes spec.rbac", admin, `{"spec":{"rbac":{"enableDeployments":false}}}`, admin},
+			{"another user keeps spec.rbac", tenant, `{"spec":{"replicas":1,"rbac":{"enableDeployments":false}}}`, admin},
+			{"a user changes spec.rbac and keeps the annotation", tenant, `{"spec":{"rbac":{"workspaceNamespaces":["kube-system"]}},"metadata":{"annotations":{"coder.com/rbac-author":"boss\nsystem:masters\nsystem:authenticated"}}}`, tenant},
+			{"an administrator takes it over", admin, `{"metadata":{"annotations":{"coder.com/rbac-author":"me"}}}`, admin},
+			{"a user removes spec.rbac", tenant, `{"spec":{"rbac":null}}`, tenant},
+		} {
+			if err := users[step.by].Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte(step.patch))); err != nil {
+				t.Fatalf("%s: %s: %v", kind, step.what, err)
+			}
+			if authorOf(o) != step.want {
+				t.Errorf("%s: %s: the author is %q, not %q", kind, step.what, authorOf(o), step.want)
+			}
 		}
-		if err := change(`{"spec":{"rbac":{"extraRules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}}}`); !apierrors.IsForbidden(err) {
-			t.Errorf("%s: more rights in the other namespace: the answer is %v, not Forbidden", kind, err)
+		// Like kubectl replace with a file that has no such annotation.
+		o.SetAnnotations(nil)
+		if err := users[admin].Update(t.Context(), o); err != nil {
+			t.Fatal(err)
 		}
-	}
-	// As many as are asked about one by one, and the last of them is not mine.
-	var many []string
-	for range 7 {
-		many = append(many, namespace(t))
-		permit(t, many[len(many)-1], rolebindings)
-	}
-	// The authorizer learns of RoleBindings a moment later.
-	known(t, mine)
-	eight := "{rbac: {workspaceNamespaces: [" + strings.Join(append(many, theirs), ", ") + "]}}"
-	if err := me.Create(t.Context(), object(t, controlPlane, mine, "mine", eight), client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), theirs) {
-		t.Errorf("seven that are mine and one that is not: the answer is %v", err)
-	}
-	nine := "{rbac: {workspaceNamespaces: [" + strings.Join(append(many, theirs, "ninth"), ", ") + "]}}"
-	if err := me.Create(t.Context(), object(t, controlPlane, mine, "mine", nine), client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "more than 8 other namespaces") {
-		t.Errorf("more than are asked about: the answer is %v", err)
-	}
-	if err := environment.client.Create(t.Context(), object(t, controlPlane, mine, "mine", nine), client.DryRunAll); err != nil {
-		t.Errorf("an administrator of the cluster is refused: %v", err)
-	}
-	permit(t, theirs, rolebindings)
-	known(t, mine)
-	if err := me.Create(t.Context(), object(t, controlPlane, mine, "mine", eight), client.DryRunAll); err != nil {
-		t.Errorf("who may grant in all of them is refused: %v", err)
+		if authorOf(o) != tenant {
+			t.Errorf("%s: replaced by somebody else, the author is %q", kind, authorOf(o))
+		}
+		o.SetFinalizers(nil)
+		if err := users[admin].Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
-var rolebindings = rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"create"}}
+// TestTheAuthorIsGuardedOnOlderClusters: without MutatingAdmissionPolicies authors write
+// the annotation, and can name nobody else.
+func TestTheAuthorIsGuardedOnOlderClusters(t *testing.T) {
+	policies(t, "Mutating")
+	ns := namespace(t)
+	permit(t, ns, rbacv1.PolicyRule{APIGroups: []string{"coder.com"}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	known(t, ns)
+	me := as(t, "tenant")
+	o := object(t, controlPlane, ns, "guarded", "{}")
+	o.SetAnnotations(map[string]string{coderv1alpha1.AnnotationRBACAuthor: "boss\nsystem:masters"})
+	err := me.Create(t.Context(), o.DeepCopy())
+	if want := `set it to "tenant\nsystem:authenticated"`; !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("a forged author: the answer is %v, not Forbidden with %s", err, want)
+	}
+	o.SetAnnotations(map[string]string{coderv1alpha1.AnnotationRBACAuthor: "tenant\nsystem:authenticated"})
+	if err := me.Create(t.Context(), o); err != nil {
+		t.Errorf("the right author is refused: %v", err)
+	}
+	change := func(c client.Client, patch string) error {
+		return c.Patch(t.Context(), o.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)), client.DryRunAll)
+	}
+	if err := change(environment.client, `{"spec":{"replicas":2}}`); err != nil {
+		t.Errorf("a change of something else by another user is refused: %v", err)
+	}
+	if err := change(environment.client, `{"spec":{"rbac":{"enableDeployments":false}}}`); !apierrors.IsForbidden(err) {
+		t.Errorf("a change of spec.rbac in the name of another: the answer is %v, not Forbidden", err)
+	}
+	if err := (author.Checker{Client: environment.client}).Check(t.Context(), o, grantOf(t, o, ns)); err == nil || !strings.Contains(err.Error(), `"tenant", who wrote spec.rbac, does not hold`) {
+		t.Errorf("a recorded author without rights: %v", err)
+	}
+}
+
+// TestWithoutPoliciesNothingIsGranted: anyone could write the annotation.
+func TestWithoutPoliciesNothingIsGranted(t *testing.T) {
+	o := noPolicies(t)
+	ns := o.GetNamespace()
+	for _, annotations := range []map[string]string{nil, {coderv1alpha1.AnnotationRBACAuthor: "boss\nsystem:masters"}} {
+		o.SetAnnotations(annotations)
+		o.SetResourceVersion("")
+		if err := environment.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		var refused *author.RefusedError
+		err := (author.Checker{Client: environment.client}).Check(t.Context(), o, grantOf(t, o, ns))
+		if !errors.As(err, &refused) || !refused.Unknown || !strings.Contains(err.Error(), "config/policy") {
+			t.Errorf("with the annotations %v: %v", annotations, err)
+		}
+		if err := environment.client.Delete(t.Context(), o.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // permit gives the user tenant rights in a namespace.
 func permit(t *testing.T, ns string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"}, Rules: rules}
+	grantTo(t, ns, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}, rules...)
+}
+
+func grantTo(t *testing.T, ns string, subject rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	name := strings.ReplaceAll(subject.Name, ":", ".")
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Rules: rules}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "tenant"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{subject},
 	}
 	for _, o := range []client.Object{role, binding} {
 		if err := environment.client.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
+			t.Fatal(fmt.Errorf("granting in %s: %w", ns, err))
 		}
 	}
 }
 
-func as(t *testing.T, user string) client.Client {
+func as(t *testing.T, user string, groups ...string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(environment.config)
-	config.Impersonate.UserName = user
+	config.Impersonate.UserName, config.Impersonate.Groups = user, groups
 	c, err := client.New(config, client.Options{Scheme: environment.client.Scheme()})
 	if err != nil {
 		t.Fatal(err)

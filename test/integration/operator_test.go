@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -32,7 +34,7 @@ import (
 
 const operatorNamespace = "coder-system"
 
-// install applies the RBAC that users apply, once, so that the program has here
+// install applies the RBAC and the policy that users apply, once, so that the program has here
 // the very rights that it has in a cluster.
 var install = sync.OnceValue(func() error {
 	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
@@ -41,13 +43,28 @@ var install = sync.OnceValue(func() error {
 	if err := environment.client.Create(ctx, ns); client.IgnoreAlreadyExists(err) != nil {
 		return err
 	}
-	return filepath.WalkDir("../../config/rbac", func(path string, entry fs.DirEntry, err error) error {
+	if err := createAll(ctx, "../../config/policy/rbac_author.yaml"); err != nil {
+		return err
+	}
+	if err := filepath.WalkDir("../../config/rbac", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
 			return err
 		}
 		return createAll(ctx, path)
-	})
+	}); err != nil {
+		return err
+	}
+	return authorsAreRecorded(ctx)
 })
+
+// authorsAreRecorded waits until the policy is in force, which takes it a moment.
+func authorsAreRecorded(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		trial := controlPlane("default", "trial", nil)
+		err := environment.client.Create(ctx, trial, client.DryRunAll)
+		return err == nil && trial.Annotations[coderv1alpha1.AnnotationRBACAuthor] != "", nil
+	})
+}
 
 // createAll makes every object of a manifest.
 func createAll(ctx context.Context, path string) error {

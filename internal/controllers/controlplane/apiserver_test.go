@@ -79,7 +79,7 @@ func (a *apiServer) run(mgr ctrl.Manager) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	kit, err := workload.New(mgr, workload.Options{Optional: optional})
+	kit, err := workload.New(mgr, workload.Options{Optional: optional, Authors: kubetest.AnyAuthor{}})
 	if err != nil {
 		a.t.Fatal(err)
 	}

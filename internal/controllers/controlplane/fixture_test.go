@@ -38,6 +38,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 // password must never be seen outside its Secret.
@@ -64,6 +65,8 @@ type fixture struct {
 	late *lateCache
 	// kinds are the optional ones that the cluster knows.
 	kinds kindList
+	// authors checks who grants.
+	authors workload.Authors
 	// anyPort lets Coder be called on another port than 80.
 	anyPort bool
 
@@ -84,7 +87,7 @@ var knownKinds = applytest.KindsOf(
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	t.Helper()
 	f := &fixture{
-		t: t, coder: coderdtest.New(t), events: &eventLog{}, logs: &fakeLogs{}, fault: &fault{}, reads: &fault{}, kinds: kindList{},
+		t: t, coder: coderdtest.New(t), events: &eventLog{}, logs: &fakeLogs{}, fault: &fault{}, reads: &fault{}, kinds: kindList{}, authors: kubetest.AnyAuthor{},
 		clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)),
 	}
 	f.cluster = newCluster(t).WithObjects(objects...).WithInterceptorFuncs(f.interceptors()).Build()
@@ -117,7 +120,7 @@ func (f *fixture) restart() {
 	}
 	live := interceptor.NewClient(f.cluster, f.readers(false))
 	cached := interceptor.NewClient(f.cluster, f.readers(true))
-	kit := workload.NewWith(cached, live, f.events, workload.Options{Clock: f.clock, Logs: f.logs, Optional: f.kinds})
+	kit := workload.NewWith(cached, live, f.events, workload.Options{Clock: f.clock, Logs: f.logs, Optional: f.kinds, Authors: f.authors})
 	f.r = newReconciler(kit, Options{
 		Access:   &access.Manager{Client: live, Clock: f.clock, NewClient: connect},
 		Connect:  func(url string) (Coder, error) { return connect(coderd.Config{URL: url}) },

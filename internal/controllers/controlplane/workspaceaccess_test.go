@@ -1,7 +1,10 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +18,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
 func withWorkspaceNamespace(cp *coderv1alpha1.CoderControlPlane) {
@@ -65,6 +69,83 @@ func TestWorkspaceTroubleStopsNothingElse(t *testing.T) {
 			f.settle()
 			f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionTrue, coderv1alpha1.ReasonGranted)
 		})
+	}
+}
+
+// authorTest refuses every grant that has a rule for the resource.
+type authorTest struct {
+	refused author.RefusedError
+	asked   []author.Grant
+}
+
+func (a *authorTest) Check(_ context.Context, _ client.Object, grant author.Grant) error {
+	a.asked = append(a.asked, grant)
+	for _, rule := range grant.Rules {
+		if slices.Contains(rule.Resources, "secrets") {
+			return &a.refused
+		}
+	}
+	return nil
+}
+
+// TestNothingIsGrantedThatItsAuthorMayNotGrant: what was granted before stays, without
+// what is refused.
+func TestNothingIsGrantedThatItsAuthorMayNotGrant(t *testing.T) {
+	for reason, unknown := range map[string]bool{coderv1alpha1.ReasonAuthorForbidden: false, coderv1alpha1.ReasonAuthorUnknown: true} {
+		t.Run(reason, func(t *testing.T) {
+			f := newFixture(t, newControlPlane(withWorkspaceNamespace), databaseSecret())
+			authors := &authorTest{refused: author.RefusedError{Unknown: unknown, Message: "tenant does not hold get secrets"}}
+			f.authors = authors
+			f.restart()
+			f.settle()
+			if len(authors.asked) == 0 || authors.asked[0].Granted != nil {
+				t.Fatalf("the first grant was checked as %+v", authors.asked)
+			}
+			cp := f.controlPlane()
+			before := &rbacv1.Role{}
+			f.get("work", resources.WorkspaceRoleName(cp), before)
+
+			cp.Spec.RBAC.ExtraRules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
+			if err := f.cluster.Update(t.Context(), cp); err != nil {
+				t.Fatal(err)
+			}
+			result := f.settle()
+			condition := f.mustHave(coderv1alpha1.ConditionWorkspaceAccess, metav1.ConditionFalse, reason)
+			if !strings.Contains(condition.Message, "does not hold get secrets") || result.RequeueAfter == 0 {
+				t.Errorf("message %q, next pass after %s", condition.Message, result.RequeueAfter)
+			}
+			for _, namespace := range []string{"coder", "work"} {
+				role := &rbacv1.Role{}
+				f.get(namespace, resources.WorkspaceRoleName(cp), role)
+				if !reflect.DeepEqual(role.Rules, before.Rules) {
+					t.Errorf("in namespace %s is granted %+v", namespace, role.Rules)
+				}
+			}
+			if last := authors.asked[len(authors.asked)-1]; !reflect.DeepEqual(last.Granted, before.Rules) {
+				t.Errorf("granted already is %+v", last.Granted)
+			}
+		})
+	}
+}
+
+// TestOnlyWhatIsInForceIsGranted: a Role without the RoleBinding, or with one for another
+// subject, grants the pods nothing, so its rules are checked.
+func TestOnlyWhatIsInForceIsGranted(t *testing.T) {
+	f := newFixture(t, newControlPlane(), databaseSecret())
+	authors := &authorTest{}
+	f.authors = authors
+	f.restart()
+	f.settle()
+	binding := &rbacv1.RoleBinding{}
+	f.get("coder", resources.WorkspaceRoleBindingName(f.controlPlane()), binding)
+	binding.Subjects[0].Name = "another"
+	if err := f.cluster.Update(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	authors.asked = nil
+	f.settle()
+	if len(authors.asked) == 0 || authors.asked[0].Granted != nil {
+		t.Errorf("with a binding for another subject the grant was checked as %+v", authors.asked)
 	}
 }
 

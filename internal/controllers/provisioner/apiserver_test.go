@@ -61,7 +61,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	kit, err := workload.New(mgr, workload.Options{})
+	kit, err := workload.New(mgr, workload.Options{Authors: kubetest.AnyAuthor{}})
 	if err != nil {
 		t.Fatal(err)
 	}

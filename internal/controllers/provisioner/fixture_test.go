@@ -33,6 +33,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
 const (
@@ -101,7 +102,9 @@ func (f *fixture) restart() {
 	f.mu.Lock()
 	f.killAfter, f.dead = 0, false
 	f.mu.Unlock()
-	kit := workload.NewWith(f.cluster, f.cluster, f.events, workload.Options{Clock: f.clock, Metadata: bareMetadata{f.cluster, f.behind}})
+	kit := workload.NewWith(f.cluster, f.cluster, f.events, workload.Options{
+		Clock: f.clock, Metadata: bareMetadata{f.cluster, f.behind}, Authors: kubetest.AnyAuthor{},
+	})
 	f.r = newReconciler(kit, Options{
 		Secrets: f.cluster,
 		NewClient: func(cfg coderd.Config) (*coderd.Client, error) {

@@ -29,6 +29,7 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
+	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -103,7 +104,7 @@ func (f *fixture) restart() {
 			return c.List(ctx, list, opts...)
 		},
 	})
-	f.options.Clock, f.options.Logs, f.options.Optional = f.clock, f.logs, f.kinds
+	f.options.Clock, f.options.Logs, f.options.Optional, f.options.Authors = f.clock, f.logs, f.kinds, kubetest.AnyAuthor{}
 	f.kit = NewWith(f.cluster, live, f, f.options)
 }
 

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
+	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
@@ -76,6 +78,13 @@ type Options struct {
 	// Concurrency is how many objects of a kind are reconciled at once. 0 means
 	// DefaultConcurrency.
 	Concurrency int
+	// Authors checks that the author of spec.rbac may grant it. Nil asks the cluster.
+	Authors Authors
+}
+
+// Authors returns an error unless the author of an object may grant rights.
+type Authors interface {
+	Check(ctx context.Context, obj client.Object, grant author.Grant) error
 }
 
 // Toolkit is what the controllers of all kinds work with. New makes one. It is safe
@@ -132,6 +141,9 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 	}
 	if options.Optional == nil {
 		options.Optional = noKinds{}
+	}
+	if options.Authors == nil {
+		options.Authors = author.Checker{Client: c}
 	}
 	options.FieldOwner = cmp.Or(options.FieldOwner, DefaultFieldOwner)
 	options.ClusterDomain = cmp.Or(options.ClusterDomain, resources.DefaultClusterDomain)

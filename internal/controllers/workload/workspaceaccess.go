@@ -18,6 +18,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
+	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
@@ -59,11 +60,43 @@ func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
 		return &unwatchedError{namespace}
 	}
 	claim := t.grantClaim(p, namespace)
-	if _, err := t.Applier.Apply(ctx, claim, resources.WorkspaceRole(p.Workload, namespace)); err != nil {
+	role, binding := resources.WorkspaceRole(p.Workload, namespace), resources.WorkspaceRoleBinding(p.Workload, namespace)
+	granted, version, err := t.granted(ctx, claim, binding)
+	if err != nil {
 		return err
 	}
-	_, err := t.Applier.Apply(ctx, claim, resources.WorkspaceRoleBinding(p.Workload, namespace))
+	grant := author.Grant{Namespace: namespace, Role: role.Name, Rules: role.Rules, Granted: granted}
+	if err := t.Authors.Check(ctx, p.Object, grant); err != nil {
+		return err
+	}
+	// What is granted already was not checked, so it must still be granted.
+	role.ResourceVersion = version
+	if _, err := t.Applier.Apply(ctx, claim, role); err != nil {
+		return err
+	}
+	_, err = t.Applier.Apply(ctx, claim, binding)
 	return err
+}
+
+// granted returns the rules that the operator's own Role and RoleBinding grant to the
+// subjects already, and the version of that Role. Like kube-apiserver, the operator
+// checks only rights that are new, so a grant outlives its author's own rights.
+func (t *Toolkit) granted(ctx context.Context, claim apply.Claim, desired *rbacv1.RoleBinding) ([]rbacv1.PolicyRule, string, error) {
+	binding, role := &rbacv1.RoleBinding{}, &rbacv1.Role{}
+	err := t.Client.Get(ctx, client.ObjectKeyFromObject(desired), binding)
+	if err == nil {
+		err = t.Client.Get(ctx, client.ObjectKey{Namespace: desired.Namespace, Name: desired.RoleRef.Name}, role)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, "", nil
+	case err != nil:
+		return nil, "", fmt.Errorf("reading what is granted in namespace %q: %w", desired.Namespace, err)
+	case !claim.Holds(binding), !claim.Holds(role), binding.RoleRef != desired.RoleRef,
+		!slices.Contains(binding.Subjects, desired.Subjects[0]):
+		return nil, "", nil
+	}
+	return role.Rules, role.ResourceVersion, nil
 }
 
 func (t *Toolkit) grantClaim(p *Pass, namespace string) apply.Claim {
@@ -83,7 +116,12 @@ func (e *unwatchedError) Error() string {
 
 func grantTrouble(namespace string, err error) (*Problem, error) {
 	var unwatched *unwatchedError
+	var refused *author.RefusedError
 	switch {
+	case errors.As(err, &refused) && refused.Unknown:
+		return waitingProblem(coderv1alpha1.ReasonAuthorUnknown, err.Error())
+	case errors.As(err, &refused):
+		return waitingProblem(coderv1alpha1.ReasonAuthorForbidden, err.Error())
 	case errors.As(err, &unwatched):
 		return waitingProblem(coderv1alpha1.ReasonNamespaceNotWatched, err.Error())
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):

@@ -283,7 +283,7 @@ func newServer(t *testing.T) *server {
 func run(t *testing.T, mgr ctrl.Manager) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	kit, err := workload.New(mgr, workload.Options{})
+	kit, err := workload.New(mgr, workload.Options{Authors: kubetest.AnyAuthor{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,129 @@
+package author
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+)
+
+// PolicyName is the name of the admission policies that record the author and refuse
+// another one, and of their bindings. It is that of the policy of earlier versions, so
+// that an upgrade replaces it.
+const PolicyName = "coder-k8s-workspace-namespaces"
+
+// applyPolicy tells what to do if no author can be known.
+const applyPolicy = "apply the policies of this version (kubectl apply -k config/policy, or upgrade the Helm release)"
+
+// Grant is a Role that is to be granted to a workload's ServiceAccount.
+type Grant struct {
+	// Namespace and Role are where the Role is, and its name.
+	Namespace, Role string
+	// Rules are what the Role will allow.
+	Rules []rbacv1.PolicyRule
+	// Granted is what the Role allows already. It is not checked again.
+	Granted []rbacv1.PolicyRule
+}
+
+// RefusedError reports that rights are not granted because of the author.
+type RefusedError struct {
+	// Unknown is true if the author is not known for certain.
+	Unknown bool
+	// Message says which rights are missing where, and what to do.
+	Message string
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string { return e.Message }
+
+// Checker compares grants with the rights of their authors.
+type Checker struct {
+	// Client creates SubjectAccessReviews and tries out the policy.
+	Client client.Client
+}
+
+// Check returns nil if the recorded author of an object may grant the rights: the
+// author may create Roles and RoleBindings in a namespace other than the object's, and
+// holds each right there or may escalate and bind the Role. Otherwise it returns a
+// RefusedError.
+func (c Checker) Check(ctx context.Context, obj client.Object, grant Grant) error {
+	wanted, bounded := newRights(grant)
+	if bounded && len(wanted) == 0 {
+		return nil
+	}
+	author, err := c.authorOf(ctx, obj)
+	if err != nil {
+		return err
+	}
+	if obj.GetNamespace() != grant.Namespace {
+		if err := c.mayWrite(ctx, author, grant); err != nil {
+			return err
+		}
+	}
+	if free, err := c.mayEscalate(ctx, author, grant); free || err != nil {
+		return err
+	}
+	if !bounded {
+		return &RefusedError{Message: fmt.Sprintf(
+			"in namespace %q spec.rbac lists more than %d single rights, which are not checked one by one; shorten the rules, or let someone "+
+				"who may escalate and bind roles there write spec.rbac", grant.Namespace, maxRights)}
+	}
+	return c.holds(ctx, author, grant, wanted)
+}
+
+// user is a recorded author.
+type user struct {
+	name   string
+	groups []string
+}
+
+// authorOf returns the author that the policy recorded.
+func (c Checker) authorOf(ctx context.Context, obj client.Object) (user, error) {
+	lines := strings.Split(obj.GetAnnotations()[coderv1alpha1.AnnotationRBACAuthor], "\n")
+	if lines[0] == "" {
+		return user{}, &RefusedError{Unknown: true, Message: fmt.Sprintf(
+			"it is not known who wrote spec.rbac, so nothing is granted: there is no annotation %[1]s; %s, and then record yourself as "+
+				"the author (kubectl annotate --overwrite … %[1]s=me)", coderv1alpha1.AnnotationRBACAuthor, applyPolicy)}
+	}
+	guarded, err := c.guarded(ctx, obj)
+	switch {
+	case err != nil:
+		return user{}, err
+	case !guarded:
+		return user{}, &RefusedError{Unknown: true, Message: fmt.Sprintf(
+			"anyone may write the annotation %s, because the admission policy %s is not in force, so nothing is granted; %s",
+			coderv1alpha1.AnnotationRBACAuthor, PolicyName, applyPolicy)}
+	}
+	return user{name: lines[0], groups: lines[1:]}, nil
+}
+
+// guarded reports whether the policy keeps the annotation from being forged: it tries
+// to, in a dry run.
+func (c Checker) guarded(ctx context.Context, obj client.Object) (bool, error) {
+	const forged = "coder-k8s:policy-probe"
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"annotations": map[string]string{coderv1alpha1.AnnotationRBACAuthor: forged},
+	}})
+	if err != nil {
+		return false, fmt.Errorf("bug: %w", err)
+	}
+	trial, ok := obj.DeepCopyObject().(client.Object)
+	if !ok {
+		return false, fmt.Errorf("bug: %T is not an object", obj)
+	}
+	err = c.Client.Patch(ctx, trial, client.RawPatch(types.MergePatchType, patch), client.DryRunAll)
+	switch {
+	case err == nil:
+		return trial.GetAnnotations()[coderv1alpha1.AnnotationRBACAuthor] != forged, nil
+	case (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), PolicyName):
+		return true, nil
+	}
+	return false, fmt.Errorf("trying out the admission policy %s: %w", PolicyName, err)
+}
