@@ -256,6 +256,12 @@ type CoderControlPlaneStatus struct {
 	// once and never changes.
 	// +optional
 	ObjectNamePrefix *string `json:"objectNamePrefix,omitempty"`
+	// EverServed is true once Coder has accepted the operator's token, and never
+	// becomes false again. While it is false, the aggregated API leaves the templates
+	// and workspaces of this control plane out of lists, with a warning. Afterwards a
+	// list fails rather than leave them out.
+	// +optional
+	EverServed *bool `json:"everServed,omitempty"`
 
 	// LicenseTier is what the licenses in Coder amount to.
 	// +optional

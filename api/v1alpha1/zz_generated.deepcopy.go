@@ -180,6 +180,11 @@ func (in *CoderControlPlaneStatus) DeepCopyInto(out *CoderControlPlaneStatus) {
 		*out = new(string)
 		**out = **in
 	}
+	if in.EverServed != nil {
+		in, out := &in.EverServed, &out.EverServed
+		*out = new(bool)
+		**out = **in
+	}
 	if in.LicenseExpiresAt != nil {
 		in, out := &in.LicenseExpiresAt, &out.LicenseExpiresAt
 		*out = (*in).DeepCopy()

@@ -76,7 +76,7 @@ func assemble(
 			config.MaxRequestsInFlight+config.MaxMutatingRequestsInFlight)
 	}
 	if err := opts.Admission.ApplyTo(&config.Config, k.informers, k.client, k.dynamic,
-		utilfeature.DefaultFeatureGate, config.EffectiveVersion); err != nil {
+		utilfeature.DefaultFeatureGate, config.EffectiveVersion, quotaInitializer{}); err != nil {
 		return fmt.Errorf("setting up admission: %w", err)
 	}
 	build := config.BuildHandlerChainFunc

@@ -6,6 +6,7 @@ import (
 	"net"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	"k8s.io/apiserver/pkg/server/options"
 )
 
@@ -47,9 +48,13 @@ func NewOptions() *Options {
 	serving.HTTP2MaxStreamsPerConnection = streamsPerConnection
 	// The library would write a self-signed certificate there.
 	serving.ServerCert.CertDirectory = ""
+	admission := options.NewAdmissionOptions()
+	resourcequota.Register(admission.Plugins)
+	// It is last, so that what another plugin refuses does not count.
+	admission.RecommendedPluginOrder = append(admission.RecommendedPluginOrder, resourcequota.PluginName)
 	return &Options{
 		SecureServing:       serving,
-		Admission:           options.NewAdmissionOptions(),
+		Admission:           admission,
 		Audit:               options.NewAuditOptions(),
 		PriorityAndFairness: true,
 		PeerBindAddress:     DefaultPeerBindAddress,

@@ -11,6 +11,11 @@ package apiserver
 // Admission policies and webhooks of the cluster apply to our objects as well.
 //+kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations;validatingadmissionpolicies;validatingadmissionpolicybindings;mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list;watch
 //
+// Quotas: admission reads them, and counts what is created until
+// kube-controller-manager counts again.
+//+kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch
+//+kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=update
+//
 // Priority and fairness.
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=prioritylevelconfigurations;flowschemas,verbs=get;list;watch
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=flowschemas/status,verbs=patch

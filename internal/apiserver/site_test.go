@@ -46,6 +46,8 @@ type provider struct {
 	connections []connections.Connection
 	// unavailable are namespaces whose control plane is not ready.
 	unavailable []string
+	// newcomers are control planes without a connection.
+	newcomers []connections.Member
 }
 
 func (p *provider) add(c connections.Connection) {
@@ -64,6 +66,12 @@ func (p *provider) unready(namespaces ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unavailable = namespaces
+}
+
+func (p *provider) introduce(all ...connections.Member) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.newcomers = all
 }
 
 // ForNamespace implements connections.Provider.
@@ -91,7 +99,7 @@ func (p *provider) Members(context.Context) ([]connections.Member, error) {
 			ControlPlane: types.NamespacedName{Namespace: n, Name: "coder"}, UID: types.UID(n), Named: true, Reason: "the operator has no token yet",
 		})
 	}
-	return out, nil
+	return append(out, p.newcomers...), nil
 }
 
 // Serves implements Connections.
@@ -113,6 +121,11 @@ func (p *provider) some(want func(string) bool) ([]connections.Connection, error
 	for _, n := range p.unavailable {
 		if want(n) {
 			missing.ControlPlanes = append(missing.ControlPlanes, n+"/coder: the operator has no token yet")
+		}
+	}
+	for _, m := range p.newcomers {
+		if want(m.ControlPlane.Namespace) {
+			missing.ControlPlanes = append(missing.ControlPlanes, m.ControlPlane.String()+": "+m.Reason)
 		}
 	}
 	if len(missing.ControlPlanes) > 0 {

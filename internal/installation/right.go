@@ -94,9 +94,9 @@ func rightsOf(rules []rbacv1.PolicyRule) []right {
 }
 
 // inNoNamespace are the resources of the generated roles that a RoleBinding cannot
-// grant.
+// grant. Quotas are among them because admission watches those of all namespaces.
 func inNoNamespace() sets.Set[string] {
-	return sets.New("namespaces", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+	return sets.New("namespaces", "resourcequotas", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 		"mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"validatingwebhookconfigurations", "apiservices", "flowschemas", "prioritylevelconfigurations", "flowschemas/status")
 }

@@ -65,7 +65,9 @@ func TestNamespacedOverlay(t *testing.T) {
 				}
 				continue
 			}
-			for ns, want := range map[string]bool{"coder": true, other: false, "": false} {
+			// Admission watches the quotas of all namespaces.
+			everywhere := access.Resource == "resourcequotas" && access.Subresource == ""
+			for ns, want := range map[string]bool{"coder": true, other: everywhere, "": everywhere} {
 				access.Namespace = ns
 				if got := allowed(t, operator, access); got != want {
 					t.Errorf("%s: may %s in namespace %q: %t, not %t", role.Name, describe(access), ns, got, want)

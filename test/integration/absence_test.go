@@ -66,7 +66,8 @@ type twoCoders struct {
 // workspaces in them, which stay in Coder.
 func TestAbsence(t *testing.T) {
 	s := newTwoCoders(t)
-	startControllerManager(t)
+	// The real ones, because they delete what an API says is not there.
+	startControllerManager(t, "namespace-controller,garbage-collector-controller")
 	kept := s.owned(t, "kept", s.oneOfSecond.Name, s.oneOfSecond.UID)
 	back := s.second.Fail(coderdtest.Fault{DropConnection: true})
 	// It takes a while until that is taken for more than a hiccup.

@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// startControllerManager runs the namespace controller and the garbage collector of
-// Kubernetes until the test ends: the real ones, because they delete what an API says
-// is not there. They look at all namespaces, so no other test may run beside.
-func startControllerManager(t *testing.T) {
+// startControllerManager runs some of the real controllers of Kubernetes until the test
+// ends. They look at all namespaces, so no other test may run beside.
+func startControllerManager(t *testing.T, controllers string, args ...string) {
 	t.Helper()
 	kubeconfig := kubeconfigFile(t, environment.config)
 	out := &syncBuffer{}
-	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
+	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"), append([]string{
 		"--kubeconfig", kubeconfig, "--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig,
-		"--controllers=namespace-controller,garbage-collector-controller", "--leader-elect=false",
-		"--bind-address=127.0.0.1", "--secure-port="+freePort(t), "--cert-dir="+t.TempDir(),
-		"--kube-api-qps=300", "--kube-api-burst=600")
+		"--controllers=" + controllers, "--leader-elect=false",
+		"--bind-address=127.0.0.1", "--secure-port=" + freePort(t), "--cert-dir=" + t.TempDir(),
+		"--kube-api-qps=300", "--kube-api-burst=600",
+	}, args...)...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting kube-controller-manager: %v", err)

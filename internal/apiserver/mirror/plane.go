@@ -40,6 +40,10 @@ type plane struct {
 
 	mu         sync.Mutex
 	namePrefix string
+	named      bool
+	// neverServed says that its objects were never shown to anybody, by this replica
+	// or another one. It holds until they are read.
+	neverServed bool
 	connection *connections.Connection
 	health     *health
 	// answered is when Coder last said what it is building.
@@ -54,13 +58,16 @@ func newPlane(m *era, member connections.Member, known *partition.Partition) *pl
 	p := &plane{
 		config: config, name: member.ControlPlane, uid: member.UID, publish: m.publish, janitor: m.janitor,
 		limiter: newLimiter(config.Clock, config.Jitter, config.Timing.Rate),
-		health:  newHealth(&config.Timing, now), answered: now, namePrefix: member.NamePrefix,
+		health:  newHealth(&config.Timing, now), answered: now, namePrefix: member.NamePrefix, named: member.Named,
 	}
 	p.workspaces, p.templates = newFeed(p, m.workspaces), newFeed(p, m.templates)
 	p.jobs, p.rounds, p.census = newJobs(p), newRounds(p), newCensus(p)
 	p.sync = newSyncer(p, known)
 	if known != nil {
 		p.health.resume(*known)
+		p.neverServed = known.NeverServed
+	} else {
+		p.neverServed = member.NeverServed && len(config.Records.List(p.name)) == 0
 	}
 	p.tasks = []*task{
 		p.sync.task, p.jobs.task, p.rounds.task, p.census.task,
@@ -82,7 +89,7 @@ func (p *plane) wakeAll() {
 func (p *plane) update(member connections.Member) {
 	now := p.config.Clock.Now()
 	p.mu.Lock()
-	p.namePrefix = member.NamePrefix
+	p.namePrefix, p.named = member.NamePrefix, member.Named
 	other := clientOf(member.Connection) != clientOf(p.connection)
 	p.connection = member.Connection
 	if member.Connection != nil {
@@ -144,8 +151,8 @@ func (p *plane) partition() partition.Partition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return partition.Partition{
-		ControlPlane: p.name, NamePrefix: p.namePrefix,
-		State: p.health.state, Seen: p.health.seen, Since: metav1.Time{Time: p.health.since}, Message: p.health.message,
+		ControlPlane: p.name, NamePrefix: p.namePrefix, Unnamed: !p.named,
+		State: p.health.state, Seen: p.health.seen, NeverServed: p.neverServed && !p.health.seen, Since: metav1.Time{Time: p.health.since}, Message: p.health.message,
 	}
 }
 

@@ -230,6 +230,31 @@ func TestNeverConnected(t *testing.T) {
 	s.until(10*time.Second, "Ready", s.ready(dead))
 }
 
+// TestNeverServed holds until everything was read, also when another replica becomes
+// the writer meanwhile and the status already says that the token was accepted.
+func TestNeverServed(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "next")
+	s.members.put(c.name, "uid-next", false, func(m *connections.Member) { m.NeverServed = true })
+	s.run(2 * time.Second)
+	if !s.state(c).NeverServed {
+		t.Errorf("it is %+v", s.state(c))
+	}
+	s.members.put(c.name, "uid-next", false)
+	s.lead()
+	s.run(2 * time.Second)
+	if !s.state(c).NeverServed {
+		t.Errorf("for another writer it is %+v", s.state(c))
+	}
+	s.members.put(c.name, "uid-next", true)
+	s.until(10*time.Second, "Ready", s.ready(c))
+	s.members.put(c.name, "uid-next", false, func(m *connections.Member) { m.NeverServed = true })
+	s.run(time.Minute)
+	if got := s.state(c); got.NeverServed || got.State == partition.Ready {
+		t.Errorf("once it was read it is %+v", got)
+	}
+}
+
 // TestTokenChange loses nothing and tells nobody.
 func TestTokenChange(t *testing.T) {
 	s := newSim(t, 1)

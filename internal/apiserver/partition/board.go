@@ -32,6 +32,11 @@ type Partition struct {
 	State      State  `json:"state"`
 	// Seen says that it was read once, so that the log has its objects.
 	Seen bool `json:"seen,omitempty"`
+	// NeverServed says that it was never read by any replica, now or before, so that
+	// nobody misses its objects.
+	NeverServed bool `json:"neverServed,omitempty"`
+	// Unnamed says that NamePrefix is not settled yet: any name may be one of its.
+	Unnamed bool `json:"unnamed,omitempty"`
 	// Since is when the state began.
 	Since metav1.Time `json:"since"`
 	// Message says for people why it is not ready.

@@ -65,10 +65,11 @@ func (g *Gate) read(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	// One that could never be read does not hold up those who ask about all of them for
-	// ever. Who asks about it alone is never told that it has nothing.
+	// A control plane that was served before does not block lists of all namespaces for
+	// ever, but a list of its own namespace never omits its objects. One that was never
+	// served has none that anybody could miss.
 	unread := slices.IndexFunc(all, func(p partition.Partition) bool {
-		return p.State == partition.Syncing || namespace != "" && !p.Seen
+		return !p.NeverServed && (p.State == partition.Syncing || namespace != "" && !p.Seen)
 	})
 	if unread >= 0 {
 		return unavailable(all[unread])
@@ -113,7 +114,11 @@ func (g *Gate) find(ctx context.Context, namespace, prefix string) (*partition.P
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(p partition.Partition) bool { return p.NamePrefix == prefix })
+	i := slices.IndexFunc(all, func(p partition.Partition) bool { return !p.Unnamed && p.NamePrefix == prefix })
+	if i < 0 {
+		// One whose names are not settled may be the one with this prefix.
+		i = slices.IndexFunc(all, func(p partition.Partition) bool { return p.Unnamed })
+	}
 	if i < 0 {
 		return nil, nil
 	}
@@ -153,8 +158,14 @@ func unavailable(p partition.Partition) error {
 		p.ControlPlane, p.State, p.Since.UTC().Format(time.RFC3339), orNoReason(p.Message)), retryAfter)
 }
 
-// warn tells that what is served of a control plane is what was last seen.
+// warn adds a warning if the objects of a control plane are shown as they were last
+// seen, or are left out.
 func warn(ctx context.Context, p partition.Partition) {
+	if p.NeverServed {
+		warning.AddWarning(ctx, "", fmt.Sprintf("the templates and workspaces of CoderControlPlane %s are left out, because it was never served (%s since %s): %s",
+			p.ControlPlane, p.State, p.Since.UTC().Format(time.RFC3339), orNoReason(p.Message)))
+		return
+	}
 	if p.State != partition.Stale && p.State != partition.Quarantined {
 		return
 	}

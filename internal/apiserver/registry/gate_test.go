@@ -89,6 +89,11 @@ func TestGate(t *testing.T) {
 			ControlPlane: types.NamespacedName{Namespace: "team", Name: "coder"}, State: s, Seen: seen, Since: since, Message: "no route",
 		}}
 	}
+	never := func(s partition.State) []partition.Partition {
+		all := state(s, false)
+		all[0].NeverServed = true
+		return all
+	}
 	for name, c := range map[string]struct {
 		board  []partition.Partition
 		silent bool
@@ -102,6 +107,8 @@ func TestGate(t *testing.T) {
 		"stale":                     {board: state(partition.Stale, true), serves: true, want: outcome{warned, warned, warned, refusedNow, refusedNow}},
 		"quarantined":               {board: state(partition.Quarantined, true), serves: true, want: outcome{warned, warned, warned, refusedNow, refusedNow}},
 		"never read for 5 minutes":  {board: state(partition.Quarantined, false), serves: true, want: outcome{refusedNow, warned, refusedNow, refusedNow, refusedNow}},
+		"never served":              {board: never(partition.Syncing), serves: true, want: outcome{warned, warned, refusedNow, refusedNow, refusedNow}},
+		"never served, 5 minutes":   {board: never(partition.Quarantined), serves: true, want: outcome{warned, warned, refusedNow, refusedNow, refusedNow}},
 		"gone":                      {board: []partition.Partition{}, want: outcome{emptyAtOnce, served, emptyAtOnce, emptyAtOnce, served}},
 		"just created":              {board: []partition.Partition{}, serves: true, want: outcome{refusedNow, served, refusedNow, refusedNow, refusedNow}},
 		"still on the board":        {board: state(partition.Ready, true), want: outcome{served, served, served, served, served}},
@@ -194,5 +201,33 @@ func TestGateOfTwo(t *testing.T) {
 	}
 	if got := verdictOf(t, func(ctx context.Context) error { return g.readOne(ctx, "team", "") }); got != served {
 		t.Errorf("one of the other part: %s, want served", got)
+	}
+}
+
+// TestGateBesideNewOne has a control plane that works and one whose names are not
+// settled, in one namespace.
+func TestGateBesideNewOne(t *testing.T) {
+	at := func(name string, s partition.State) partition.Partition {
+		return partition.Partition{ControlPlane: types.NamespacedName{Namespace: "team", Name: name}, State: s, Since: since}
+	}
+	settled, unsettled := at("coder", partition.Ready), at("a-new-one", partition.Syncing)
+	settled.Seen, unsettled.Unnamed, unsettled.NeverServed = true, true, true
+	g := &Gate{
+		Board: &partition.Board{}, Filled: func() error { return nil }, Namespaces: released{},
+		Serves: func(context.Context, string) (bool, error) { return true, nil },
+	}
+	g.Board.Replace([]partition.Partition{unsettled, settled})
+	ask := func(prefix string) [3]string {
+		return [3]string{
+			verdictOf(t, func(ctx context.Context) error { return g.readOne(ctx, "team", prefix) }),
+			verdictOf(t, func(ctx context.Context) error { return g.absent(ctx, "team", prefix) }),
+			verdictOf(t, func(ctx context.Context) error { return g.create(ctx, "team", prefix) }),
+		}
+	}
+	if got, want := ask(""), [3]string{served, served, served}; got != want {
+		t.Errorf("get, get an unknown name and create in the one that works: %v, want %v", got, want)
+	}
+	if got, want := ask("a-new-one"), [3]string{refusedNow, refusedNow, refusedNow}; got != want {
+		t.Errorf("get, get an unknown name and create in the new one: %v, want %v", got, want)
 	}
 }

@@ -124,7 +124,7 @@ func (d *Dynamic) Members(ctx context.Context) ([]Member, error) {
 
 // member opens the connection of a control plane that is served.
 func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) Member {
-	member := Member{ControlPlane: client.ObjectKeyFromObject(cp), UID: cp.UID}
+	member := Member{ControlPlane: client.ObjectKeyFromObject(cp), UID: cp.UID, NeverServed: neverServed(&cp.Status)}
 	if prefix := cp.Status.ObjectNamePrefix; prefix != nil {
 		member.NamePrefix, member.Named = *prefix, true
 	}

@@ -17,6 +17,19 @@ func served(cp *coderv1alpha1.CoderControlPlane) bool {
 		!strings.Contains(cp.Name, ".")
 }
 
+// neverServed reports whether the operator never had access to a control plane, so
+// that nobody can have seen its objects. If in doubt it is false.
+func neverServed(status *coderv1alpha1.CoderControlPlaneStatus) bool {
+	switch {
+	case status.OperatorAccessReady, status.OperatorTokenSecretRef != nil:
+		return false
+	case status.EverServed != nil:
+		return !*status.EverServed
+	}
+	// An operator that does not have the field yet wrote this status, or nobody did.
+	return status.ObjectNamePrefix == nil || status.Version == ""
+}
+
 // notReady says why a control plane that is served cannot be called yet. It is
 // empty where it can.
 func notReady(cp *coderv1alpha1.CoderControlPlane) string {

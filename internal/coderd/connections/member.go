@@ -15,6 +15,9 @@ type Member struct {
 	NamePrefix string
 	// Named says that NamePrefix is settled. Without it there is no connection either.
 	Named bool
+	// NeverServed says that there was never a connection, so that nobody can have seen
+	// its objects.
+	NeverServed bool
 	// Connection is nil where there is none now.
 	Connection *Connection
 	// Reason says for people why there is none.

@@ -69,13 +69,36 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// TestNeverServed: if in doubt, a control plane was served.
+func TestNeverServed(t *testing.T) {
+	yes, no, prefix := true, false, ""
+	for name, c := range map[string]struct {
+		status coderv1alpha1.CoderControlPlaneStatus
+		want   bool
+	}{
+		"a new one":                                {coderv1alpha1.CoderControlPlaneStatus{}, true},
+		"recorded, never":                          {coderv1alpha1.CoderControlPlaneStatus{EverServed: &no, ObjectNamePrefix: &prefix, Version: "v2"}, true},
+		"recorded, once":                           {coderv1alpha1.CoderControlPlaneStatus{EverServed: &yes}, false},
+		"access now":                               {coderv1alpha1.CoderControlPlaneStatus{OperatorAccessReady: true}, false},
+		"a token":                                  {coderv1alpha1.CoderControlPlaneStatus{OperatorTokenSecretRef: &coderv1alpha1.TokenSecretReference{Name: "t"}}, false},
+		"by an older operator, answered once":      {coderv1alpha1.CoderControlPlaneStatus{ObjectNamePrefix: &prefix, Version: "v2"}, false},
+		"by an older operator, which got no reply": {coderv1alpha1.CoderControlPlaneStatus{ObjectNamePrefix: &prefix}, true},
+	} {
+		cluster := newCluster(t, controlPlane("team", "prod", "", func(cp *coderv1alpha1.CoderControlPlane) { cp.Status = c.status }))
+		got, err := cluster.provider().Members(t.Context())
+		if err != nil || len(got) != 1 || got[0].NeverServed != c.want {
+			t.Errorf("%s: %+v, %v; want %t", name, got, err, c.want)
+		}
+	}
+}
+
 func TestStaticMember(t *testing.T) {
 	client, err := coderd.New(coderd.Config{URL: "http://coder"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := connections.NewStatic("team", client).Members(t.Context())
-	if err != nil || len(got) != 1 || got[0].Connection.Client != client || !got[0].Named || got[0].Deleting {
+	if err != nil || len(got) != 1 || got[0].Connection.Client != client || !got[0].Named || got[0].NeverServed || got[0].Deleting {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -32,6 +33,7 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	}
 	status.ObjectNamePrefix = s.prefix
 	setToken(s, &status)
+	setEverServed(s, &status)
 	setLicense(s, &status)
 	status.WorkloadStatus = s.Status(summary(s, partsOf(s, &status)))
 	return status
@@ -98,6 +100,18 @@ func setToken(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 			expiry := metav1.NewTime(*s.access.ExpiresAt).Rfc3339Copy()
 			status.OperatorTokenExpiresAt = &expiry
 		}
+	}
+}
+
+// setEverServed records whether the aggregated API may have served the objects. The
+// status of an older operator does not tell; that stays unknown until it does.
+func setEverServed(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
+	before := &s.cp.Status
+	switch {
+	case status.OperatorAccessReady, before.OperatorAccessReady, before.OperatorTokenSecretRef != nil:
+		status.EverServed = ptr.To(true)
+	case before.EverServed == nil && (before.ObjectNamePrefix == nil || before.Version == ""):
+		status.EverServed = ptr.To(false)
 	}
 }
 

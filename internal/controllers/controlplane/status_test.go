@@ -159,6 +159,35 @@ func TestTheTokenInTheStatus(t *testing.T) {
 	}
 }
 
+// TestEverServed: once it is true, it stays so.
+func TestEverServed(t *testing.T) {
+	waits := func(s *scope) {
+		s.access = &access.Result{State: access.Waiting, Reason: coderv1alpha1.ReasonAdminJobRunning}
+	}
+	for name, c := range map[string]struct {
+		before coderv1alpha1.CoderControlPlaneStatus
+		change func(*scope)
+		want   *bool
+	}{
+		"Coder never answered":                      {change: func(s *scope) { s.build, s.access = nil, nil }, want: ptr.To(false)},
+		"it answers, and there is no access yet":    {change: waits, want: ptr.To(false)},
+		"the token is accepted":                     {change: func(*scope) {}, want: ptr.To(true)},
+		"it was false":                              {before: coderv1alpha1.CoderControlPlaneStatus{EverServed: ptr.To(false), ObjectNamePrefix: ptr.To(""), Version: "v2.30.0"}, change: waits, want: ptr.To(false)},
+		"it was true, and the token is refused":     {before: coderv1alpha1.CoderControlPlaneStatus{EverServed: ptr.To(true), ObjectNamePrefix: ptr.To("")}, change: waits, want: ptr.To(true)},
+		"it was true, and access is disabled":       {before: coderv1alpha1.CoderControlPlaneStatus{EverServed: ptr.To(true)}, change: func(s *scope) { s.cp.Spec.OperatorAccess.Disabled = true }, want: ptr.To(true)},
+		"an older operator had access":              {before: coderv1alpha1.CoderControlPlaneStatus{OperatorAccessReady: true}, change: waits, want: ptr.To(true)},
+		"an older operator may have had access":     {before: coderv1alpha1.CoderControlPlaneStatus{ObjectNamePrefix: ptr.To(""), Version: "v2.30.0"}, change: waits},
+		"an older operator never reached its Coder": {before: coderv1alpha1.CoderControlPlaneStatus{ObjectNamePrefix: ptr.To("")}, change: waits, want: ptr.To(false)},
+	} {
+		s := working()
+		s.cp.Status = c.before
+		c.change(s)
+		if diff := cmp.Diff(c.want, statusOf(s).EverServed); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // The same findings make the same status, or every pass would write.
 func TestTheStatusIsStable(t *testing.T) {
 	s := working().before()
