@@ -263,15 +263,8 @@ func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {
 		e.Err = errNotEntitled
 	case e.StatusCode == http.StatusForbidden && slices.ContainsFunc(e.Fields, func(f FieldError) bool { return f.Field == fieldExternalAuth }):
 		e.Err = errExternalAuth
-	case e.StatusCode == http.StatusInternalServerError && strings.HasPrefix(e.Detail, notAuthorized):
-		e.StatusCode, e.Message, e.Detail = http.StatusForbidden, "the token may not do this", ""
-	case e.StatusCode == http.StatusInternalServerError && strings.Contains(e.Detail, duplicateKey):
-		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "Coder has one like it already", ""
-	case e.StatusCode == http.StatusInternalServerError && strings.HasPrefix(e.Detail, versionInUse):
-		e.StatusCode, e.Detail = http.StatusConflict, ""
-		e.Message = "the version is the active one, a workspace is built from it, or its own build is not done"
-	case e.Message == archivedVersion:
-		e.StatusCode = http.StatusBadRequest
+	case e.StatusCode == http.StatusInternalServerError:
+		e.notInternal()
 	case e.Message == notImported:
 		e.StatusCode = http.StatusTooEarly
 	case e.StatusCode == http.StatusUnauthorized && strings.HasPrefix(e.Message, internalError):
@@ -279,6 +272,21 @@ func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {
 	case e.StatusCode == http.StatusBadRequest && e.Message == unknownUser && !atLeast(coderVersion, "2.31.1"):
 		e.StatusCode, e.Err = http.StatusNotFound, errUnknownUser
 		e.Message = "there is no such user"
+	}
+}
+
+// notInternal corrects what Coder reports as an internal error although it is none.
+func (e *Error) notInternal() {
+	switch {
+	case strings.HasPrefix(e.Detail, notAuthorized):
+		e.StatusCode, e.Message, e.Detail = http.StatusForbidden, "the token may not do this", ""
+	case strings.Contains(e.Detail, duplicateKey):
+		e.StatusCode, e.Message, e.Detail = http.StatusConflict, "Coder has one like it already", ""
+	case strings.HasPrefix(e.Detail, versionInUse):
+		e.StatusCode, e.Detail = http.StatusConflict, ""
+		e.Message = "the version is the active one, a workspace is built from it, or its own build is not done"
+	case e.Message == archivedVersion:
+		e.StatusCode = http.StatusBadRequest
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"testing"
 
@@ -92,7 +93,7 @@ func readLogs(stream *coderd.LogStream, err error) error {
 	for err == nil {
 		_, err = stream.Next(context.Background())
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return stream.Close()
 	}
 	return err
