@@ -111,15 +111,36 @@ func podOf(deployment *appsv1.Deployment) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: deployment.Name, Labels: deployment.Spec.Template.Labels},
 		Spec:       *deployment.Spec.Template.Spec.DeepCopy(),
 	}
+	// No other level than privileged allows this, which namespaceLevel looks at; the rest
+	// of the pod is restricted all the same.
+	pod.Spec.HostNetwork, pod.Spec.DNSPolicy = false, ""
 	// The account and the priority are not there in a dry run.
 	pod.Spec.ServiceAccountName, pod.Spec.PriorityClassName = "", ""
 	return pod
+}
+
+// namespaceLevel checks the level of Pod Security in the operator's namespace:
+// restricted, unless a pod is in the network of its node.
+func namespaceLevel(t *testing.T, objects rendering) {
+	t.Helper()
+	want := "restricted"
+	for _, deployment := range deployments(t, objects) {
+		if deployment.Spec.Template.Spec.HostNetwork {
+			want = "privileged"
+		}
+	}
+	for _, namespace := range ofKind[corev1.Namespace](t, objects, "Namespace") {
+		if level := namespace.Labels["pod-security.kubernetes.io/enforce"]; level != want {
+			t.Errorf("namespace %s enforces %q, not %s", namespace.Name, level, want)
+		}
+	}
 }
 
 // TestPodSecurity: pods are let into the namespace of the operator, whose level is
 // restricted.
 func TestPodSecurity(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
+		namespaceLevel(t, objects)
 		ensureNamespaces(t, objects)
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "default"}}
 		if err := environment.client.Create(t.Context(), account); client.IgnoreAlreadyExists(err) != nil {
