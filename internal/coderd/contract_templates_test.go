@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -118,6 +119,18 @@ func (c *contract) policy(t *testing.T) {
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the edit changed more than the display name (-before +after):\n%s", diff)
 	}
+	// Zero and false are values too.
+	must[coderd.Template](t)(c.admin.UpdateTemplate(ctx, c.template.ID,
+		coderd.TemplateEdit{DefaultTTL: new(time.Duration(0)), ActivityBump: new(time.Duration(0)), AllowUserCancelWorkspaceJobs: new(false)}))
+	before["default_ttl_ms"], before["activity_bump_ms"], before["allow_user_cancel_workspace_jobs"] = 0.0, 0.0, false
+	after = c.rawTemplate(t, http.MethodGet, "")
+	for _, changes := range []string{"updated_at", "build_time_stats", "active_user_count"} {
+		delete(after, changes)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("the edit to zero and false (-want +got):\n%s", diff)
+	}
+	edited = must[coderd.Template](t)(c.admin.Template(ctx, c.template.ID))
 	same := must[coderd.Template](t)(c.admin.UpdateTemplate(ctx, c.template.ID, coderd.TemplateEdit{DisplayName: &title}))
 	if !same.UpdatedAt.Equal(edited.UpdatedAt) {
 		t.Errorf("an edit that changes nothing moved the template from %s to %s", edited.UpdatedAt, same.UpdatedAt)
