@@ -44,8 +44,8 @@ type plane struct {
 	// neverServed says that its objects were never shown to anybody, by this replica
 	// or another one. It holds until they are read.
 	neverServed bool
-	connection *connections.Connection
-	health     *health
+	connection  *connections.Connection
+	health      *health
 	// answered is when Coder last said what it is building.
 	answered time.Time
 }

@@ -76,12 +76,12 @@ func TestNeverServed(t *testing.T) {
 		status coderv1alpha1.CoderControlPlaneStatus
 		want   bool
 	}{
-		"a new one":                                {coderv1alpha1.CoderControlPlaneStatus{}, true},
-		"recorded, never":                          {coderv1alpha1.CoderControlPlaneStatus{EverServed: &no, ObjectNamePrefix: &prefix, Version: "v2"}, true},
-		"recorded, once":                           {coderv1alpha1.CoderControlPlaneStatus{EverServed: &yes}, false},
-		"access now":                               {coderv1alpha1.CoderControlPlaneStatus{OperatorAccessReady: true}, false},
-		"a token":                                  {coderv1alpha1.CoderControlPlaneStatus{OperatorTokenSecretRef: &coderv1alpha1.TokenSecretReference{Name: "t"}}, false},
-		"by an older operator, answered once":      {coderv1alpha1.CoderControlPlaneStatus{ObjectNamePrefix: &prefix, Version: "v2"}, false},
+		"a new one":                           {coderv1alpha1.CoderControlPlaneStatus{}, true},
+		"recorded, never":                     {coderv1alpha1.CoderControlPlaneStatus{EverServed: &no, ObjectNamePrefix: &prefix, Version: "v2"}, true},
+		"recorded, once":                      {coderv1alpha1.CoderControlPlaneStatus{EverServed: &yes}, false},
+		"access now":                          {coderv1alpha1.CoderControlPlaneStatus{OperatorAccessReady: true}, false},
+		"a token":                             {coderv1alpha1.CoderControlPlaneStatus{OperatorTokenSecretRef: &coderv1alpha1.TokenSecretReference{Name: "t"}}, false},
+		"by an older operator, answered once": {coderv1alpha1.CoderControlPlaneStatus{ObjectNamePrefix: &prefix, Version: "v2"}, false},
 		"by an older operator, which got no reply": {coderv1alpha1.CoderControlPlaneStatus{ObjectNamePrefix: &prefix}, true},
 	} {
 		cluster := newCluster(t, controlPlane("team", "prod", "", func(cp *coderv1alpha1.CoderControlPlane) { cp.Status = c.status }))
