@@ -39,6 +39,9 @@ type Options struct {
 	Identity *identity.Options
 	// Tools says which of the tools are offered.
 	Tools toolset.Options
+	// RequireElicitation refuses to destroy anything for a client that cannot ask its
+	// user.
+	RequireElicitation bool
 	// RateLimit is how many requests a user may make a second, and RateBurst how
 	// many at once. MaxInFlight is how many requests of all users may be in work at
 	// a time. Zero means no limit.
@@ -90,6 +93,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"tools to offer, and no others (default: all)")
 	fs.StringSliceVar(&o.Tools.Disabled, "mcp-disabled-tools", o.Tools.Disabled,
 		"tools not to offer")
+	fs.BoolVar(&o.RequireElicitation, "mcp-require-elicitation", o.RequireElicitation,
+		"refuse to delete, stop or replace anything for a client that cannot ask its user in a form; without it such a client repeats the name of the object in the argument confirm")
 	fs.Float64Var(&o.RateLimit, "mcp-rate-limit", o.RateLimit,
 		"requests that each user may make a second, on each replica; 0 for no limit")
 	fs.IntVar(&o.RateBurst, "mcp-rate-burst", o.RateBurst,

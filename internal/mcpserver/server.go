@@ -209,7 +209,7 @@ func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer a
 	return protocol.New(protocol.Config{
 		Version: cfg.Version,
 		Tools:   offered,
-		Env:     toolset.Env{Kube: kube, Confirmer: confirm.New(key.Get, cfg.Clock), Clock: cfg.Clock},
+		Env:     toolset.Env{Kube: kube, Confirmer: confirm.New(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock},
 		Content: func(server *mcp.Server) {
 			prompts.Register(server, kube)
 			content.Register(server)

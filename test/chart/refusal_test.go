@@ -89,6 +89,15 @@ func TestRefusals(t *testing.T) {
 			"dnsPolicy: None", "dnsPolicy is None without dnsConfig.nameservers, so the pods could resolve no name: name at least one nameserver"},
 		"a container without an image": {
 			"extraContainers: [{name: a}]", "at '/extraContainers/0': missing property 'image'"},
+		"a rate below zero": {
+			"mcp: {limits: {rate: -1}}", "at '/mcp/limits/rate': minimum: got -1, want 0"},
+		"a burst of nothing": {
+			"mcp: {limits: {burst: 0}}", "at '/mcp/limits/burst': minimum: got 0, want 1"},
+		"a host that is a URL": {
+			"mcp: {ingress: {host: 'https://mcp.example.com'}}", "at '/mcp/ingress/host': 'https://mcp.example.com' does not match pattern"},
+		"an Ingress to a server that is off": {
+			"mcp: {enabled: false, ingress: {host: mcp.example.com}}",
+			"mcp.ingress.host is set, but mcp.enabled is false: remove one of the two"},
 		"definitions of somebody else that do not stay": {
 			"crds: {install: false, keep: false}",
 			"crds.keep is false with crds.install false: the definitions are not this release's to remove; leave crds.keep out"},

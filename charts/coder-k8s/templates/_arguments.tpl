@@ -57,10 +57,28 @@ Takes root, component and settings.
 {{- with .toolsets }}
 - {{ printf "--mcp-toolsets=%v" (join "," .) | quote }}
 {{- end }}
+{{- if .requireElicitation }}
+- --mcp-require-elicitation
+{{- end }}
+{{- if ne (float64 .limits.rate) 10.0 }}
+- --mcp-rate-limit={{ .limits.rate }}
+{{- end }}
+{{- if ne (int .limits.burst) 20 }}
+- --mcp-rate-burst={{ .limits.burst }}
+{{- end }}
+{{- if ne (int .limits.inFlight) 256 }}
+- --mcp-max-in-flight={{ .limits.inFlight }}
+{{- end }}
+{{- if ne (int .limits.streamsPerUser) 10 }}
+- --mcp-max-streams-per-user={{ .limits.streamsPerUser }}
+{{- end }}
+{{- with .limits.sessions }}
+- --mcp-max-sessions={{ . }}
+{{- end }}
 {{- with .publicURL }}
 - {{ printf "--mcp-public-url=%v" . | quote }}
 {{- end }}
-{{- with .allowedHosts }}
+{{- with concat .allowedHosts (compact (list .ingress.host)) }}
 - {{ printf "--mcp-allowed-hosts=%v" (join "," .) | quote }}
 {{- end }}
 {{- with .allowedOrigins }}

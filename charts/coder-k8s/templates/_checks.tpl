@@ -39,6 +39,9 @@
 {{- if and .Values.mcp.oidc.issuerURL (not .Values.mcp.publicURL) }}
 {{- fail "mcp.oidc.issuerURL is set without mcp.publicURL: set the URL of the endpoint as clients write it, for example https://mcp.example.com/mcp" }}
 {{- end }}
+{{- if and .Values.mcp.ingress.host (not .Values.mcp.enabled) }}
+{{- fail "mcp.ingress.host is set, but mcp.enabled is false: remove one of the two" }}
+{{- end }}
 {{- if and (eq .Values.mode "split") (not .Values.mcp.enabled) .Values.components.mcp }}
 {{- fail "components.mcp is set, but mcp.enabled is false: remove one of the two" }}
 {{- end }}

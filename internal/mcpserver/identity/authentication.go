@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -53,6 +54,11 @@ func (id *Identity) admit(w http.ResponseWriter, r *http.Request) (caller, Outco
 		return caller{}, OutcomeMissing
 	}
 	c, ok, err := id.authenticator.authenticate(ctx, token)
+	if errors.Is(err, errTooManyNewTokens) {
+		w.Header().Set("Retry-After", retryAfter)
+		http.Error(w, err.Error()+"; try again in "+retryAfter+" s", http.StatusServiceUnavailable)
+		return caller{}, OutcomeLimited
+	}
 	if err != nil {
 		unavailable(ctx, w, err, "the token cannot be checked now; try again")
 		return caller{}, OutcomeUnavailable

@@ -28,6 +28,9 @@ const (
 	OutcomeMissing Outcome = "missing"
 	// OutcomeInvalid means that its token is no good here.
 	OutcomeInvalid Outcome = "invalid"
+	// OutcomeLimited means that its token was not checked, because too many unknown ones
+	// were.
+	OutcomeLimited Outcome = "limited"
 	// OutcomeRefused means that its caller is one of those that may never enter.
 	OutcomeRefused Outcome = "refused"
 	// OutcomeDenied means that its caller lacks the right to enter.

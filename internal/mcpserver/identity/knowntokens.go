@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/answers"
@@ -16,6 +17,9 @@ const (
 	goodTTL = 10 * time.Second
 	// badTTL is how long a token that was no good once stays so.
 	badTTL = 5 * time.Second
+	// latelyTTL is how long after its last use a valid token is exempt from the limit on
+	// new tokens.
+	latelyTTL = 10 * time.Minute
 	// askTimeout bounds one question about a token.
 	askTimeout = 5 * time.Second
 	// knownSize bounds the memory that made-up tokens can take.
@@ -28,6 +32,8 @@ type knownTokens struct {
 	key   []byte
 	clock clock.PassiveClock
 	cache *answers.Cache[knownToken]
+	// lately has the hashes of tokens that were valid when they were checked last.
+	lately *cache.LRUExpireCache
 }
 
 type knownToken struct {
@@ -36,7 +42,7 @@ type knownToken struct {
 }
 
 func newKnownTokens(key []byte, clk clock.PassiveClock) *knownTokens {
-	return &knownTokens{key: key, clock: clk, cache: answers.NewCache[knownToken](knownSize, askTimeout, clk)}
+	return &knownTokens{key: key, clock: clk, cache: answers.NewCache[knownToken](knownSize, askTimeout, clk), lately: cache.NewLRUExpireCacheWithClock(knownSize, clk)}
 }
 
 // get gives what is known of the token, or asks. Those who bring the same token
@@ -44,9 +50,26 @@ func newKnownTokens(key []byte, clk clock.PassiveClock) *knownTokens {
 func (k *knownTokens) get(ctx context.Context, token string, ask func(context.Context, string) (caller, bool, error)) (caller, bool, error) {
 	known, err := k.cache.Get(ctx, k.hash(token), func(ctx context.Context) (knownToken, time.Duration, error) {
 		c, good, err := ask(ctx, token)
+		if err == nil {
+			k.note(token, good)
+		}
 		return knownToken{caller: c, good: good}, k.counts(c, good), err
 	})
 	return known.caller, known.good, err
+}
+
+func (k *knownTokens) note(token string, good bool) {
+	if good {
+		k.lately.Add(k.hash(token), nil, latelyTTL)
+	} else {
+		k.lately.Remove(k.hash(token))
+	}
+}
+
+// validLately reports whether the token was valid when it was checked last.
+func (k *knownTokens) validLately(token string) bool {
+	_, ok := k.lately.Get(k.hash(token))
+	return ok
 }
 
 // hash stands for a token in memory. Who reads it there cannot find the token,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -20,16 +21,32 @@ import (
 // can be reviewed.
 const checkTimeout = 2 * time.Second
 
+// Reviews of tokens that were not valid here in the last minutes have a limit for all
+// callers together. Otherwise a flood of made-up tokens would use up the requests that
+// kube-apiserver grants this server.
+const (
+	newTokensPerSecond = 20
+	newTokensBurst     = 100
+)
+
+// errTooManyNewTokens is the error of a token that is not reviewed because of that limit.
+var errTooManyNewTokens = errors.New("too many tokens that this server does not know are being checked")
+
 // tokenReviewer asks the API server whose a token is.
 type tokenReviewer struct {
 	reviews authenticationclient.TokenReviewInterface
 	clock   clock.PassiveClock
 	known   *knownTokens
 	health  *health
+	// newTokens limits the reviews of tokens that were not valid lately.
+	newTokens *rate.Limiter
 }
 
 func newTokenReviewer(reviews authenticationclient.TokenReviewInterface, key []byte, clk clock.PassiveClock) *tokenReviewer {
-	return &tokenReviewer{reviews: reviews, clock: clk, known: newKnownTokens(key, clk), health: newHealth(clk)}
+	return &tokenReviewer{
+		reviews: reviews, clock: clk, known: newKnownTokens(key, clk), health: newHealth(clk),
+		newTokens: rate.NewLimiter(newTokensPerSecond, newTokensBurst),
+	}
 }
 
 func (t *tokenReviewer) start(ctx context.Context) error {
@@ -49,6 +66,9 @@ func (t *tokenReviewer) authenticate(ctx context.Context, token string) (caller,
 }
 
 func (t *tokenReviewer) review(ctx context.Context, token string) (caller, bool, error) {
+	if !t.known.validLately(token) && !t.newTokens.AllowN(t.clock.Now(), 1) {
+		return caller{}, false, errTooManyNewTokens
+	}
 	status, err := t.ask(ctx, token)
 	if err != nil {
 		return caller{}, false, err

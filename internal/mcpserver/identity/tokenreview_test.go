@@ -2,6 +2,7 @@ package identity
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -66,6 +67,60 @@ func TestTokensAreRememberedForAShortTime(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestFloodOfUnknownTokens: made-up tokens of any number of callers cost few reviews, and
+// who was let in lately goes on working.
+func TestFloodOfUnknownTokens(t *testing.T) {
+	d := newDoor(t)
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusOK {
+		t.Fatalf("before the flood: %d %s", w.Code, w.Body)
+	}
+	before := d.people.reviewed()
+	limited := 0
+	for i := range 5000 {
+		switch w := d.knock(t, fmt.Sprintf("Bearer made-up-%d", i)); w.Code {
+		case http.StatusUnauthorized:
+		case http.StatusServiceUnavailable:
+			limited++
+			if w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "too many tokens") {
+				t.Fatalf("%v %s", w.Header(), w.Body)
+			}
+		default:
+			t.Fatalf("%d %s", w.Code, w.Body)
+		}
+	}
+	if n := d.people.reviewed() - before; n > newTokensBurst || limited != 5000-n {
+		t.Errorf("%d reviews, and %d of 5000 were refused; want at most %d reviews", n, limited, newTokensBurst)
+	}
+	// What is known of alice has run out meanwhile, and the flood goes on.
+	d.wait(goodTTL + time.Second)
+	for i := range 1000 {
+		d.knock(t, fmt.Sprintf("Bearer more-%d", i))
+	}
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusOK {
+		t.Errorf("alice gets %d %s", w.Code, w.Body)
+	}
+	if w := d.knock(t, "Bearer "+robotToken); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("a new caller gets %d, want 503", w.Code)
+	}
+	d.wait(time.Second)
+	if w := d.knock(t, "Bearer "+robotToken); w.Code != http.StatusOK {
+		t.Errorf("a second later a new caller gets %d %s", w.Code, w.Body)
+	}
+	// A token that is revoked loses the privilege.
+	d.people.set(func(p *people) { delete(p.users, aliceToken) })
+	d.wait(goodTTL + time.Second)
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusUnauthorized {
+		t.Errorf("with a revoked token alice gets %d", w.Code)
+	}
+	d.wait(badTTL + time.Second)
+	for i := range 1000 {
+		d.knock(t, fmt.Sprintf("Bearer yet-more-%d", i))
+	}
+	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("the revoked token is still exempt: %d", w.Code)
 	}
 }
 

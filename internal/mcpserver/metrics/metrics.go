@@ -52,7 +52,7 @@ func New(registerer prometheus.Registerer, tools []string) (*Metrics, error) {
 		}, []string{"method", "code"}),
 		authentications: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_mcp_authentications_total",
-			Help: "Callers of the MCP server at the entrance: ok, missing (no token), invalid (a bad one), refused (may never enter), denied (lacks the right), unavailable (could not be found out).",
+			Help: "Callers of the MCP server at the entrance: ok, missing (no token), invalid (a bad one), limited (not checked, because too many unknown ones were), refused (may never enter), denied (lacks the right), unavailable (could not be found out).",
 		}, []string{"outcome"}),
 		rateLimited: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coder_k8s_mcp_rate_limited_total",

@@ -4,7 +4,7 @@ import "github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 
 // All returns the tools, in the order in which clients see them.
 func All() *toolset.Set {
-	s := &toolset.Set{}
+	s := &toolset.Set{Describe: describeArgument}
 	addControlPlanes(s)
 	addProvisioners(s)
 	addWorkspaceProxies(s)

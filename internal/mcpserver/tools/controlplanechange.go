@@ -185,7 +185,7 @@ func (c *controlPlaneChange) confirm(ctx context.Context, call *toolset.Call, ar
 		words = append(words, step.words)
 	}
 	return call.Confirm(ctx, argument, toolset.Question{
-		Name: c.controlPlane.Name,
+		Name: c.controlPlane.Name, UID: c.controlPlane.UID,
 		Text: fmt.Sprintf("Change control plane %s/%s: %s? Its users may lose their connection.", c.controlPlane.Namespace, c.controlPlane.Name, strings.Join(words, ", ")),
 	})
 }

@@ -23,9 +23,9 @@ var update = flag.Bool("update", false, "write the golden files")
 
 const (
 	golden = "testdata/tools.golden.json"
-	// A model reads the whole list before each conversation. With what the protocol
-	// puts around it, it has less than 12 KiB.
-	maxTools, maxListBytes = 25, 12000
+	// A model reads the whole list before each conversation: less than 20 KB, with a
+	// description, the default and the limits of each argument.
+	maxTools, maxListBytes = 25, 20000
 	maxDescription         = 160
 )
 
@@ -50,7 +50,8 @@ func connect(t *testing.T, kube *callers.Kube) *mcp.ClientSession {
 // object is what the tests look at in a schema.
 type object struct {
 	Properties map[string]struct {
-		Type string `json:"type"`
+		Type        string `json:"type"`
+		Description string `json:"description"`
 	} `json:"properties"`
 	Required []string `json:"required"`
 }
@@ -193,6 +194,28 @@ func TestDestroyingIsConfirmed(t *testing.T) {
 	}
 }
 
+// TestArgumentsAreDescribed: names alone do not say what a value looks like.
+func TestArgumentsAreDescribed(t *testing.T) {
+	_, byName := offeredTools(t)
+	used := map[string]bool{}
+	for name, tool := range byName {
+		for argument, property := range tool.input.Properties {
+			if property.Description == "" || len(property.Description) > maxDescription {
+				t.Errorf("%s: argument %s has the description %q", name, argument, property.Description)
+			}
+			used[argument], used[name+"."+argument] = true, true
+			if argument == "continue" {
+				t.Errorf("%s: the argument for the next page is called %s and not cursor", name, argument)
+			}
+		}
+	}
+	for key := range descriptions {
+		if !used[key] {
+			t.Errorf("%q describes no argument", key)
+		}
+	}
+}
+
 func TestListsComeInPages(t *testing.T) {
 	_, byName := offeredTools(t)
 	for name, tool := range byName {
@@ -266,7 +289,7 @@ func TestWhatThePredecessorHadIsThere(t *testing.T) {
 		var required []string
 		for argument := range strings.FieldsSeq(want.input) {
 			argument, isRequired := strings.CutSuffix(argument, "*")
-			if !tool.input.has(argument) {
+			if All().Arguments(name).Properties[argument] == nil {
 				t.Errorf("%s has no argument %s", name, argument)
 			}
 			if isRequired {

@@ -39,14 +39,18 @@ type getEventsInput struct {
 	Kind      string `json:"kind,omitempty"`
 	Type      string `json:"type,omitempty" enum:"Normal,Warning"`
 	Limit     int    `json:"limit,omitempty" default:"50" maximum:"1000"`
-	Continue  string `json:"continue,omitempty"`
+	Cursor    string `json:"cursor,omitempty"`
+	// Continue is the name that cursor had in the program before this one.
+	Continue string `json:"continue,omitempty" deprecated:"true"`
 }
 
 type getEventsOutput struct {
-	Items     []event `json:"items"`
-	Truncated bool    `json:"truncated"`
-	Continue  string  `json:"continue,omitempty"`
-	Note      string  `json:"note,omitempty"`
+	Items      []event `json:"items"`
+	Truncated  bool    `json:"truncated"`
+	NextCursor string  `json:"nextCursor,omitempty"`
+	// Continue equals NextCursor, for clients of the program before this one.
+	Continue string `json:"continue,omitempty"`
+	Note     string `json:"note,omitempty"`
 }
 
 // event is about the object of that kind and name.
@@ -66,7 +70,8 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 	if err := toolset.RequireNamespace(in.Namespace); err != nil {
 		return getEventsOutput{}, err
 	}
-	page, err := toolset.NewPageWithin(in.Limit, in.Continue, defaultEvents, maxEvents)
+	in.Cursor = cmp.Or(in.Cursor, in.Continue)
+	page, err := toolset.NewPageWithin(in.Limit, in.Cursor, defaultEvents, maxEvents)
 	if err != nil {
 		return getEventsOutput{}, err
 	}
@@ -79,12 +84,12 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 	slices.SortFunc(read, kubeevents.CompareNewestFirst)
 	shown, cursor := toolset.Cut(page, read, next)
 	if fitting := fittingEvents(shown); fitting < len(shown) {
-		if page, err = toolset.NewPageWithin(fitting, in.Continue, defaultEvents, maxEvents); err != nil {
+		if page, err = toolset.NewPageWithin(fitting, in.Cursor, defaultEvents, maxEvents); err != nil {
 			return getEventsOutput{}, err
 		}
 		shown, cursor = toolset.Cut(page, read, next)
 	}
-	out := getEventsOutput{Items: make([]event, 0, len(shown)), Truncated: cursor != "", Continue: cursor}
+	out := getEventsOutput{Items: make([]event, 0, len(shown)), Truncated: cursor != "", NextCursor: cursor, Continue: cursor}
 	for i := range shown {
 		out.Items = append(out.Items, describeEvent(&shown[i]))
 	}

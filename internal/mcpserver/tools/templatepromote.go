@@ -49,7 +49,7 @@ func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteT
 		if err := writeTemplate(ctx, call, tmpl.DeepCopy(), true, promote); err != nil {
 			return templateResult{}, err
 		}
-		err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: tmpl.Name, Text: fmt.Sprintf(
+		err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: tmpl.Name, UID: tmpl.UID, Text: fmt.Sprintf(
 			"Make version %s the active one of template %s, in place of %s? Workspaces are built from it from now on.",
 			version, tmpl.Name, tmpl.Status.ActiveVersionName)})
 		if err != nil {

@@ -180,7 +180,7 @@ func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl
 		if err := writeTemplate(ctx, call, tmpl.DeepCopy(), true, push); err != nil {
 			return err
 		}
-		err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: tmpl.Name, Text: fmt.Sprintf(
+		err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: tmpl.Name, UID: tmpl.UID, Text: fmt.Sprintf(
 			"Push a new version of template %s? It takes the place of version %s as soon as it is built.", tmpl.Name, tmpl.Status.ActiveVersionName)})
 		if err != nil {
 			return err

@@ -78,7 +78,7 @@ func (in deleteWorkspaceInput) delete(ctx context.Context, call *toolset.Call, w
 		return nil
 	}
 	err := call.Confirm(ctx, in.Confirm, toolset.Question{
-		Name: ws.Name, Text: fmt.Sprintf("Delete workspace %s of %s with all its data? It cannot be brought back.", ws.Name, ws.Status.OwnerName),
+		Name: ws.Name, UID: ws.UID, Text: fmt.Sprintf("Delete workspace %s of %s with all its data? It cannot be brought back.", ws.Name, ws.Status.OwnerName),
 	})
 	if err != nil {
 		return err

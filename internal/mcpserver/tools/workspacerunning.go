@@ -78,7 +78,7 @@ func startOrStop(
 		return nil, err
 	}
 	err := call.Confirm(ctx, in.Confirm, toolset.Question{
-		Name: ws.Name, Text: fmt.Sprintf("Stop workspace %s of %s? What runs in it ends.", ws.Name, ws.Status.OwnerName),
+		Name: ws.Name, UID: ws.UID, Text: fmt.Sprintf("Stop workspace %s of %s? What runs in it ends.", ws.Name, ws.Status.OwnerName),
 	})
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ type updateWorkspaceInput struct {
 	Parameters       map[string]string `json:"parameters,omitempty"`
 	TTL              string            `json:"ttl,omitempty" jsonschema:"like 8h, or never"`
 	Autostart        string            `json:"autostart,omitempty"`
-	AutomaticUpdates string            `json:"automaticUpdates,omitempty"`
+	AutomaticUpdates string            `json:"automaticUpdates,omitempty" enum:"always,never"`
 	Dormant          *bool             `json:"dormant,omitempty"`
 	DryRun           bool              `json:"dryRun,omitempty"`
 	Wait             bool              `json:"wait,omitempty"`
@@ -55,7 +55,7 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 		if _, err := change.write(ctx, call, ws.DeepCopy(), true); err != nil {
 			return workspaceResult{}, err
 		}
-		if err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: ws.Name, Text: question}); err != nil {
+		if err := call.Confirm(ctx, in.Confirm, toolset.Question{Name: ws.Name, UID: ws.UID, Text: question}); err != nil {
 			return workspaceResult{}, err
 		}
 	}

@@ -129,11 +129,11 @@ func TestUpdateWorkspaceTriesOnly(t *testing.T) {
 
 func TestUpdateWorkspaceSaysWhatIsWrong(t *testing.T) {
 	refused := apierrors.NewInvalid(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace").GroupKind(), devName, field.ErrorList{
-		field.NotSupported(field.NewPath("spec", "automaticUpdates"), "often", []string{"always", "never"}),
+		field.Invalid(field.NewPath("spec", "autostartSchedule"), "often", "is no schedule"),
 	})
 	s := connectTools(t, toolset.Env{Kube: fakeKube(t, failingUpdates(nil, refused), nil, devWorkspace("Running"))})
-	answer, isError := s.say(t, "update_workspace", map[string]any{"namespace": "coder", "name": devName, "automaticUpdates": "often"})
-	want := `cannot update coderworkspaces.aggregation.coder.com coder/coder.ada.dev: spec.automaticUpdates: Unsupported value: "often": supported values: "always", "never"`
+	answer, isError := s.say(t, "update_workspace", map[string]any{"namespace": "coder", "name": devName, "autostart": "often"})
+	want := `cannot update coderworkspaces.aggregation.coder.com coder/coder.ada.dev: spec.autostartSchedule: Invalid value: "often": is no schedule`
 	if !isError || answer != want {
 		t.Errorf("the answer is %s\nwant %s", answer, want)
 	}

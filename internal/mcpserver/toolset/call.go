@@ -16,6 +16,8 @@ type Call struct {
 
 	// dialog is how the client's user is asked; nil where they cannot be.
 	dialog *dialog
+	// requireElicitation refuses the argument confirm in place of a dialog.
+	requireElicitation bool
 	// progress is how the client is told how far the call is; nil where it did not
 	// ask for that.
 	progress *progress

@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
@@ -24,6 +25,9 @@ type Question struct {
 	// Name is what the argument confirm must be where the client cannot ask:
 	// normally the name of the object.
 	Name string
+	// UID is that of the object. An answer does not count for another object that has
+	// got the name since the question.
+	UID types.UID
 	// Text is the question in one sentence: "Delete workspace x with all its data?"
 	Text string
 }
@@ -37,6 +41,9 @@ func (c *Call) Confirm(ctx context.Context, argument string, q Question) error {
 	switch {
 	case q.Name == "":
 		return errors.New("bug: a question has no name")
+	case c.dialog == nil && c.requireElicitation:
+		return &refusal{OutcomeNeedsInput, "nothing was done: an administrator requires that the user confirms this in a form, which this client cannot show; " +
+			"use a client that supports elicitation, or let the user do it with kubectl. The question is: " + q.Text}
 	case c.dialog != nil:
 		return c.dialog.confirm(ctx, q)
 	case argument == q.Name:
@@ -129,7 +136,7 @@ func withoutConfirmation(arguments json.RawMessage) []byte {
 
 func (d *dialog) confirm(ctx context.Context, q Question) error {
 	subject := d.subject
-	subject.Question = q.Name
+	subject.Question = q.Name + " " + string(q.UID)
 	if d.state != "" {
 		err := d.states.Check(ctx, d.state, subject)
 		switch {

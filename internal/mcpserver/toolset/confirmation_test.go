@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -27,14 +28,16 @@ type shop struct {
 	*server
 	clock   *testingclock.FakeClock
 	deleted int
+	// uid is that of the object, whatever its name.
+	uid types.UID
 }
 
-func newShop(t *testing.T, sealed bool) *shop {
+func newShop(t *testing.T, sealed bool, change ...func(*Env)) *shop {
 	t.Helper()
 	s := &shop{clock: testingclock.NewFakeClock(time.Date(2026, 10, 1, 12, 0, 0, 0, time.UTC))}
 	set := &Set{}
 	Add(set, Definition{Name: "delete", Effect: Destroys}, func(ctx context.Context, call *Call, in deletion) (nothing, error) {
-		if err := call.Confirm(ctx, in.Confirm, Question{Name: in.Name, Text: "Delete " + in.Name + "?"}); err != nil {
+		if err := call.Confirm(ctx, in.Confirm, Question{Name: in.Name, UID: s.uid, Text: "Delete " + in.Name + "?"}); err != nil {
 			return nothing{}, err
 		}
 		s.deleted++
@@ -43,6 +46,9 @@ func newShop(t *testing.T, sealed bool) *shop {
 	env := Env{Kube: fakeKube(t, interceptor.Funcs{}), Clock: s.clock}
 	if sealed {
 		env.Confirmer = states(s.clock)
+	}
+	for _, c := range change {
+		c(&env)
 	}
 	s.server = serve(set, env)
 	return s
@@ -124,6 +130,23 @@ func TestWhoCannotBeAskedMustNameTheObject(t *testing.T) {
 	}
 }
 
+// TestElicitationIsRequired: where an administrator wants that, the argument confirm does
+// not count, and a client that can ask goes on as before.
+func TestElicitationIsRequired(t *testing.T) {
+	require := func(env *Env) { env.RequireElicitation = true }
+	for _, revision := range []string{modern, legacy} {
+		shop := newShop(t, true, require)
+		text, isError := say(t, shop.connect(t, revision, nil), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}})
+		if !isError || shop.deleted != 0 || !strings.Contains(text, "use a client that supports elicitation") || !strings.Contains(text, "Delete x?") {
+			t.Errorf("%s: deleted %d times: %s", revision, shop.deleted, text)
+		}
+		user := &asked{answer: &mcp.ElicitResult{Action: "accept", Content: map[string]any{confirmField: true}}}
+		if text, isError := say(t, shop.connect(t, revision, user.options()), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x"}}); isError || shop.deleted != 1 {
+			t.Errorf("%s: a client that can ask: deleted %d times: %s", revision, shop.deleted, text)
+		}
+	}
+}
+
 // manual is a client that can ask its user and leaves the rounds to the test.
 func (s *shop) manual(t *testing.T) *mcp.ClientSession {
 	t.Helper()
@@ -189,10 +212,11 @@ func TestAnAnswerWithoutItsQuestionIsAskedFor(t *testing.T) {
 
 func TestAStateOfAnotherCallIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*shop, *mcp.CallToolParams){
-		"changed":         func(_ *shop, p *mcp.CallToolParams) { p.RequestState += "-TAMPERED" },
-		"another object":  func(_ *shop, p *mcp.CallToolParams) { p.Arguments = deletion{Name: "y"} },
-		"other arguments": func(_ *shop, p *mcp.CallToolParams) { p.Arguments = deletion{Name: "x", Force: true} },
-		"another user":    func(s *shop, _ *mcp.CallToolParams) { s.user = "mallory" },
+		"changed":                         func(_ *shop, p *mcp.CallToolParams) { p.RequestState += "-TAMPERED" },
+		"another object":                  func(_ *shop, p *mcp.CallToolParams) { p.Arguments = deletion{Name: "y"} },
+		"other arguments":                 func(_ *shop, p *mcp.CallToolParams) { p.Arguments = deletion{Name: "x", Force: true} },
+		"another object of the same name": func(s *shop, _ *mcp.CallToolParams) { s.uid = "2" },
+		"another user":                    func(s *shop, _ *mcp.CallToolParams) { s.user = "mallory" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			shop := newShop(t, true)

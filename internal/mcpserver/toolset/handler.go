@@ -54,7 +54,7 @@ func call[In, Out any](ctx context.Context, env Env, req *mcp.CallToolRequest, s
 	if err != nil {
 		return nil, err
 	}
-	c := &Call{Kube: env.Kube, time: env.Clock, dialog: newDialog(ctx, env.Confirmer, req, arguments)}
+	c := &Call{Kube: env.Kube, time: env.Clock, dialog: newDialog(ctx, env.Confirmer, req, arguments), requireElicitation: env.RequireElicitation}
 	c.progress = newProgress(req, c.clock())
 	out, err := run(ctx, c, in)
 	if err != nil {

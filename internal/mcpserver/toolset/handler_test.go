@@ -212,8 +212,8 @@ func TestSchemasAreSmallAndHaveNoNull(t *testing.T) {
 		want   string
 	}{
 		"input": {list.Tools[0].InputSchema, `{"properties":{"all":{"type":"boolean"},"ids":{"items":{"type":"string"},"type":"array"},` +
-			`"labels":{"additionalProperties":{"type":"string"},"type":"object"},"limit":{"type":"integer"},` +
-			`"name":{"type":"string"},"namespace":{"type":"string"},"phase":{"enum":["Running","Failed"],"type":"string"},"replicas":{"type":"integer"}},` +
+			`"labels":{"additionalProperties":{"type":"string"},"type":"object"},"limit":{"default":50,"maximum":200,"type":"integer"},` +
+			`"name":{"type":"string"},"namespace":{"type":"string"},"phase":{"enum":["Running","Failed"],"type":"string"},"replicas":{"minimum":0,"type":"integer"}},` +
 			`"required":["namespace","name"],"type":"object"}`},
 		"output": {list.Tools[0].OutputSchema, `{"type":"object"}`},
 	} {

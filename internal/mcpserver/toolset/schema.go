@@ -3,6 +3,7 @@ package toolset
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -30,7 +31,8 @@ var commonBounds = map[string]bounds{
 //
 // A field is required unless it is a pointer, has a default, or is tagged
 // omitempty. Besides json and jsonschema (its description) these tags are read:
-// enum (values, with commas between them), default, minimum and maximum.
+// enum (values, with commas between them), default, minimum, maximum, and deprecated,
+// which hides an argument that is still accepted.
 func inputSchema[T any](tool string) *jsonschema.Resolved {
 	schema, err := jsonschema.For[T](nil)
 	if err != nil {
@@ -70,6 +72,7 @@ func narrow(property *jsonschema.Schema, name string, tag reflect.StructTag) err
 			property.Enum = append(property.Enum, value)
 		}
 	}
+	property.Deprecated = tag.Get("deprecated") == "true"
 	if value, ok := tag.Lookup("default"); ok {
 		property.Default = json.RawMessage(value)
 		if property.Type == "string" {
@@ -116,16 +119,14 @@ func walk(schema *jsonschema.Schema, visit func(*jsonschema.Schema)) {
 	}
 }
 
-// advertised is what of a schema of arguments a client is told: names, types,
-// values, and which are required. All tools are told to a model before each
-// conversation, where each byte counts; what the bounds and defaults are stands once
-// in the server's instructions, and the error of a call that breaks one says it.
+// advertised returns the part of a schema of arguments that clients get: all but
+// deprecated arguments. That there are no others is not repeated for each tool, because
+// a model reads all tools before each conversation.
 func advertised(schema *jsonschema.Schema) *jsonschema.Schema {
 	told := schema.CloneSchemas()
 	told.AdditionalProperties = nil
-	for _, property := range told.Properties {
-		property.Default, property.Minimum, property.Maximum = nil, nil, nil
-	}
+	told.PropertyOrder = slices.DeleteFunc(slices.Clone(told.PropertyOrder), func(name string) bool { return told.Properties[name].Deprecated })
+	maps.DeleteFunc(told.Properties, func(_ string, property *jsonschema.Schema) bool { return property.Deprecated })
 	return told
 }
 

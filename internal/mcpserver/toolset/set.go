@@ -16,7 +16,13 @@ import (
 )
 
 // Set is tools in the order in which clients see them.
-type Set struct{ tools []tool }
+type Set struct {
+	// Describe returns the description of an argument that has no tag jsonschema. It may
+	// be nil, and must be set before the first tool is added.
+	Describe func(tool, argument string) string
+
+	tools []tool
+}
 
 // tool is a definition with the way to offer it.
 type tool struct {
@@ -33,6 +39,9 @@ type Env struct {
 	// Confirmer seals questions to users. Where there is none, no client is asked,
 	// and what destroys needs the argument confirm.
 	Confirmer *confirm.States
+	// RequireElicitation refuses to destroy anything for a client that cannot ask its
+	// user, in place of the argument confirm.
+	RequireElicitation bool
 	// Clock is the real one where none is given.
 	Clock clock.WithTicker
 }
@@ -83,6 +92,11 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 		panic(fmt.Sprintf("bug: there are two tools named %q", d.Name))
 	}
 	input := inputSchema[In](d.Name)
+	for name, property := range input.Schema().Properties {
+		if property.Description == "" && s.Describe != nil {
+			property.Description = s.Describe(d.Name, name)
+		}
+	}
 	offered := &mcp.Tool{
 		Name: d.Name, Title: d.Title, Description: d.Description,
 		InputSchema: advertised(input.Schema()), OutputSchema: answerSchema[Out](d.Name), Annotations: annotations(d),
