@@ -149,7 +149,8 @@ func (f *scene) withoutRecords(part string, unasked bool) string {
 		cp.Status.ObjectNamePrefix = nil
 	}
 	if unasked {
-		cp.Status.Version, cp.Status.OperatorAccessReady, cp.Status.OperatorTokenExpiresAt, cp.Status.OperatorTokenSecretRef = "", false, nil, nil
+		cp.Status.Version, cp.Status.Image, cp.Status.OperatorAccessReady = "", "", false
+		cp.Status.OperatorTokenExpiresAt, cp.Status.OperatorTokenSecretRef = nil, nil
 		cp.Status.LicenseTier, cp.Status.WorkspaceProxyEntitlement, cp.Status.ExternalProvisionerDaemonsEntitlement = "", "", ""
 		cp.Status.LicenseUUIDs, cp.Status.LicenseExpiresAt, cp.Status.LicenseLastApplied, cp.Status.LicenseLastAppliedHash = nil, nil, nil, ""
 		var kept []metav1.Condition
