@@ -150,6 +150,7 @@ func (f *scene) withoutRecords(part string, unasked bool) string {
 	}
 	if unasked {
 		cp.Status.Version, cp.Status.Image, cp.Status.OperatorAccessReady = "", "", false
+		cp.Status.EverServed = nil
 		cp.Status.OperatorTokenExpiresAt, cp.Status.OperatorTokenSecretRef = nil, nil
 		cp.Status.LicenseTier, cp.Status.WorkspaceProxyEntitlement, cp.Status.ExternalProvisionerDaemonsEntitlement = "", "", ""
 		cp.Status.LicenseUUIDs, cp.Status.LicenseExpiresAt, cp.Status.LicenseLastApplied, cp.Status.LicenseLastAppliedHash = nil, nil, nil, ""
