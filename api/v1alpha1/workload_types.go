@@ -59,14 +59,24 @@ type WorkloadSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !quantity(string(self.requests[k])).isGreaterThan(quantity(string(self.limits[k]))))",message="a request must not be above the limit of the same resource; lower the request or raise the limit"
 	// +kubebuilder:validation:XValidation:rule="['cpu', 'memory', 'ephemeral-storage'].all(k, !(has(self.requests) && k in self.requests && string(self.requests[k]).startsWith('-')) && !(has(self.limits) && k in self.limits && string(self.limits[k]).startsWith('-')))",message="requests and limits must not be negative"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// SecurityContext replaces the container's security context. Unset, it is
-	// that of Coder's own chart: user and group 1000, not root, no privilege
-	// escalation, seccomp RuntimeDefault.
+	// SecurityContext is merged over the defaults of the container, field by field:
+	// user and group 1000, not root, no privilege escalation, no capabilities (drop:
+	// [ALL]), seccomp RuntimeDefault. With the defaults Pod Security "restricted"
+	// admits the pods. Pods that run without one of the defaults, because Helm or an
+	// earlier version made them, get it with the next image.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!(has(self.runAsNonRoot) && self.runAsNonRoot && has(self.runAsUser) && self.runAsUser == 0)",message="runAsUser 0 is root, which runAsNonRoot forbids; choose another user, or set runAsNonRoot to false"
 	// +kubebuilder:validation:XValidation:rule="!(has(self.privileged) && self.privileged && has(self.allowPrivilegeEscalation) && !self.allowPrivilegeEscalation)",message="a privileged container can always escalate; remove privileged, or set allowPrivilegeEscalation to true"
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
-	// PodSecurityContext is the security context of the pod.
+	// PlatformAssignedUser leaves out the default user and group 1000, for a platform
+	// that assigns them, as OpenShift does with restricted-v2. What
+	// spec.securityContext and spec.podSecurityContext say still holds. It is a field
+	// of its own, because null in securityContext means the default.
+	// +optional
+	PlatformAssignedUser bool `json:"platformAssignedUser,omitempty"`
+	// PodSecurityContext is the security context of the pod. It has no defaults:
+	// those of the container are enough, and containers of spec.podTemplate bring
+	// their own.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!(has(self.runAsNonRoot) && self.runAsNonRoot && has(self.runAsUser) && self.runAsUser == 0)",message="runAsUser 0 is root, which runAsNonRoot forbids; choose another user, or set runAsNonRoot to false"
 	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
@@ -294,12 +304,15 @@ type RBACSpec struct {
 	// +optional
 	// +kubebuilder:default=true
 	EnableDeployments *bool `json:"enableDeployments,omitempty"`
-	// ExtraRules are added. The operator can only grant what it holds itself.
+	// ExtraRules are added. The operator can only grant what it holds itself, and
+	// what the author of spec.rbac may grant: who holds each right in the namespace, or
+	// may escalate and bind roles there.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(r, size(r.verbs) > 0 && has(r.apiGroups) && size(r.apiGroups) > 0 && has(r.resources) && size(r.resources) > 0 && !has(r.nonResourceURLs))",message="each rule allows something in a namespace: give apiGroups, resources and verbs, and no nonResourceURLs"
 	// +kubebuilder:validation:MaxItems=100
 	ExtraRules []rbacv1.PolicyRule `json:"extraRules,omitempty"`
-	// WorkspaceNamespaces are further namespaces in which the same is granted.
+	// WorkspaceNamespaces are further namespaces in which the same is granted. The
+	// author of spec.rbac must be allowed to create Roles and RoleBindings there.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256

@@ -99,7 +99,8 @@ metadata:
 spec:
   priorityClassName: system-cluster-critical
   initContainers:
-  - {name: greet, image: "coder-k8s.local/busybox:1", command: [sh, -c, "echo hello"], securityContext: {runAsUser: 1000, runAsNonRoot: true}}
+  - {name: greet, image: "coder-k8s.local/busybox:1", command: [sh, -c, "echo hello"], securityContext: {
+      runAsUser: 1000, runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}}
 `
 
 // checkPodTemplate looks for what podTemplate adds in the pods of a control plane.

@@ -142,6 +142,8 @@ func testNamespaceDeleted(t *testing.T) {
 func testDeploymentWithUsers(t *testing.T) {
 	explain(t, "users")
 	namespace(t, "users")
+	// Pod Security refuses every pod that is not restricted, that of the Job too.
+	kubectl(t, "label", "namespace", "users", "pod-security.kubernetes.io/enforce=restricted")
 	kubectl(t, "-n", "users", "create", "secret", "generic", "db", "--from-literal=url="+databaseURL("killed"))
 	apply(t, fmt.Sprintf(controlPlane, "coder", "users", coderImage)+"  podTemplate:\n"+indented(podTemplate, 4))
 	waitCondition(t, "Ready", "True", "", "-n", "users", "ccp", "coder")

@@ -1,6 +1,7 @@
 // Package manifests tests what kubectl apply -k makes of each directory of config:
 // who may do what, which pods a Service reaches and a policy lets through, and that a
-// kube-apiserver takes all of it. What the pods then do is tried on a real cluster by
+// kube-apiserver takes all of it, and that Pod Security admits the pods that the operator
+// makes. What the pods then do is tried on a real cluster by
 // hack/install-test.sh.
 //
 // Invariants:

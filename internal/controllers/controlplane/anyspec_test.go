@@ -72,6 +72,7 @@ func (d dice) process(w *coderv1alpha1.WorkloadSpec) {
 		})
 	})
 	d.maybe(func() { w.SecurityContext = &corev1.SecurityContext{RunAsUser: ptr.To[int64](1001)} })
+	d.maybe(func() { w.PlatformAssignedUser = true })
 	d.maybe(func() { w.Certs.Secrets = []coderv1alpha1.CertSecretSelector{{Name: "some", Key: "ca.crt"}} })
 	d.maybe(func() {
 		w.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}

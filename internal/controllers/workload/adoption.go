@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// LookForAdopted completes the Workload with what stays of a Deployment that was
-// handed over. The labels of its pods are not ours, and everything that finds pods
+// LookForAdopted completes the Workload with the pods as they are, and with what stays
+// of a Deployment that was handed over. The labels of its pods are not ours, and everything that finds pods
 // needs them, so this comes before all that.
 func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 	d, err := t.ownDeployment(ctx, p)
@@ -33,6 +33,7 @@ func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 		p.Problems = append(p.Problems, *found)
 		return ended
 	}
+	p.Workload.Live = d.Spec.Template.DeepCopy()
 	if p.Workload.Adopted = resources.AdoptedFrom(p.Workload, d); p.Workload.Adopted != nil {
 		p.adopted = d
 	}

@@ -55,13 +55,16 @@ func imagePart(c *conversion, path string, value any) error {
 	return nil
 }
 
-// securityContext takes all of it, because that of the spec replaces the default as
-// a whole.
+// securityContext takes all of it, so that defaults of the operator replace nothing. A
+// user that the values leave to the platform is left to it.
 func securityContext(c *conversion, path string, _ any) error {
 	whole, _ := c.all.Get(path)
 	fields, ok := whole.(map[string]any)
 	if !ok {
 		return fmt.Errorf("is not a mapping")
+	}
+	if fields["runAsUser"] == nil {
+		set(c.manifest.Spec, "platformAssignedUser", true)
 	}
 	return c.put(path, "securityContext", fields)
 }

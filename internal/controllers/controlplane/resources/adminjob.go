@@ -69,6 +69,7 @@ func adminPod(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret 
 	container.Ports, container.Lifecycle = nil, nil
 	container.ReadinessProbe, container.LivenessProbe, container.StartupProbe = nil, nil, nil
 	container.Resources = ptr.Deref(cp.Spec.Resources.DeepCopy(), corev1.ResourceRequirements{})
+	container.SecurityContext = workloadresources.WithSecurityDefaults(w, container.SecurityContext)
 	pod.Containers = []corev1.Container{container}
 	if cp.Spec.Affinity == nil {
 		pod.Affinity = nil

@@ -5,11 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 )
-
-// containerUser is the user and group of Coder's image.
-const containerUser = 1000
 
 // container is Coder's own. The last lines of its log become the pod's
 // termination message, from which a condition tells why Coder does not start.
@@ -79,22 +75,6 @@ func containerResources(w Workload) corev1.ResourceRequirements {
 		}
 	}
 	return corev1.ResourceRequirements{Requests: usual(), Limits: usual()}
-}
-
-// securityContext is that of the spec, or that of Coder's own chart. The root
-// file system stays writable: Coder keeps Terraform and its working files
-// under its home directory.
-func securityContext(w Workload) *corev1.SecurityContext {
-	if w.Spec.SecurityContext != nil {
-		return w.Spec.SecurityContext
-	}
-	return &corev1.SecurityContext{
-		RunAsNonRoot:             ptr.To(true),
-		RunAsUser:                ptr.To[int64](containerUser),
-		RunAsGroup:               ptr.To[int64](containerUser),
-		AllowPrivilegeEscalation: ptr.To(false),
-		SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-	}
 }
 
 func containerNamed(containers []corev1.Container, name string) *corev1.Container {

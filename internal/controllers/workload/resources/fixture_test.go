@@ -84,6 +84,7 @@ func fullWorkloadSpec() *coderv1alpha1.WorkloadSpec {
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
 		},
 		SecurityContext:               &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true)},
+		PlatformAssignedUser:          true,
 		PodSecurityContext:            &corev1.PodSecurityContext{FSGroup: ptr.To[int64](1000)},
 		TerminationGracePeriodSeconds: ptr.To[int64](90),
 		Certs: coderv1alpha1.CertsSpec{Secrets: []coderv1alpha1.CertSecretSelector{

@@ -63,6 +63,8 @@ type Workload struct {
 	Spec *coderv1alpha1.WorkloadSpec
 	// Serving is nil where nothing is served.
 	Serving *Serving
+	// Live is the pods of the Deployment as it is, nil where there is none.
+	Live *corev1.PodTemplateSpec
 	// Rights is what the pods' identity may do for workspaces, nil where nothing.
 	Rights *Rights
 }

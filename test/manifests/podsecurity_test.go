@@ -1,0 +1,69 @@
+package manifests
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"k8s.io/utils/ptr"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	controlplane "github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	provisioner "github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
+	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	workspaceproxy "github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
+)
+
+// TestPodSecurityRestrictedAdmitsOurPods: of every kind of pod that the operator makes,
+// with the defaults and with specs that change a part of them.
+func TestPodSecurityRestrictedAdmitsOurPods(t *testing.T) {
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// helm is the pod of Coder's own chart.
+	helm := &resources.Adopted{
+		Selector: map[string]string{"app": "coder"}, Container: "coder",
+		Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "coder"}}}},
+	}
+	for name, c := range map[string]struct {
+		spec    coderv1alpha1.WorkloadSpec
+		adopted *resources.Adopted
+	}{
+		"defaults":              {},
+		"the platform's user":   {spec: coderv1alpha1.WorkloadSpec{PlatformAssignedUser: true}},
+		"a read-only root":      {spec: coderv1alpha1.WorkloadSpec{SecurityContext: &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true)}}},
+		"a group for volumes":   {spec: coderv1alpha1.WorkloadSpec{PodSecurityContext: &corev1.PodSecurityContext{FSGroup: ptr.To[int64](7)}}},
+		"taken over from Helm":  {adopted: helm},
+		"all but NET_BIND kept": {spec: coderv1alpha1.WorkloadSpec{SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			meta := metav1.ObjectMeta{Namespace: "coder", Name: "coder"}
+			cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: meta, Spec: coderv1alpha1.CoderControlPlaneSpec{WorkloadSpec: c.spec}}
+			pods := map[string]*corev1.PodTemplateSpec{
+				"administrator's Job": &controlplane.AdminJob(cp, controlplane.Inputs{Adopted: c.adopted}, "credentials").Spec.Template,
+			}
+			if c.adopted == nil { // Its Deployment keeps its pods as they are.
+				for kind, w := range map[string]resources.Workload{
+					"control plane":   controlplane.Workload(cp, controlplane.Inputs{}),
+					"provisioner":     provisioner.Workload(&coderv1alpha1.CoderProvisioner{ObjectMeta: meta, Spec: coderv1alpha1.CoderProvisionerSpec{WorkloadSpec: c.spec}}, provisioner.Inputs{}),
+					"workspace proxy": workspaceproxy.Workload(&coderv1alpha1.CoderWorkspaceProxy{ObjectMeta: meta, Spec: coderv1alpha1.CoderWorkspaceProxySpec{WorkloadSpec: c.spec}}, workspaceproxy.Inputs{}),
+				} {
+					template, err := resources.PodTemplate(w)
+					if err != nil {
+						t.Fatal(err)
+					}
+					pods[kind] = &template
+				}
+			}
+			for kind, pod := range pods {
+				restricted := api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}
+				if result := policy.AggregateCheckResults(evaluator.EvaluatePod(restricted, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+					t.Errorf("%s: %s: %s", kind, result.ForbiddenReason(), result.ForbiddenDetail())
+				}
+			}
+		})
+	}
+}
