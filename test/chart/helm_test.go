@@ -35,7 +35,11 @@ func helm(t *testing.T, inNamespace, values string, args ...string) (objects, er
 	if dir == "" {
 		t.Skip("TOOLS_DIR does not say where helm is; make test does")
 	}
-	all := append([]string{"template", "coder-k8s", chartDir, "--namespace", inNamespace}, args...)
+	// What a cluster of the supported versions has, and helm without one does not know.
+	all := append([]string{
+		"template", "coder-k8s", chartDir, "--namespace", inNamespace,
+		"--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
+	}, args...)
 	if values != "" {
 		all = append(all, "--values", values)
 	}

@@ -97,7 +97,7 @@ func begin(t *testing.T) {
 	t.Helper()
 	kubectl(t, "create", "namespace", sampleNamespace)
 	kubectl(t, "-n", sampleNamespace, "create", "secret", "generic", "coder-db", "--from-literal=url="+database(t, "coder"))
-	kubectl(t, "apply", "-f", "../../config/samples/codercontrolplane.yaml")
+	apply(t, withLoadedImage(sample(t, "codercontrolplane")))
 	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "ccp", "coder")
 	kubectl(t, "apply", "-f", "../../config/samples/coderprovisioner.yaml", "-f", "../../config/samples/coderworkspaceproxy.yaml")
 	kubectl(t, "apply", "-f", "../../config/samples/codertemplate.yaml")

@@ -38,16 +38,6 @@ func environment(cp *coderv1alpha1.CoderControlPlane) []corev1.EnvVar {
 	return env
 }
 
-// clusterHost is the address of a pod for the other replicas, as Coder's chart sets it
-// since 2.35. Older versions ignore it. Pods that were handed over without it are not
-// rolled for it: Coder then takes the host of CODER_DERP_SERVER_RELAY_URL.
-func clusterHost(in Inputs) []corev1.EnvVar {
-	if in.EnvFromNames[envClusterHost] || in.Adopted != nil && !in.Adopted.HasVariable(envClusterHost) {
-		return nil
-	}
-	return []corev1.EnvVar{{Name: envClusterHost, Value: "$(KUBE_POD_IP)"}}
-}
-
 // DatabaseSecret is the name of the Secret and its key that hold the address of
 // the database of spec.database, or nothing where the spec has none.
 func DatabaseSecret(cp *coderv1alpha1.CoderControlPlane) (name, key string) {

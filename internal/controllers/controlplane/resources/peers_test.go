@@ -34,22 +34,26 @@ func TestReplicasReachEachOther(t *testing.T) {
 }
 
 func TestClusterHost(t *testing.T) {
-	adopted := func(env ...corev1.EnvVar) *workloadresources.Adopted {
-		return &workloadresources.Adopted{Container: "coder", Template: &corev1.PodTemplateSpec{
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Env: env}}},
-		}}
+	running := func(image string, env ...corev1.EnvVar) *corev1.PodTemplateSpec {
+		return &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Image: image, Env: env}}}}
 	}
+	image := Image(minimal())
 	podIP := corev1.EnvVar{Name: envClusterHost, Value: "$(KUBE_POD_IP)"}
 	for name, c := range map[string]struct {
 		in   Inputs
+		live *corev1.PodTemplateSpec
 		want bool
 	}{
-		"new":                        {Inputs{}, true},
-		"given by a Secret":          {Inputs{EnvFromNames: map[string]bool{envClusterHost: true}}, false},
-		"taken over from chart 2.30": {Inputs{Adopted: adopted()}, false},
-		"taken over from chart 2.35": {Inputs{Adopted: adopted(corev1.EnvVar{Name: "KUBE_POD_IP"}, podIP)}, true},
+		"new":                 {Inputs{}, nil, true},
+		"given by a Secret":   {Inputs{EnvFromNames: map[string]bool{envClusterHost: true}}, nil, false},
+		"running without it":  {Inputs{}, running(image), false},
+		"running with it":     {Inputs{}, running(image, corev1.EnvVar{Name: "KUBE_POD_IP"}, podIP), true},
+		"the image changes":   {Inputs{}, running("coder:older"), true},
+		"taken over, without": {Inputs{Adopted: &workloadresources.Adopted{Container: "coder", Template: running(image)}}, nil, false},
 	} {
-		template, err := workloadresources.PodTemplate(Workload(minimal(), c.in))
+		w := Workload(minimal(), c.in)
+		w.Live = c.live
+		template, err := workloadresources.PodTemplate(w)
 		if err != nil {
 			t.Fatal(err)
 		}

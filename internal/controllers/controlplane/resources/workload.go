@@ -38,7 +38,7 @@ func Workload(cp *coderv1alpha1.CoderControlPlane, in Inputs) workloadresources.
 		Image:              Image(cp),
 		Subcommand:         []string{command},
 		Args:               []string{fmt.Sprintf("--http-address=0.0.0.0:%d", containerHTTPPort)},
-		Env:                append(environment(cp), clusterHost(in)...),
+		Env:                environment(cp),
 		PeerPorts:          []int32{clusterPort},
 		EnvFromNames:       in.EnvFromNames,
 		ServiceAccountName: ServiceAccountName(cp),
@@ -69,6 +69,7 @@ func serving(cp *coderv1alpha1.CoderControlPlane, in Inputs) *workloadresources.
 		HTTPSPort:        containerHTTPSPort,
 		ClusterDomain:    in.ClusterDomain,
 		PodIPv6:          in.PodIPv6,
+		ClusterHost:      envClusterHost,
 		ClusterAccessURL: cp.Spec.EnvUseClusterAccessURL == nil || *cp.Spec.EnvUseClusterAccessURL,
 	}
 }

@@ -2,7 +2,6 @@ package resources
 
 import (
 	"maps"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,12 +51,6 @@ func AdoptedFrom(w Workload, d *appsv1.Deployment) *Adopted {
 		}
 	}
 	return adopted
-}
-
-// HasVariable reports whether Coder's container has an environment variable of its own.
-func (a *Adopted) HasVariable(name string) bool {
-	c := containerNamed(a.Template.Spec.Containers, a.Container)
-	return c != nil && slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == name })
 }
 
 // chartContainer is the name of the container in Coder's own charts.

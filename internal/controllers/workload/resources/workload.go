@@ -78,6 +78,9 @@ type Serving struct {
 	ClusterDomain string
 	// PodIPv6 says that the first address of pods is one of IPv6.
 	PodIPv6 bool
+	// ClusterHost is the variable that holds the pod's address for the other replicas.
+	// Empty, there is none.
+	ClusterHost string
 	// ClusterAccessURL makes the address of the Service the access URL where
 	// nothing else gives one.
 	ClusterAccessURL bool
