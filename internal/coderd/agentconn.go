@@ -19,6 +19,10 @@ type AgentConn struct {
 
 // DialAgent connects to an agent through Coder's relay. The context limits the time
 // until the agent answers, and not the connection, which lasts until Close.
+//
+// A direct connection to the agent is never tried: the operator then needs no UDP, a
+// network policy that lets it reach Coder is enough, and a Coder cannot make it send
+// packets to addresses of its choice.
 func (c *Client) DialAgent(ctx context.Context, id uuid.UUID) (*AgentConn, error) {
 	var conn workspacesdk.AgentConn
 	err := c.call(ctx, fmt.Sprintf("connecting to agent %s", id), func(ctx context.Context) (err error) {
