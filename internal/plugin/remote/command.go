@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/streaming/pkg/httpstream"
 	utilexec "k8s.io/utils/exec"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -69,9 +68,7 @@ func run(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderW
 	if err != nil {
 		return err
 	}
-	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	})
+	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, mayFallBack)
 	if err != nil {
 		return err
 	}
