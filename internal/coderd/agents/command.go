@@ -59,7 +59,8 @@ func (s *Session) SSH(ctx context.Context) (*ssh.Client, error) {
 // error is a utilexec.CodeExitError if the command ended with an exit code other than
 // 0.
 //
-// The agent hangs up on a command (SIGHUP) whose session ends before it.
+// A command that has not ended when the context is done, or when the client is gone,
+// receives SIGHUP. Without a terminal the agent itself lets it run on.
 func Run(ctx context.Context, client *ssh.Client, c Command) error {
 	session, err := client.NewSession()
 	if err != nil {
@@ -68,7 +69,10 @@ func Run(ctx context.Context, client *ssh.Client, c Command) error {
 	defer func() { _ = session.Close() }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { _ = client.Close() })()
+	defer context.AfterFunc(ctx, func() {
+		_ = session.Signal(ssh.SIGHUP)
+		_ = client.Close()
+	})()
 
 	if c.TTY {
 		if err := session.RequestPty(terminalType, terminalRows, terminalColumns, ssh.TerminalModes{}); err != nil {

@@ -30,8 +30,8 @@ type Agent struct {
 	Fail error
 
 	config *ssh.ServerConfig
-	// Dials counts the connections that were opened, Hangups the commands that were
-	// ended because their session did, Open the connections that are open.
+	// Dials counts the connections that were opened, Hangups the commands that received a
+	// signal, Open the connections that are open.
 	Dials, Hangups, Open atomic.Int32
 
 	mu    sync.Mutex
@@ -176,6 +176,9 @@ func (a *Agent) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 			var payload struct{ Line string }
 			_ = ssh.Unmarshal(request.Payload, &payload)
 			go a.run(ctx, channel, payload.Line, sizes)
+		case "signal":
+			a.Hangups.Add(1)
+			cancel()
 		case "window-change":
 			var size struct{ Columns, Rows, Width, Height uint32 }
 			_ = ssh.Unmarshal(request.Payload, &size)
@@ -208,10 +211,7 @@ func (a *Agent) shell(ctx context.Context, channel ssh.Channel, line string) uin
 	if line != "" {
 		cmd = exec.CommandContext(ctx, "sh", "-c", line)
 	}
-	cmd.Cancel = func() error {
-		a.Hangups.Add(1)
-		return cmd.Process.Signal(syscall.SIGHUP)
-	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGHUP) }
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
