@@ -92,8 +92,12 @@ func forward(ctx context.Context, s *session.Session, name string, ports []strin
 		return cli.Usage("%v", err)
 	}
 	err = forwarder.ForwardPorts()
+	if ctx.Err() != nil {
+		// That is how it is meant to end.
+		err = nil
+	}
 	switch {
-	case err == nil || ctx.Err() != nil:
+	case err == nil:
 		return nil
 	case errors.Is(err, portforward.ErrLostConnectionToPod):
 		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: call this again", ws.Name)

@@ -112,7 +112,7 @@ func (c *conn) carry(carried net.Conn) error {
 
 // SSH implements agents.Conn.
 func (c *conn) SSH(ctx context.Context) (*ssh.Client, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
