@@ -33,6 +33,7 @@ import (
 
 const (
 	testToken    = "let-me-in"
+	readerToken  = "let-me-read"
 	podNamespace = "coder-system"
 	mainTF       = "main.tf"
 	// librarySaysBug is how the library logs what only a bug can bring about.

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -16,6 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/replication"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 )
 
 // The kinds, by the names under which their logs are known.
@@ -30,6 +32,7 @@ type storage struct {
 	logs       map[string]*objectlog.Log
 	replica    *replication.Replica
 	mirror     *mirror.Mirror
+	agents     *agents.Pool
 	workspaces *workspace.Kind
 	templates  *template.Kind
 }
@@ -38,7 +41,8 @@ type storage struct {
 // and what keeps them equal to Coder on the one that writes.
 func newStorage(config Config, k kube, typer runtime.ObjectTyper) (*storage, error) {
 	s := &storage{
-		board: &partition.Board{},
+		board:  &partition.Board{},
+		agents: agents.NewPool(config.DialAgent),
 		logs: map[string]*objectlog.Log{
 			workspacesResource: objectlog.New(objectlog.Config{}),
 			templatesResource:  objectlog.New(objectlog.Config{}),
@@ -53,6 +57,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper) (*storage, err
 	hint := &hints{}
 	s.workspaces = workspace.New(workspace.Config{
 		Connections: config.Connections, Records: k.records, Typer: typer, Clock: config.Clock, Hint: hint.workspace,
+		Agents: s.agents,
 	})
 	s.templates = template.New(template.Config{
 		Connections: config.Connections, Records: k.records, Typer: typer, Clock: config.Clock, Hint: hint.template,
@@ -92,7 +97,9 @@ func (s *storage) localCommitter(resource string, writer objectlog.Writer) objec
 }
 
 // rest makes the verbs of both kinds, with their subresources.
-func (s *storage) rest(codecs serializer.CodecFactory, gate *registry.Gate, config Config) (map[string]rest.Storage, error) {
+func (s *storage) rest(
+	codecs serializer.CodecFactory, gate *registry.Gate, authorizer authorizer.UnconditionalAuthorizer, config Config,
+) (map[string]rest.Storage, error) {
 	out := map[string]rest.Storage{}
 	add := func(kind registry.Kind, subresources func(*registry.REST) map[string]rest.Storage) error {
 		decorate := objectlog.Decorator(objectlog.StoreConfig{
@@ -109,7 +116,7 @@ func (s *storage) rest(codecs serializer.CodecFactory, gate *registry.Gate, conf
 		return nil
 	}
 	if err := add(s.workspaces.Registry(), func(verbs *registry.REST) map[string]rest.Storage {
-		return s.workspaces.Subresources(verbs)
+		return s.workspaces.Subresources(verbs, authorizer)
 	}); err != nil {
 		return nil, err
 	}

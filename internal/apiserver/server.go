@@ -31,6 +31,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/scheme"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
@@ -85,6 +86,8 @@ type Config struct {
 	WriterLease time.Duration
 	// MirrorTiming is how often Coder is asked. Its zero value is the usual.
 	MirrorTiming mirror.Timing
+	// DialAgent connects to the agents of workspaces. Nil is the usual.
+	DialAgent agents.Dialer
 	// Clock is the real one where it is nil.
 	Clock clock.WithTicker
 }
@@ -185,7 +188,7 @@ func (s *Server) install(config Config, k kube, typer *runtime.Scheme, codecs se
 		Board: s.storage.board, Filled: s.storage.replica.Ready, Serves: config.Connections.Serves,
 		Namespaces: &namespaces{cache: k.informers.Core().V1().Namespaces().Lister(), client: k.client},
 	}
-	verbs, err := s.storage.rest(codecs, gate, config)
+	verbs, err := s.storage.rest(codecs, gate, s.generic.Authorizer, config)
 	if err != nil {
 		return err
 	}
@@ -232,6 +235,8 @@ func (s *Server) Start(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.serving.Store(false)
+	// The library does not wait for sessions in workspaces.
+	s.storage.agents.Close()
 	return s.drain(ctx, ended, len(parts))
 }
 

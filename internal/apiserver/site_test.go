@@ -35,6 +35,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/agents/agentstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
@@ -173,6 +174,8 @@ type site struct {
 	timing   mirror.Timing
 	journal  *journal
 	tracing  *tracing.Provider
+	// agent is that of all workspaces.
+	agent *agentstest.Agent
 	// files are those of the certificate. Empty means that it is ours to make.
 	files options.CertKey
 	// joined counts the namespaces that were made on it.
@@ -203,6 +206,7 @@ func newSite(t testing.TB, notes *journal) *site {
 	return &site{
 		kube:     fake.NewClientset(namespace("empty"), namespace("pending"), namespace("second")),
 		provider: &provider{}, records: metadatatest.New(t), timing: fast(), journal: notes,
+		agent: agentstest.New(t),
 	}
 }
 
@@ -229,7 +233,7 @@ func (s *site) build(t testing.TB) net.Listener {
 	s.server, err = newServer(Config{
 		Options: opts, Connections: s.provider, PodNamespace: podNamespace, Listener: listener,
 		Identity: "replica", PeerListener: peers, Metrics: prometheus.NewRegistry(), MirrorTiming: s.timing, Tracing: s.tracing,
-		WriterLease: patientLease,
+		WriterLease: patientLease, DialAgent: s.agent.Dial,
 	}, kube{
 		client: s.kube, dynamic: untyped,
 		informers: informers.NewSharedInformerFactory(s.kube, 0),
@@ -307,15 +311,21 @@ func (s *site) connect(t testing.TB, listener net.Listener) {
 	}
 }
 
-// letTesterIn stands in for kube-apiserver: one token is known, and may do all.
+// letTesterIn replaces kube-apiserver: one token may do everything, the other may get.
 func letTesterIn(config *server.Config) error {
 	config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-		if r.Header.Get("Authorization") != "Bearer "+testToken {
-			return nil, false, nil
+		switch r.Header.Get("Authorization") {
+		case "Bearer " + testToken:
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "tester"}}, true, nil
+		case "Bearer " + readerToken:
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "reader"}}, true, nil
 		}
-		return &authenticator.Response{User: &user.DefaultInfo{Name: "tester"}}, true, nil
+		return nil, false, nil
 	})
 	config.Authorization.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetUser().GetName() == "reader" && a.GetVerb() == "get" {
+			return authorizer.DecisionAllow, "", nil
+		}
 		if a.GetUser().GetName() != "tester" && a.GetUser().GetName() != user.APIServerUser {
 			return authorizer.DecisionDeny, "not the tester", nil
 		}

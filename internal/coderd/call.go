@@ -42,7 +42,7 @@ func endpointClass(path string) string {
 func isCollection(word string) bool {
 	switch word {
 	case "users", "keys", "organizations", "templates", "templateversions", "versions", "files",
-		"workspaces", "workspace", "workspacebuilds", "licenses", "provisionerkeys", "workspaceproxies":
+		"workspaces", "workspace", "workspacebuilds", "licenses", "provisionerkeys", "workspaceproxies", "workspaceagents":
 		return true
 	}
 	return false
@@ -62,7 +62,7 @@ func isFixed(word string) bool {
 	switch word {
 	case "api", "v2", "buildinfo", "entitlements", "roles", "members", "builds", "ttl", "autostart",
 		"autoupdates", "dormant", "parameters", "rich-parameters", "presets", "variables", "logs", "cancel", "archive",
-		"provisionerdaemons", "provisionerjobs", "crypto-keys":
+		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate":
 		return true
 	}
 	return false

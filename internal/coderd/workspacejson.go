@@ -59,9 +59,10 @@ type buildJSON struct {
 	} `json:"job"`
 	Resources []struct {
 		Agents []struct {
-			Name           string `json:"name"`
-			Status         string `json:"status"`
-			LifecycleState string `json:"lifecycle_state"`
+			ID             uuid.UUID `json:"id"`
+			Name           string    `json:"name"`
+			Status         string    `json:"status"`
+			LifecycleState string    `json:"lifecycle_state"`
 		} `json:"agents"`
 	} `json:"resources"`
 }
@@ -99,7 +100,7 @@ func (w *workspaceJSON) workspace() Workspace {
 	for _, resource := range w.LatestBuild.Resources {
 		for _, agent := range resource.Agents[:min(len(resource.Agents), maxTexts-len(out.Agents))] {
 			out.Agents = append(out.Agents, Agent{
-				Name: boundName(agent.Name), Status: boundName(agent.Status), LifecycleState: boundName(agent.LifecycleState),
+				ID: agent.ID, Name: boundName(agent.Name), Status: boundName(agent.Status), LifecycleState: boundName(agent.LifecycleState),
 			})
 		}
 	}

@@ -78,6 +78,7 @@ type Build struct {
 
 // Agent runs inside a workspace.
 type Agent struct {
+	ID   uuid.UUID
 	Name string
 	// Status is connecting, connected, disconnected or timeout.
 	Status string

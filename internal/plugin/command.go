@@ -11,6 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/access"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/logs"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/remote"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/status"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/template"
@@ -48,6 +49,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 	s.CompleteFlags(cmd)
 	cmd.AddCommand(status.NewCommand(s), tree.NewCommand(s), logs.NewCommand(s))
 	cmd.AddCommand(workspace.Commands(s)...)
+	cmd.AddCommand(remote.NewExecCommand(s), remote.NewSSHCommand(s), remote.NewPortForwardCommand(s))
 	cmd.AddCommand(access.NewOpenCommand(s), access.NewLoginCommand(s), template.NewCommand(s))
 	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s))
 	hint(cmd)

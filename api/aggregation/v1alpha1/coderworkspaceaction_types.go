@@ -33,3 +33,51 @@ type CoderWorkspaceLogOptions struct {
 	// +optional
 	After int64 `json:"after,omitempty"`
 }
+
+// CoderWorkspaceExecOptions are the query parameters of the subresource exec of
+// coderworkspaces, which runs a command in a workspace. Its protocol is that of the
+// subresource exec of pods. A request needs the verb create, and over WebSocket, which
+// begins with a GET, also the verb get.
+//
+// +kubebuilder:object:root=true
+type CoderWorkspaceExecOptions struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// agent is the name of the agent that runs the command. It may be empty if the
+	// workspace has one agent.
+	// +optional
+	Agent string `json:"agent,omitempty"`
+	// command is the program and its arguments, one parameter for each. Without it
+	// the login shell runs.
+	// +optional
+	// +listType=atomic
+	Command []string `json:"command,omitempty"`
+	// stdin says that the client sends the input of the command.
+	// +optional
+	Stdin bool `json:"stdin,omitempty"`
+	// stdout says that the client receives the output of the command.
+	// +optional
+	Stdout bool `json:"stdout,omitempty"`
+	// stderr says that the client receives the errors of the command. With tty they
+	// are part of its output.
+	// +optional
+	Stderr bool `json:"stderr,omitempty"`
+	// tty gives the command a terminal.
+	// +optional
+	TTY bool `json:"tty,omitempty"`
+}
+
+// CoderWorkspacePortForwardOptions are the query parameters of the subresource
+// portforward of coderworkspaces, which connects to TCP ports of a workspace. Its
+// protocol is that of the subresource portforward of pods, and it needs the same verbs
+// as the subresource exec.
+//
+// +kubebuilder:object:root=true
+type CoderWorkspacePortForwardOptions struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// agent is the name of the agent whose ports are meant. It may be empty if the
+	// workspace has one agent.
+	// +optional
+	Agent string `json:"agent,omitempty"`
+}

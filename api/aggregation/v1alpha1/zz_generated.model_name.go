@@ -86,6 +86,11 @@ func (in CoderWorkspaceAction) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderWorkspaceExecOptions) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderWorkspaceExecOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CoderWorkspaceList) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.CoderWorkspaceList"
 }
@@ -93,6 +98,11 @@ func (in CoderWorkspaceList) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CoderWorkspaceLogOptions) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.CoderWorkspaceLogOptions"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderWorkspacePortForwardOptions) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderWorkspacePortForwardOptions"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

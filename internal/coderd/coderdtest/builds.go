@@ -218,6 +218,7 @@ func (s *Server) buildSDK(w *workspace, b *build) codersdk.WorkspaceBuild {
 		resource := codersdk.WorkspaceResource{ID: b.id, JobID: b.job.id, Transition: b.transition, Type: "fake", Name: "main"}
 		for _, a := range w.agents {
 			resource.Agents = append(resource.Agents, codersdk.WorkspaceAgent{
+				ID:             uuid.NewSHA1(b.id, []byte(a.Name)),
 				Name:           a.Name,
 				Status:         codersdk.WorkspaceAgentStatus(a.Status),
 				LifecycleState: codersdk.WorkspaceAgentLifecycle(a.LifecycleState),

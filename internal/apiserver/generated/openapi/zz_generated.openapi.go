@@ -33,8 +33,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.CoderTemplateVersionOptions{}.OpenAPIModelName():      schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionOptions(ref),
 		v1alpha1.CoderWorkspace{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspace(ref),
 		v1alpha1.CoderWorkspaceAction{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref),
+		v1alpha1.CoderWorkspaceExecOptions{}.OpenAPIModelName():        schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref),
 		v1alpha1.CoderWorkspaceList{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceList(ref),
 		v1alpha1.CoderWorkspaceLogOptions{}.OpenAPIModelName():         schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceLogOptions(ref),
+		v1alpha1.CoderWorkspacePortForwardOptions{}.OpenAPIModelName(): schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspacePortForwardOptions(ref),
 		v1alpha1.CoderWorkspaceSpec{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref),
 		v1alpha1.CoderWorkspaceStatus{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref),
 		v1alpha1.SecretKeySelector{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_SecretKeySelector(ref),
@@ -1170,6 +1172,87 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref common.R
 	}
 }
 
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderWorkspaceExecOptions are the query parameters of the subresource exec of coderworkspaces, which runs a command in a workspace. Its protocol is that of the subresource exec of pods. A request needs the verb create, and over WebSocket, which begins with a GET, also the verb get.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"agent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "agent is the name of the agent that runs the command. It may be empty if the workspace has one agent.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"command": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "command is the program and its arguments, one parameter for each. Without it the login shell runs.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"stdin": {
+						SchemaProps: spec.SchemaProps{
+							Description: "stdin says that the client sends the input of the command.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"stdout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "stdout says that the client receives the output of the command.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"stderr": {
+						SchemaProps: spec.SchemaProps{
+							Description: "stderr says that the client receives the errors of the command. With tty they are part of its output.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"tty": {
+						SchemaProps: spec.SchemaProps{
+							Description: "tty gives the command a terminal.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
 func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceList(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1259,6 +1342,40 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceLogOptions(ref comm
 							Description: "after leaves out the first lines: up to the one that has this id in Coder.",
 							Type:        []string{"integer"},
 							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspacePortForwardOptions(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderWorkspacePortForwardOptions are the query parameters of the subresource portforward of coderworkspaces, which connects to TCP ports of a workspace. Its protocol is that of the subresource portforward of pods, and it needs the same verbs as the subresource exec.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"agent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "agent is the name of the agent whose ports are meant. It may be empty if the workspace has one agent.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},

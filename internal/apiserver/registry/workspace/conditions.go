@@ -120,7 +120,7 @@ func agentsVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
 	var connecting, lost []string
 	for _, a := range status.Agents {
 		switch a.Status {
-		case "connected":
+		case agentConnected:
 		case "connecting":
 			connecting = append(connecting, a.Name)
 		default:

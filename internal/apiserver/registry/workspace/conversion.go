@@ -223,8 +223,10 @@ func agentsOf(agents []coderd.Agent) []aggregationv1alpha1.WorkspaceAgent {
 
 // The statuses of a workspace that decide something here.
 const (
-	statusPending   = "pending"
-	statusStarting  = "starting"
+	statusPending  = "pending"
+	statusStarting = "starting"
+	// agentConnected is the status of an agent that Coder hears from.
+	agentConnected  = "connected"
 	statusRunning   = "running"
 	statusStopping  = "stopping"
 	statusStopped   = "stopped"

@@ -14,6 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -26,6 +27,8 @@ type Config struct {
 	Records     metadata.Records
 	Typer       runtime.ObjectTyper
 	Clock       clock.PassiveClock
+	// Agents are the connections to the agents of workspaces.
+	Agents *agents.Pool
 	// Hint tells the mirror that a workspace changes. It may be nil.
 	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
 }

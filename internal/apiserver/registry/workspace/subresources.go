@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -25,13 +26,16 @@ type Store interface {
 }
 
 // Subresources are the storages below coderworkspaces, by name.
-func (k *Kind) Subresources(store Store) map[string]rest.Storage {
+func (k *Kind) Subresources(store Store, authorizer authorizer.UnconditionalAuthorizer) map[string]rest.Storage {
+	access := accessREST{store: store, kind: k, authorizer: authorizer}
 	return map[string]rest.Storage{
-		"scale":   &scaleREST{store: store},
-		"start":   &actionREST{store: store, action: actionStart},
-		"stop":    &actionREST{store: store, action: actionStop},
-		"restart": &actionREST{store: store, action: actionRestart},
-		"log":     &logREST{store: store, kind: k},
+		"exec":        &execREST{access},
+		"portforward": &portForwardREST{access},
+		"scale":       &scaleREST{store: store},
+		"start":       &actionREST{store: store, action: actionStart},
+		"stop":        &actionREST{store: store, action: actionStop},
+		"restart":     &actionREST{store: store, action: actionRestart},
+		"log":         &logREST{store: store, kind: k},
 	}
 }
 
@@ -46,6 +50,19 @@ func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(scale, &autoscalingv1.Scale{})
 	s.AddKnownTypes(schema.GroupVersion{Group: scale.Group, Version: runtime.APIVersionInternal}, &autoscalingv1.Scale{})
 	metav1.AddToGroupVersion(s, scale)
+	if err := s.AddConversionFunc((*url.Values)(nil), (*aggregationv1alpha1.CoderWorkspaceExecOptions)(nil),
+		func(query, options any, _ conversion.Scope) error {
+			return readExecOptions(*query.(*url.Values), options.(*aggregationv1alpha1.CoderWorkspaceExecOptions))
+		}); err != nil {
+		return err
+	}
+	if err := s.AddConversionFunc((*url.Values)(nil), (*aggregationv1alpha1.CoderWorkspacePortForwardOptions)(nil),
+		func(query, options any, _ conversion.Scope) error {
+			return registry.ReadQuery(*query.(*url.Values),
+				registry.TextParameter("agent", &options.(*aggregationv1alpha1.CoderWorkspacePortForwardOptions).Agent))
+		}); err != nil {
+		return err
+	}
 	return s.AddConversionFunc((*url.Values)(nil), (*aggregationv1alpha1.CoderWorkspaceLogOptions)(nil),
 		func(query, options any, _ conversion.Scope) error {
 			return readLogOptions(*query.(*url.Values), options.(*aggregationv1alpha1.CoderWorkspaceLogOptions))
@@ -58,6 +75,17 @@ func readLogOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspac
 		registry.BoolParameter("follow", &options.Follow),
 		registry.NumberParameter("build", &options.Build),
 		registry.NumberParameter("after", &options.After))
+}
+
+// readExecOptions reads the query of a command.
+func readExecOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspaceExecOptions) error {
+	options.Command = query["command"]
+	return registry.ReadQuery(query,
+		registry.TextParameter("agent", &options.Agent),
+		registry.BoolParameter("stdin", &options.Stdin),
+		registry.BoolParameter("stdout", &options.Stdout),
+		registry.BoolParameter("stderr", &options.Stderr),
+		registry.BoolParameter("tty", &options.TTY))
 }
 
 // changeOf is an update that changes the workspace that is there.

@@ -65,7 +65,7 @@ func newStored(t *testing.T, options ...coderdtest.Option) (*world, map[string]r
 	w := newWorld(t, options...)
 	w.coder.AddWorkspace("ada", w.template, "dev")
 	w.mirror()
-	return w, w.kind.Subresources(store{w}), request.WithNamespace(t.Context(), "team")
+	return w, w.kind.Subresources(store{w}, nil), request.WithNamespace(t.Context(), "team")
 }
 
 func do(t *testing.T, subresource rest.Storage, ctx context.Context, dryRun ...string) (*aggregationv1alpha1.CoderWorkspace, error) {

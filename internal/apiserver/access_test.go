@@ -1,0 +1,284 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/agents/agentstest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
+
+// enterable makes workspace coder.ada.dev with one agent.
+func enterable(t *testing.T, f *fixture, agents ...coderdtest.Agent) {
+	t.Helper()
+	if agents == nil {
+		agents = []coderdtest.Agent{{Name: "main", Status: "connected", LifecycleState: "ready"}}
+	}
+	f.coder.SetAgents(f.addWorkspace(t, "dev"), agents...)
+}
+
+// executors are both protocols of a command.
+func (f *fixture) executors(t *testing.T, config *restclient.Config, query url.Values) map[string]remotecommand.Executor {
+	t.Helper()
+	to, err := url.Parse(config.Host + f.path("coderworkspaces/coder.ada.dev/exec?"+query.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := remotecommand.NewWebSocketExecutor(config, http.MethodGet, to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]remotecommand.Executor{"WebSocket": socket, "SPDY": spdy}
+}
+
+func execQuery(command ...string) url.Values {
+	return url.Values{"command": command, "stdin": {"true"}, "stdout": {"true"}, "stderr": {"true"}}
+}
+
+func TestExec(t *testing.T) {
+	f := newFixture(t)
+	enterable(t, f)
+	binary := make([]byte, 3<<20)
+	_, _ = rand.Read(binary)
+	for name, c := range map[string]struct {
+		command        []string
+		stdin          []byte
+		stdout, stderr string
+		code           int
+	}{
+		"output and errors apart": {command: []string{"sh", "-c", "echo out; echo err >&2; exit 7"}, stdout: "out\n", stderr: "err\n", code: 7},
+		"arguments as they are":   {command: []string{"printf", "%s|", "a b", "it's", "$HOME", "*", "", `\n`}, stdout: `a b|it's|$HOME|*||\n|`},
+		"a shell":                 {stdin: []byte("echo $((6*7))\n"), stdout: "42\n"},
+		"bytes both ways":         {command: []string{"cat"}, stdin: binary, stdout: string(binary)},
+	} {
+		for protocol, executor := range f.executors(t, f.config, execQuery(c.command...)) {
+			t.Run(name+"/"+protocol, func(t *testing.T) {
+				var stdout, stderr bytes.Buffer
+				err := executor.StreamWithContext(polltest.Context(t), remotecommand.StreamOptions{Stdin: bytes.NewReader(c.stdin), Stdout: &stdout, Stderr: &stderr})
+				var exit utilexec.ExitError
+				switch {
+				case c.code == 0 && err != nil:
+					t.Fatal(err)
+				case c.code != 0 && (!errors.As(err, &exit) || exit.ExitStatus() != c.code):
+					t.Errorf("ended with %v, want exit code %d", err, c.code)
+				}
+				if stdout.String() != c.stdout || stderr.String() != c.stderr {
+					t.Errorf("wrote %.100q and %.100q (%d bytes), want %.100q and %.100q", stdout.String(), stderr.String(), stdout.Len(), c.stdout, c.stderr)
+				}
+			})
+		}
+	}
+}
+
+// oneSize is a terminal that never changes.
+type oneSize chan remotecommand.TerminalSize
+
+func (s oneSize) Next() *remotecommand.TerminalSize {
+	if size, ok := <-s; ok {
+		return &size
+	}
+	return nil
+}
+
+func TestExecResizes(t *testing.T) {
+	f := newFixture(t)
+	enterable(t, f)
+	query := execQuery(agentstest.ShowSize)
+	query.Del("stderr")
+	query.Set("tty", "true")
+	for protocol, executor := range f.executors(t, f.config, query) {
+		t.Run(protocol, func(t *testing.T) {
+			sizes := make(oneSize, 1)
+			sizes <- remotecommand.TerminalSize{Width: 132, Height: 43}
+			defer close(sizes)
+			var stdout bytes.Buffer
+			if err := executor.StreamWithContext(polltest.Context(t), remotecommand.StreamOptions{
+				Stdin: strings.NewReader(""), Stdout: &stdout, Tty: true, TerminalSizeQueue: sizes,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if stdout.String() != "132x43\n" {
+				t.Errorf("the terminal is %q, want 132x43", stdout.String())
+			}
+		})
+	}
+}
+
+func TestExecRefused(t *testing.T) {
+	f := newFixture(t)
+	enterable(t, f, coderdtest.Agent{Name: "main", Status: "connected"}, coderdtest.Agent{Name: "gpu", Status: "timeout"})
+	reader := restclient.CopyConfig(f.config)
+	reader.BearerToken = readerToken
+	for name, c := range map[string]struct {
+		config *restclient.Config
+		query  string
+		code   int
+		says   string
+	}{
+		"get without create":  {reader, "?stdout=true&agent=main", http.StatusForbidden, "the verb create of coderworkspaces/exec is needed"},
+		"no stream":           {f.config, "", http.StatusBadRequest, "at least one of stdin, stdout and stderr must be true"},
+		"several agents":      {f.config, "?stdout=true", http.StatusBadRequest, "several: main, gpu"},
+		"no such agent":       {f.config, "?stdout=true&agent=other", http.StatusBadRequest, "must be one of main, gpu"},
+		"one that is away":    {f.config, "?stdout=true&agent=gpu", http.StatusConflict, `agent \"gpu\" is not connected (timeout)`},
+		"stdin is not a bool": {f.config, "?stdin=1x", http.StatusBadRequest, "stdin is"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := request(t, c.config, http.MethodGet, f.path("coderworkspaces/coder.ada.dev/exec"+c.query), nil, "")
+			if got.status != c.code || !strings.Contains(got.body, c.says) {
+				t.Errorf("answers %d %s, want %d with %q", got.status, got.body, c.code, c.says)
+			}
+		})
+	}
+	if err := f.act(t, "coder.ada.dev", "stop", http.StatusCreated); err != nil {
+		t.Fatal(err)
+	}
+	f.workspace(t, "coder.ada.dev", func(ws *unstructured.Unstructured) bool { return at(ws, "status", "phase") == "Stopped" })
+	got := f.do(t, http.MethodGet, f.path("coderworkspaces/coder.ada.dev/exec?stdout=true"), nil, "")
+	if got.status != http.StatusConflict || !strings.Contains(got.body, "the workspace is stopped, and must be running") {
+		t.Errorf("a stopped workspace answers %d %s", got.status, got.body)
+	}
+}
+
+// TestExecEndsWithClient: a command whose client is gone is hung up on, also if it
+// neither reads nor writes.
+func TestExecEndsWithClient(t *testing.T) {
+	f := newOwnFixture(t)
+	enterable(t, f)
+	query := execQuery("sh", "-c", "echo started; exec sleep 1000")
+	ctx, cancel := context.WithCancel(t.Context())
+	started, stdout := io.Pipe()
+	stdin, typed := io.Pipe()
+	defer func() { _ = typed.Close() }()
+	executor := f.executors(t, f.config, query)["WebSocket"]
+	go func() { _ = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout}) }()
+	if _, err := io.ReadFull(started, make([]byte, len("started\n"))); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	polltest.Eventually(t, "the command is hung up on", func() error {
+		if f.agent.Hangups.Load() == 0 {
+			return errors.New("it runs")
+		}
+		return nil
+	})
+}
+
+// TestExecEndsWithServer: a replica that stops says so to its sessions.
+func TestExecEndsWithServer(t *testing.T) {
+	f := newOwnFixture(t)
+	enterable(t, f)
+	executor := f.executors(t, f.config, execQuery("sh", "-c", "echo started; exec sleep 1000"))["WebSocket"]
+	started, stdout := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- executor.StreamWithContext(polltest.Context(t), remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: stdout})
+	}()
+	if _, err := io.ReadFull(started, make([]byte, len("started\n"))); err != nil {
+		t.Fatal(err)
+	}
+	f.stop()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "ended before the command did") {
+		t.Errorf("the session ends with %v", err)
+	}
+	if open := f.agent.Open.Load(); open != 0 {
+		t.Errorf("%d connections to the agent are open", open)
+	}
+}
+
+func TestPortForward(t *testing.T) {
+	f := newFixture(t)
+	enterable(t, f)
+	echo, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = echo.Close() }()
+	go func() {
+		for {
+			conn, err := echo.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	port := echo.Addr().(*net.TCPAddr).Port
+	to, err := url.Parse(f.config.Host + f.path("coderworkspaces/coder.ada.dev/portforward"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, upgrader, err := spdy.RoundTripperFor(f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to, f.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for protocol, dialer := range map[string]httpstream.Dialer{
+		"WebSocket": socket, "SPDY": spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to),
+	} {
+		t.Run(protocol, func(t *testing.T) {
+			stop, ready := make(chan struct{}), make(chan struct{})
+			forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- forwarder.ForwardPorts() }()
+			select {
+			case <-ready:
+			case err := <-ended:
+				t.Fatal(err)
+			}
+			defer func() { close(stop); <-ended }()
+			ports, err := forwarder.GetPorts()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := make([]byte, 1<<20)
+			_, _ = rand.Read(sent)
+			// The second is a connection of its own through the same forward.
+			for range 2 {
+				conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					_, _ = conn.Write(sent)
+					_ = conn.(*net.TCPConn).CloseWrite()
+				}()
+				got, err := io.ReadAll(conn)
+				if err != nil || !bytes.Equal(got, sent) {
+					t.Errorf("%d of %d bytes came back: %v", len(got), len(sent), err)
+				}
+				_ = conn.Close()
+			}
+		})
+	}
+}

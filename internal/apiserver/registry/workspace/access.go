@@ -1,0 +1,218 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/streams"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
+)
+
+// maxAccess is how long a session may last.
+const maxAccess = 24 * time.Hour
+
+// accessREST is what the subresources exec and portforward share.
+type accessREST struct {
+	store      Store
+	kind       *Kind
+	authorizer authorizer.UnconditionalAuthorizer
+}
+
+// New implements rest.Storage.
+func (*accessREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorkspace{} }
+
+// Destroy implements rest.Storage.
+func (*accessREST) Destroy() {}
+
+// ConnectMethods implements rest.Connecter: GET begins a WebSocket, POST begins SPDY.
+func (*accessREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
+
+// execREST runs a command in a workspace.
+type execREST struct{ accessREST }
+
+// portForwardREST connects to ports of a workspace.
+type portForwardREST struct{ accessREST }
+
+var (
+	_ rest.Connecter = (*execREST)(nil)
+	_ rest.Connecter = (*portForwardREST)(nil)
+)
+
+// NewConnectOptions implements rest.Connecter.
+func (*execREST) NewConnectOptions() (runtime.Object, bool, string) {
+	return &aggregationv1alpha1.CoderWorkspaceExecOptions{}, false, ""
+}
+
+// NewConnectOptions implements rest.Connecter.
+func (*portForwardREST) NewConnectOptions() (runtime.Object, bool, string) {
+	return &aggregationv1alpha1.CoderWorkspacePortForwardOptions{}, false, ""
+}
+
+// Connect implements rest.Connecter.
+func (r *execREST) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (_ http.Handler, err error) {
+	defer coderfault.Name(ctx, &err)
+	asked, ok := options.(*aggregationv1alpha1.CoderWorkspaceExecOptions)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the options are a %T, want CoderWorkspaceExecOptions", options))
+	}
+	if !asked.Stdin && !asked.Stdout && !asked.Stderr {
+		return nil, apierrors.NewBadRequest("at least one of stdin, stdout and stderr must be true")
+	}
+	session, err := r.open(ctx, name, asked.Agent)
+	if err != nil {
+		return nil, err
+	}
+	// Before the answer begins, so that a failure is a status.
+	client, err := session.SSH(ctx)
+	if err != nil {
+		session.End()
+		return nil, fault(name, err)
+	}
+	return r.serve(name, session, streams.Exec{
+		Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY,
+		Run: func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error {
+			defer func() { _ = client.Close() }()
+			ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, fmt.Errorf("a session ends after %s", maxAccess))
+			defer cancel()
+			return agents.Run(ctx, client, agents.Command{
+				Args: asked.Command, TTY: asked.TTY, Stdin: stdin, Stdout: stdout, Stderr: stderr, Resize: resize,
+			})
+		},
+	}), nil
+}
+
+// Connect implements rest.Connecter.
+func (r *portForwardREST) Connect(ctx context.Context, name string, options runtime.Object, _ rest.Responder) (_ http.Handler, err error) {
+	defer coderfault.Name(ctx, &err)
+	asked, ok := options.(*aggregationv1alpha1.CoderWorkspacePortForwardOptions)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the options are a %T, want CoderWorkspacePortForwardOptions", options))
+	}
+	session, err := r.open(ctx, name, asked.Agent)
+	if err != nil {
+		return nil, err
+	}
+	return r.serve(name, session, streams.PortForward{
+		Dial: func(ctx context.Context, port uint16) (net.Conn, error) { return session.Dial(ctx, port) },
+	}), nil
+}
+
+// serve logs when a session begins and ends, and gives up its place after that.
+func (r *accessREST) serve(name string, session *agents.Session, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		defer session.End()
+		next.ServeHTTP(w, req)
+		log.FromContext(req.Context()).V(1).Info("A session in a workspace ended", "workspace", name)
+	})
+}
+
+// open connects to an agent of a workspace. Errors are API statuses.
+func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Session, error) {
+	if err := r.authorizeCreate(ctx); err != nil {
+		return nil, err
+	}
+	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	ws, ok := obj.(*aggregationv1alpha1.CoderWorkspace)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("%T is no CoderWorkspace", obj))
+	}
+	connection, id, err := r.kind.locate(ctx, ws)
+	if err != nil {
+		return nil, err
+	}
+	// Each build has new agents, and the object may be older.
+	w, err := connection.Client.Workspace(ctx, id)
+	if err != nil {
+		return nil, fault(name, err)
+	}
+	chosen, err := chooseAgent(name, w, agent)
+	if err != nil {
+		return nil, err
+	}
+	session, err := r.kind.config.Agents.Open(ctx, connection.Client, chosen.ID)
+	if errors.Is(err, agents.ErrTooManySessions) {
+		return nil, apierrors.NewTooManyRequests(err.Error(), 0)
+	}
+	return session, fault(name, err)
+}
+
+// authorizeCreate requires the verb create of a request that needed another one to
+// get here: a WebSocket begins with a GET, and a role that lets read everything must
+// not let run commands. The API server of Kubernetes does the same for pods/exec.
+func (r *accessREST) authorizeCreate(ctx context.Context) error {
+	attributes, err := filters.GetAuthorizerAttributes(ctx)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if attributes.GetVerb() == createVerb {
+		return nil
+	}
+	decision, reason, err := r.authorizer.Authorize(ctx, asCreate{attributes})
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	if decision != authorizer.DecisionAllow {
+		info, _ := request.RequestInfoFrom(ctx)
+		return apierrors.NewForbidden(resource, info.Name, fmt.Errorf("the verb create of %s/%s is needed: %s", Plural, info.Subresource, reason))
+	}
+	return nil
+}
+
+const createVerb = "create"
+
+type asCreate struct{ authorizer.Attributes }
+
+// GetVerb implements authorizer.Attributes.
+func (asCreate) GetVerb() string { return createVerb }
+
+// chooseAgent finds the agent that is meant, and says what to do if it cannot be
+// reached.
+func chooseAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
+	if w.LatestBuild.Transition != coderd.TransitionStart || w.LatestBuild.Status != statusRunning {
+		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
+			"the workspace is %s, and must be running: set spec.running, or call kubectl coder start", w.LatestBuild.Status))
+	}
+	var names []string
+	var found []coderd.Agent
+	for _, agent := range w.Agents {
+		names = append(names, agent.Name)
+		if wanted == "" || wanted == agent.Name {
+			found = append(found, agent)
+		}
+	}
+	switch {
+	case len(w.Agents) == 0:
+		return coderd.Agent{}, apierrors.NewConflict(resource, name, errors.New(
+			"the workspace has no agent: its template must have a coder_agent, and start it"))
+	case len(found) == 0:
+		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent is %q, and must be one of %s", wanted, strings.Join(names, ", ")))
+	case len(found) > 1:
+		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent must be given, because there are several: %s", strings.Join(names, ", ")))
+	case found[0].Status != agentConnected:
+		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
+			"agent %q is not connected (%s): look at the workspace's conditions and at the log of its pod", found[0].Name, found[0].Status))
+	}
+	return found[0], nil
+}

@@ -1,0 +1,162 @@
+package streams
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	protocol "k8s.io/apimachinery/pkg/util/remotecommand"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+	utilexec "k8s.io/utils/exec"
+)
+
+const (
+	// idleTimeout is how long a connection without data lasts, as in kubelet.
+	idleTimeout = 4 * time.Hour
+	// statusTimeout limits the last message, to a client that may be gone.
+	statusTimeout = 10 * time.Second
+)
+
+// Exec is a command to serve.
+type Exec struct {
+	// Stdin, Stdout, Stderr and TTY are what the client asked for.
+	Stdin, Stdout, Stderr, TTY bool
+	// Run runs the command. Streams that the client did not ask for are nil. Resize
+	// is closed when the client is gone. An error that is a utilexec.ExitError reaches
+	// the client as the exit code.
+	Run func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error
+}
+
+// ServeHTTP implements http.Handler.
+func (e Exec) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if wsstream.IsWebSocketRequest(r) {
+		e.serveWebSocket(w, r)
+		return
+	}
+	remotecommand.ServeExec(w, r, executor(e.Run), "", "", "", nil,
+		&remotecommand.Options{Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr && !e.TTY, TTY: e.TTY},
+		idleTimeout, remotecommand.DefaultStreamCreationTimeout, []string{remotecommand.StreamProtocolV4Name})
+}
+
+// executor makes a remotecommand.Executor of Exec.Run.
+type executor func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error
+
+// ExecInContainer implements remotecommand.Executor.
+func (run executor) ExecInContainer(
+	ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, errs io.WriteCloser, _ bool,
+	resize <-chan remotecommand.TerminalSize, _ time.Duration,
+) error {
+	return run(ctx, in, writer(out), writer(errs), resize)
+}
+
+// writer keeps nil what is nil.
+func writer(w io.WriteCloser) io.Writer {
+	if w == nil {
+		return nil
+	}
+	return w
+}
+
+func (e Exec) serveWebSocket(w http.ResponseWriter, r *http.Request) {
+	conn := wsstream.NewConn(map[string]wsstream.ChannelProtocolConfig{
+		protocol.StreamProtocolV5Name: {Binary: true, Channels: e.channels()},
+	})
+	conn.SetIdleTimeout(idleTimeout)
+	_, streams, err := conn.Open(w, r)
+	if err != nil {
+		// It has answered the client.
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	// The client waits for a first message before it sends.
+	first := protocol.StreamErr
+	if e.Stdout {
+		first = protocol.StreamStdOut
+	}
+	if _, err := streams[first].Write(nil); err != nil {
+		return
+	}
+	resize := make(chan remotecommand.TerminalSize)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	go readSizes(ctx, streams[protocol.StreamResize], resize)
+	var stdin io.Reader
+	var stdout, stderr io.Writer
+	if e.Stdin {
+		stdin = streams[protocol.StreamStdIn]
+	}
+	if e.Stdout {
+		stdout = streams[protocol.StreamStdOut]
+	}
+	if e.Stderr && !e.TTY {
+		stderr = streams[protocol.StreamStdErr]
+	}
+	ended := e.Run(ctx, stdin, stdout, stderr, resize)
+	if message, err := json.Marshal(statusOf(ended)); err == nil {
+		conn.SetWriteDeadline(statusTimeout)
+		_, _ = streams[protocol.StreamErr].Write(message)
+	}
+}
+
+func (e Exec) channels() []wsstream.ChannelType {
+	channels := make([]wsstream.ChannelType, protocol.StreamResize+1)
+	for channel, used := range map[int]wsstream.ChannelType{
+		protocol.StreamErr: wsstream.WriteChannel, protocol.StreamResize: wsstream.ReadChannel,
+	} {
+		channels[channel] = used
+	}
+	if e.Stdin {
+		channels[protocol.StreamStdIn] = wsstream.ReadChannel
+	}
+	if e.Stdout {
+		channels[protocol.StreamStdOut] = wsstream.WriteChannel
+	}
+	if e.Stderr {
+		channels[protocol.StreamStdErr] = wsstream.WriteChannel
+	}
+	return channels
+}
+
+// readSizes passes on the sizes of the client's terminal. It ends, and closes sizes,
+// when the client is gone.
+func readSizes(ctx context.Context, stream io.Reader, sizes chan<- remotecommand.TerminalSize) {
+	defer close(sizes)
+	decoder := json.NewDecoder(stream)
+	for {
+		var size remotecommand.TerminalSize
+		if decoder.Decode(&size) != nil {
+			return
+		}
+		select {
+		case sizes <- size:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// statusOf is how a command ended, as pods/exec reports it.
+func statusOf(err error) metav1.Status {
+	var exit utilexec.ExitError
+	switch {
+	case err == nil:
+		return metav1.Status{Status: metav1.StatusSuccess}
+	case errors.As(err, &exit) && exit.Exited():
+		return metav1.Status{
+			Status: metav1.StatusFailure, Reason: protocol.NonZeroExitCodeReason,
+			Message: fmt.Sprintf("command terminated with exit code %d", exit.ExitStatus()),
+			Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+				{Type: protocol.ExitCodeCauseType, Message: strconv.Itoa(exit.ExitStatus())},
+			}},
+		}
+	}
+	return apierrors.NewInternalError(err).Status()
+}

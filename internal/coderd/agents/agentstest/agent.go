@@ -1,0 +1,236 @@
+package agentstest
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/google/uuid"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
+)
+
+// ShowSize is a command that waits until the size of its terminal changes, and prints
+// it as COLUMNSxROWS.
+const ShowSize = "show-size"
+
+// Agent is the agent. Its fields may be set before the first session.
+type Agent struct {
+	// Fail makes connecting fail.
+	Fail error
+
+	config *ssh.ServerConfig
+	// Dials counts the connections that were opened, Hangups the commands that received a
+	// signal, Open the connections that are open.
+	Dials, Hangups, Open atomic.Int32
+
+	mu    sync.Mutex
+	conns []*conn
+}
+
+// New makes an agent.
+func New(t testing.TB) *Agent {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{config: &ssh.ServerConfig{NoClientAuth: true}}
+	a.config.AddHostKey(signer)
+	return a
+}
+
+// Dial is an agents.Dialer.
+func (a *Agent) Dial(context.Context, *coderd.Client, uuid.UUID) (agents.Conn, error) {
+	if a.Fail != nil {
+		return nil, a.Fail
+	}
+	a.Dials.Add(1)
+	a.Open.Add(1)
+	c := &conn{agent: a}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conns = append(a.conns, c)
+	return c, nil
+}
+
+// Cut makes every connection that is open useless, as when the agent is gone.
+func (a *Agent) Cut() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, c := range a.conns {
+		c.cut()
+	}
+}
+
+var errCut = errors.New("the agent cannot be reached")
+
+// conn is a connection to the agent.
+type conn struct {
+	agent *Agent
+	once  sync.Once
+
+	mu      sync.Mutex
+	gone    bool
+	carried []net.Conn
+}
+
+func (c *conn) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.gone = true
+	for _, carried := range c.carried {
+		_ = carried.Close()
+	}
+}
+
+// carry takes note of what goes through the connection.
+func (c *conn) carry(carried net.Conn) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		_ = carried.Close()
+		return errCut
+	}
+	c.carried = append(c.carried, carried)
+	return nil
+}
+
+// SSH implements agents.Conn.
+func (c *conn) SSH(ctx context.Context) (*ssh.Client, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer func() { _ = listener.Close() }()
+		if served, err := listener.Accept(); err == nil {
+			c.agent.serve(served)
+		}
+	}()
+	dialed, err := (&net.Dialer{}).DialContext(ctx, "tcp", listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.carry(dialed); err != nil {
+		return nil, err
+	}
+	client, channels, requests, err := ssh.NewClientConn(dialed, "agent", &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	if err != nil {
+		return nil, err
+	}
+	return ssh.NewClient(client, channels, requests), nil
+}
+
+// Dial implements agents.Conn: the ports are those of this machine.
+func (c *conn) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	dialed, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return nil, err
+	}
+	return dialed, c.carry(dialed)
+}
+
+// Close implements agents.Conn.
+func (c *conn) Close() error {
+	c.once.Do(func() { c.agent.Open.Add(-1) })
+	c.cut()
+	return nil
+}
+
+func (a *Agent) serve(conn net.Conn) {
+	_, channels, requests, err := ssh.NewServerConn(conn, a.config)
+	if err != nil {
+		return
+	}
+	go ssh.DiscardRequests(requests)
+	for offered := range channels {
+		if channel, requests, err := offered.Accept(); err == nil {
+			go a.session(channel, requests)
+		}
+	}
+}
+
+// session is one command. Its requests end when the client does.
+func (a *Agent) session(channel ssh.Channel, requests <-chan *ssh.Request) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	sizes := make(chan string, 10)
+	for request := range requests {
+		switch request.Type {
+		case "exec", "shell":
+			var payload struct{ Line string }
+			_ = ssh.Unmarshal(request.Payload, &payload)
+			go a.run(ctx, channel, payload.Line, sizes)
+		case "signal":
+			a.Hangups.Add(1)
+			cancel()
+		case "window-change":
+			var size struct{ Columns, Rows, Width, Height uint32 }
+			_ = ssh.Unmarshal(request.Payload, &size)
+			sizes <- fmt.Sprintf("%dx%d\n", size.Columns, size.Rows)
+		}
+		if request.WantReply {
+			_ = request.Reply(true, nil)
+		}
+	}
+}
+
+// run runs a line with the shell. Without a line the shell reads its input.
+func (a *Agent) run(ctx context.Context, channel ssh.Channel, line string, sizes <-chan string) {
+	defer func() { _ = channel.Close() }()
+	status := uint32(0)
+	if line == "'"+ShowSize+"'" {
+		select {
+		case size := <-sizes:
+			_, _ = channel.Write([]byte(size))
+		case <-ctx.Done():
+		}
+	} else {
+		status = a.shell(ctx, channel, line)
+	}
+	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{status}))
+}
+
+func (a *Agent) shell(ctx context.Context, channel ssh.Channel, line string) uint32 {
+	cmd := exec.CommandContext(ctx, "sh", "-s")
+	if line != "" {
+		cmd = exec.CommandContext(ctx, "sh", "-c", line)
+	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGHUP) }
+	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return 255
+	}
+	if err := cmd.Start(); err != nil {
+		return 255
+	}
+	go func() {
+		buffer := make([]byte, 32<<10)
+		for {
+			n, err := channel.Read(buffer)
+			_, _ = stdin.Write(buffer[:n])
+			if err != nil {
+				_ = stdin.Close()
+				return
+			}
+		}
+	}()
+	_ = cmd.Wait()
+	return uint32(cmd.ProcessState.ExitCode())
+}

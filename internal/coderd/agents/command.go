@@ -1,0 +1,162 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	utilexec "k8s.io/utils/exec"
+)
+
+const (
+	// pooledTimeout limits how long a connection that was open before may take to carry a
+	// new session. After it, a new connection is opened.
+	pooledTimeout = 5 * time.Second
+	// The terminal has this type, and this size until the client reports its own.
+	terminalType                  = "xterm-256color"
+	terminalRows, terminalColumns = 24, 80
+)
+
+// Command is what runs in a workspace.
+type Command struct {
+	// Args are the program and its arguments. None is the user's login shell.
+	Args []string
+	// TTY gives the command a terminal. Its errors then go to Stdout.
+	TTY bool
+
+	// Stdin, Stdout and Stderr may be nil.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Resize are the sizes of the client's terminal. It is closed when the client is
+	// gone. It may be nil.
+	Resize <-chan remotecommand.TerminalSize
+}
+
+// SSH returns a client of the agent's SSH server. It opens a new connection to the
+// agent if the one that the session shares does not work any more.
+func (s *Session) SSH(ctx context.Context) (*ssh.Client, error) {
+	first, cancel := context.WithTimeout(ctx, pooledTimeout)
+	defer cancel()
+	client, err := s.Conn.SSH(first)
+	if err == nil || ctx.Err() != nil {
+		return client, err
+	}
+	s.Broken()
+	again, err := s.pool.Open(ctx, s.key.client, s.key.agent)
+	if err != nil {
+		return nil, err
+	}
+	s.pool.swap(s, again)
+	return s.Conn.SSH(ctx)
+}
+
+// Run runs a command until it ends, the context is done, or the client is gone. Its
+// error is a utilexec.CodeExitError if the command ended with an exit code other than
+// 0.
+//
+// A command that has not ended when the context is done, or when the client is gone,
+// receives SIGHUP. Without a terminal the agent itself lets it run on.
+func Run(ctx context.Context, client *ssh.Client, c Command) error {
+	session, err := client.NewSession()
+	if err != nil {
+		return fmt.Errorf("opening an SSH session with the agent: %w", err)
+	}
+	defer func() { _ = session.Close() }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		_ = session.Signal(ssh.SIGHUP)
+		_ = client.Close()
+	})()
+
+	if c.TTY {
+		if err := session.RequestPty(terminalType, terminalRows, terminalColumns, ssh.TerminalModes{}); err != nil {
+			return fmt.Errorf("asking the agent for a terminal: %w", err)
+		}
+	}
+	stdin, err := session.StdinPipe()
+	if err != nil {
+		return err
+	}
+	session.Stdout, session.Stderr = output(c.Stdout, cancel), output(c.Stderr, cancel)
+	if len(c.Args) == 0 {
+		err = session.Shell()
+	} else {
+		err = session.Start(quote(c.Args))
+	}
+	if err != nil {
+		return fmt.Errorf("starting the command: %w", err)
+	}
+	go feed(stdin, c.Stdin)
+	if c.Resize != nil {
+		go resize(session, c.Resize, cancel)
+	}
+	err = session.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return exitOf(err)
+}
+
+var errClientGone = errors.New("the client is gone")
+
+// feed copies to the command what the client sends, and closes its input after that.
+func feed(to io.WriteCloser, from io.Reader) {
+	if from != nil {
+		_, _ = io.Copy(to, from)
+	}
+	_ = to.Close()
+}
+
+func resize(session *ssh.Session, sizes <-chan remotecommand.TerminalSize, cancel context.CancelCauseFunc) {
+	for size := range sizes {
+		_ = session.WindowChange(int(size.Height), int(size.Width))
+	}
+	cancel(errClientGone)
+}
+
+// output returns a writer that ends the session if the client takes no more.
+func output(to io.Writer, cancel context.CancelCauseFunc) io.Writer {
+	if to == nil {
+		return io.Discard
+	}
+	return writerFunc(func(p []byte) (int, error) {
+		n, err := to.Write(p)
+		if err != nil {
+			cancel(errClientGone)
+		}
+		return n, err
+	})
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func exitOf(err error) error {
+	var exit *ssh.ExitError
+	var missing *ssh.ExitMissingError
+	switch {
+	case errors.As(err, &exit):
+		return utilexec.CodeExitError{Err: err, Code: exit.ExitStatus()}
+	case errors.As(err, &missing):
+		return errors.New("the connection to the agent ended before the command did: " +
+			"the workspace was stopped or restarted, or its agent ended")
+	}
+	return err
+}
+
+// quote makes one line for the user's shell of the arguments, because SSH sends a
+// line. Each argument reaches the program as it is.
+func quote(args []string) string {
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}

@@ -1,0 +1,230 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+const (
+	// dialTimeout limits how long a new connection may take.
+	dialTimeout = 15 * time.Second
+	// idleTimeout is how long a connection without a session stays open.
+	idleTimeout = 2 * time.Minute
+	// maxSessions limits the sessions of the process, maxAgentSessions those of one agent.
+	maxSessions, maxAgentSessions = 400, 100
+)
+
+// Conn is a connection to an agent.
+type Conn interface {
+	SSH(ctx context.Context) (*ssh.Client, error)
+	Dial(ctx context.Context, port uint16) (net.Conn, error)
+	Close() error
+}
+
+var _ Conn = (*coderd.AgentConn)(nil)
+
+// Dialer connects to an agent.
+type Dialer func(ctx context.Context, client *coderd.Client, agent uuid.UUID) (Conn, error)
+
+// ErrTooManySessions is that a limit of sessions is reached.
+var ErrTooManySessions = errors.New("too many sessions")
+
+var errClosed = errors.New("this replica is stopping")
+
+// Pool holds the connections. It is safe for concurrent use.
+type Pool struct {
+	dial Dialer
+	idle time.Duration
+
+	mu       sync.Mutex
+	entries  map[key]*entry
+	sessions int
+	closed   bool
+}
+
+type key struct {
+	client *coderd.Client
+	agent  uuid.UUID
+}
+
+// entry is one connection. Its fields are guarded by Pool.mu, except conn and err,
+// which do not change after opened is closed.
+type entry struct {
+	opened   chan struct{}
+	conn     Conn
+	err      error
+	sessions int
+	expiry   *time.Timer
+}
+
+// NewPool returns an empty pool. A nil dialer is coderd's.
+func NewPool(dial Dialer) *Pool {
+	if dial == nil {
+		dial = func(ctx context.Context, client *coderd.Client, agent uuid.UUID) (Conn, error) {
+			return client.DialAgent(ctx, agent)
+		}
+	}
+	return &Pool{dial: dial, idle: idleTimeout, entries: map[key]*entry{}}
+}
+
+// Session is one use of a connection.
+type Session struct {
+	Conn
+	pool  *Pool
+	key   key
+	entry *entry
+	once  sync.Once
+}
+
+// Open starts a session with an agent. The caller ends it with End.
+func (p *Pool) Open(ctx context.Context, client *coderd.Client, agent uuid.UUID) (*Session, error) {
+	s := &Session{pool: p, key: key{client, agent}}
+	if err := p.join(s); err != nil {
+		return nil, err
+	}
+	select {
+	case <-s.entry.opened:
+	case <-ctx.Done():
+		s.End()
+		return nil, fmt.Errorf("connecting to the agent: %w", ctx.Err())
+	}
+	if s.entry.err != nil {
+		s.End()
+		return nil, s.entry.err
+	}
+	s.Conn = s.entry.conn
+	return s, nil
+}
+
+// join adds a session to the connection of its agent, and begins to open one if there
+// is none.
+func (p *Pool) join(s *Session) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entries[s.key]
+	switch {
+	case p.closed:
+		return errClosed
+	case p.sessions >= maxSessions:
+		return fmt.Errorf("%w: this replica has %d, which is the most it serves", ErrTooManySessions, maxSessions)
+	case e != nil && e.sessions >= maxAgentSessions:
+		return fmt.Errorf("%w: the workspace has %d, which is the most it may have", ErrTooManySessions, maxAgentSessions)
+	case e == nil:
+		e = &entry{opened: make(chan struct{})}
+		p.entries[s.key] = e
+		go p.open(s.key, e)
+	}
+	if e.expiry != nil {
+		e.expiry.Stop()
+		e.expiry = nil
+	}
+	p.sessions++
+	e.sessions++
+	s.entry = e
+	return nil
+}
+
+// open opens a connection. It does not depend on the request of the first session,
+// because others may wait for it too.
+func (p *Pool) open(k key, e *entry) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	e.conn, e.err = p.dial(ctx, k.client, k.agent)
+	close(e.opened)
+	if e.err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.forget(k, e)
+	}
+}
+
+// forget removes a connection from the pool, so that the next session opens a new
+// one.
+func (p *Pool) forget(k key, e *entry) {
+	if p.entries[k] == e {
+		delete(p.entries, k)
+	}
+}
+
+// close closes the connection once it is open.
+func (e *entry) close() {
+	<-e.opened
+	if e.err == nil {
+		_ = e.conn.Close()
+	}
+}
+
+// Broken reports that the connection does not work. The next session opens a new one.
+func (s *Session) Broken() {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	s.pool.forget(s.key, s.entry)
+}
+
+// swap makes a session use the connection of another one, which must not be used
+// after that.
+func (p *Pool) swap(s, other *Session) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.entry, other.entry = other.entry, s.entry
+	s.Conn = s.entry.conn
+	other.Conn = nil
+	go other.End()
+}
+
+// End ends the session. It may be called more than once.
+func (s *Session) End() { s.once.Do(s.end) }
+
+func (s *Session) end() {
+	p, e := s.pool, s.entry
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sessions--
+	e.sessions--
+	switch {
+	case e.sessions > 0:
+	case p.entries[s.key] != e:
+		go e.close()
+	default:
+		e.expiry = time.AfterFunc(p.idle, func() { p.expire(s.key, e) })
+	}
+}
+
+// expire closes a connection that no session uses.
+func (p *Pool) expire(k key, e *entry) {
+	p.mu.Lock()
+	unused := e.sessions == 0 && p.entries[k] == e
+	if unused {
+		delete(p.entries, k)
+	}
+	p.mu.Unlock()
+	if unused {
+		e.close()
+	}
+}
+
+// Close closes all connections, which ends their sessions, and refuses new ones.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	entries := p.entries
+	p.entries = map[key]*entry{}
+	p.mu.Unlock()
+	var closing sync.WaitGroup
+	for _, e := range entries {
+		if e.expiry != nil {
+			e.expiry.Stop()
+		}
+		closing.Go(e.close)
+	}
+	closing.Wait()
+}

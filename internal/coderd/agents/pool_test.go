@@ -1,0 +1,165 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
+
+// stub is a connection that counts.
+type stub struct {
+	broken bool
+	closed atomic.Bool
+}
+
+func (s *stub) SSH(context.Context) (*ssh.Client, error) {
+	if s.broken {
+		return nil, errors.New("it does not answer")
+	}
+	return &ssh.Client{}, nil
+}
+func (*stub) Dial(context.Context, uint16) (net.Conn, error) { return nil, errors.New("unused") }
+func (s *stub) Close() error {
+	s.closed.Store(true)
+	return nil
+}
+
+// dialed is a pool whose connections are kept in order.
+func dialed(t *testing.T) (*Pool, func() []*stub) {
+	t.Helper()
+	made := make(chan *stub, 2*maxSessions)
+	var all []*stub
+	p := NewPool(func(context.Context, *coderd.Client, uuid.UUID) (Conn, error) {
+		s := &stub{}
+		made <- s
+		return s, nil
+	})
+	t.Cleanup(p.Close)
+	return p, func() []*stub {
+		for len(made) > 0 {
+			all = append(all, <-made)
+		}
+		return all
+	}
+}
+
+func open(t *testing.T, p *Pool, client *coderd.Client, agent uuid.UUID) *Session {
+	t.Helper()
+	s, err := p.Open(t.Context(), client, agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSessionsShareAConnection(t *testing.T) {
+	p, made := dialed(t)
+	p.idle = time.Millisecond
+	one, other, agent := &coderd.Client{}, &coderd.Client{}, uuid.New()
+	first, second := open(t, p, one, agent), open(t, p, one, agent)
+	if first.Conn != second.Conn {
+		t.Error("two sessions of one agent have two connections")
+	}
+	// Another Coder may claim any id.
+	if foreign := open(t, p, other, agent); foreign.Conn == first.Conn {
+		t.Error("another Coder got the connection to the agent")
+	}
+	first.End()
+	first.End()
+	if again := open(t, p, one, agent); again.Conn != second.Conn || made()[0].closed.Load() {
+		t.Error("the connection was closed while a session used it")
+	} else {
+		again.End()
+	}
+	second.End()
+	polltest.Eventually(t, "the connection is closed when nobody uses it", func() error {
+		if !made()[0].closed.Load() {
+			return errors.New("it is open")
+		}
+		return nil
+	})
+	if third := open(t, p, one, agent); third.Conn == second.Conn {
+		t.Error("a session got a closed connection")
+	}
+}
+
+func TestBrokenConnectionIsReplaced(t *testing.T) {
+	p, made := dialed(t)
+	client, agent := &coderd.Client{}, uuid.New()
+	before := open(t, p, client, agent)
+	made()[0].broken = true
+	if _, err := before.SSH(t.Context()); err != nil {
+		t.Fatalf("a session on a broken connection: %v", err)
+	}
+	after := open(t, p, client, agent)
+	if all := made(); len(all) != 2 || after.Conn != before.Conn || after.Conn != Conn(all[1]) {
+		t.Errorf("%d connections were opened, want a second one that both sessions use", len(all))
+	}
+	polltest.Eventually(t, "the broken connection is closed", func() error {
+		if !made()[0].closed.Load() {
+			return errors.New("it is open")
+		}
+		return nil
+	})
+}
+
+func TestLimits(t *testing.T) {
+	p, _ := dialed(t)
+	client, agent := &coderd.Client{}, uuid.New()
+	for range maxAgentSessions {
+		open(t, p, client, agent)
+	}
+	if _, err := p.Open(t.Context(), client, agent); !errors.Is(err, ErrTooManySessions) || !strings.Contains(err.Error(), fmt.Sprint(maxAgentSessions)) {
+		t.Errorf("one more with the same agent: %v", err)
+	}
+	last := open(t, p, client, uuid.New())
+	for p.sessions < maxSessions {
+		open(t, p, client, uuid.New())
+	}
+	if _, err := p.Open(t.Context(), client, uuid.New()); !errors.Is(err, ErrTooManySessions) {
+		t.Errorf("one more than the replica serves: %v", err)
+	}
+	last.End()
+	open(t, p, client, uuid.New())
+}
+
+func TestFailuresAreNotKept(t *testing.T) {
+	fails := atomic.Bool{}
+	fails.Store(true)
+	p := NewPool(func(context.Context, *coderd.Client, uuid.UUID) (Conn, error) {
+		if fails.Load() {
+			return nil, errors.New("no route")
+		}
+		return &stub{}, nil
+	})
+	client, agent := &coderd.Client{}, uuid.New()
+	if _, err := p.Open(t.Context(), client, agent); err == nil || err.Error() != "no route" {
+		t.Errorf("an agent that cannot be reached: %v", err)
+	}
+	fails.Store(false)
+	polltest.Eventually(t, "the next session connects", func() error {
+		s, err := p.Open(t.Context(), client, agent)
+		if err == nil {
+			s.End()
+		}
+		return err
+	})
+	if p.sessions != 0 {
+		t.Errorf("%d sessions are counted, and there is none", p.sessions)
+	}
+	p.Close()
+	if _, err := p.Open(t.Context(), client, agent); err == nil {
+		t.Error("a closed pool opens sessions")
+	}
+}

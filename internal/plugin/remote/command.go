@@ -1,0 +1,159 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/term"
+	"k8s.io/client-go/tools/remotecommand"
+	utilexec "k8s.io/utils/exec"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// resizeInterval is how often the size of the terminal is read. Not every system has a
+// signal for it.
+const resizeInterval = 250 * time.Millisecond
+
+// command is a command in a workspace.
+type command struct {
+	agent string
+	// args are the program and its arguments. None is the login shell.
+	args           []string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	tty            bool
+}
+
+// address is that of a subresource of a workspace.
+func address(c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, subresource string, query url.Values) *url.URL {
+	request := c.Kube.CoreV1().RESTClient().Post().AbsPath("/apis/" + aggregationv1alpha1.GroupVersion.String()).
+		Namespace(ws.Namespace).Resource("coderworkspaces").Name(ws.Name).SubResource(subresource)
+	for key, values := range query {
+		for _, value := range values {
+			request.Param(key, value)
+		}
+	}
+	return request.URL()
+}
+
+// run runs a command in a workspace. Its error is a *cli.ExitError with the command's
+// exit code if that is not 0.
+func run(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, cmd command) error {
+	query := url.Values{"command": cmd.args}
+	for name, wanted := range map[string]bool{
+		"stdin": cmd.stdin != nil, "stdout": cmd.stdout != nil, "stderr": cmd.stderr != nil && !cmd.tty, "tty": cmd.tty,
+	} {
+		if wanted {
+			query.Set(name, strconv.FormatBool(true))
+		}
+	}
+	if cmd.agent != "" {
+		query.Set("agent", cmd.agent)
+	}
+	to := address(c, ws, "exec", query)
+	socket, err := remotecommand.NewWebSocketExecutor(c.Config, "GET", to.String())
+	if err != nil {
+		return err
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(c.Config, "POST", to)
+	if err != nil {
+		return err
+	}
+	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, mayFallBack)
+	if err != nil {
+		return err
+	}
+	options := remotecommand.StreamOptions{Stdin: cmd.stdin, Stdout: cmd.stdout, Tty: cmd.tty}
+	if !cmd.tty {
+		options.Stderr = cmd.stderr
+		return exitOf(ws, executor.StreamWithContext(ctx, options))
+	}
+	restore, err := rawTerminal(cmd.stdin)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	options.TerminalSizeQueue = newSizes(ctx, cmd.stdout)
+	return exitOf(ws, executor.StreamWithContext(ctx, options))
+}
+
+func exitOf(ws *aggregationv1alpha1.CoderWorkspace, err error) error {
+	var exit utilexec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exit) && exit.Exited():
+		return &cli.ExitError{Code: exit.ExitStatus()}
+	}
+	return fmt.Errorf("workspace %s: %w", ws.Name, err)
+}
+
+// rawTerminal passes every key on to the workspace until restore is called.
+func rawTerminal(stdin io.Reader) (restore func(), err error) {
+	file, ok := stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return func() {}, nil
+	}
+	before, err := term.MakeRaw(int(file.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("changing the mode of the terminal: %w", err)
+	}
+	return func() { _ = term.Restore(int(file.Fd()), before) }, nil
+}
+
+// sizes are those of this terminal, each when it changes.
+type sizes chan remotecommand.TerminalSize
+
+// Next implements remotecommand.TerminalSizeQueue.
+func (s sizes) Next() *remotecommand.TerminalSize {
+	size, ok := <-s
+	if !ok {
+		return nil
+	}
+	return &size
+}
+
+// newSizes reads the size of the terminal until the context is done. It returns nil if
+// the stream is no terminal.
+func newSizes(ctx context.Context, stdout io.Writer) remotecommand.TerminalSizeQueue {
+	file, ok := stdout.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return nil
+	}
+	s := make(sizes)
+	go func() {
+		defer close(s)
+		ticker := time.NewTicker(resizeInterval)
+		defer ticker.Stop()
+		var last remotecommand.TerminalSize
+		for {
+			width, height, err := term.GetSize(int(file.Fd()))
+			now := remotecommand.TerminalSize{Width: uint16(width), Height: uint16(height)}
+			if err == nil && now != last {
+				last = now
+				select {
+				case s <- now:
+				case <-ctx.Done():
+					return
+				}
+			}
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return s
+}

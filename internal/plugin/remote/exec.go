@@ -1,0 +1,93 @@
+package remote
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// execution is one call of exec or ssh.
+type execution struct {
+	*session.Session
+	agent      string
+	stdin, tty bool
+}
+
+// NewExecCommand is kubectl coder exec.
+func NewExecCommand(s *session.Session) *cobra.Command {
+	e := &execution{Session: s}
+	cmd := &cobra.Command{
+		Use:   "exec WORKSPACE [-it] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command in a workspace",
+		Long: "Runs a command in a running workspace, as the user of its agent. The end of the workspace's name will do where it is\n" +
+			"clear. The command is not read by a shell on this machine: quote as for kubectl exec.\n\n" +
+			"It needs the verbs get and create of coderworkspaces/exec, which ClusterRole coder-k8s-workspace-access has.\n\n" +
+			"Exit codes: that of the command; 1 the command could not be run or its end is not known; 2 wrong command line.",
+		Example: "  kubectl coder exec dev -- git status\n  kubectl coder exec coder.ada.dev -it -- bash\n" +
+			"  tar c src | kubectl coder exec dev -i -- tar x -C /tmp",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 || cmd.ArgsLenAtDash() != 1 {
+				return cli.Usage("give the name of one workspace, then -- and the command")
+			}
+			return e.run(cmd.Context(), args[0], args[1:])
+		},
+		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&e.stdin, "stdin", "i", false, "pass standard input to the command")
+	flags.BoolVarP(&e.tty, "tty", "t", false, "give the command a terminal; it is left out if standard input is none")
+	flags.StringVar(&e.agent, "agent", "", "the agent that runs the command; needed if the workspace has several")
+	return cmd
+}
+
+// NewSSHCommand is kubectl coder ssh.
+func NewSSHCommand(s *session.Session) *cobra.Command {
+	e := &execution{Session: s, stdin: true}
+	cmd := &cobra.Command{
+		Use:   "ssh WORKSPACE [-- COMMAND [ARGUMENT...]]",
+		Short: "Open a shell in a workspace",
+		Long: "Opens the login shell of a running workspace's user, or runs a command with standard input. If standard input is a\n" +
+			"terminal, the shell has one too. No SSH key and no client of Coder is needed: it is kubectl coder exec with another\n" +
+			"default, and needs the same rights.\n\n" +
+			"Exit codes: those of kubectl coder exec.",
+		Example: "  kubectl coder ssh dev\n  echo 'uname -a' | kubectl coder ssh dev",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 1 && cmd.ArgsLenAtDash() != 1 {
+				return cli.Usage("give the name of one workspace, and a command only after --")
+			}
+			e.tty = e.Interactive && e.Screen
+			return e.run(cmd.Context(), args[0], args[1:])
+		},
+		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
+	}
+	cmd.Flags().StringVar(&e.agent, "agent", "", "the agent whose shell to open; needed if the workspace has several")
+	return cmd
+}
+
+func (e *execution) run(ctx context.Context, name string, args []string) error {
+	target, err := session.ParseTarget(name, "CoderWorkspace")
+	if err != nil {
+		return err
+	}
+	cluster, err := e.Cluster()
+	if err != nil {
+		return err
+	}
+	ws, err := cluster.Workspace(ctx, target.Name)
+	if err != nil {
+		return err
+	}
+	c := command{agent: e.agent, args: args, stdout: e.Out, stderr: e.ErrOut, tty: e.tty}
+	if e.stdin {
+		c.stdin = e.In
+	}
+	if c.tty && !terminal.IsTerminal(c.stdin) {
+		// As kubectl exec does: what is piped in is not typed.
+		c.tty = false
+	}
+	return run(ctx, cluster, ws, c)
+}

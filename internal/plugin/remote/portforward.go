@@ -1,0 +1,111 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// NewPortForwardCommand is kubectl coder port-forward.
+func NewPortForwardCommand(s *session.Session) *cobra.Command {
+	agent := ""
+	cmd := &cobra.Command{
+		Use:   "port-forward WORKSPACE [LOCAL:]PORT...",
+		Short: "Make ports of a workspace reachable on this machine",
+		Long: "Forwards TCP ports of localhost to those of a running workspace, until it is interrupted. What listens in the workspace\n" +
+			"on its own localhost is reached too. Local port 0 is any free one.\n\n" +
+			"It needs the verbs get and create of coderworkspaces/portforward, which ClusterRole coder-k8s-workspace-access has.",
+		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 0:5432",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return cli.Usage("give the name of one workspace, and at least one port")
+			}
+			return checkPorts(args[1:])
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return forward(cmd.Context(), s, args[0], args[1:], agent)
+		},
+		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "the agent whose ports are meant; needed if the workspace has several")
+	return cmd
+}
+
+// checkPorts refuses what is not [LOCAL:]PORT.
+func checkPorts(ports []string) error {
+	for _, text := range ports {
+		local, remote, found := strings.Cut(text, ":")
+		if !found {
+			remote = local
+		}
+		_, localErr := strconv.ParseUint(local, 10, 16)
+		port, err := strconv.ParseUint(remote, 10, 16)
+		if localErr != nil || err != nil || port == 0 {
+			return cli.Usage("%q is no port: give PORT or LOCAL:PORT, from 1 to 65535", text)
+		}
+	}
+	return nil
+}
+
+func forward(ctx context.Context, s *session.Session, name string, ports []string, agent string) error {
+	target, err := session.ParseTarget(name, "CoderWorkspace")
+	if err != nil {
+		return err
+	}
+	cluster, err := s.Cluster()
+	if err != nil {
+		return err
+	}
+	ws, err := cluster.Workspace(ctx, target.Name)
+	if err != nil {
+		return err
+	}
+	query := url.Values{}
+	if agent != "" {
+		query.Set("agent", agent)
+	}
+	to := address(cluster, ws, "portforward", query)
+	transport, upgrader, err := spdy.RoundTripperFor(cluster.Config)
+	if err != nil {
+		return err
+	}
+	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to, cluster.Config)
+	if err != nil {
+		return err
+	}
+	dialer := portforward.NewFallbackDialerForStreaming(socket,
+		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to), mayFallBack)
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"localhost"}, ports, ctx.Done(), make(chan struct{}), s.Out, s.ErrOut)
+	if err != nil {
+		return cli.Usage("%v", err)
+	}
+	err = forwarder.ForwardPorts()
+	if ctx.Err() != nil {
+		// That is how it is meant to end.
+		err = nil
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, portforward.ErrLostConnectionToPod):
+		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: call this again", ws.Name)
+	}
+	return fmt.Errorf("workspace %s: %w", ws.Name, err)
+}
+
+// mayFallBack reports whether SPDY may work if a WebSocket does not.
+func mayFallBack(err error) bool {
+	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+}
