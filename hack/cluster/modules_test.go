@@ -68,7 +68,7 @@ func TestSettingsNameThePinnedVersions(t *testing.T) {
 	}
 	for _, pinned := range []struct{ directory, module, setting string }{
 		{"modules/kube", "k8s.io/kubernetes", "KUBE_VERSION"},
-		{"modules/coder", "github.com/coder/coder/v2", "CODER_VERSION"},
+		{"modules/coder", "github.com/coder/coder/v2", "PINNED_CODER_VERSION"},
 		{"modules/coder", "github.com/coder/terraform-provider-coder/v2", "PROVIDER_VERSION"},
 		{"modules/terraform", "github.com/hashicorp/terraform", "TERRAFORM_VERSION"},
 	} {

@@ -14,7 +14,10 @@ HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 export GOFLAGS="-trimpath -buildvcs=false" CGO_ENABLED=0
 
 KUBE_VERSION=1.37.0
-CODER_VERSION=2.30.0
+PINNED_CODER_VERSION=2.30.0
+# Another release that the Go module proxy serves, for example 2.29.1: with a CODER_K8S_CACHE of its own, because there is
+# one Coder in a cache.
+CODER_VERSION="${CODER_VERSION:-$PINNED_CODER_VERSION}"
 TERRAFORM_VERSION=1.5.7  # The last release under the MPL; coderd 2.30 accepts 1.1.0 to 1.14.9.
 PROVIDER_VERSION=2.13.1  # The coder/coder Terraform provider.
 

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"KUBECONFIG", "E2E_POSTGRES_URL"} {
+	for _, name := range []string{"KUBECONFIG", "E2E_POSTGRES_URL", "E2E_CODER_IMAGE"} {
 		if os.Getenv(name) == "" {
 			fmt.Fprintf(os.Stderr, "%s is not set: the end-to-end tests run on a cluster of their own; call make test-e2e\n", name)
 			os.Exit(1)
@@ -233,7 +233,7 @@ func testSamples(t *testing.T) {
 func testMainJob(t *testing.T) {
 	testSamples(t)
 	plane := get(t, "-n", sampleNamespace, "codercontrolplane", "coder")
-	for path, want := range map[string]string{"phase": "Ready", "readyReplicas": "1", "operatorAccessReady": "true", "version": "v2.30.0"} {
+	for path, want := range map[string]string{"phase": "Ready", "readyReplicas": "1", "operatorAccessReady": "true", "version": strings.TrimPrefix(coderImage, "ghcr.io/coder/coder:")} {
 		if got := field(plane, "status", path); !strings.HasPrefix(got, want) {
 			t.Errorf("status.%s is %q, not %q", path, got, want)
 		}

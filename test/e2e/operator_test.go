@@ -19,9 +19,10 @@ import (
 const (
 	operatorLabel = "app.kubernetes.io/name=coder-k8s"
 	operatorLease = "coder-k8s-controller.coder.com"
-	// secondImage is the same Coder under another name.
-	secondImage = "ghcr.io/coder/coder:v2.30.0-e2e"
 )
+
+// secondImage is the same Coder under another name.
+var secondImage = coderImage + "-e2e"
 
 const metricsReader = `
 apiVersion: v1

@@ -22,7 +22,8 @@ spec:
   extraEnv: [{name: CODER_PG_CONNECTION_URL, valueFrom: {secretKeyRef: {name: db, key: url}}}]
 `
 
-const coderImage = "ghcr.io/coder/coder:v2.30.0"
+// coderImage is the Coder that the cluster has. hack/test-e2e-group.sh sets it.
+var coderImage = os.Getenv("E2E_CODER_IMAGE")
 
 // testDatabaseUnreachable shows what is told, how soon, and that the password is
 // told nowhere.
