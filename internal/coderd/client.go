@@ -156,6 +156,13 @@ func (c *Client) call(ctx context.Context, op string, do func(ctx context.Contex
 	return err
 }
 
+// WithSDK runs one operation with Coder's own client, which sends the token and has no
+// timeout, and turns whatever went wrong into an *Error. It is for internal/coderd/agents:
+// what connections to agents need is large, and only programs that make them contain it.
+func (c *Client) WithSDK(ctx context.Context, op string, do func(ctx context.Context, sdk *codersdk.Client) error) error {
+	return c.call(ctx, op, func(ctx context.Context) error { return do(ctx, c.streams) })
+}
+
 // callWithoutToken is call for what Coder does for anybody, where a refusal says
 // nothing about the token.
 func (c *Client) callWithoutToken(ctx context.Context, op string, do func(ctx context.Context) error) error {

@@ -30,8 +30,6 @@ type Conn interface {
 	Close() error
 }
 
-var _ Conn = (*coderd.AgentConn)(nil)
-
 // Dialer connects to an agent.
 type Dialer func(ctx context.Context, client *coderd.Client, agent uuid.UUID) (Conn, error)
 
@@ -66,14 +64,12 @@ type entry struct {
 	expiry   *time.Timer
 }
 
-// NewPool returns an empty pool. A nil dialer is coderd's.
-func NewPool(dial Dialer) *Pool {
-	if dial == nil {
-		dial = func(ctx context.Context, client *coderd.Client, agent uuid.UUID) (Conn, error) {
-			return client.DialAgent(ctx, agent)
-		}
+// NewPool returns an empty pool. A nil dialer connects through Coder's relay.
+func NewPool(dialer Dialer) *Pool {
+	if dialer == nil {
+		dialer = dial
 	}
-	return &Pool{dial: dial, idle: idleTimeout, entries: map[key]*entry{}}
+	return &Pool{dial: dialer, idle: idleTimeout, entries: map[key]*entry{}}
 }
 
 // Session is one use of a connection.
