@@ -132,7 +132,7 @@ quiet kubectl -n coder delete ccp coder --timeout=300s || fail "the control plan
 quiet kubectl delete -k config/default --timeout=300s || fail "kubectl delete -k config/default failed"
 quiet kubectl delete -f hack/demo/user.yaml --timeout=300s || fail "the user cannot be deleted"
 quiet kubectl delete namespace coder --timeout=300s || fail "namespace coder cannot be deleted"
-left=$(kubectl get crd,clusterrole,clusterrolebinding,apiservice,priorityclass,validatingadmissionpolicy,validatingadmissionpolicybinding -o name |
+left=$(kubectl get crd,clusterrole,clusterrolebinding,apiservice,priorityclass,mutatingadmissionpolicy,mutatingadmissionpolicybinding,validatingadmissionpolicy,validatingadmissionpolicybinding -o name |
   grep -E '/coder-k8s(-|$)|coder\.com' || true)
 [ -z "$left" ] || fail "left behind: $left"
 step "removed: kubectl delete -k config/default leaves nothing behind"

@@ -46,7 +46,7 @@ works() {
 # gone: nothing of the release is left, apart from the definitions. Kubernetes takes the pods of what is deleted away
 # after it, that of the last Job too.
 left() {
-  kubectl get deployment,serviceaccount,service,job,pod,clusterrole,clusterrolebinding,apiservice,validatingadmissionpolicy \
+  kubectl get deployment,serviceaccount,service,job,pod,clusterrole,clusterrolebinding,apiservice,validatingadmissionpolicy,mutatingadmissionpolicy \
     -A -l app.kubernetes.io/instance=coder-k8s -o name
 }
 none() { local found; found=$("$@") && [ -z "$found" ]; } # command that prints what there is

@@ -78,17 +78,21 @@ terraform_source() { # directory
   sed -i -E '/backend(Azure|Consul|Cos|GCS|Kubernetes|OSS|Pg|S3)\>/d' src/internal/backend/init/init.go
   go mod edit -replace=github.com/hashicorp/terraform=./src
 }
-# A Coder of another version than the pinned one is built with the other modules as they are. What go.sum does not have is
-# checked against the checksum database alone. 2.29 has the client command "coder exp boundary" from a module that the proxy
-# does not serve; it becomes an empty command.
+# A Coder of another version than the pinned one is built with the modules that its authors pin. Two modules of
+# 2.29 are not served by the proxy: that of the client command "coder exp boundary", which becomes an empty command, and that
+# of the AI gateway, which the build without licenses does not contain.
 coder_source() { # directory
-  mkdir -p "$1/boundary/cli"
-  cp "$HERE"/modules/coder/go.* "$1"
-  cd "$1"
-  printf 'package cli\n\nimport "github.com/coder/serpent"\n\nfunc BaseCommand() *serpent.Command { return &serpent.Command{} }\n' >boundary/cli/cli.go
-  printf 'module github.com/coder/boundary\n' >boundary/go.mod
-  go mod edit -require="github.com/coder/coder/v2@v$CODER_VERSION" -replace=github.com/coder/boundary=./boundary
-  export GOFLAGS="$GOFLAGS -mod=mod"
+  local src
+  mkdir -p "$1/boundary/cli" "$1/aibridge"
+  printf 'package cli\n\nimport "github.com/coder/serpent"\n\nfunc BaseCommand() *serpent.Command { return &serpent.Command{} }\n' >"$1/boundary/cli/cli.go"
+  printf 'module github.com/coder/boundary\n' >"$1/boundary/go.mod"
+  printf 'module github.com/coder/aibridge\n' >"$1/aibridge/go.mod"
+  src=$(cd "$HERE" && go mod download -json "github.com/coder/coder/v2@v$CODER_VERSION" | sed -n 's/^\t*"Dir": "\(.*\)",*$/\1/p')
+  cp "$src"/go.mod "$src"/go.sum "$1"
+  chmod u+w "$1"/go.*
+  go mod edit -replace="github.com/coder/boundary=$1/boundary" -replace="github.com/coder/aibridge=$1/aibridge" "$1/go.mod"
+  cd "$src"
+  export GOFLAGS="$GOFLAGS -modfile=$1/go.mod"
 }
 go_into() { # target directory
   case "$1:$CODER_VERSION" in

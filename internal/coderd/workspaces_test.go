@@ -93,8 +93,8 @@ func TestWorkspaceIsConverted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !w.Dormant || w.Healthy || !w.LastUsedAt.Equal(used) || len(w.Agents) != 1 ||
-		w.Agents[0] != (coderd.Agent{Name: "main", Status: "disconnected", LifecycleState: "ready"}) {
+	if !w.Dormant || w.Healthy || !w.LastUsedAt.Equal(used) || len(w.Agents) != 1 || w.Agents[0].ID == uuid.Nil ||
+		w.Agents[0] != (coderd.Agent{ID: w.Agents[0].ID, Name: "main", Status: "disconnected", LifecycleState: "ready"}) {
 		t.Errorf("%+v", w)
 	}
 }

@@ -59,6 +59,8 @@ func sweeps() ([]sweep, error) {
 		{kind: kind("", "ConfigMap"), everywhere: true},
 		{kind: kind("", "Secret"), names: []string{installation.APIServiceSecret, installation.ConfirmationSecret}},
 		{kind: kind("coordination.k8s.io", "Lease"), names: []string{installation.LeaseName}, prefix: "coder-k8s-apiserver"},
+		{kind: kind(admission, "MutatingAdmissionPolicyBinding")},
+		{kind: kind(admission, "MutatingAdmissionPolicy")},
 		{kind: kind(admission, "ValidatingAdmissionPolicyBinding")},
 		{kind: kind(admission, "ValidatingAdmissionPolicy")},
 		{kind: kind(rbac, "ClusterRoleBinding")},
