@@ -23,7 +23,7 @@ func startsWith(sentence string) func(Problem) bool {
 // No pod runs here, which is a problem of its own.
 func noPod(p Problem) bool {
 	return p.Object == "APIService "+APIServiceName && strings.Contains(p.What, "EndpointsNotFound") ||
-		p.Object == "Deployment coder-system/coder-k8s" && p.What == "has none of 1 pods available"
+		p.Object == "Deployment coder-system/coder-k8s" && p.What == "has none of 2 pods available"
 }
 
 func TestManifestsAreAllThatIsNeeded(t *testing.T) {
