@@ -5,7 +5,7 @@
 # "demo" (make demo) has the index 1 and "e2e-1" to "e2e-9" (make test-e2e) have 2 to 10, any other name gets one from its
 # checksum, or from CLUSTER_INDEX (1 to 99). With index I and CLUSTER_OCTET 201 (the default) an instance uses
 #   10.201.I.0/30  this machine (.1) and the node (.2)      10.202.I.0/24  pods      10.203.I.0/24  Services
-# and PostgreSQL's port 55431+I. Change CLUSTER_OCTET if one of those networks is already yours.
+# and PostgreSQL's port 25431+I. Change CLUSTER_OCTET if one of those networks is already yours.
 
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
@@ -61,7 +61,7 @@ POD_CIDR="10.$((OCTET + 1)).$CLUSTER_INDEX.0/24"
 SVC_CIDR="${CLUSTER_SVC_CIDR:-10.$((OCTET + 2)).$CLUSTER_INDEX.0/24}"  # CLUSTER_SVC_CIDR for more than 254 Services.
 API_SVC_IP="${SVC_CIDR%.0/*}.1"
 DNS_IP="${SVC_CIDR%.0/*}.10"
-PG_PORT=$((55431 + CLUSTER_INDEX))
+PG_PORT=$((25431 + CLUSTER_INDEX))  # Below 32768, where the kernel chooses ports for connections.
 KUBECONFIG_ADMIN="$STATE/admin.kubeconfig"
 
 # The images, without a registry: known to the node by name alone.
