@@ -81,6 +81,9 @@ func ensureNamespaces(t *testing.T, objects rendering) {
 		}
 	}
 	for _, namespace := range ofKind[corev1.Namespace](t, objects, "Namespace") {
+		// The first installation makes it for all, in any order, and the level of one with pods in the network of the node
+		// would hold for the others; TestPodSecurity compares the level that each wants.
+		namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
 		if err := environment.client.Create(t.Context(), namespace); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
 		}
