@@ -59,7 +59,7 @@ func (c *contract) parameters(t *testing.T) {
 	if asleep := c.becomes(t, "running"); !asleep.Dormant || asleep.DormantAt == nil || asleep.DeletingAt != nil {
 		t.Errorf("a workspace that was put to sleep: %+v", asleep)
 	}
-	started := must[coderd.Build](t)(build(coderd.BuildRequest{PresetID: c.preset.ID, Parameters: []coderd.Parameter{{Name: "size", Value: "3"}}}))
+	started := must[coderd.Build](t)(build(coderd.BuildRequest{Wake: true, PresetID: c.preset.ID, Parameters: []coderd.Parameter{{Name: "size", Value: "3"}}}))
 	if started.Number != 2 || started.Status != "pending" || started.PresetID != c.preset.ID {
 		t.Errorf("build of a preset: %+v", started)
 	}

@@ -26,11 +26,13 @@ type BuildRequest struct {
 	// Orphan deletes a workspace without deleting what it is made of, where nothing
 	// can delete that any more. It is for TransitionDelete alone.
 	Orphan bool
+	// Wake wakes a dormant workspace before it is started. From 2.30 a start does that
+	// itself; 2.29.1 refuses it with 403 (tried).
+	Wake bool
 }
 
 // Build starts, stops or deletes a workspace. It returns when the build is
-// queued. A build that is active already is a conflict. A start wakes a workspace
-// that is dormant.
+// queued. A build that is active already is a conflict.
 func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request BuildRequest) (Build, error) {
 	body := codersdk.CreateWorkspaceBuildRequest{
 		Transition:              codersdk.WorkspaceTransition(request.Transition),
@@ -38,6 +40,11 @@ func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request Build
 		RichParameterValues:     sdkParameters(request.Parameters),
 		TemplateVersionPresetID: request.PresetID,
 		Orphan:                  request.Orphan,
+	}
+	if request.Wake {
+		if err := c.SetDormant(ctx, workspaceID, false); err != nil {
+			return Build{}, err
+		}
 	}
 	var b buildJSON
 	err := c.call(ctx, fmt.Sprintf("building (%s) workspace %s", request.Transition, workspaceID), func(ctx context.Context) error {

@@ -114,6 +114,9 @@ func (s *Server) postBuild(r *request) {
 	if body.Orphan && body.Transition != codersdk.WorkspaceTransitionDelete {
 		refuse(http.StatusBadRequest, "Orphan is only permitted when deleting a workspace.")
 	}
+	if w.dormantAt != nil && body.Transition == codersdk.WorkspaceTransitionStart && s.has(startsNoDormant) {
+		refuse(http.StatusForbidden, "insert workspace build (authorize context: unauthorized: rbac: forbidden)")
+	}
 	versionID := body.TemplateVersionID
 	if versionID == uuid.Nil {
 		versionID = w.latest().version

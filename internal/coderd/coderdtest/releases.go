@@ -43,6 +43,8 @@ const (
 	needsExternalAuth
 	// bombTooLarge: a zip that unpacks to more than 100 MiB is 413. Others answer 500.
 	bombTooLarge
+	// startsNoDormant: starting a dormant workspace is 403. Others wake it.
+	startsNoDormant
 )
 
 // differences says which emulated releases have which behavior, and where that was
@@ -60,6 +62,8 @@ func differences(d difference) (releases []Release, source string) {
 		return []Release{Release234, Release236}, "#22069, since 2.31: coderd/httpmw/userparam.go"
 	case needsExternalAuth:
 		return []Release{Release234, Release236}, "#26314, in 2.33.11, 2.34.5, 2.35.0: coderd/workspaces.go"
+	case startsNoDormant:
+		return []Release{Release229}, "tried with the real 2.29.1"
 	case bombTooLarge:
 		return []Release{Release229, Release234, Release236}, "in 2.29.17, 2.34.2: coderd/files.go"
 	}

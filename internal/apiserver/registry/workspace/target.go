@@ -35,6 +35,7 @@ func (k *Kind) target(ctx context.Context, s subject, n notes, c change) (target
 	t := target{request: coderd.BuildRequest{Transition: coderd.TransitionStop}}
 	if running := isStarted(s.workspace); c.Running == nil && running || c.Running != nil && *c.Running {
 		t.request.Transition = coderd.TransitionStart
+		t.request.Wake = s.workspace.Dormant
 	}
 	t.needed = t.request.Transition != b.Transition || c.Force && hasFailed(b)
 	if n.Values != nil {
