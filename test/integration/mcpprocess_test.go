@@ -208,6 +208,11 @@ func TestMCPLocal(t *testing.T) {
 // TestMCPRefusesToStart: what would be open to others, and what a person did not mean.
 func TestMCPRefusesToStart(t *testing.T) {
 	t.Parallel()
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
 	for name, test := range map[string]struct {
 		args, environment []string
 		want              string
@@ -218,6 +223,10 @@ func TestMCPRefusesToStart(t *testing.T) {
 		"with a toolset that there is not":     {[]string{"--mcp-toolsets=all"}, nil, `there is no toolset "all"`},
 		"with a tool that is read-only's":      {[]string{"--mcp-read-only", "--mcp-enabled-tools=delete_workspace"}, nil, "read-only"},
 		"with an issuer and without a URL":     {[]string{"--mcp-auth=oidc", "--mcp-oidc-issuer-url=https://login.example.com"}, nil, "--mcp-public-url"},
+		"at an address that is taken": {
+			[]string{"--mcp-bind-address=" + taken.Addr().String()}, nil,
+			"listening on --mcp-bind-address " + taken.Addr().String() + ": listen tcp " + taken.Addr().String() + ": bind: address already in use",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
