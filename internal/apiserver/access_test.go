@@ -185,6 +185,25 @@ func TestExecEndsWithClient(t *testing.T) {
 	})
 }
 
+// TestExecThatDoesNotBegin: a request that does not change the protocol leaves nothing
+// behind in the connection to the agent, which others use.
+func TestExecThatDoesNotBegin(t *testing.T) {
+	f := newOwnFixture(t)
+	enterable(t, f)
+	if got := f.do(t, http.MethodGet, f.path("coderworkspaces/coder.ada.dev/exec?stdout=true"), nil, ""); got.status < 400 {
+		t.Fatalf("answers %d %s", got.status, got.body)
+	}
+	polltest.Eventually(t, "the SSH client is closed", func() error {
+		if n := f.agent.Clients.Load(); n > 0 {
+			return fmt.Errorf("%d are open", n)
+		}
+		return nil
+	})
+	if open := f.agent.Open.Load(); open != 1 {
+		t.Errorf("%d connections to the agent are open, not the one that the next session uses", open)
+	}
+}
+
 // TestExecEndsWithServer: a replica that stops says so to its sessions.
 func TestExecEndsWithServer(t *testing.T) {
 	f := newOwnFixture(t)

@@ -87,17 +87,21 @@ func (r *execREST) Connect(ctx context.Context, name string, options runtime.Obj
 		session.End()
 		return nil, fault(name, err)
 	}
-	return r.serve(name, session, streams.Exec{
+	exec := streams.Exec{
 		Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY,
 		Run: func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error {
-			defer func() { _ = client.Close() }()
 			ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, fmt.Errorf("a session ends after %s", maxAccess))
 			defer cancel()
 			return agents.Run(ctx, client, agents.Command{
 				Args: asked.Command, TTY: asked.TTY, Stdin: stdin, Stdout: stdout, Stderr: stderr, Resize: resize,
 			})
 		},
-	}), nil
+	}
+	return r.serve(name, session, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		// Also if the protocol is not changed, and nothing runs.
+		defer func() { _ = client.Close() }()
+		exec.ServeHTTP(w, req)
+	})), nil
 }
 
 // Connect implements rest.Connecter.

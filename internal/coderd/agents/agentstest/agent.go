@@ -31,8 +31,8 @@ type Agent struct {
 
 	config *ssh.ServerConfig
 	// Dials counts the connections that were opened, Hangups the commands that received a
-	// signal, Open the connections that are open.
-	Dials, Hangups, Open atomic.Int32
+	// signal, Open the connections that are open, Clients those of SSH in them.
+	Dials, Hangups, Open, Clients atomic.Int32
 
 	mu    sync.Mutex
 	conns []*conn
@@ -157,6 +157,8 @@ func (a *Agent) serve(conn net.Conn) {
 	if err != nil {
 		return
 	}
+	a.Clients.Add(1)
+	defer a.Clients.Add(-1)
 	go ssh.DiscardRequests(requests)
 	for offered := range channels {
 		if channel, requests, err := offered.Accept(); err == nil {
