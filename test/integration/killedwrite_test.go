@@ -21,13 +21,7 @@ import (
 // not run, whose answer the program may not even have seen. Whichever process comes
 // next stops it once, and it keeps its label.
 func TestKilledWhileCreating(t *testing.T) {
-	names, proxy := startCoders(t)
-	ns := namespace(t)
-	p := startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+ns)
-	p.ready(t)
-	serve(t, p)
-	coder := controlPlaneReady(t, names, ns, "coder", coderdtest.WithManualBuilds())
-	coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
+	p, ns, coder, _ := coderServed(t, coderdtest.WithManualBuilds())
 	polltest.Eventually(t, "the API knows the template", func(ctx context.Context) error {
 		return environment.client.Create(ctx, quiet(ns, "coder.admin.dry"), client.DryRunAll)
 	})

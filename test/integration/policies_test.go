@@ -25,13 +25,7 @@ import (
 // TestPolicies: a policy and a webhook of the cluster decide about workspaces as about
 // any object, in create, patch and dry run, before Coder is told anything.
 func TestPolicies(t *testing.T) {
-	names, proxy := startCoders(t)
-	ns := namespace(t)
-	p := startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+ns)
-	p.ready(t)
-	serve(t, p)
-	coder := controlPlaneReady(t, names, ns, "coder")
-	coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
+	_, ns, coder, _ := coderServed(t)
 	polltest.Eventually(t, "a workspace is made", func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(environment.client.Create(ctx, workspaceOf(ns, "coder.admin.one", "hello")))
 	})

@@ -128,13 +128,8 @@ func flood(t *testing.T, all replicas, ns string) (created int) {
 // TestQuotaIsCounted has the real kube-controller-manager count: also what people make
 // in Coder, and not what Coder refused.
 func TestQuotaIsCounted(t *testing.T) {
-	names, proxy := startCoders(t)
-	ns := namespace(t)
-	p := startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+ns)
-	p.ready(t)
-	serve(t, p)
-	coder := controlPlaneReady(t, names, ns, "coder")
-	coder.AddWorkspace("admin", coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"}), "by-hand")
+	_, ns, coder, template := coderServed(t)
+	coder.AddWorkspace("admin", template, "by-hand")
 	polltest.Eventually(t, "a workspace is made", func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(environment.client.Create(ctx, workspaceOf(ns, "coder.admin.one", "hello")))
 	})
@@ -160,13 +155,7 @@ func TestQuotaIsCounted(t *testing.T) {
 
 // TestPolicyExample applies examples/limits/workspaces-per-owner.yaml.
 func TestPolicyExample(t *testing.T) {
-	names, proxy := startCoders(t)
-	ns := namespace(t)
-	p := startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+ns)
-	p.ready(t)
-	serve(t, p)
-	coder := controlPlaneReady(t, names, ns, "coder")
-	coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
+	_, ns, coder, _ := coderServed(t)
 	coder.AddUser("ada", "member")
 	raw, err := os.ReadFile("../../examples/limits/workspaces-per-owner.yaml")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -41,6 +42,19 @@ func controlPlaneReady(t *testing.T, names *coders, ns, name string, opts ...cod
 	makeAvailable(t, ns, name)
 	waitCondition(t, ns, name, coderv1alpha1.ConditionReady, metav1.ConditionTrue, "")
 	return coder
+}
+
+// coderServed starts the program for a namespace of its own, with a control plane "coder"
+// that is Ready. Its Coder has template "hello".
+func coderServed(t *testing.T, opts ...coderdtest.Option) (p *process, ns string, coder *coderdtest.Server, template uuid.UUID) {
+	t.Helper()
+	names, proxy := startCoders(t)
+	ns = namespace(t)
+	p = startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+ns)
+	p.ready(t)
+	serve(t, p)
+	coder = controlPlaneReady(t, names, ns, "coder", opts...)
+	return p, ns, coder, coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
 }
 
 func withDatabase(cp *coderv1alpha1.CoderControlPlane) {

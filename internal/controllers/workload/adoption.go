@@ -13,8 +13,8 @@ import (
 )
 
 // LookForAdopted completes the Workload with the pods as they are, and with what stays
-// of a Deployment that was handed over. The labels of its pods are not ours, and everything that finds pods
-// needs them, so this comes before all that.
+// of a Deployment that was handed over. The labels of its pods are not ours, and
+// everything that finds pods needs them, so this comes before all that.
 func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 	d, err := t.ownDeployment(ctx, p)
 	if err != nil {

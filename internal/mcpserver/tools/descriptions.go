@@ -18,7 +18,7 @@ var descriptions = map[string]string{
 	"autostart":      "cron with time zone, like CRON_TZ=Europe/Berlin 30 9 * * 1-5, or never",
 	"parameters":     "values by name of the template's parameters, as get_template shows them",
 
-	"change_control_plane.image":    "Coder image with tag, like ghcr.io/coder/coder:v2.30.0",
+	"change_control_plane.image":    "Coder image with tag, like ghcr.io/coder/coder:v2.34.8",
 	"change_control_plane.replicas": "number of pods",
 	"change_control_plane.restart":  "replace all pods, one after the other",
 

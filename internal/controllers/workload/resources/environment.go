@@ -30,16 +30,14 @@ func environment(w Workload) []corev1.EnvVar {
 }
 
 // clusterHostEnvironment is the address of a pod for the other replicas, as Coder's chart sets it
-// since 2.35. Older versions ignore it. Pods that run without it are not replaced for
-// it but get it with the next image: without it Coder takes the host of
-// CODER_DERP_SERVER_RELAY_URL.
+// since 2.35. Older versions ignore it. Pods that run without it get it with the next
+// image: without it Coder takes the host of CODER_DERP_SERVER_RELAY_URL.
 func clusterHostEnvironment(w Workload) []corev1.EnvVar {
 	if w.Serving == nil || w.Serving.ClusterHost == "" {
 		return nil
 	}
-	live := liveContainer(w)
-	if live != nil && live.Image == w.Image &&
-		!slices.ContainsFunc(live.Env, func(v corev1.EnvVar) bool { return v.Name == w.Serving.ClusterHost }) {
+	running := runningContainer(w)
+	if running != nil && !slices.ContainsFunc(running.Env, func(v corev1.EnvVar) bool { return v.Name == w.Serving.ClusterHost }) {
 		return nil
 	}
 	return unlessGiven(w, w.Serving.ClusterHost, fmt.Sprintf("$(%s)", envPodIP))

@@ -8,13 +8,12 @@ import (
 // containerUser is the user and group of Coder's image.
 const containerUser = 1000
 
-// securityContext is that of the spec over the defaults. Pods that run already are not
-// replaced because a default is new: until the image changes those of an earlier version
-// keep their capabilities, and those that Helm made get no default that they lack.
+// securityContext is that of the spec over the defaults. Running pods of an earlier
+// version keep their capabilities, and those that Helm made get no default that they lack.
 func securityContext(w Workload) *corev1.SecurityContext {
 	defaults := defaultSecurityContext(w)
-	if live := liveContainer(w); live != nil && live.Image == w.Image {
-		had := ptr.Deref(live.SecurityContext, corev1.SecurityContext{})
+	if running := runningContainer(w); running != nil {
+		had := ptr.Deref(running.SecurityContext, corev1.SecurityContext{})
 		if had.Capabilities == nil || len(had.Capabilities.Drop) == 0 {
 			defaults.Capabilities = nil
 		}
@@ -25,15 +24,22 @@ func securityContext(w Workload) *corev1.SecurityContext {
 	return overSecurityContext(w.Spec.SecurityContext, defaults)
 }
 
-// liveContainer is Coder's container in the Deployment as it is, or nil.
-func liveContainer(w Workload) *corev1.Container {
-	switch {
-	case w.Live != nil:
-		return containerNamed(w.Live.Spec.Containers, PodContainer(w))
-	case w.Adopted != nil && w.Adopted.Template != nil:
-		return containerNamed(w.Adopted.Template.Spec.Containers, PodContainer(w))
+// runningContainer is Coder's container in the Deployment as it is, or nil if there is
+// none or the image changes. Pods that run are not replaced because a default of the
+// operator is new: they get it with the next image.
+func runningContainer(w Workload) *corev1.Container {
+	template := w.Live
+	if template == nil && w.Adopted != nil {
+		template = w.Adopted.Template
 	}
-	return nil
+	if template == nil {
+		return nil
+	}
+	c := containerNamed(template.Spec.Containers, PodContainer(w))
+	if c == nil || c.Image != w.Image {
+		return nil
+	}
+	return c
 }
 
 // WithSecurityDefaults is a security context with every default that it lacks. It is
