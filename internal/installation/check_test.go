@@ -131,6 +131,16 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 			administrator: "ValidatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
 			operator:      "ValidatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
 		},
+		"no policy that records authors": {
+			broken:        func(t *testing.T) { c.without(t, admission, "MutatingAdmissionPolicy", "", PolicyName) },
+			administrator: "MutatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
+			operator:      "MutatingAdmissionPolicy coder-k8s-workspace-namespaces is missing: apply the policy",
+		},
+		"no binding of the policy that records authors": {
+			broken:        func(t *testing.T) { c.without(t, admission, "MutatingAdmissionPolicyBinding", "", PolicyName) },
+			administrator: "MutatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy records nobody: ",
+			operator:      "MutatingAdmissionPolicyBinding coder-k8s-workspace-namespaces is missing, so the policy records nobody: ",
+		},
 		"no policy about tokens": {
 			broken:        func(t *testing.T) { c.without(t, admission, "ValidatingAdmissionPolicy", "", TokenPolicyName) },
 			administrator: "ValidatingAdmissionPolicy coder-k8s-token-secrets is missing: apply the policy",

@@ -46,6 +46,10 @@ func (c *checker) policies(ctx context.Context) ([]Problem, error) {
 		found, err := c.policy(ctx, g)
 		problems, errs = append(problems, found...), append(errs, err)
 	}
+	if c.want.Controllers {
+		found, err := c.authorPolicy(ctx)
+		problems, errs = append(problems, found...), append(errs, err)
+	}
 	return problems, errors.Join(errs...)
 }
 
@@ -70,6 +74,31 @@ func (c *checker) policy(ctx context.Context, g guard) ([]Problem, error) {
 		return g.problem(bindingKind, "binds another policy, "+binding.Spec.PolicyName), nil
 	case !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny):
 		return g.problem(bindingKind, "does not deny what the policy refuses"), nil
+	}
+	return nil, nil
+}
+
+// authorPolicy returns what is wrong with the policy that records who wrote spec.rbac.
+// Kubernetes before 1.36 has no such kind: the author writes the annotation there.
+func (c *checker) authorPolicy(ctx context.Context) ([]Problem, error) {
+	const policyKind, bindingKind = "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"
+	g := guard{PolicyName, "nobody is recorded as the author of spec.rbac, so the operator grants nothing for it"}
+	switch err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, &admissionregistrationv1.MutatingAdmissionPolicy{}); {
+	case meta.IsNoMatchError(err):
+		return nil, nil
+	case apierrors.IsNotFound(err):
+		return g.problem(policyKind, "is missing"), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", policyKind, g.name, err)
+	}
+	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
+	switch err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, binding); {
+	case apierrors.IsNotFound(err):
+		return g.problem(bindingKind, "is missing, so the policy records nobody"), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", bindingKind, g.name, err)
+	case binding.Spec.PolicyName != g.name:
+		return g.problem(bindingKind, "binds another policy, "+binding.Spec.PolicyName), nil
 	}
 	return nil, nil
 }
