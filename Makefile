@@ -15,7 +15,7 @@ PKG := github.com/coder-k8s/coder-k8s
 LDFLAGS := -s -w -X $(PKG)/internal/version.version=$(VERSION) -X $(PKG)/internal/version.commit=$(COMMIT) \
 	-X $(PKG)/internal/version.date=$(DATE)
 
-.PHONY: help generate verify lint test conformance test-e2e bench build plugin manifests image images docs release demo demo-down demo-env
+.PHONY: help generate verify lint test conformance test-e2e bench build plugin manifests image images image-push docs release demo demo-down demo-env
 
 help: ## Show this list.
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ image: build ## Assemble the container image as bin/coder-k8s.tar.
 
 images: ## Assemble the images for linux/amd64 and linux/arm64 under one name, as the OCI layout dist/image.
 	@hack/image/images.sh
+
+image-push: ## Build the images, push them to REGISTRY/coder-k8s (REGISTRY=registry.example.com/team), and print how to install them.
+	@hack/image/push.sh "$(REGISTRY)"
 
 docs: ## Build the site of docs/ as dist/site; fails on dead links and on pictures that differ from their sources.
 	@hack/docs/build.sh

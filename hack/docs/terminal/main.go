@@ -13,8 +13,13 @@ func main() {
 	command := flag.String("command", "", "the command line that is shown above its output")
 	columns := flag.Int("columns", 0, "how wide the terminal was; 0 is as wide as the longest line")
 	while := flag.String("while", "", "show the last screen that had this text, not that at the end: for what is written over")
+	cast := flag.Bool("cast", false, "read a recording of asciinema, and write a picture that moves")
 	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *columns, *command, *while); err != nil {
+	draw := func() error { return run(os.Stdin, os.Stdout, *columns, *command, *while) }
+	if *cast {
+		draw = func() error { return animate(os.Stdin, os.Stdout) }
+	}
+	if err := draw(); err != nil {
 		fmt.Fprintln(os.Stderr, "terminal:", err)
 		os.Exit(1)
 	}

@@ -29,22 +29,31 @@ func picture(s *screen) string {
 		columns = max(columns, len(line))
 	}
 	var out strings.Builder
-	width, height := float64(columns)*charWidth+2*margin, len(s.lines)*lineHeight+2*margin
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d">`+"\n", width, height, width, height)
-	fmt.Fprintf(&out, "<style>text { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: %dpx; white-space: pre }</style>\n", fontSize)
-	out.WriteString(`<rect width="100%" height="100%" rx="8" fill="#0d1117"/>` + "\n")
+	begin(&out, columns, len(s.lines))
 	for row, line := range s.lines {
-		for begin := 0; begin < len(line); {
-			end := begin + 1
-			for end < len(line) && line[end].style == line[begin].style {
-				end++
-			}
-			writeRun(&out, row, begin, line[begin:end])
-			begin = end
-		}
+		writeLine(&out, row, line)
 	}
 	out.WriteString("</svg>\n")
 	return out.String()
+}
+
+// begin writes the window of a terminal.
+func begin(out *strings.Builder, columns, rows int) {
+	width, height := float64(columns)*charWidth+2*margin, rows*lineHeight+2*margin
+	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d">`+"\n", width, height, width, height)
+	fmt.Fprintf(out, "<style>text { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: %dpx; white-space: pre }</style>\n", fontSize)
+	out.WriteString(`<rect width="100%" height="100%" rx="8" fill="#0d1117"/>` + "\n")
+}
+
+func writeLine(out *strings.Builder, row int, line []cell) {
+	for begin := 0; begin < len(line); {
+		end := begin + 1
+		for end < len(line) && line[end].style == line[begin].style {
+			end++
+		}
+		writeRun(out, row, begin, line[begin:end])
+		begin = end
+	}
 }
 
 func writeRun(out *strings.Builder, row, column int, run []cell) {

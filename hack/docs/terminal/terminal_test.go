@@ -81,3 +81,34 @@ func drawn(t *testing.T, output, while string) string {
 	}
 	return svg.String()
 }
+
+func TestRecordingMoves(t *testing.T) {
+	recording := `{"version": 2, "width": 20, "height": 5}
+[0.5, "o", "$ "]
+[1, "o", "ls\r\n"]
+[1.5, "i", "not shown"]
+[2, "o", "a b\r\n$ "]
+`
+	var out strings.Builder
+	if err := animate(strings.NewReader(recording), &out); err != nil {
+		t.Fatal(err)
+	}
+	got := out.String()
+	for _, want := range []string{
+		`<g visibility="hidden"><animate attributeName="visibility" calcMode="discrete" repeatCount="indefinite" dur="7.00s" values="hidden;visible;hidden" keyTimes="0;0.07143;0.14286"/>`,
+		`keyTimes="0;0.14286;1.00000"/><text xml:space="preserve" x="16.0" y="30" textLength="33.6" fill="#e6edf3">$ ls</text>`,
+		`keyTimes="0;0.28571;1.00000"/><text xml:space="preserve" x="16.0" y="49" textLength="25.2" fill="#e6edf3">a b</text>`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s\nis not in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "not shown") {
+		t.Error("what was typed is shown beside its echo")
+	}
+	for _, bad := range []string{"", "{}", recording + "[\n"} {
+		if err := animate(strings.NewReader(bad), &out); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
