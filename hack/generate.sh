@@ -30,6 +30,7 @@ rbac() {
 }
 printed() { # by our own programs
   generate "RBAC of the MCP server" bash -c 'go run ./hack/mcprole >config/rbac/mcp/role.yaml'
+  generate "RBAC of the MCP server's toolset inside" bash -c 'go run ./hack/mcprole inside >config/mcp-inside/role.yaml'
   generate "reference of the MCP server" bash -c 'go run ./hack/mcpreference >docs/reference/mcp.md'
   generate "reference of the kubectl plugin" bash -c 'go run ./hack/pluginreference >docs/reference/kubectl-coder.md'
   generate "monitoring" go run ./hack/monitoring

@@ -25,6 +25,7 @@ func readSources(root string) (sources, error) {
 		{"", filepath.Join(config, "default"), filepath.Join(config, "split")},
 		{".Values.watchNamespaces", filepath.Join(config, "namespaced"), ""},
 		{".Values.mcp.legacyImpersonation", filepath.Join(config, "legacy-impersonation"), ""},
+		{`has "inside" .Values.mcp.toolsets`, filepath.Join(config, "mcp-inside"), ""},
 		{".Values.networkPolicy.enabled", filepath.Join(config, "network-policies"), filepath.Join(root, "hack", "chart", "overlays", "split-network-policies")},
 	}
 	parts := make(sources, len(dirs))

@@ -92,6 +92,9 @@ func writeTools(ctx context.Context, out io.Writer, session *mcp.ClientSession, 
 	}
 	for _, set := range slices.Sorted(maps.Keys(bySet)) {
 		fmt.Fprintf(out, "\n## Toolset `%s`\n", set)
+		if set == toolset.Inside {
+			fmt.Fprint(out, "\nOffered only if `--mcp-toolsets` names it: [how to switch it on](../how-to/let-an-ai-tool-work-in-a-workspace.md).\n")
+		}
 		for _, tool := range bySet[set] {
 			writeTool(out, definitions[tool.Name], argumentsOf(offered.Arguments(tool.Name)))
 		}

@@ -1,6 +1,8 @@
 // Command mcprole prints the ClusterRole of the MCP server: the right to act as
 // its callers, on just those resources and with just those verbs that its tools,
-// prompts and resources use, and the little that it does as itself.
+// prompts and resources use, and the little that it does as itself. With the argument
+// inside it prints the role that the server needs beside it for that toolset, which is
+// offered only if an administrator asks for it.
 //
 // The rules are those of constrained impersonation (Kubernetes 1.36 and later). It
 // asks of whoever acts as somebody two rights: one to be that person
@@ -23,6 +25,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/prompts"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
 // The ways of being somebody else. A service account is impersonated in its own
@@ -33,7 +36,11 @@ const (
 )
 
 func main() {
-	role, err := yaml.Marshal(clusterRole())
+	made := clusterRole()
+	if len(os.Args) > 1 && os.Args[1] == toolset.Inside {
+		made = insideRole()
+	}
+	role, err := yaml.Marshal(made)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
@@ -43,23 +50,30 @@ func main() {
 
 func clusterRole() rbacv1.ClusterRole {
 	verbs := ownVerbs()
-	for _, right := range callersRights() {
-		for _, mode := range []string{asPerson, asServiceAccount} {
-			verbs.add(right.Group, right.Resource, "impersonate-on:"+mode+":"+right.Verb)
-		}
-	}
-	return rbacv1.ClusterRole{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
-		ObjectMeta: metav1.ObjectMeta{Name: "coder-k8s-mcp"},
-		Rules:      verbs.rules(),
-	}
+	verbs.actOn(callersRights())
+	return verbs.role("coder-k8s-mcp")
 }
 
-// callersRights is what is done as callers.
+// insideRole has what toolset inside needs and clusterRole does not have.
+func insideRole() rbacv1.ClusterRole {
+	verbs := verbsOf{}
+	usual := callersRights()
+	verbs.actOn(slices.DeleteFunc(toolRights(true), func(right access.Right) bool { return slices.Contains(usual, right) }))
+	return verbs.role("coder-k8s-mcp-inside")
+}
+
+// callersRights is what is done as callers, unless toolset inside is offered.
 func callersRights() []access.Right {
-	rights := slices.Concat(prompts.Rights(), resources.Rights(), access.Rights())
+	return slices.Concat(prompts.Rights(), resources.Rights(), access.Rights(), toolRights(false))
+}
+
+// toolRights are those of the tools of toolset inside, or of all others.
+func toolRights(inside bool) []access.Right {
+	var rights []access.Right
 	for _, definition := range tools.All().Definitions() {
-		rights = append(rights, definition.AllRights()...)
+		if (definition.Toolset == toolset.Inside) == inside {
+			rights = append(rights, definition.AllRights()...)
+		}
 	}
 	return rights
 }
@@ -81,6 +95,23 @@ type groupResource struct{ group, resource string }
 
 // verbsOf is the verbs on each resource.
 type verbsOf map[groupResource][]string
+
+// actOn adds the verbs to use rights as somebody else.
+func (v verbsOf) actOn(rights []access.Right) {
+	for _, right := range rights {
+		for _, mode := range []string{asPerson, asServiceAccount} {
+			v.add(right.Group, right.Resource, "impersonate-on:"+mode+":"+right.Verb)
+		}
+	}
+}
+
+func (v verbsOf) role(name string) rbacv1.ClusterRole {
+	return rbacv1.ClusterRole{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules:      v.rules(),
+	}
+}
 
 func (v verbsOf) add(group, resource, verb string) {
 	key := groupResource{group, resource}

@@ -68,6 +68,23 @@ func TestTheRoleReachesNoFurther(t *testing.T) {
 	}
 }
 
+// Without the toolset the server cannot run a command in anybody's name.
+func TestOnlyTheRoleOfToolsetInsideRunsCommands(t *testing.T) {
+	const group, exec = "aggregation.coder.com", "coderworkspaces/exec"
+	want := []rbacv1.PolicyRule{{
+		APIGroups: []string{group}, Resources: []string{exec},
+		Verbs: []string{"impersonate-on:serviceaccount:create", "impersonate-on:serviceaccount:get", "impersonate-on:user-info:create", "impersonate-on:user-info:get"},
+	}}
+	if diff := cmp.Diff(want, insideRole().Rules); diff != "" {
+		t.Errorf("the role of toolset inside (-want +got):\n%s", diff)
+	}
+	for _, verb := range want[0].Verbs {
+		if allows(clusterRole(), group, exec, verb) {
+			t.Errorf("the usual role allows %s on %s", verb, exec)
+		}
+	}
+}
+
 func TestRulesAreTheSameWhateverTheOrder(t *testing.T) {
 	one, other := verbsOf{}, verbsOf{}
 	one.add("g", "b", "list")

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -42,6 +43,9 @@ type Options struct {
 	// RequireElicitation refuses to destroy anything for a client that cannot ask its
 	// user.
 	RequireElicitation bool
+	// InsideUnconfirmed lets tools run commands and write files in workspaces without
+	// asking the user.
+	InsideUnconfirmed bool
 	// RateLimit is how many requests a user may make a second, and RateBurst how
 	// many at once. MaxInFlight is how many requests of all users may be in work at
 	// a time. Zero means no limit.
@@ -88,13 +92,15 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Tools.ReadOnly, "mcp-read-only", o.Tools.ReadOnly,
 		"offer only the tools that change nothing")
 	fs.StringSliceVar(&o.Tools.Toolsets, "mcp-toolsets", o.Tools.Toolsets,
-		"toolsets to offer: "+strings.Join([]string{toolset.ControlPlanes, toolset.Workspaces, toolset.Templates, toolset.Observation}, ", ")+" (default: all)")
+		"toolsets to offer: "+strings.Join(toolset.Toolsets(), ", ")+" (default: all but "+toolset.Inside+", which runs commands and writes files in workspaces)")
 	fs.StringSliceVar(&o.Tools.Enabled, "mcp-enabled-tools", o.Tools.Enabled,
 		"tools to offer, and no others (default: all)")
 	fs.StringSliceVar(&o.Tools.Disabled, "mcp-disabled-tools", o.Tools.Disabled,
 		"tools not to offer")
 	fs.BoolVar(&o.RequireElicitation, "mcp-require-elicitation", o.RequireElicitation,
 		"refuse to delete, stop or replace anything for a client that cannot ask its user in a form; without it such a client repeats the name of the object in the argument confirm")
+	fs.BoolVar(&o.InsideUnconfirmed, "mcp-inside-unconfirmed", o.InsideUnconfirmed,
+		"run commands and write files in workspaces without asking the user; for toolset "+toolset.Inside)
 	fs.Float64Var(&o.RateLimit, "mcp-rate-limit", o.RateLimit,
 		"requests that each user may make a second, on each replica; 0 for no limit")
 	fs.IntVar(&o.RateBurst, "mcp-rate-burst", o.RateBurst,
@@ -125,6 +131,9 @@ func (o *Options) Validate() []error {
 	errs = append(errs, o.Identity.Validate(o.BindAddress)...)
 	if _, err := tools.All().Filter(o.Tools); err != nil {
 		errs = append(errs, fmt.Errorf("--mcp-toolsets, --mcp-enabled-tools, --mcp-disabled-tools and --mcp-read-only do not go together: %w", err))
+	}
+	if o.InsideUnconfirmed && !slices.Contains(o.Tools.Toolsets, toolset.Inside) {
+		errs = append(errs, fmt.Errorf("--mcp-inside-unconfirmed has no effect without toolset %s: add it to --mcp-toolsets, or leave the flag out", toolset.Inside))
 	}
 	return append(errs, o.validateLimits()...)
 }

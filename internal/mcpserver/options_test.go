@@ -23,6 +23,7 @@ func TestOptionsSayWhatIsWrong(t *testing.T) {
 		"an unknown toolset":            {func(o *Options) { o.Tools.Toolsets = []string{"x"} }, `there is no toolset "x"; there are: controlplane`},
 		"an unknown tool":               {func(o *Options) { o.Tools.Disabled = []string{"x"} }, `there is no tool "x"`},
 		"a tool that read-only forbids": {func(o *Options) { o.Tools.ReadOnly, o.Tools.Enabled = true, []string{"delete_workspace"} }, "--mcp-read-only"},
+		"nothing to leave unconfirmed":  {func(o *Options) { o.InsideUnconfirmed = true }, "add it to --mcp-toolsets"},
 		"a negative rate":               {func(o *Options) { o.RateLimit = -1 }, "--mcp-rate-limit=-1"},
 		"a rate that is no number":      {func(o *Options) { o.RateLimit = math.NaN() }, "--mcp-rate-limit"},
 		"a burst of none":               {func(o *Options) { o.RateBurst = 0 }, "--mcp-rate-burst=0"},

@@ -206,10 +206,14 @@ func (cfg *Config) identity(reviews authenticationclient.TokenReviewInterface, e
 
 func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer access.Reviewer, counts *metrics.Metrics, key *sharedkey.Key) (*protocol.Server, error) {
 	content := resources.New(kube, cfg.Clock)
+	env := toolset.Env{Kube: kube, Confirmer: confirm.New(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock}
+	if cfg.Options.InsideUnconfirmed {
+		env.Unconfirmed = []string{toolset.Inside}
+	}
 	return protocol.New(protocol.Config{
 		Version: cfg.Version,
 		Tools:   offered,
-		Env:     toolset.Env{Kube: kube, Confirmer: confirm.New(key.Get, cfg.Clock), RequireElicitation: cfg.Options.RequireElicitation, Clock: cfg.Clock},
+		Env:     env,
 		Content: func(server *mcp.Server) {
 			prompts.Register(server, kube)
 			content.Register(server)

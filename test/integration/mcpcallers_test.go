@@ -21,10 +21,16 @@ func userRoles(levels ...string) []string {
 	return roles
 }
 
+// usualTools are the tools that a server offers without flags. Those of toolset inside
+// need an agent that runs commands.
+func usualTools() []toolset.Definition {
+	return slices.DeleteFunc(tools.All().Definitions(), func(d toolset.Definition) bool { return d.Toolset == toolset.Inside })
+}
+
 // namesOf are those of the tools for which ok holds.
 func namesOf(ok func(toolset.Definition) bool) []string {
 	var names []string
-	for _, d := range tools.All().Definitions() {
+	for _, d := range usualTools() {
 		if ok(d) {
 			names = append(names, d.Name)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
-	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
@@ -77,7 +76,7 @@ func TestMCPRights(t *testing.T) {
 	alone.ready(t)
 	people.ready(t)
 	rows := s.toolCalls()
-	definitions := tools.All().Definitions()
+	definitions := usualTools()
 	for _, d := range definitions {
 		if rows[d.Name] == nil {
 			t.Fatalf("there is no call of %s here", d.Name)

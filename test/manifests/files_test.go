@@ -74,7 +74,7 @@ func TestEveryFileIsUsed(t *testing.T) {
 		reach(t, directory, reached)
 	}
 	// What is applied beside an installation.
-	for _, name := range []string{"legacy-impersonation", "monitoring"} {
+	for _, name := range []string{"legacy-impersonation", "mcp-inside", "monitoring"} {
 		if directory := filepath.Join(configDir, name); exists(directory) {
 			reach(t, directory, reached)
 		}

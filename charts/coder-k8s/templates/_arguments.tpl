@@ -57,6 +57,9 @@ Takes root, component and settings.
 {{- with .toolsets }}
 - {{ printf "--mcp-toolsets=%v" (join "," .) | quote }}
 {{- end }}
+{{- if .insideUnconfirmed }}
+- --mcp-inside-unconfirmed
+{{- end }}
 {{- if .requireElicitation }}
 - --mcp-require-elicitation
 {{- end }}

@@ -39,6 +39,9 @@
 {{- if and .Values.mcp.oidc.issuerURL (not .Values.mcp.publicURL) }}
 {{- fail "mcp.oidc.issuerURL is set without mcp.publicURL: set the URL of the endpoint as clients write it, for example https://mcp.example.com/mcp" }}
 {{- end }}
+{{- if and .Values.mcp.enabled .Values.mcp.insideUnconfirmed (not (has "inside" .Values.mcp.toolsets)) }}
+{{- fail "mcp.insideUnconfirmed is set, but mcp.toolsets does not have inside: add it, or remove the other" }}
+{{- end }}
 {{- if and .Values.mcp.ingress.host (not .Values.mcp.enabled) }}
 {{- fail "mcp.ingress.host is set, but mcp.enabled is false: remove one of the two" }}
 {{- end }}

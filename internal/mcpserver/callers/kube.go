@@ -17,6 +17,8 @@ type Kube struct {
 	client.WithWatch
 	// Raw reads what is no object: logs and archives.
 	Raw Getter
+	// Exec runs commands in workspaces.
+	Exec Executor
 }
 
 // New makes the one client of all callers. The rights of base are those to
@@ -36,7 +38,11 @@ func New(base *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (*Ku
 	if err != nil {
 		return nil, fmt.Errorf("making the client that reads logs as the caller: %w", err)
 	}
-	return &Kube{WithWatch: objects, Raw: raw}, nil
+	exec, err := newExecutor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("making the client that runs commands as the caller: %w", err)
+	}
+	return &Kube{WithWatch: objects, Raw: raw, Exec: exec}, nil
 }
 
 func impersonating(base *rest.Config) *rest.Config {

@@ -39,8 +39,8 @@ func newRawGetter(cfg *rest.Config, httpClient *http.Client) (Getter, error) {
 // Get implements Getter. A path that would lead elsewhere than it reads is
 // refused, because parts of it are names that a model gave.
 func (g *rawGetter) Get(ctx context.Context, apiPath string, query url.Values) (io.ReadCloser, error) {
-	if !strings.HasPrefix(apiPath, "/") || path.Clean(apiPath) != apiPath || strings.ContainsAny(apiPath, "?#%\\") {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%q is no path of the Kubernetes API: a name in it has characters that names cannot have", apiPath))
+	if err := checkPath(apiPath); err != nil {
+		return nil, err
 	}
 	req := g.client.Get().AbsPath(apiPath)
 	for name, values := range query {
@@ -49,4 +49,11 @@ func (g *rawGetter) Get(ctx context.Context, apiPath string, query url.Values) (
 		}
 	}
 	return req.Stream(ctx)
+}
+
+func checkPath(apiPath string) error {
+	if !strings.HasPrefix(apiPath, "/") || path.Clean(apiPath) != apiPath || strings.ContainsAny(apiPath, "?#%\\") {
+		return apierrors.NewBadRequest(fmt.Sprintf("%q is no path of the Kubernetes API: a name in it has characters that names cannot have", apiPath))
+	}
+	return nil
 }

@@ -51,7 +51,7 @@ func (s *Server) timeout(req mcp.Request) time.Duration {
 		TimeoutSeconds float64 `json:"timeoutSeconds"`
 	}
 	// The tool itself says what is wrong with its arguments.
-	if err := json.Unmarshal(params.Arguments, &waits); err == nil && waits.Wait {
+	if err := json.Unmarshal(params.Arguments, &waits); err == nil && (waits.Wait || s.tools[params.Name].Waits) {
 		timeout = toolset.DefaultTimeout + s.limits.beyondWait
 		if waits.TimeoutSeconds > 0 {
 			timeout = time.Duration(min(waits.TimeoutSeconds, toolset.MaxTimeout.Seconds())*float64(time.Second)) + s.limits.beyondWait

@@ -20,6 +20,8 @@ func TestHowLongACallMayTake(t *testing.T) {
 		toolset.Add(&set, toolset.Definition{Name: name, Title: name, Description: name, Toolset: toolset.Workspaces, Effect: effect},
 			func(context.Context, *toolset.Call, object) (object, error) { return object{}, nil })
 	}
+	toolset.Add(&set, toolset.Definition{Name: "run", Title: "run", Description: "run", Toolset: toolset.Inside, Effect: toolset.Reads, Waits: true},
+		func(context.Context, *toolset.Call, object) (object, error) { return object{}, nil })
 	h := newHarness(t, func(c *Config, _ *limits) { c.Tools = &set })
 	tests := map[string]struct {
 		tool, arguments string
@@ -31,6 +33,8 @@ func TestHowLongACallMayTake(t *testing.T) {
 		"a tool that does not exist":       {"no_such", `{}`, 30 * time.Second},
 		"one that waits":                   {"get", `{"wait":true}`, 130 * time.Second},
 		"one that waits as long":           {"get", `{"wait":true,"timeoutSeconds":60}`, 70 * time.Second},
+		"one that always waits":            {"run", `{}`, 130 * time.Second},
+		"one that always waits as long":    {"run", `{"timeoutSeconds":60}`, 70 * time.Second},
 		"one that waits too long":          {"get", `{"wait":true,"timeoutSeconds":86400}`, 610 * time.Second},
 		"one that waits far too long":      {"get", `{"wait":true,"timeoutSeconds":1e300}`, 610 * time.Second},
 		"one that waits less than no time": {"get", `{"wait":true,"timeoutSeconds":-1}`, 130 * time.Second},

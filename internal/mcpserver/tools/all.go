@@ -12,5 +12,6 @@ func All() *toolset.Set {
 	addTemplates(s)
 	addObservation(s)
 	addDiagnosis(s)
+	addInside(s)
 	return s
 }

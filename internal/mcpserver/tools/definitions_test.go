@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
@@ -24,9 +25,11 @@ var update = flag.Bool("update", false, "write the golden files")
 const (
 	golden = "testdata/tools.golden.json"
 	// A model reads the whole list before each conversation: less than 20 KB, with a
-	// description, the default and the limits of each argument.
-	maxTools, maxListBytes = 25, 20000
-	maxDescription         = 160
+	// description, the default and the limits of each argument. Toolset inside, which
+	// must be asked for, has a little more.
+	maxTools, maxListBytes             = 25, 20000
+	maxInsideTools, maxInsideListBytes = 8, 9000
+	maxDescription                     = 160
 )
 
 func connect(t *testing.T, kube *callers.Kube) *mcp.ClientSession {
@@ -131,8 +134,26 @@ func TestTheListIsSmall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(byName) > maxTools || len(raw) > maxListBytes {
-		t.Errorf("%d tools take %d bytes; at most %d and %d", len(byName), len(raw), maxTools, maxListBytes)
+	usual, optional := 0, 0
+	bytesOf := map[bool]int{}
+	for _, tool := range list.Tools {
+		isInside := byName[tool.Name].Toolset == toolset.Inside
+		if isInside {
+			optional++
+		} else {
+			usual++
+		}
+		raw, err := json.Marshal(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytesOf[isInside] += len(raw) + 1
+	}
+	if usual > maxTools || bytesOf[false] > maxListBytes {
+		t.Errorf("%d tools take %d bytes; at most %d and %d", usual, bytesOf[false], maxTools, maxListBytes)
+	}
+	if optional > maxInsideTools || bytesOf[true] > maxInsideListBytes {
+		t.Errorf("%d tools of %s take %d bytes; at most %d and %d", optional, toolset.Inside, bytesOf[true], maxInsideTools, maxInsideListBytes)
 	}
 	if bytes.Contains(raw, []byte(`"null"`)) || bytes.Contains(raw, []byte(`"type":[`)) {
 		t.Errorf("a value may be null, which some clients refuse: %s", raw)
@@ -149,7 +170,7 @@ func TestTheListIsSmall(t *testing.T) {
 func TestDefinitionsAreWhatClientsNeed(t *testing.T) {
 	_, byName := offeredTools(t)
 	snakeCase := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
-	reads := regexp.MustCompile(`^(get|list|diagnose|check)_`)
+	reads := regexp.MustCompile(`^(get|list|read|diagnose|check)_`)
 	titles := map[string]string{}
 	for name, tool := range byName {
 		if !snakeCase.MatchString(name) {
@@ -163,14 +184,14 @@ func TestDefinitionsAreWhatClientsNeed(t *testing.T) {
 			t.Errorf("%s: the description %q has %d characters, or is no sentence", name, d, len(d))
 		}
 		a := tool.Annotations
-		if a == nil || a.OpenWorldHint == nil || *a.OpenWorldHint || a.ReadOnlyHint == (a.DestructiveHint != nil) || tool.OutputSchema == nil {
+		if a == nil || a.OpenWorldHint == nil || *a.OpenWorldHint != (name == "run_in_workspace") || a.ReadOnlyHint == (a.DestructiveHint != nil) || tool.OutputSchema == nil {
 			t.Errorf("%s: the annotations are %+v", name, a)
 			continue
 		}
 		if reads.MatchString(name) != a.ReadOnlyHint {
 			t.Errorf("%s: its name and readOnlyHint %t do not go together", name, a.ReadOnlyHint)
 		}
-		if !slices.Contains([]string{toolset.ControlPlanes, toolset.Workspaces, toolset.Templates, toolset.Observation}, tool.Toolset) {
+		if !slices.Contains(toolset.Toolsets(), tool.Toolset) {
 			t.Errorf("%s is in no toolset", name)
 		}
 	}
@@ -185,7 +206,7 @@ func TestDestroyingIsConfirmed(t *testing.T) {
 		if slices.Contains(tool.input.Required, "confirm") {
 			t.Errorf("%s: confirm is required, and clients that can ask need not give it", name)
 		}
-		if tool.input.has("wait") != tool.input.has("timeoutSeconds") {
+		if (tool.input.has("wait") || tool.Waits) != tool.input.has("timeoutSeconds") {
 			t.Errorf("%s has one of wait and timeoutSeconds", name)
 		}
 		if reads := tool.Effect == toolset.Reads; reads && tool.input.has("dryRun") {
@@ -243,7 +264,9 @@ func TestRightsNameWhatToolsUse(t *testing.T) {
 			verbs = append(verbs, "create", "update", "patch", "delete")
 		}
 		for i, right := range d.AllRights() {
-			if !slices.Contains(verbs, right.Verb) {
+			// A file is read by a command.
+			reads := d.Toolset == toolset.Inside && right == access.Aggregated("create", "coderworkspaces/exec")
+			if !reads && !slices.Contains(verbs, right.Verb) {
 				t.Errorf("%s (%s) has the verb %q", d.Name, d.Effect, right.Verb)
 			}
 			if right.Resource == "" || strings.Contains(right.Resource, "*") || strings.HasPrefix(right.Resource, "secrets") {

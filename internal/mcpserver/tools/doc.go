@@ -2,8 +2,8 @@
 //
 // A tool is a function from an input struct to an output struct; its name, its
 // annotations, the rights that it uses and its arguments stand beside it. The whole
-// list, as a client sees it, is in testdata/tools.golden.json and takes at most
-// 12,000 bytes. The server's own ClusterRole follows from the rights (hack/mcprole).
+// list, as a client sees it, is in testdata/tools.golden.json; a test limits its size.
+// The server's own ClusterRole follows from the rights (hack/mcprole).
 //
 // Invariants: a tool talks to Kubernetes only through the client that it is
 // given, which acts as the caller. Its lists come in pages. Its errors are one

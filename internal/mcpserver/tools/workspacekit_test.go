@@ -236,9 +236,22 @@ type toolSession struct {
 // connectTools offers the tools to alice, whose client cannot ask her.
 func connectTools(t *testing.T, env toolset.Env) *toolSession {
 	t.Helper()
+	s := &toolSession{told: make(chan string, 100)}
+	s.ClientSession = connectTo(t, env, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
+			s.told <- n.Params.Message
+		},
+	}, addWorkspaces, addTemplates)
+	return s
+}
+
+// connectTo offers some tools to alice.
+func connectTo(t *testing.T, env toolset.Env, options *mcp.ClientOptions, add ...func(*toolset.Set)) *mcp.ClientSession {
+	t.Helper()
 	set := &toolset.Set{}
-	addWorkspaces(set)
-	addTemplates(set)
+	for _, add := range add {
+		add(set)
+	}
 	server := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "v0"}, nil)
 	set.Register(server, env)
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -252,17 +265,12 @@ func connectTools(t *testing.T, env toolset.Env) *toolSession {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { running.Close() })
-	s := &toolSession{told: make(chan string, 100)}
-	s.ClientSession, err = mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
-			s.told <- n.Params.Message
-		},
-	}).Connect(t.Context(), clientEnd, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "v0"}, options).Connect(t.Context(), clientEnd, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	t.Cleanup(func() { session.Close() })
+	return session
 }
 
 // say calls a tool and gives the text of its answer.

@@ -18,6 +18,8 @@ type Call struct {
 	dialog *dialog
 	// requireElicitation refuses the argument confirm in place of a dialog.
 	requireElicitation bool
+	// unconfirmed lets the call go on without a confirmation.
+	unconfirmed bool
 	// progress is how the client is told how far the call is; nil where it did not
 	// ask for that.
 	progress *progress

@@ -41,6 +41,8 @@ func (c *Call) Confirm(ctx context.Context, argument string, q Question) error {
 	switch {
 	case q.Name == "":
 		return errors.New("bug: a question has no name")
+	case c.unconfirmed:
+		return nil
 	case c.dialog == nil && c.requireElicitation:
 		return &refusal{OutcomeNeedsInput, "nothing was done: an administrator requires that the user confirms this in a form, which this client cannot show; " +
 			"use a client that supports elicitation, or let the user do it with kubectl. The question is: " + q.Text}
@@ -59,6 +61,9 @@ func (c *Call) Confirm(ctx context.Context, argument string, q Question) error {
 type refusal struct{ outcome, text string }
 
 func (r *refusal) Error() string { return r.text }
+
+// Refuse returns an error with this outcome, whose text is told as it is.
+func Refuse(outcome, text string) error { return &refusal{outcome, scrub(text)} }
 
 // asking is the error of a call that goes on when the user has answered.
 type asking struct {

@@ -25,7 +25,14 @@ const (
 	Workspaces    = "workspace"
 	Templates     = "template"
 	Observation   = "observe"
+	// Inside is the inside of workspaces. It is offered only if it is named.
+	Inside = "inside"
 )
+
+// Toolsets returns the names of all toolsets.
+func Toolsets() []string {
+	return []string{ControlPlanes, Workspaces, Templates, Observation, Inside}
+}
 
 // Definition is what a client is told about a tool besides its schemas, and what
 // decides who is offered it.
@@ -37,6 +44,10 @@ type Definition struct {
 	// Idempotent says that a second call with the same arguments changes nothing
 	// more.
 	Idempotent bool
+	// OpenWorld says that a call can reach what is outside of this cluster.
+	OpenWorld bool
+	// Waits says that a call ends after timeoutSeconds, without the argument wait.
+	Waits bool
 	// Rights are those without each of which no call can succeed.
 	Rights []access.Right
 	// OneOf are rights of which every call needs one at least: its arguments decide

@@ -28,6 +28,8 @@ func (e UsageError) Error() string { return string(e) }
 type CallError struct {
 	Verb, Resource, Namespace, Name string
 	Err                             error
+	// Role is a ClusterRole that has the right, if one has it for just this.
+	Role string
 }
 
 func (e *CallError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.object(), e.Err) }
@@ -122,6 +124,8 @@ func (e *CallError) whyForbidden(detail string) string {
 	switch {
 	case !strings.Contains(detail, " cannot "):
 		return ": " + detail
+	case e.Role != "":
+		return fmt.Sprintf("; ask an administrator for ClusterRole %s in the namespace", e.Role)
 	case e.Namespace == "":
 		return "; give a namespace in which they may, or ask an administrator for the right"
 	default:

@@ -10,7 +10,8 @@ import (
 type Options struct {
 	// ReadOnly offers only tools that change nothing.
 	ReadOnly bool
-	// Toolsets, where there are some, offers only the tools of these.
+	// Toolsets, where there are some, offers only the tools of these. Where there are
+	// none, the tools of all but Inside are offered.
 	Toolsets []string
 	// Enabled, where there are some, offers only these tools. Each must be offered
 	// in the end.
@@ -65,6 +66,8 @@ func (o Options) refuses(d Definition) string {
 	switch {
 	case o.ReadOnly && d.Effect != Reads:
 		return "it changes something and the server is read-only"
+	case len(o.Toolsets) == 0 && d.Toolset == Inside:
+		return fmt.Sprintf("its toolset %q is offered only if it is named", d.Toolset)
 	case len(o.Toolsets) > 0 && !slices.Contains(o.Toolsets, d.Toolset):
 		return fmt.Sprintf("its toolset %q is not one of those that are offered", d.Toolset)
 	case slices.Contains(o.Disabled, d.Name):

@@ -18,9 +18,9 @@ const maxAnswerBytes = 3 << 20
 
 // handler runs a tool for a request. It takes the place of the SDK's own, which
 // reads every answer back to check it and tells mistakes in Go's words.
-func handler[In, Out any](env Env, schema *jsonschema.Resolved, run func(context.Context, *Call, In) (Out, error)) mcp.ToolHandler {
+func handler[In, Out any](env Env, schema *jsonschema.Resolved, unconfirmed bool, run func(context.Context, *Call, In) (Out, error)) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		answer, err := call(ctx, env, req, schema, run)
+		answer, err := call(ctx, env, req, schema, unconfirmed, run)
 		if err == nil {
 			setOutcome(ctx, OutcomeOK)
 			return &mcp.CallToolResult{
@@ -48,13 +48,13 @@ func handler[In, Out any](env Env, schema *jsonschema.Resolved, run func(context
 }
 
 // call returns the answer as JSON.
-func call[In, Out any](ctx context.Context, env Env, req *mcp.CallToolRequest, schema *jsonschema.Resolved, run func(context.Context, *Call, In) (Out, error)) (json.RawMessage, error) {
+func call[In, Out any](ctx context.Context, env Env, req *mcp.CallToolRequest, schema *jsonschema.Resolved, unconfirmed bool, run func(context.Context, *Call, In) (Out, error)) (json.RawMessage, error) {
 	var in In
 	arguments, err := decode(req.Params.Arguments, schema, &in)
 	if err != nil {
 		return nil, err
 	}
-	c := &Call{Kube: env.Kube, time: env.Clock, dialog: newDialog(ctx, env.Confirmer, req, arguments), requireElicitation: env.RequireElicitation}
+	c := &Call{Kube: env.Kube, time: env.Clock, dialog: newDialog(ctx, env.Confirmer, req, arguments), requireElicitation: env.RequireElicitation, unconfirmed: unconfirmed}
 	c.progress = newProgress(req, c.clock())
 	out, err := run(ctx, c, in)
 	if err != nil {

@@ -18,9 +18,10 @@ var errReadsOnly = errors.New("this client only reads")
 
 // readsOnly returns a client that sends no write, not even one that is to be
 // tried only. It is what tools that read get, so that a mistake in one of them
-// cannot change anything.
+// cannot change anything. Commands in workspaces are left to the tools, because a file
+// is read by one.
 func readsOnly(kube *callers.Kube) *callers.Kube {
-	return &callers.Kube{WithWatch: &reader{kube: kube.WithWatch}, Raw: kube.Raw}
+	return &callers.Kube{WithWatch: &reader{kube: kube.WithWatch}, Raw: kube.Raw, Exec: kube.Exec}
 }
 
 // reader embeds no client, so that a method which a later one brings is not

@@ -42,6 +42,8 @@ type Env struct {
 	// RequireElicitation refuses to destroy anything for a client that cannot ask its
 	// user, in place of the argument confirm.
 	RequireElicitation bool
+	// Unconfirmed are toolsets whose tools destroy without asking.
+	Unconfirmed []string
 	// Clock is the real one where none is given.
 	Clock clock.WithTicker
 }
@@ -105,7 +107,7 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 		if d.Effect == Reads {
 			env.Kube = readsOnly(env.Kube)
 		}
-		server.AddTool(offered, handler(env, input, run))
+		server.AddTool(offered, handler(env, input, slices.Contains(env.Unconfirmed, d.Toolset), run))
 	}
 	s.tools = append(s.tools, tool{Definition: d, arguments: input.Schema(), answer: reflect.TypeFor[Out](), register: register})
 }
@@ -113,8 +115,8 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 func annotations(d Definition) *mcp.ToolAnnotations {
 	a := &mcp.ToolAnnotations{
 		ReadOnlyHint: d.Effect == Reads, IdempotentHint: d.Idempotent,
-		// Everything happens inside this cluster and its Coder deployments.
-		OpenWorldHint: ptr.To(false),
+		// Nearly everything happens inside this cluster and its Coder deployments.
+		OpenWorldHint: ptr.To(d.OpenWorld),
 	}
 	if d.Effect != Reads {
 		// It means nothing where a tool only reads.

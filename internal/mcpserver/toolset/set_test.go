@@ -76,6 +76,20 @@ func TestFilterLeavesWhatAllOptionsAgreeTo(t *testing.T) {
 	}
 }
 
+func TestToolsetInsideMustBeNamed(t *testing.T) {
+	s := someTools()
+	Add(s, Definition{Name: "run_in_workspace", Toolset: Inside, Effect: Destroys}, doNothing)
+	if left, err := s.Filter(Options{}); err != nil || strings.Contains(namesOf(left), "run_in_workspace") {
+		t.Errorf("without options: %v %v", left, err)
+	}
+	if left, err := s.Filter(Options{Toolsets: []string{Inside}}); err != nil || namesOf(left) != "run_in_workspace" {
+		t.Errorf("named: %v %v", left, err)
+	}
+	if _, err := s.Filter(Options{Enabled: []string{"run_in_workspace"}}); err == nil || !strings.Contains(err.Error(), "offered only if it is named") {
+		t.Errorf("enabled without its toolset: %v", err)
+	}
+}
+
 func TestWhatIsFilteredOutCannotBeCalled(t *testing.T) {
 	left, err := someTools().Filter(Options{ReadOnly: true})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/term"
@@ -16,6 +15,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -48,44 +48,23 @@ func address(c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, subreso
 // run runs a command in a workspace. Its error is a *cli.ExitError with the command's
 // exit code if that is not 0.
 func run(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, cmd command) error {
-	query := url.Values{"command": cmd.args}
-	for name, wanted := range map[string]bool{
-		"stdin": cmd.stdin != nil, "stdout": cmd.stdout != nil, "stderr": cmd.stderr != nil && !cmd.tty, "tty": cmd.tty,
-	} {
-		if wanted {
-			query.Set(name, strconv.FormatBool(true))
-		}
-	}
+	query := url.Values{}
 	if cmd.agent != "" {
 		query.Set("agent", cmd.agent)
 	}
-	to := address(c, ws, "exec", query)
-	socket, err := remotecommand.NewWebSocketExecutor(c.Config, "GET", to.String())
-	if err != nil {
-		return err
+	remote := remoteexec.Command{Args: cmd.args, Stdin: cmd.stdin, Stdout: cmd.stdout, Stderr: cmd.stderr, TTY: cmd.tty}
+	if cmd.tty {
+		restore, err := rawTerminal(cmd.stdin)
+		if err != nil {
+			return err
+		}
+		defer restore()
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		remote.Sizes = newSizes(ctx, cmd.stdout)
 	}
-	spdy, err := remotecommand.NewSPDYExecutor(c.Config, "POST", to)
-	if err != nil {
-		return err
-	}
-	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, mayFallBack)
-	if err != nil {
-		return err
-	}
-	options := remotecommand.StreamOptions{Stdin: cmd.stdin, Stdout: cmd.stdout, Tty: cmd.tty}
-	if !cmd.tty {
-		options.Stderr = cmd.stderr
-		return exitOf(ws, executor.StreamWithContext(ctx, options))
-	}
-	restore, err := rawTerminal(cmd.stdin)
-	if err != nil {
-		return err
-	}
-	defer restore()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	options.TerminalSizeQueue = newSizes(ctx, cmd.stdout)
-	return exitOf(ws, executor.StreamWithContext(ctx, options))
+	return exitOf(ws, remoteexec.Run(ctx, c.Config, address(c, ws, "exec", query), remote))
 }
 
 func exitOf(ws *aggregationv1alpha1.CoderWorkspace, err error) error {

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -86,7 +86,7 @@ func forward(ctx context.Context, s *session.Session, name string, ports []strin
 		return err
 	}
 	dialer := portforward.NewFallbackDialerForStreaming(socket,
-		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to), mayFallBack)
+		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to), remoteexec.MayFallBack)
 	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"localhost"}, ports, ctx.Done(), make(chan struct{}), s.Out, s.ErrOut)
 	if err != nil {
 		return cli.Usage("%v", err)
@@ -103,9 +103,4 @@ func forward(ctx context.Context, s *session.Session, name string, ports []strin
 		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced: call this again", ws.Name)
 	}
 	return fmt.Errorf("workspace %s: %w", ws.Name, err)
-}
-
-// mayFallBack reports whether SPDY may work if a WebSocket does not.
-func mayFallBack(err error) bool {
-	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 }

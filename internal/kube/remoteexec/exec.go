@@ -1,0 +1,96 @@
+package remoteexec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
+	utilexec "k8s.io/utils/exec"
+)
+
+// Command is what runs at the other end.
+type Command struct {
+	// Args are the program and its arguments.
+	Args []string
+	// Stdin, Stdout and Stderr may be nil, but not all of them. The writers may be
+	// written to until Run has returned, and for a moment after that if its context is
+	// done.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// TTY gives the command a terminal. Its errors then go to Stdout, and Sizes are the
+	// sizes of this side's terminal; it may be nil.
+	TTY   bool
+	Sizes remotecommand.TerminalSizeQueue
+}
+
+// query adds the parameters of the command to those that the address has.
+func (c Command) query(to *url.URL) *url.URL {
+	query := to.Query()
+	query["command"] = c.Args
+	for name, wanted := range map[string]bool{
+		"stdin": c.Stdin != nil, "stdout": c.Stdout != nil, "stderr": c.Stderr != nil && !c.TTY, "tty": c.TTY,
+	} {
+		if wanted {
+			query.Set(name, strconv.FormatBool(true))
+		}
+	}
+	with := *to
+	with.RawQuery = query.Encode()
+	return &with
+}
+
+// Run runs a command through the subresource at this address until it ends or the
+// context is done. The error is a utilexec.ExitError if the command ended with an exit
+// code other than 0, and an API status if the server refused to run it.
+func Run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command) error {
+	to := c.query(subresource)
+	socket, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, to.String())
+	if err != nil {
+		return err
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(cfg, http.MethodPost, to)
+	if err != nil {
+		return err
+	}
+	// What the server says of a WebSocket is a status, and of SPDY only a text.
+	var refusal error
+	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
+		refusal = statusOf(err)
+		return MayFallBack(err)
+	})
+	if err != nil {
+		return err
+	}
+	options := remotecommand.StreamOptions{Stdin: c.Stdin, Stdout: c.Stdout, Tty: c.TTY, TerminalSizeQueue: c.Sizes}
+	if !c.TTY {
+		options.Stderr = c.Stderr
+	}
+	err = executor.StreamWithContext(ctx, options)
+	var exit utilexec.ExitError
+	if err == nil || refusal == nil || errors.As(err, &exit) || ctx.Err() != nil {
+		return err
+	}
+	return refusal
+}
+
+// statusOf returns the API status with which a WebSocket was refused, or nil.
+func statusOf(err error) error {
+	var failure *httpstream.UpgradeFailureError
+	var status *apierrors.StatusError
+	if errors.As(err, &failure) && errors.As(failure.Cause, &status) {
+		return status
+	}
+	return nil
+}
+
+// MayFallBack reports whether SPDY may work if a WebSocket does not.
+func MayFallBack(err error) bool {
+	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+}

@@ -1,0 +1,267 @@
+package inside
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const (
+	// MaxCommandBytes limits a command. Linux takes at most 128 KiB in one argument,
+	// and quotes make it longer.
+	MaxCommandBytes = 24 << 10
+	// MaxStdinBytes limits the standard input of a command.
+	MaxStdinBytes = 1 << 20
+	// MaxOutputBytes is how much a command in the foreground may write to a stream.
+	MaxOutputBytes = 64 << 20
+	// BackgroundTime is how long a background command may run.
+	BackgroundTime = 24 * time.Hour
+
+	// grace is what a command may take to end after its time.
+	grace = 8 * time.Second
+	// exitTerminated and exitKilled are how a command ends that was stopped: 128 and the
+	// number of the signal.
+	exitTerminated, exitKilled = 128 + 15, 128 + 9
+	// keepDays is after how many days a background command is forgotten.
+	keepDays = 2
+	begun    = "begun\n"
+)
+
+// Command is a command of the shell.
+type Command struct {
+	Line, Directory, Stdin string
+	// Timeout is after how long the command is stopped.
+	Timeout time.Duration
+	// OutputBytes is how much of each stream is kept.
+	OutputBytes int
+	// Wrote is called with how much there is of both streams; it may be nil.
+	Wrote func(bytes int64)
+}
+
+// State is how far a command is.
+type State string
+
+// The states.
+const (
+	Running State = "running"
+	Ended   State = "ended"
+	// Stopped is a command that ended because of its timeout or its output.
+	Stopped State = "stopped"
+	// Lost is a background command that vanished without an exit code, for example
+	// because the workspace was stopped.
+	Lost State = "lost"
+)
+
+// Result is how far a command is and what it wrote.
+type Result struct {
+	State          State
+	ExitCode       int
+	Stdout, Stderr Output
+	// Why says why the command was stopped.
+	Why string
+}
+
+func (c Command) check() error {
+	switch {
+	case strings.TrimSpace(c.Line) == "":
+		return toolset.UsageError("command is required")
+	case len(c.Line) > MaxCommandBytes:
+		return toolset.UsageError(fmt.Sprintf("the command has %d bytes and may have %d: write a script with write_workspace_file and run that", len(c.Line), MaxCommandBytes))
+	case len(c.Stdin) > MaxStdinBytes:
+		return toolset.UsageError(fmt.Sprintf("stdin has %d bytes and may have %d: write a file and read that", len(c.Stdin), MaxStdinBytes))
+	}
+	return nil
+}
+
+var errTooMuch = errors.New("too much output")
+
+// Run runs a command and waits for its end. It stops the command after its timeout, and
+// if the context is done.
+func (w Workspace) Run(ctx context.Context, c Command) (Result, error) {
+	if err := c.check(); err != nil {
+		return Result{}, err
+	}
+	started := time.Now()
+	// The workspace itself stops the command. This is for one that does not.
+	limit, cancel := context.WithTimeout(ctx, c.Timeout+grace)
+	defer cancel()
+	limit, stop := context.WithCancelCause(limit)
+	defer stop(nil)
+	stdout, stderr := &ends{most: c.OutputBytes}, &ends{most: c.OutputBytes}
+	wrote := func() {
+		if c.Wrote != nil {
+			c.Wrote(stdout.size() + stderr.size())
+		}
+		if max(stdout.size(), stderr.size()) > MaxOutputBytes {
+			stop(errTooMuch)
+		}
+	}
+	first := &firstLine{want: begun, rest: &watched{to: stdout, wrote: wrote}}
+	s := script{names: []string{"file", "attend", "run"}, args: []string{c.Directory, strconv.Itoa(int(c.Timeout.Seconds())), c.Line}}
+	if c.Stdin != "" {
+		s.stdin = strings.NewReader(c.Stdin)
+	}
+	code, err := w.run(limit, s, first, &watched{to: stderr, wrote: wrote})
+	result := Result{State: Ended, ExitCode: code, Stdout: stdout.output(), Stderr: stderr.output()}
+	switch {
+	case ctx.Err() != nil:
+		return Result{}, ctx.Err()
+	case errors.Is(context.Cause(limit), errTooMuch):
+		result.State, result.Why = Stopped, fmt.Sprintf("the command wrote more than %d bytes and was stopped: redirect its output to a file, or print less", MaxOutputBytes)
+	case limit.Err() != nil:
+		result.State, result.Why = Stopped, fmt.Sprintf("the command, or something that it started, did not end within %s and was stopped: give more timeoutSeconds, or run it in the background", c.Timeout)
+	case err != nil:
+		return Result{}, err
+	case !first.seen():
+		return Result{}, w.didNotBegin(c.Directory, code, first, stderr)
+	case (code == exitTerminated || code == exitKilled) && time.Since(started) >= c.Timeout:
+		result.State, result.Why = Stopped, fmt.Sprintf("the command did not end within %s and was stopped: give more timeoutSeconds, or run it in the background", c.Timeout)
+	}
+	return result, nil
+}
+
+func (w Workspace) didNotBegin(directory string, code int, first *firstLine, stderr *ends) error {
+	if code == 0 {
+		return w.unexpected(first.other())
+	}
+	said := &limited{most: maxDetail}
+	_, _ = said.Write(stderr.output().Start)
+	return w.problem(directory, code, said)
+}
+
+// Start starts a command that goes on after the call, and returns its id.
+func (w Workspace) Start(ctx context.Context, c Command) (id string, err error) {
+	if err := c.check(); err != nil {
+		return "", err
+	}
+	if c.Stdin != "" {
+		return "", toolset.UsageError("stdin is for a command in the foreground; write a file and let the command read it")
+	}
+	id = strings.ToLower(rand.Text())
+	first := &firstLine{want: begun, rest: io.Discard}
+	stderr := &ends{most: 2 * maxDetail}
+	code, err := w.run(ctx, script{names: []string{"file", "attend", "store", "start"}, args: []string{
+		c.Directory, id, strconv.Itoa(int(BackgroundTime.Seconds())), c.Line, strconv.Itoa(keepDays),
+	}}, first, stderr)
+	switch {
+	case err != nil:
+		return "", err
+	case !first.seen():
+		return "", w.didNotBegin(c.Directory, code, first, stderr)
+	}
+	return id, nil
+}
+
+var idPattern = regexp.MustCompile(`^[a-z0-9]{20,40}$`)
+
+// Poll returns how far a background command is.
+func (w Workspace) Poll(ctx context.Context, id string, outputBytes int) (Result, error) {
+	if !idPattern.MatchString(id) {
+		return Result{}, toolset.UsageError("id must be what run_in_workspace returned for a command in the background")
+	}
+	half := strconv.Itoa(outputBytes / 2)
+	stdout, stderr := &limited{most: int64(outputBytes) + maxHeader}, &limited{most: int64(outputBytes)}
+	code, err := w.run(ctx, script{names: []string{"store", "poll"}, args: []string{"", id, half, half}}, stdout, stderr)
+	if err != nil {
+		return Result{}, err
+	}
+	if code != 0 {
+		return Result{}, w.problem(id, code, stderr)
+	}
+	header, out, _ := bytes.Cut(stdout.bytes(), []byte("\n"))
+	var r Result
+	var outSize, outStart, errSize, errStart int64
+	if _, err := fmt.Sscan(string(header), (*string)(&r.State), &r.ExitCode, &outSize, &outStart, &errSize, &errStart); err != nil {
+		return Result{}, w.unexpected(header)
+	}
+	r.Stdout, r.Stderr = split(out, outSize, outStart), split(stderr.bytes(), errSize, errStart)
+	return r, nil
+}
+
+// split makes an Output of what poll.sh prints of a stream.
+func split(shown []byte, size, start int64) Output {
+	if start < 0 || start > int64(len(shown)) {
+		return Output{Start: shown, Size: int64(len(shown))}
+	}
+	return Output{Start: shown[:start], End: shown[start:], Size: max(size, int64(len(shown)))}
+}
+
+// Stop stops a background command and all that it started, and returns how it ended.
+func (w Workspace) Stop(ctx context.Context, id string, outputBytes int) (Result, error) {
+	if _, err := w.Poll(ctx, id, 0); err != nil {
+		return Result{}, err
+	}
+	if _, err := w.fileScript(ctx, id, script{names: []string{"store", "stop"}, args: []string{"", id}}, maxHeader); err != nil {
+		return Result{}, err
+	}
+	return w.Poll(ctx, id, outputBytes)
+}
+
+// watched calls a function after each write.
+type watched struct {
+	to    io.Writer
+	wrote func()
+}
+
+// Write implements io.Writer.
+func (w *watched) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	w.wrote()
+	return n, err
+}
+
+// firstLine takes a line off the start of a stream.
+type firstLine struct {
+	want string
+	rest io.Writer
+
+	mu  sync.Mutex
+	got []byte
+	ok  bool
+}
+
+// Write implements io.Writer.
+func (f *firstLine) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ok {
+		return f.rest.Write(p)
+	}
+	n := len(p)
+	if len(f.got) < maxHeader {
+		f.got = append(f.got, p[:min(n, maxHeader)]...)
+	}
+	rest, ok := strings.CutPrefix(string(f.got), f.want)
+	if !ok {
+		return n, nil
+	}
+	f.ok = true
+	rest += string(p[min(n, maxHeader):])
+	if rest == "" {
+		return n, nil
+	}
+	_, err := io.WriteString(f.rest, rest)
+	return n, err
+}
+
+func (f *firstLine) seen() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ok
+}
+
+func (f *firstLine) other() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return bytes.Clone(f.got)
+}

@@ -1,0 +1,304 @@
+package inside_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside/insidetest"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
+
+// forEachShell runs a test with each sh that workspaces may have.
+func forEachShell(t *testing.T, test func(t *testing.T, w *insidetest.Workspace)) {
+	t.Helper()
+	for name, shell := range map[string][]string{"dash": {"dash"}, "bash": {"bash", "--posix"}, "busybox": {"busybox", "sh"}} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(shell[0]); err != nil {
+				t.Skipf("there is no %s on this machine", shell[0])
+			}
+			t.Parallel()
+			w := insidetest.New(t)
+			w.Shell = shell
+			test(t, w)
+		})
+	}
+}
+
+func in(w *insidetest.Workspace) inside.Workspace {
+	return inside.Workspace{Exec: w, Namespace: "coder", Name: "coder.ada.dev"}
+}
+
+func command(line string) inside.Command {
+	return inside.Command{Line: line, Directory: ".", Timeout: time.Minute, OutputBytes: 1000}
+}
+
+func run(t *testing.T, w *insidetest.Workspace, c inside.Command) inside.Result {
+	t.Helper()
+	result, err := in(w).Run(polltest.Context(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func TestRunSeparatesTheStreamsAndReturnsTheExitCode(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+		c := command(`cat; echo "it's \$HOME" "$(pwd)" >&2; exit 7`)
+		c.Stdin = "in\x00put"
+		result := run(t, w, c)
+		if got := string(result.Stdout.Start); got != "in\x00put" {
+			t.Errorf("stdout is %q", got)
+		}
+		if got, want := string(result.Stderr.Start), "it's $HOME "+w.Home+"\n"; got != want {
+			t.Errorf("stderr is %q, want %q", got, want)
+		}
+		if result.State != inside.Ended || result.ExitCode != 7 || !result.Stdout.IsBinary() || result.Stderr.IsBinary() {
+			t.Errorf("the result is %+v", result)
+		}
+		if result := run(t, w, command("no-such-program")); result.ExitCode != 127 {
+			t.Errorf("a program that is not there ends with %+v", result)
+		}
+	})
+}
+
+// Nothing of what a caller gives is ever read by the scripts' shell.
+func TestRunPassesOnWhatIsGivenAsItIs(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+		odd := "-n '\"; touch $(echo pwned) `x` \\ *\n"
+		if err := os.Mkdir(filepath.Join(w.Home, odd), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c := command("cat <<'END'\n" + odd + "END\npwd")
+		c.Directory = odd
+		if got, want := string(run(t, w, c).Stdout.Start), odd+filepath.Join(w.Home, odd)+"\n"; got != want {
+			t.Errorf("the output is %q, want %q", got, want)
+		}
+		for _, directory := range []string{"", odd} {
+			if _, err := os.Stat(filepath.Join(w.Home, directory, "pwned")); err == nil {
+				t.Error("a part of the arguments ran as a command")
+			}
+		}
+	})
+}
+
+func TestRunKeepsBothEndsOfMuchOutput(t *testing.T) {
+	w := insidetest.New(t)
+	result := run(t, w, command(`echo first; head -c 3000000 /dev/zero | tr '\0' 'é'; echo last`))
+	shown := result.Stdout.Text()
+	if !strings.HasPrefix(shown, "first\n") || !strings.HasSuffix(shown, "last\n") || !strings.Contains(shown, " bytes are left out here]") {
+		t.Errorf("shown is %q", shown)
+	}
+	if result.Stdout.Size != 3000011 || result.Stdout.Omitted() != 3000011-1000 {
+		t.Errorf("the size is %d and %d are left out", result.Stdout.Size, result.Stdout.Omitted())
+	}
+}
+
+func TestEndlessOutputStopsTheCommand(t *testing.T) {
+	w := insidetest.New(t)
+	result := run(t, w, command("echo $$ >pid; yes"))
+	if result.State != inside.Stopped || !strings.Contains(result.Why, "67108864 bytes") || !strings.HasPrefix(result.Stdout.Text(), "y\ny\n") {
+		t.Errorf("the result is %s, %s", result.State, result.Why)
+	}
+	wantGone(t, w, "pid")
+}
+
+// wantGone waits until the process whose id is in a file has ended.
+func wantGone(t *testing.T, w *insidetest.Workspace, file string) {
+	t.Helper()
+	pid, err := os.ReadFile(filepath.Join(w.Home, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	polltest.Eventually(t, "process "+string(pid)+" ends", func() error {
+		status, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+		if err == nil && !strings.Contains(string(status), ") Z ") {
+			return fmt.Errorf("it runs: %s", status)
+		}
+		return nil
+	})
+}
+
+func TestTimeoutStopsAllThatTheCommandStarted(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+		c := command(`echo said; trap "" TERM; sh -c 'echo $$ >child; sleep 1000' & sleep 1000 & sh -c 'trap "" TERM; echo $$ >deaf; while :; do sleep 1; done'`)
+		c.Timeout = time.Second
+		result := run(t, w, c)
+		if result.State != inside.Stopped || !strings.Contains(result.Why, "did not end within 1s") || string(result.Stdout.Start) != "said\n" {
+			t.Errorf("the result is %+v", result)
+		}
+		wantGone(t, w, "child")
+		wantGone(t, w, "deaf")
+	})
+}
+
+func TestWhatACommandLeavesRunningIsKilled(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+		result := run(t, w, command("sleep 1000 & echo $! >left"))
+		if result.State != inside.Ended || result.ExitCode != 0 {
+			t.Errorf("the result is %+v", result)
+		}
+		wantGone(t, w, "left")
+	})
+}
+
+func TestACallThatIsCancelledStopsTheCommand(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+		ctx, cancel := context.WithCancel(polltest.Context(t))
+		c := command("echo $$ >pid; echo begun; sleep 1000")
+		c.Wrote = func(int64) { cancel() }
+		if _, err := in(w).Run(ctx, c); !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v", err)
+		}
+		wantGone(t, w, "pid")
+	})
+}
+
+func TestBackgroundCommandsOutliveTheirCall(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+		ctx := polltest.Context(t)
+		id, err := in(w).Start(ctx, command("echo one; echo two >&2; umask; while ! [ -e go ]; do sleep 0.1; done; echo three; exit 3"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var result inside.Result
+		polltest.Eventually(t, "its first output is there", func() error {
+			if result, err = in(w).Poll(ctx, id, 1000); err != nil || !strings.HasPrefix(string(result.Stdout.Start), "one\n0022\n") {
+				return fmt.Errorf("%+v %w", result, err)
+			}
+			return nil
+		})
+		if result.State != inside.Running || string(result.Stderr.Start) != "two\n" {
+			t.Errorf("the result is %+v", result)
+		}
+		if err := os.WriteFile(filepath.Join(w.Home, "go"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		polltest.Eventually(t, "it ends", func() error {
+			if result, err = in(w).Poll(ctx, id, 1000); err != nil || result.State != inside.Ended {
+				return fmt.Errorf("%+v %w", result, err)
+			}
+			return nil
+		})
+		if result.ExitCode != 3 || string(result.Stdout.Start) != "one\n0022\nthree\n" || result.Stdout.Omitted() != 0 {
+			t.Errorf("the result is %+v", result)
+		}
+	})
+}
+
+func TestBackgroundCommandsAreStopped(t *testing.T) {
+	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
+		ctx := polltest.Context(t)
+		id, err := in(w).Start(ctx, command("echo $$ >pid; yes & echo $! >child; wait"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		polltest.Eventually(t, "it runs", func() error {
+			_, err := os.Stat(filepath.Join(w.Home, "child"))
+			return err
+		})
+		result, err := in(w).Stop(ctx, id, 100)
+		if err != nil || result.State != inside.Ended || result.ExitCode == 0 {
+			t.Errorf("stopped: %+v %v", result, err)
+		}
+		wantGone(t, w, "pid")
+		wantGone(t, w, "child")
+		stored := int64(0)
+		files, err := filepath.Glob(filepath.Join(w.Home, ".cache/coder-k8s/commands", id, "out.*"))
+		for _, file := range files {
+			if info, err := os.Stat(file); err == nil {
+				stored += info.Size()
+			}
+		}
+		if err != nil || stored > 8<<20 || result.Stdout.Size < stored {
+			t.Errorf("%d bytes are stored of %d: %v", stored, result.Stdout.Size, err)
+		}
+		if again, err := in(w).Stop(ctx, id, 100); err != nil || again.State != inside.Ended {
+			t.Errorf("stopped again: %+v %v", again, err)
+		}
+	})
+}
+
+func TestALostCommandIsReported(t *testing.T) {
+	w := insidetest.New(t)
+	store := filepath.Join(w.Home, ".cache/coder-k8s/commands/abcdefghijklmnopqrstuvwxyz")
+	if err := os.MkdirAll(store, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// A process that runs, and is not of this command.
+	if err := os.WriteFile(filepath.Join(store, "pid"), fmt.Appendf(nil, "-%d\n", os.Getpid()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	result, err := in(w).Stop(polltest.Context(t), "abcdefghijklmnopqrstuvwxyz", 100)
+	if err != nil || result.State != inside.Lost {
+		t.Errorf("the result is %+v %v", result, err)
+	}
+}
+
+func TestBadCommandsAreRefused(t *testing.T) {
+	w := insidetest.New(t)
+	w.Before = func(c remoteexec.Command) {
+		if !slices.Contains(c.Args, "true") {
+			t.Errorf("%q runs", c.Args)
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*inside.Command)
+		want   string
+	}{
+		"empty":        {func(c *inside.Command) { c.Line = " \n" }, "command is required"},
+		"long":         {func(c *inside.Command) { c.Line = strings.Repeat("x", inside.MaxCommandBytes+1) }, "write a script"},
+		"much input":   {func(c *inside.Command) { c.Stdin = strings.Repeat("x", inside.MaxStdinBytes+1) }, "write a file"},
+		"NUL":          {func(c *inside.Command) { c.Line = "a\x00b" }, "NUL"},
+		"no directory": {func(c *inside.Command) { c.Directory = "/nowhere/at all" }, `there is no "/nowhere/at all"`},
+		"a file":       {func(c *inside.Command) { c.Directory = "/etc/passwd" }, `"/etc/passwd" is no directory`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := command("true")
+			c.change(&bad)
+			if _, err := in(w).Run(t.Context(), bad); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("the error is %v, want %q in it", err, c.want)
+			}
+			if name == "NUL" || name == "much input" {
+				return
+			}
+			if _, err := in(w).Start(t.Context(), bad); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("in the background the error is %v, want %q in it", err, c.want)
+			}
+		})
+	}
+	for _, id := range []string{"", "x", "../../../../etc/passwd", "ABCDEFGHIJKLMNOPQRSTUVWXYZ"} {
+		if _, err := in(w).Poll(t.Context(), id, 100); err == nil || !strings.Contains(err.Error(), "what run_in_workspace returned") {
+			t.Errorf("id %q: %v", id, err)
+		}
+	}
+}
+
+func TestWhatTheAPISaysIsPassedOn(t *testing.T) {
+	resource := schema.GroupResource{Group: "aggregation.coder.com", Resource: "coderworkspaces"}
+	w := insidetest.New(t)
+	for want, err := range map[string]error{
+		`cannot enter workspace coder.ada.dev: Operation cannot be fulfilled on coderworkspaces.aggregation.coder.com "x": agent "main" is not connected (timeout)`: apierrors.NewConflict(resource, "x", errors.New(`agent "main" is not connected (timeout)`)),
+		`ask an administrator for ClusterRole coder-k8s-workspace-access in the namespace`:                                                                          apierrors.NewForbidden(resource, "x", errors.New(`User "ada" cannot create it`)),
+		`the connection to workspace coder.ada.dev was lost`:                                                                                                        errors.New("websocket: close 1006"),
+	} {
+		w.Fail = err
+		_, got := in(w).Run(t.Context(), command("true"))
+		if _, told := toolset.Sentence(t.Context(), got); !strings.Contains(told, want) {
+			t.Errorf("told is %q, want %q", told, want)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package insidetest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
+)
+
+// Workspace is a callers.Executor for one workspace, whatever its name is.
+type Workspace struct {
+	// Home is the home directory, in which commands begin.
+	Home string
+	// Shell takes the place of sh; sh if there is none.
+	Shell []string
+	// Env is added to the environment.
+	Env []string
+	// Fail, if it is set, is returned in place of running anything.
+	Fail error
+	// Before is called before each command; it may be nil.
+	Before func(c remoteexec.Command)
+}
+
+// New returns an empty workspace.
+func New(t testing.TB) *Workspace {
+	t.Helper()
+	return &Workspace{Home: t.TempDir()}
+}
+
+// Exec implements callers.Executor. As Coder's agent does, it gives the command a
+// session of its own, and sends it SIGHUP when the client is gone.
+func (w *Workspace) Exec(ctx context.Context, _, _, _ string, c remoteexec.Command) error {
+	if w.Fail != nil {
+		return w.Fail
+	}
+	if w.Before != nil {
+		w.Before(c)
+	}
+	args := c.Args
+	if len(w.Shell) > 0 && args[0] == "sh" {
+		args = append(append([]string(nil), w.Shell...), args[1:]...)
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Env = w.Home, append(cmd.Environ(), append([]string{"HOME=" + w.Home, "XDG_CACHE_HOME="}, w.Env...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGHUP) }
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, discard(c.Stdout), discard(c.Stderr)
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return utilexec.CodeExitError{Err: err, Code: exit.ExitCode()}
+	}
+	return err
+}
+
+func discard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}

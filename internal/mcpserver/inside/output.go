@@ -1,0 +1,135 @@
+package inside
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+)
+
+// limited keeps the first bytes that are written to it.
+type limited struct {
+	most int64
+
+	mu   sync.Mutex
+	kept []byte
+}
+
+// Write implements io.Writer.
+func (l *limited) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if room := l.most - int64(len(l.kept)); room > 0 {
+		l.kept = append(l.kept, p[:min(int64(len(p)), room)]...)
+	}
+	return len(p), nil
+}
+
+func (l *limited) bytes() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Clone(l.kept)
+}
+
+// Output is what a program wrote to a stream, as far as it is kept.
+type Output struct {
+	// Start and End are the first and the newest bytes. There is no End if nothing is
+	// left out.
+	Start, End []byte
+	// Size counts all bytes.
+	Size int64
+}
+
+// Omitted is how many bytes are left out between start and end.
+func (o Output) Omitted() int64 { return o.Size - int64(len(o.Start)) - int64(len(o.End)) }
+
+// Text returns the output as a model may read it, with a line where something is left
+// out.
+func (o Output) Text() string {
+	if o.Omitted() == 0 {
+		return text.Clean(string(o.Start) + string(o.End))
+	}
+	start, end := wholeStart(o.Start), wholeEnd(o.End)
+	omitted := o.Size - int64(len(start)) - int64(len(end))
+	return fmt.Sprintf("%s\n[%d bytes are left out here]\n%s", text.Clean(string(start)), omitted, text.Clean(string(end)))
+}
+
+// IsBinary reports whether the output is no text.
+func (o Output) IsBinary() bool {
+	if o.Omitted() == 0 {
+		return isBinary(append(bytes.Clone(o.Start), o.End...))
+	}
+	return isBinary(wholeStart(o.Start)) || isBinary(wholeEnd(o.End))
+}
+
+func isBinary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
+
+// wholeStart leaves out a character at the end of b that is cut in two.
+func wholeStart(b []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return b[:len(b)-i]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// wholeEnd leaves out the rest of a character at the start of b.
+func wholeEnd(b []byte) []byte {
+	for i := 0; i < utf8.UTFMax && i < len(b); i++ {
+		if utf8.RuneStart(b[i]) {
+			return b[i:]
+		}
+	}
+	return b
+}
+
+// ends keeps the start and the end of a stream.
+type ends struct {
+	// most is how many bytes are kept, half of them from the start.
+	most int
+
+	mu  sync.Mutex
+	out Output
+}
+
+// Write implements io.Writer.
+func (e *ends) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := len(p)
+	e.out.Size += int64(n)
+	half := e.most / 2
+	if room := half - len(e.out.Start); room > 0 {
+		taken := min(room, len(p))
+		e.out.Start = append(e.out.Start, p[:taken]...)
+		p = p[taken:]
+	}
+	e.out.End = append(e.out.End, p...)
+	// Seldom, so that what is kept is not moved for each write.
+	if len(e.out.End) > 2*half {
+		e.out.End = append([]byte(nil), e.out.End[len(e.out.End)-half:]...)
+	}
+	return n, nil
+}
+
+func (e *ends) size() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.out.Size
+}
+
+func (e *ends) output() Output {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	end := e.out.End
+	if half := e.most / 2; len(end) > half {
+		end = end[len(end)-half:]
+	}
+	return Output{Start: bytes.Clone(e.out.Start), End: bytes.Clone(end), Size: e.out.Size}
+}

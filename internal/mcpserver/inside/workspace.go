@@ -1,0 +1,164 @@
+package inside
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilexec "k8s.io/utils/exec"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+//go:embed scripts/*.sh
+var scripts embed.FS
+
+const (
+	// role is the ClusterRole with the right to run commands.
+	role = "coder-k8s-workspace-access"
+	// maxDetail is how much is kept of what a script writes to its standard error.
+	maxDetail = 1 << 10
+)
+
+// Workspace is a workspace to work in. The agent may be empty if there is only one.
+type Workspace struct {
+	Exec                   callers.Executor
+	Namespace, Name, Agent string
+}
+
+// script is some of the scripts, one after the other, with their arguments.
+type script struct {
+	names []string
+	args  []string
+	stdin io.Reader
+}
+
+// text returns the scripts without comments: the audit log of Kubernetes has them for
+// each call.
+func (s script) text() (string, error) {
+	var b strings.Builder
+	for _, name := range s.names {
+		content, err := scripts.ReadFile("scripts/" + name + ".sh")
+		if err != nil {
+			return "", fmt.Errorf("bug: %w", err)
+		}
+		for line := range strings.Lines(string(content)) {
+			if !strings.HasPrefix(line, "#") {
+				b.WriteString(line)
+			}
+		}
+	}
+	return b.String(), nil
+}
+
+// run runs scripts, and returns their exit code.
+func (w Workspace) run(ctx context.Context, s script, stdout, stderr io.Writer) (code int, err error) {
+	for _, arg := range s.args {
+		if strings.ContainsRune(arg, 0) {
+			return 0, toolset.UsageError("no argument may have a NUL character")
+		}
+	}
+	text, err := s.text()
+	if err != nil {
+		return 0, err
+	}
+	err = w.Exec.Exec(ctx, w.Namespace, w.Name, w.Agent, remoteexec.Command{
+		Args: append([]string{"sh", "-c", text, "sh"}, s.args...), Stdin: s.stdin, Stdout: stdout, Stderr: stderr,
+	})
+	var exit utilexec.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case errors.As(err, &exit) && exit.Exited():
+		return exit.ExitStatus(), nil
+	}
+	return 0, w.failure(ctx, err)
+}
+
+// failure is what a model is told if a script could not be run, or its end is not known.
+func (w Workspace) failure(ctx context.Context, err error) error {
+	var status apierrors.APIStatus
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case apierrors.IsConflict(err), apierrors.IsBadRequest(err):
+		return toolset.Refuse(toolset.OutcomeConflict, fmt.Sprintf("cannot enter workspace %s: %s", w.Name, toolset.Message(err)))
+	case errors.As(err, &status):
+		return &toolset.CallError{
+			Verb: "create", Resource: "coderworkspaces/exec.aggregation.coder.com", Namespace: w.Namespace, Name: w.Name, Err: err, Role: role,
+		}
+	}
+	return toolset.Refuse(toolset.OutcomeUnavailable, fmt.Sprintf(
+		"the connection to workspace %s was lost, and how far the work got is not known: look before you try again (%v)", w.Name, err))
+}
+
+// fileScript runs a script about a path and returns its output, at most limit bytes.
+func (w Workspace) fileScript(ctx context.Context, path string, s script, limit int64) ([]byte, error) {
+	stdout, stderr := &limited{most: limit}, &limited{most: maxDetail}
+	code, err := w.run(ctx, s, stdout, stderr)
+	if err != nil {
+		return nil, err
+	}
+	return stdout.bytes(), w.problem(path, code, stderr)
+}
+
+// The exit codes of the scripts.
+const (
+	exitMissing     = 100
+	exitDirectory   = 101
+	exitSpecial     = 102
+	exitDenied      = 103
+	exitFailed      = 104
+	exitChanged     = 105
+	exitIncomplete  = 106
+	exitNoDirectory = 107
+	exitNoCommand   = 108
+	exitNotFound    = 127
+)
+
+// problem is what a model is told of a script that ended with this exit code.
+func (w Workspace) problem(path string, code int, stderr *limited) error {
+	refuse := func(outcome, format string, args ...any) error {
+		return toolset.Refuse(outcome, fmt.Sprintf(format, args...)+detail(stderr))
+	}
+	switch code {
+	case 0:
+		return nil
+	case exitMissing:
+		return refuse(toolset.OutcomeNotFound, "there is no %q in workspace %s, or it is in a directory that the workspace's user may not enter; list_workspace_files shows what there is", path, w.Name)
+	case exitDirectory:
+		return refuse(toolset.OutcomeInvalid, "%q is a directory; list_workspace_files lists it", path)
+	case exitSpecial:
+		return refuse(toolset.OutcomeInvalid, "%q is no regular file but a device, a pipe or a socket", path)
+	case exitDenied:
+		return refuse(toolset.OutcomeDenied, "the workspace's user may not do that to %q: look at its owner and mode", path)
+	case exitChanged:
+		return refuse(toolset.OutcomeConflict, "%q has changed meanwhile, and nothing was written; read it again", path)
+	case exitIncomplete:
+		return refuse(toolset.OutcomeUnavailable, "not all of the content arrived, and %q is as it was; call again", path)
+	case exitNoDirectory:
+		return refuse(toolset.OutcomeInvalid, "%q is no directory", path)
+	case exitNoCommand:
+		return refuse(toolset.OutcomeNotFound, "workspace %s has no background command %q: it was started in another workspace, by another agent, or long ago", w.Name, path)
+	case exitNotFound:
+		return refuse(toolset.OutcomeUnavailable, "workspace %s lacks a program that this needs: sh and coreutils or BusyBox must be in its image", w.Name)
+	case exitFailed:
+		return refuse(toolset.OutcomeError, "that failed in workspace %s", w.Name)
+	}
+	return refuse(toolset.OutcomeError, "that failed in workspace %s with exit code %d", w.Name, code)
+}
+
+func detail(stderr *limited) string {
+	said := bytes.TrimSpace(stderr.bytes())
+	if len(said) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (it says: %s)", said)
+}

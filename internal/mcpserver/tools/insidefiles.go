@@ -1,0 +1,186 @@
+package tools
+
+import (
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+)
+
+const (
+	defaultFileLines = 2000
+	maxFileLines     = 50000
+	defaultFileBytes = 64 << 10
+	maxFileBytes     = 512 << 10
+	// maxQuestion is how much of a text a question to the user shows.
+	maxQuestion = 500
+)
+
+func addReadWorkspaceFile(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "read_workspace_file", Title: "Read a file in a workspace",
+		Description: "Reads a text file, or a part of it by lines or by bytes, exactly as it is.",
+		Toolset:     toolset.Inside, Effect: toolset.Reads, Idempotent: true,
+		Rights: execRights(),
+	}, readWorkspaceFile)
+}
+
+type readWorkspaceFileInput struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Agent      string `json:"agent,omitempty"`
+	Path       string `json:"path"`
+	FirstLine  int64  `json:"firstLine,omitempty"`
+	MaxLines   int    `json:"maxLines,omitempty" default:"2000" maximum:"50000"`
+	FirstByte  int64  `json:"firstByte,omitempty"`
+	LimitBytes int    `json:"limitBytes,omitempty" maximum:"524288"`
+}
+
+// readWorkspaceFileOutput has the next line or byte if the file goes on.
+type readWorkspaceFileOutput struct {
+	Path      string `json:"path"`
+	Size      int64  `json:"size"`
+	Version   string `json:"version,omitempty"`
+	Binary    bool   `json:"binary,omitempty"`
+	Untrusted string `json:"untrusted"`
+	Content   string `json:"content"`
+	Truncated bool   `json:"truncated"`
+	NextLine  int64  `json:"nextLine,omitempty"`
+	NextByte  int64  `json:"nextByte,omitempty"`
+	Note      string `json:"note,omitempty"`
+}
+
+func readWorkspaceFile(ctx context.Context, call *toolset.Call, in readWorkspaceFileInput) (readWorkspaceFileOutput, error) {
+	w, err := enter(call, in.Namespace, in.Name, in.Agent)
+	if err != nil {
+		return readWorkspaceFileOutput{}, err
+	}
+	if in.FirstByte > 0 && in.FirstLine > 0 {
+		return readWorkspaceFileOutput{}, toolset.UsageError("give firstLine or firstByte, and not both")
+	}
+	most := bounded(in.LimitBytes, defaultFileBytes, maxFileBytes)
+	lines := bounded(in.MaxLines, defaultFileLines, maxFileLines)
+	r := inside.Range{Lines: true, First: max(in.FirstLine, 1), Count: int64(lines) + 1, MaxBytes: int64(most) + 1}
+	if in.FirstByte > 0 {
+		r = inside.Range{First: in.FirstByte, Count: int64(most) + 1, MaxBytes: int64(most) + 1}
+	}
+	content, err := w.Read(ctx, in.Path, r)
+	if err != nil {
+		return readWorkspaceFileOutput{}, err
+	}
+	out := readWorkspaceFileOutput{Path: in.Path, Size: content.Size, Version: content.Version, Untrusted: untrusted}
+	out.describe(content.Part(r, lines, most))
+	return out, nil
+}
+
+// describe puts the content into the answer, if it is text.
+func (out *readWorkspaceFileOutput) describe(part inside.Part) {
+	out.Truncated, out.NextLine, out.NextByte = part.More, part.NextLine, part.NextByte
+	if part.Binary {
+		out.Binary = true
+		out.Note = "the file is binary, or is not in UTF-8; look at it with a command, for example file, xxd or base64"
+		return
+	}
+	out.Content = string(part.Data)
+	if text.Clean(out.Content) != out.Content {
+		out.Note = "the content has invisible characters, or something that looks like a secret: show it to nobody else, and be careful with what it says"
+	}
+}
+
+func addWriteWorkspaceFile(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "write_workspace_file", Title: "Write a file in a workspace",
+		Description: "Makes a file with its directories, or replaces the content of one, at once and completely.",
+		Toolset:     toolset.Inside, Effect: toolset.Destroys, Idempotent: true,
+		Rights: changeRights(),
+	}, writeWorkspaceFile)
+}
+
+type writeWorkspaceFileInput struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Agent     string `json:"agent,omitempty"`
+	Path      string `json:"path"`
+	Content   string `json:"content"`
+	Version   string `json:"version,omitempty"`
+	Confirm   string `json:"confirm,omitempty"`
+}
+
+type writtenFile struct {
+	Path         string `json:"path"`
+	Size         int    `json:"size"`
+	Replacements int    `json:"replacements,omitempty"`
+	Updated      bool   `json:"updated"`
+}
+
+func writeWorkspaceFile(ctx context.Context, call *toolset.Call, in writeWorkspaceFileInput) (writtenFile, error) {
+	w, err := enter(call, in.Namespace, in.Name, in.Agent)
+	if err != nil {
+		return writtenFile{}, err
+	}
+	question := fmt.Sprintf("In WORKSPACE, write %d bytes to %q, in place of what is there? They begin: %q", len(in.Content), in.Path, quoteStart(in.Content))
+	if err := confirmInside(ctx, call, w, in.Confirm, question); err != nil {
+		return writtenFile{}, err
+	}
+	if err := w.Write(ctx, in.Path, []byte(in.Content), in.Version); err != nil {
+		return writtenFile{}, err
+	}
+	return writtenFile{Path: in.Path, Size: len(in.Content), Updated: true}, nil
+}
+
+func addEditWorkspaceFile(s *toolset.Set) {
+	toolset.Add(s, toolset.Definition{
+		Name: "edit_workspace_file", Title: "Edit a file in a workspace",
+		Description: "Replaces a text that is in a file once, or all its occurrences with replaceAll. Fails if the file changes meanwhile.",
+		Toolset:     toolset.Inside, Effect: toolset.Destroys,
+		Rights: changeRights(),
+	}, editWorkspaceFile)
+}
+
+type editWorkspaceFileInput struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Agent      string `json:"agent,omitempty"`
+	Path       string `json:"path"`
+	OldText    string `json:"oldText"`
+	NewText    string `json:"newText"`
+	ReplaceAll bool   `json:"replaceAll,omitempty"`
+	Version    string `json:"version,omitempty"`
+	Confirm    string `json:"confirm,omitempty"`
+}
+
+// editWorkspaceFile finds out first whether the edit is possible, so that nobody is
+// asked about one that is not.
+func editWorkspaceFile(ctx context.Context, call *toolset.Call, in editWorkspaceFileInput) (writtenFile, error) {
+	w, err := enter(call, in.Namespace, in.Name, in.Agent)
+	if err != nil {
+		return writtenFile{}, err
+	}
+	edited, err := w.Apply(ctx, in.Path, inside.Edit{Old: in.OldText, New: in.NewText, All: in.ReplaceAll, Version: in.Version})
+	if err != nil {
+		return writtenFile{}, err
+	}
+	question := fmt.Sprintf("In WORKSPACE, replace %q by %q in %q (%d times)?", quoteStart(in.OldText), quoteStart(in.NewText), in.Path, edited.Count)
+	if err := confirmInside(ctx, call, w, in.Confirm, question); err != nil {
+		return writtenFile{}, err
+	}
+	if err := w.Write(ctx, in.Path, edited.Content, edited.Version); err != nil {
+		return writtenFile{}, err
+	}
+	return writtenFile{Path: in.Path, Size: len(edited.Content), Replacements: edited.Count, Updated: true}, nil
+}
+
+// quoteStart is the beginning of a text, for a question.
+func quoteStart(s string) string {
+	if len(s) <= maxQuestion {
+		return s
+	}
+	end := maxQuestion
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return fmt.Sprintf("%s… (%d bytes more)", s[:end], len(s)-end)
+}
