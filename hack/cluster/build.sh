@@ -1,7 +1,7 @@
 #!/bin/bash
 # build.sh [TARGET...]: builds what is missing of the given programs (all, without arguments) into $CACHE/bin, from the Go
 # module proxy alone. With empty caches about 12 min on two cores, warm nothing. Needs no root.
-# The targets: kube etcd coredns coder terraform pause image. The integration tests need "kube etcd".
+# The targets: kube etcd coredns coder terraform provider pause image. The integration tests need "kube etcd".
 #
 # The go.mod files in modules/ pin the version of every module that is compiled. A module that the operator uses too has
 # the version of the main go.mod there (modules_test.go checks that), so each package is compiled once for all programs.
@@ -18,9 +18,10 @@ stamp_of() {
     coredns) echo "coredns $(cat "$HERE"/modules/kube/{coredns/main.go,go.sum} | cksum)" ;;
     coder) echo "coder $CODER_VERSION $(cksum <"$HERE/modules/coder/go.sum")" ;;
     terraform) echo "terraform $TERRAFORM_VERSION $(cksum <"$HERE/modules/terraform/go.sum")" ;;
+    provider) echo "kubernetes-provider $KUBERNETES_PROVIDER_VERSION $(cat "$HERE"/modules/provider/{go.sum,provider.sed} | cksum)" ;;
     pause) echo "pause $(cksum <"$HERE/src/pause.c")" ;;
     image) echo "image $(cat "$HERE"/../image/*.go "$HERE"/../image/go.mod | cksum)" ;;
-    *) die "build.sh knows no target \"$1\": kube etcd coredns coder terraform pause image" ;;
+    *) die "build.sh knows no target \"$1\": kube etcd coredns coder terraform provider pause image" ;;
   esac
 }
 name_of() { stamp_of "$1" | sed 's/ [0-9]* [0-9]*$//'; }
@@ -41,6 +42,7 @@ packages_of() {
     etcd | coredns) echo "./$1" ;;
     coder) printf '%s\n' github.com/coder/coder/v2/cmd/coder github.com/coder/terraform-provider-coder/v2 ;;
     terraform) echo github.com/hashicorp/terraform ;;
+    provider) echo github.com/hashicorp/terraform-provider-kubernetes ;;
     image) echo . ;;
   esac
 }
@@ -69,7 +71,7 @@ go_build() { # target...
 # libraries of eight clouds, more than half of what it would compile, so they are taken out of its list.
 terraform_source() { # directory
   local src
-  mkdir "$1"
+  mkdir -p "$1"
   cp "$HERE"/modules/terraform/go.* "$1"
   cd "$1"
   src=$(go mod download -json github.com/hashicorp/terraform | sed -n 's/^\t*"Dir": "\(.*\)",*$/\1/p')
@@ -77,6 +79,22 @@ terraform_source() { # directory
   chmod -R u+w src
   sed -i -E '/backend(Azure|Consul|Cos|GCS|Kubernetes|OSS|Pg|S3)\>/d' src/internal/backend/init/init.go
   go mod edit -replace=github.com/hashicorp/terraform=./src
+}
+# The provider hashicorp/kubernetes is served by the proxy in one old version. Its resources of a workspace are compiled, with
+# the Kubernetes and plugin libraries that the other programs here have (modules/provider/provider.sed), because its own
+# would be compiled for it alone.
+provider_source() { # directory
+  local src
+  mkdir -p "$1/src/kubernetes"
+  cp "$HERE"/modules/provider/go.* "$1"
+  src=$(cd "$1" && go mod download -json "github.com/hashicorp/terraform-provider-kubernetes@v$KUBERNETES_PROVIDER_VERSION" | sed -n 's/^\t*"Dir": "\(.*\)",*$/\1/p')
+  cp "$src/main.go" "$1/src"
+  for f in $(sed -n 's/^# files: //p' "$HERE/modules/provider/provider.sed"); do cp "$src/kubernetes/$f.go" "$1/src/kubernetes"; done
+  chmod -R u+w "$1/src"
+  sed -i -E -f "$HERE/modules/provider/provider.sed" "$1"/src/*.go "$1"/src/kubernetes/*.go
+  printf 'module github.com/hashicorp/terraform-provider-kubernetes\n\ngo 1.26.0\n' >"$1/src/go.mod"
+  cd "$1"
+  go mod edit -replace=github.com/hashicorp/terraform-provider-kubernetes=./src
 }
 # A Coder of another version than the pinned one is built with the modules that its authors pin. Two modules of
 # 2.29 are not served by the proxy: that of the client command "coder exp boundary", which becomes an empty command, and that
@@ -97,6 +115,7 @@ coder_source() { # directory
 go_into() { # target directory
   case "$1:$CODER_VERSION" in
     terraform:*) terraform_source "$2" ;;
+    provider:*) provider_source "$2" ;;
     "coder:$PINNED_CODER_VERSION") cd "$(module_of "$1")" ;;
     coder:*) coder_source "$2" ;;
     *) cd "$(module_of "$1")" ;;
@@ -109,19 +128,19 @@ case "${1:-}" in
   --one)
     shift
     if [ "$1" = pause ]; then gcc -Os -static -s -o "$NEW/pause" "$HERE/src/pause.c"; exit; fi
-    go_into "$1" "$NEW/module"
+    go_into "$1" "$NEW/module/$1"
     go_build "$@"
     exit ;;
   --fetch)
     shift
     for t in "$@"; do
       mapfile -t packages < <(packages_of "$t")
-      [ ${#packages[@]} = 0 ] || (go_into "$t" "$NEW/fetch" && go list -deps -tags "$TAGS" "${packages[@]}" >/dev/null)
+      [ ${#packages[@]} = 0 ] || (go_into "$t" "$NEW/fetch/$t" && go list -deps -tags "$TAGS" "${packages[@]}" >/dev/null)
     done
     exit ;;
 esac
 
-[ $# -gt 0 ] || set -- kube etcd coredns coder terraform pause image
+[ $# -gt 0 ] || set -- kube etcd coredns coder terraform provider pause image
 missing() { [ "$(cat "$BIN/.$1.built" 2>/dev/null)" != "$(stamp_of "$1")" ]; }
 todo=()
 for t in "$@"; do if missing "$t"; then todo+=("$t"); fi; done
@@ -138,7 +157,13 @@ rm -rf "$NEW" && mkdir -p "$NEW"
 "$0" --fetch "${todo[@]:1}" >"$BUILD_LOGS/download.log" 2>&1 8>&- 9>&- &
 fetch=$!
 
-provider="$MIRROR/registry.terraform.io/coder/coder/$PROVIDER_VERSION/linux_$(go env GOARCH)"
+# A provider goes where Terraform looks for it.
+to_mirror() { # namespace/name version
+  local directory="$MIRROR/registry.terraform.io/$1/$2/linux_$(go env GOARCH)" file="terraform-provider-${1#*/}"
+  [ -f "$NEW/$file" ] || return 0
+  mkdir -p "$directory"
+  mv "$NEW/$file" "$directory/${file}_v$2"
+}
 while [ ${#todo[@]} -gt 0 ]; do
   group=() later=() what=""
   for t in "${todo[@]}"; do
@@ -155,10 +180,8 @@ while [ ${#todo[@]} -gt 0 ]; do
   : >"$log"
   step "building $what (log: $log)"
   PROGRESS=go_progress watched "$log" "$what" "$0" --one "${group[@]}" 8>&- || die "building $what failed: see $log"
-  if [ -f "$NEW/terraform-provider-coder" ]; then
-    mkdir -p "$provider"
-    mv "$NEW/terraform-provider-coder" "$provider/terraform-provider-coder_v$PROVIDER_VERSION"
-  fi
+  to_mirror coder/coder "$PROVIDER_VERSION"
+  to_mirror hashicorp/kubernetes "$KUBERNETES_PROVIDER_VERSION"
   find "$NEW" -maxdepth 1 -type f -exec mv -t "$BIN" {} +
   for t in "${group[@]}"; do stamp_of "$t" >"$BIN/.$t.built"; done
   step "built $what"

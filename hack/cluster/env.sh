@@ -5,6 +5,6 @@ set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 cat <<T
 export KUBECONFIG="$KUBECONFIG_ADMIN"
-export PATH="$BIN:\$PATH"
+export PATH="$BIN:$(cd "$HERE/../.." && pwd)/bin:\$PATH"
 export DEMO_POSTGRES_URL="postgres://postgres@$HOST_IP:$PG_PORT/?sslmode=disable"
 T

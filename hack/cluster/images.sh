@@ -1,5 +1,6 @@
 #!/bin/bash
-# images.sh: the cluster's own images, once, into $IMAGES: pause, busybox, CoreDNS, and Coder under its official name.
+# images.sh: the cluster's own images, once, into $IMAGES: pause, busybox, CoreDNS, one for workspaces, and Coder
+# under its official name.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
@@ -32,11 +33,25 @@ image busybox "$BUSYBOX_IMAGE" -cmd /bin/sh -text '/etc/passwd=root:x:0:0:root:/
 image coredns "$COREDNS_IMAGE" -entrypoint /coredns "$BIN/coredns:/coredns"
 
 # As the official image: entrypoint ["/opt/coder","server"], user 1000. Terraform and the coder provider are inside, so
-# nothing is downloaded when a template is planned.
+# nothing is downloaded when a template is planned. The old kubernetes provider takes the pod's ServiceAccount only when it
+# is told that there is no kubeconfig.
 # shellcheck disable=SC2046
-image coder "$CODER_IMAGE" -entrypoint /opt/coder,server -user 1000:1000 -env HOME=/home/coder -env TF_CLI_CONFIG_FILE=/etc/terraformrc \
+image coder "$CODER_IMAGE" -entrypoint /opt/coder,server -user 1000:1000 -env HOME=/home/coder -env TF_CLI_CONFIG_FILE=/etc/terraformrc -env KUBE_LOAD_CONFIG_FILE=false \
   -workdir /home/coder -dir /tmp:1777 -dir /home/coder:777 \
   -text '/etc/passwd=root:x:0:0:root:/:/bin/sh\ncoder:x:1000:1000:coder:/home/coder:/bin/sh\n' \
   -text '/etc/terraformrc=provider_installation {\n  filesystem_mirror {\n    path = "/opt/mirror"\n  }\n}\n' \
   "$BIN/coder:/opt/coder" "$BIN/terraform:/usr/local/bin/terraform" "$busybox:/bin/sh" "$MIRROR:/opt/mirror" \
   $({ libraries "$BIN/coder"; libraries "$BIN/terraform"; libraries "$busybox"; } | sort -u)
+
+# The user of workspaces is 1000, as in Coder's own images.
+root="$CACHE/workspace"
+packages=$(cat "$HERE/workspace.sh" <(echo "$WORKSPACE_PACKAGES") | cksum | tr " " -)
+if [ "$(cat "$root.built" 2>/dev/null)" != "$packages" ]; then
+  watched "$LOGS/workspace.log" "the packages of $WORKSPACE_IMAGE" "$HERE/workspace.sh" "$root" ||
+    die "the packages of $WORKSPACE_IMAGE could not be unpacked: see $LOGS/workspace.log"
+  echo "$packages" >"$root.built"
+fi
+image workspace "$WORKSPACE_IMAGE" -label "packages=$packages" -cmd /bin/bash -user 1000:1000 -env HOME=/home/coder -env LANG=C.UTF-8 -env EDITOR=nano \
+  -workdir /home/coder -dir /tmp:1777 -dir /var/tmp:1777 -dir /home/coder:777 \
+  -text '/etc/passwd=root:x:0:0:root:/root:/bin/bash\ncoder:x:1000:1000:coder:/home/coder:/bin/bash\n' \
+  -text '/etc/group=root:x:0:\ncoder:x:1000:\n' "$root:/" "$BIN/coder:/usr/local/bin/coder"

@@ -40,7 +40,7 @@ var shared = regexp.MustCompile(`^(golang\.org/x|google\.golang\.org|k8s\.io|sig
 
 func TestProgramsShareTheLibrariesOfTheOperator(t *testing.T) {
 	operator := versions(t, "../..")
-	for _, directory := range []string{"modules/kube", "modules/coder", "modules/terraform", "../helm", "../monitoring/prometheus"} {
+	for _, directory := range []string{"modules/kube", "modules/coder", "modules/terraform", "modules/provider", "../helm", "../monitoring/prometheus"} {
 		t.Run(directory, func(t *testing.T) {
 			compared := 0
 			for module, version := range versions(t, directory) {
@@ -71,6 +71,7 @@ func TestSettingsNameThePinnedVersions(t *testing.T) {
 		{"modules/coder", "github.com/coder/coder/v2", "PINNED_CODER_VERSION"},
 		{"modules/coder", "github.com/coder/terraform-provider-coder/v2", "PROVIDER_VERSION"},
 		{"modules/terraform", "github.com/hashicorp/terraform", "TERRAFORM_VERSION"},
+		{"modules/provider", "github.com/hashicorp/terraform-provider-kubernetes", "KUBERNETES_PROVIDER_VERSION"},
 	} {
 		version := strings.TrimPrefix(versions(t, pinned.directory)[pinned.module], "v")
 		if version == "" || !regexp.MustCompile(`(?m)^`+pinned.setting+`=`+regexp.QuoteMeta(version)+`\b`).Match(settings) {

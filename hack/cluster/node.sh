@@ -91,7 +91,7 @@ cat >"$STATE/cni.d/10-bridge.conflist" <<Y
 Y
 run containerd containerd --config "$STATE/containerd.toml"
 until_ok 60 containerd ctr version
-for i in pause busybox coredns coder; do ctr -n k8s.io images import "$IMAGES/$i.tar"; done
+for i in pause busybox coredns coder workspace; do ctr -n k8s.io images import "$IMAGES/$i.tar"; done
 touch "$STATE/images.loaded"
 until_ok 120 "the API server" kubectl_admin get --raw /readyz
 
@@ -147,4 +147,5 @@ oomScoreAdj: 0
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 Y
 run kube-proxy "$BIN/kube-proxy" --config "$STATE/proxy.yaml"
+run volumes "$HERE/volumes.sh"
 exec "$BIN/pause"

@@ -20,6 +20,7 @@ PINNED_CODER_VERSION=2.30.0
 CODER_VERSION="${CODER_VERSION:-$PINNED_CODER_VERSION}"
 TERRAFORM_VERSION=1.5.7  # The last release under the MPL; coderd 2.30 accepts 1.1.0 to 1.14.9.
 PROVIDER_VERSION=2.13.1  # The coder/coder Terraform provider.
+KUBERNETES_PROVIDER_VERSION=1.13.4  # hashicorp/kubernetes: the newest that the Go module proxy serves.
 
 # Built things, kept and shared by all instances.
 CACHE="${CODER_K8S_CACHE:-${HOME:-/root}/.cache/coder-k8s}"
@@ -68,4 +69,7 @@ KUBECONFIG_ADMIN="$STATE/admin.kubeconfig"
 PAUSE_IMAGE=coder-k8s.local/pause:1
 BUSYBOX_IMAGE=coder-k8s.local/busybox:1
 COREDNS_IMAGE=coder-k8s.local/coredns:1
+# For workspaces: what a person at a shell expects, and Coder's agent.
+WORKSPACE_IMAGE=coder-k8s.local/workspace:1
+WORKSPACE_PACKAGES="base-files bash ca-certificates coreutils curl dash diffutils findutils git grep gzip less mawk nano openssh-client procps python3 rsync sed tar"
 CODER_IMAGE="ghcr.io/coder/coder:v$CODER_VERSION"

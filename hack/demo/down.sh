@@ -6,6 +6,8 @@ set -euo pipefail
 . "$HERE/lib.sh"
 [ "${CLUSTER:-}" = existing ] || exec "$HERE/down.sh"
 cd "$HERE/../.."
+kubectl delete -f hack/demo/workspace.yaml --ignore-not-found --timeout=120s || step "the workspace with a shell could not be deleted; going on"
+kubectl -n coder delete codertemplate coder.kubernetes --ignore-not-found --timeout=60s || step "its template could not be deleted; going on"
 for f in coderworkspace codertemplate codercontrolplane; do
   kubectl delete -f "config/samples/$f.yaml" --ignore-not-found --timeout=120s || step "$f could not be deleted; going on"
 done

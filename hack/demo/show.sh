@@ -10,15 +10,13 @@ echo
 echo '$ kubectl get codercontrolplanes,codertemplates,coderworkspaces -A'
 kubectl get codercontrolplanes,codertemplates,coderworkspaces -A
 
-# A user of the MCP server: may call it, and may do in namespace coder what the built-in role edit allows.
-kubectl apply -f "$HERE/../demo/user.yaml" >/dev/null
 "$HERE/../demo/mcp-call.sh"
 
 # A node of ours lets this machine reach Service addresses; any other cluster needs a port-forward.
 if [ "$existing" ]; then
   coder="http://127.0.0.1:8080   (while this runs: kubectl -n coder port-forward service/coder 8080:80)"
   mcp="http://127.0.0.1:8090/mcp   (while this runs: kubectl -n coder-system port-forward service/coder-k8s 8090)"
-  use="it is the cluster of your current KUBECONFIG"
+  use="it is the cluster of your current KUBECONFIG; the plugin: export PATH=\"\$PWD/bin:\$PATH\""
 else
   port=$(kubectl -n coder get service coder -o 'jsonpath={.spec.ports[0].port}')
   coder="http://$(kubectl -n coder get service coder -o 'jsonpath={.spec.clusterIP}')$([ "$port" = 80 ] || echo ":$port")"
@@ -38,6 +36,8 @@ T
 cat <<T
 MCP client   $mcp
              with the header "Authorization: Bearer <token>": kubectl -n coder create token demo-user --audience=coder-k8s-mcp
+a shell      kubectl coder ssh -n coder admin.dev
+             as a user with few rights: kubectl coder exec -n coder admin.dev --as system:serviceaccount:coder:demo-user -- git version
 stop         make demo-down${existing:+ CLUSTER=existing}
 
 T

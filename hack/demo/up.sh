@@ -71,7 +71,18 @@ kubectl -n coder create secret generic coder-db --from-literal="url=$DATABASE_UR
 control_plane=config/samples/codercontrolplane.yaml
 [ -n "$existing" ] || control_plane=$(control_plane)
 sample "$control_plane" "the control plane" "$READY" True 300
+# A user of the MCP server, who may also enter workspaces.
+kubectl apply -f hack/demo/user.yaml >>"$LOGS/apply.log"
+until_ok 30 "the API of templates" apply_to "$LOGS/apply.log" config/samples/codertemplate.yaml || diagnose "kubectl apply -f config/samples/codertemplate.yaml failed"
+# Our node has an image for workspaces; any other cluster fetches the one that the template names.
+variables=()
+[ "$existing" ] || variables=(--variable "image=$WORKSPACE_IMAGE")
+watched "$LOGS/template.log" "the template of workspaces on Kubernetes" bin/kubectl-coder template push -n coder coder.kubernetes \
+  examples/templates/kubernetes --create --wait --timeout 2m "${variables[@]}" || diagnose "the template examples/templates/kubernetes is not ready"
+step "the template of workspaces on Kubernetes is ready: examples/templates/kubernetes"
 sample config/samples/codertemplate.yaml "the template" "$READY" True 120
+kubectl apply -f config/samples/coderworkspace.yaml -f hack/demo/workspace.yaml >>"$LOGS/apply.log"
 sample config/samples/coderworkspace.yaml "the workspace" '{.status.phase}' Running 120
+sample hack/demo/workspace.yaml "the workspace with a shell" "$READY" True 180
 
 "$HERE/../demo/show.sh"

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
@@ -220,6 +221,8 @@ func TestTemplatePush(t *testing.T) {
 		"changed":         {files: changed, line: "hello", out: "codertemplate.aggregation.coder.com/coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
 		"the same":        {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --wait", out: "coder.hello unchanged\n", err: `version "one" is active`},
 		"dry run":         {files: changed, line: "hello --dry-run", out: "coder.hello pushed (server dry run)\n", writes: "PUT " + helloPath + "?dryRun=All&fieldManager=kubectl-coder"},
+		"variable":        {files: map[string]string{"main.tf": "# one\n", "README.md": "hello\n"}, line: "hello --variable image=a=b:1", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "?fieldManager=kubectl-coder"},
+		"no value":        {files: changed, line: "hello --variable image", code: 2, err: "must be formatted as key=value"},
 		"not text":        {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello", out: "coder.hello pushed\n", writes: "PUT " + helloPath + "/files?fieldManager=kubectl-coder"},
 		"name and binary": {files: map[string]string{"main.tf": "x", "logo.png": "\x00\xff"}, line: "hello --message m", code: 2, err: "do not go with files that are not text"},
 		"missing":         {files: changed, line: "coder.new", code: 1, err: "--create makes it"},
@@ -238,11 +241,15 @@ func TestTemplatePush(t *testing.T) {
 		})
 	}
 	api := scene(t)
-	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", directory(t, changed), "--message", "why")
+	newDesk().run(t, api, "-n", "coder", "template", "push", "hello", directory(t, changed), "--message", "why", "--variable", "region=eu", "--variable", "image=a=b:1")
 	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
 		spec := o["spec"].(map[string]any)
 		if files := spec["files"].(map[string]any); len(files) != 2 || files["main.tf"] != "# two\n" || files["lib/a.tf"] != "# a\n" || spec["versionMessage"] != "why" {
 			t.Errorf("the template has %v", spec)
+		}
+		want := []any{map[string]any{"name": "image", "value": "a=b:1"}, map[string]any{"name": "region", "value": "eu"}}
+		if diff := cmp.Diff(want, spec["variables"]); diff != "" {
+			t.Errorf("the variables of the template (-want +got):\n%s", diff)
 		}
 	})
 	// The same once more, of which the version could not be built, is no success.

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"KUBECONFIG", "E2E_POSTGRES_URL", "E2E_CODER_IMAGE"} {
+	for _, name := range []string{"KUBECONFIG", "E2E_POSTGRES_URL", "E2E_CODER_IMAGE", "E2E_WORKSPACE_IMAGE"} {
 		if os.Getenv(name) == "" {
 			fmt.Fprintf(os.Stderr, "%s is not set: the end-to-end tests run on a cluster of their own; call make test-e2e\n", name)
 			os.Exit(1)
@@ -47,6 +47,7 @@ func TestMainJob(t *testing.T) {
 	t.Run("replicas", testReplicas)
 	t.Run("MCP", testMCP)
 	t.Run("plugin", testPlugin)
+	t.Run("workspace with an agent", testLiveWorkspace)
 	t.Run("export", testExport)
 	t.Run("support bundle", testSupportBundle)
 	t.Run("nothing secret is told", testNothingSecretIsTold)

@@ -26,12 +26,7 @@ const pluginTemplate = "coder.plugin"
 // them as they were.
 func testPlugin(t *testing.T) {
 	explain(t, sampleNamespace)
-	// "make build" puts it there with the script that completes its arguments.
-	directory, err := filepath.Abs("../../bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", directory+":"+os.Getenv("PATH"))
+	withPlugin(t)
 	t.Run("status", testPluginStatus)
 	t.Run("workspace", testPluginWorkspace)
 	t.Run("template", testPluginTemplate)

@@ -35,7 +35,7 @@ func testTutorials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			blocks, err := tutorials.Blocks(withLoadedImage(string(text)))
+			blocks, err := tutorials.Blocks(strings.ReplaceAll(withLoadedImage(string(text)), publicWorkspaceImage, os.Getenv("E2E_WORKSPACE_IMAGE")))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,7 @@ type push struct {
 	create, dryRun, wait bool
 	timeout              time.Duration
 	versionName, message string
+	variables            map[string]string
 
 	files  files
 	inline map[string]string
@@ -44,9 +46,11 @@ func newPushCommand(s *session.Session) *cobra.Command {
 		Short: "Make a new version of a template from a directory",
 		Long: "Makes a new version of the template from the files of the directory, from one .tf file, or from a .tar archive. It\n" +
 			"becomes active when its build has succeeded; until then, and where it fails, the one before stays. Files that are not\n" +
-			"in the directory are gone from the template. Not pushed are .git, .terraform, *.tfstate and *.tfplan.\n\n" +
+			"in the directory are gone from the template. Not pushed are .git, .terraform, *.tfstate and *.tfplan. Variables that\n" +
+			"are not named keep their values; the value of a secret belongs in spec.variables of a manifest, with valueFrom.\n\n" +
 			"Exit codes: 0 pushed, or nothing to push; 1 refused, or with --wait not built; 2 wrong command line.",
-		Example:           "  kubectl coder template push hello ./hello --wait\n  kubectl coder template push coder.hello main.tf --create --dry-run",
+		Example: "  kubectl coder template push hello ./hello --wait\n  kubectl coder template push coder.hello main.tf --create --dry-run\n" +
+			"  kubectl coder template push kubernetes examples/templates/kubernetes --create --wait --variable image=example.com/dev:1",
 		Args:              nameAndPath("the directory or file that it is made of"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.do(cmd.Context(), args[0], args[1]) },
 		ValidArgsFunction: completeNameAndPath(s),
@@ -59,6 +63,7 @@ func newPushCommand(s *session.Session) *cobra.Command {
 	flags.DurationVar(&p.timeout, "timeout", 15*time.Minute, "how long --wait waits; 0 is for ever")
 	flags.StringVar(&p.versionName, "version-name", "", "the name of the version; made of the files' hash if not given")
 	flags.StringVar(&p.message, "message", "", "what the version is about")
+	flags.StringToStringVar(&p.variables, "variable", nil, "the value of a Terraform variable, as `NAME=VALUE` (repeatable)")
 	return cmd
 }
 
@@ -105,7 +110,7 @@ func (p *push) made(ctx context.Context, name string) (*aggregationv1alpha1.Code
 	}
 	tmpl := &aggregationv1alpha1.CoderTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.cluster.Namespace, Name: name},
-		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: p.inline, VersionName: p.versionName, VersionMessage: p.message},
+		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: p.inline, VersionName: p.versionName, VersionMessage: p.message, Variables: p.withVariables(nil)},
 	}
 	options := []client.CreateOption{client.FieldOwner(fieldManager)}
 	if p.dryRun {
@@ -124,17 +129,18 @@ func (p *push) update(ctx context.Context, tmpl *aggregationv1alpha1.CoderTempla
 		if err != nil {
 			return "", err
 		}
-		if p.files.equal(had) && p.versionName == "" {
+		if p.files.equal(had) && p.versionName == "" && len(p.variables) == 0 {
 			return unchanged, nil
 		}
-	} else if p.allText && maps.Equal(p.inline, tmpl.Spec.Files) && p.versionName == "" {
+	} else if p.allText && maps.Equal(p.inline, tmpl.Spec.Files) && p.versionName == "" &&
+		slices.Equal(p.withVariables(tmpl.Spec.Variables), tmpl.Spec.Variables) {
 		return unchanged, nil
 	}
 	if p.allText && shown {
 		return "pushed", p.updateSpec(ctx, tmpl)
 	}
-	if p.versionName != "" || p.message != "" {
-		return "", cli.Usage("--version-name and --message do not go with files that are not text, or more than %d MiB", maxInlineBytes>>20)
+	if p.versionName != "" || p.message != "" || len(p.variables) > 0 {
+		return "", cli.Usage("--version-name, --message and --variable do not go with files that are not text, or more than %d MiB", maxInlineBytes>>20)
 	}
 	archive, err := p.files.archive()
 	if err != nil {
@@ -152,6 +158,7 @@ func (p *push) updateSpec(ctx context.Context, tmpl *aggregationv1alpha1.CoderTe
 	}
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		tmpl.Spec.Files, tmpl.Spec.VersionName, tmpl.Spec.VersionMessage = p.inline, p.versionName, p.message
+		tmpl.Spec.Variables = p.withVariables(tmpl.Spec.Variables)
 		err := p.cluster.Update(ctx, tmpl, options...)
 		if apierrors.IsConflict(err) {
 			if gone := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), tmpl); gone != nil {
@@ -160,6 +167,22 @@ func (p *push) updateSpec(ctx context.Context, tmpl *aggregationv1alpha1.CoderTe
 		}
 		return err
 	})
+}
+
+// withVariables returns the variables with the values that were given. Those that are
+// new come last, sorted by name.
+func (p *push) withVariables(had []aggregationv1alpha1.TemplateVariable) []aggregationv1alpha1.TemplateVariable {
+	variables := slices.Clone(had)
+	for _, name := range slices.Sorted(maps.Keys(p.variables)) {
+		given := aggregationv1alpha1.TemplateVariable{Name: name, Value: p.variables[name]}
+		at := slices.IndexFunc(variables, func(v aggregationv1alpha1.TemplateVariable) bool { return v.Name == name })
+		if at < 0 {
+			variables = append(variables, given)
+		} else {
+			variables[at] = given
+		}
+	}
+	return variables
 }
 
 func (p *push) answer(tmpl *aggregationv1alpha1.CoderTemplate, verb string) error {

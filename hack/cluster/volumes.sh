@@ -1,0 +1,29 @@
+#!/bin/bash
+# volumes.sh: gives each claim of the StorageClass "standard" a directory of the node; started by node.sh only. The class
+# deletes: kube-controller-manager removes the directory and the volume after the claim, which it does below a "tmp" alone.
+set -euo pipefail
+. "$(dirname "$0")/settings.sh"
+. "$HERE/lib.sh"
+directory="$STATE/tmp/volumes"
+until_ok 120 "the API server" kubectl_admin apply -f "$HERE/manifests/storage.yaml"
+
+provision() { # namespace claim uid size
+  # Any user writes there: a group cannot be given to a directory of the node.
+  mkdir -p "$directory/$3" && chmod 777 "$directory/$3"
+  kubectl_admin create -f - <<Y
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pvc-$3}
+spec:
+  storageClassName: standard
+  persistentVolumeReclaimPolicy: Delete
+  accessModes: [ReadWriteOnce]
+  capacity: {storage: $4}
+  claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: $1, name: $2, uid: $3}
+  hostPath: {path: $directory/$3}
+Y
+}
+kubectl_admin get persistentvolumeclaims -A --watch -o 'jsonpath={.spec.storageClassName} {.status.phase} {.metadata.namespace} {.metadata.name} {.metadata.uid} {.spec.resources.requests.storage} {.spec.volumeName}{"\n"}' |
+  while read -r class phase namespace claim uid size volume; do
+    [ "$class $phase" != "standard Pending" ] || [ "$volume" ] || provision "$namespace" "$claim" "$uid" "$size" || true
+  done
