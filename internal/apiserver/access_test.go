@@ -164,25 +164,33 @@ func TestExecRefused(t *testing.T) {
 // TestExecEndsWithClient: a command whose client is gone is hung up on, also if it
 // neither reads nor writes.
 func TestExecEndsWithClient(t *testing.T) {
-	f := newOwnFixture(t)
-	enterable(t, f)
-	query := execQuery("sh", "-c", "echo started; exec sleep 1000")
-	ctx, cancel := context.WithCancel(t.Context())
-	started, stdout := io.Pipe()
-	stdin, typed := io.Pipe()
-	defer func() { _ = typed.Close() }()
-	executor := f.executors(t, f.config, query)["WebSocket"]
-	go func() { _ = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout}) }()
-	if _, err := io.ReadFull(started, make([]byte, len("started\n"))); err != nil {
-		t.Fatal(err)
+	for _, protocol := range []string{"WebSocket", "SPDY"} {
+		t.Run(protocol, func(t *testing.T) {
+			f := newOwnFixture(t)
+			enterable(t, f)
+			ctx, cancel := context.WithCancel(t.Context())
+			started, stdout := io.Pipe()
+			stdin, typed := io.Pipe()
+			defer func() { _ = typed.Close() }()
+			executor := f.executors(t, f.config, execQuery("sh", "-c", "echo started; exec sleep 1000"))[protocol]
+			go func() {
+				_ = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: io.Discard})
+			}()
+			if _, err := io.ReadFull(started, make([]byte, len("started\n"))); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			polltest.Eventually(t, "the command is hung up on", func() error {
+				if f.agent.Hangups.Load() == 0 {
+					return errors.New("it runs")
+				}
+				return nil
+			})
+			if noise := logged.having("Error on socket receive"); len(noise) > 0 {
+				t.Errorf("a client that is gone is logged as an error: %s", noise[0])
+			}
+		})
 	}
-	cancel()
-	polltest.Eventually(t, "the command is hung up on", func() error {
-		if f.agent.Hangups.Load() == 0 {
-			return errors.New("it runs")
-		}
-		return nil
-	})
 }
 
 // TestExecThatDoesNotBegin: a request that does not change the protocol leaves nothing

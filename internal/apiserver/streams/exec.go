@@ -41,7 +41,9 @@ func (e Exec) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.serveWebSocket(w, r)
 		return
 	}
-	remotecommand.ServeExec(w, r, executor(e.Run), "", "", "", nil,
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	remotecommand.ServeExec(hangup{w, cancel}, r.WithContext(ctx), executor(e.Run), "", "", "", nil,
 		&remotecommand.Options{Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr && !e.TTY, TTY: e.TTY},
 		idleTimeout, remotecommand.DefaultStreamCreationTimeout, []string{remotecommand.StreamProtocolV4Name})
 }
@@ -54,7 +56,12 @@ func (run executor) ExecInContainer(
 	ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, errs io.WriteCloser, _ bool,
 	resize <-chan remotecommand.TerminalSize, _ time.Duration,
 ) error {
-	return run(ctx, in, writer(out), writer(errs), resize)
+	err := run(ctx, in, writer(out), writer(errs), resize)
+	if ctx.Err() != nil {
+		// Nobody reads it, and it would be logged.
+		return nil
+	}
+	return err
 }
 
 // writer keeps nil what is nil.
@@ -70,7 +77,7 @@ func (e Exec) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		protocol.StreamProtocolV5Name: {Binary: true, Channels: e.channels()},
 	})
 	conn.SetIdleTimeout(idleTimeout)
-	_, streams, err := conn.Open(w, r)
+	_, streams, err := conn.Open(w, r.WithContext(quiet(r.Context())))
 	if err != nil {
 		// It has answered the client.
 		return

@@ -146,7 +146,7 @@ func exitOf(err error) error {
 		return utilexec.CodeExitError{Err: err, Code: exit.ExitStatus()}
 	case errors.As(err, &missing):
 		return errors.New("the connection to the agent ended before the command did: " +
-			"the workspace was stopped or restarted, or its agent ended")
+			"the workspace, its agent or this replica of the operator was stopped, or the agent could not be reached")
 	}
 	return err
 }

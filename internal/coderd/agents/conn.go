@@ -2,11 +2,15 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 
 	"github.com/google/uuid"
 	"golang.org/x/crypto/ssh"
+	"tailscale.com/envknob"
+	nodekey "tailscale.com/types/key"
 
 	"github.com/coder/coder/v2/codersdk"
 	"github.com/coder/coder/v2/codersdk/workspacesdk"
@@ -14,9 +18,22 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
+const (
+	// mtuVariable sets the size of the packets of Tailscale. An agent reads it too.
+	mtuVariable = "TS_DEBUG_MTU"
+	// relayMTU replaces Tailscale's 1280 bytes, which fit every network. Packets to the
+	// relay go through TCP, so they do not have to. An agent that has another size gets
+	// packets of that size.
+	relayMTU = "32768"
+)
+
+var errReplaced = errors.New("the agent was restarted")
+
 // relayed is a connection through Coder's relay. It is safe for concurrent use.
 type relayed struct {
 	conn workspacesdk.AgentConn
+	// agent is the key of the agent's process.
+	agent nodekey.NodePublic
 }
 
 // dial connects to an agent through Coder's relay. The context limits the time
@@ -26,6 +43,9 @@ type relayed struct {
 // network policy that lets it reach Coder is enough, and a Coder cannot make it send
 // packets to addresses of its choice.
 func dial(ctx context.Context, client *coderd.Client, id uuid.UUID) (Conn, error) {
+	if os.Getenv(mtuVariable) == "" {
+		envknob.Setenv(mtuVariable, relayMTU)
+	}
 	var conn workspacesdk.AgentConn
 	err := client.WithSDK(ctx, fmt.Sprintf("connecting to agent %s", id), func(ctx context.Context, sdk *codersdk.Client) (err error) {
 		conn, err = workspacesdk.New(sdk).DialAgent(ctx, id, &workspacesdk.DialAgentOptions{BlockEndpoints: true})
@@ -34,7 +54,25 @@ func dial(ctx context.Context, client *coderd.Client, id uuid.UUID) (Conn, error
 	if err != nil {
 		return nil, err
 	}
-	return &relayed{conn: conn}, nil
+	return &relayed{conn: conn, agent: agentKey(conn)}, nil
+}
+
+// agentKey returns the key of the agent's process. It is zero if Coder has not sent
+// one.
+func agentKey(conn workspacesdk.AgentConn) nodekey.NodePublic {
+	if node := conn.GetPeerDiagnostics().ReceivedNode; node != nil {
+		return node.Key
+	}
+	return nodekey.NodePublic{}
+}
+
+// Check implements Conn.
+func (a *relayed) Check(ctx context.Context) error {
+	if now := agentKey(a.conn); !now.IsZero() && now != a.agent {
+		return errReplaced
+	}
+	_, _, _, err := a.conn.Ping(ctx)
+	return err
 }
 
 // SSH opens a connection to the agent's SSH server, which lets in without a password
@@ -45,6 +83,9 @@ func (a *relayed) SSH(ctx context.Context) (*ssh.Client, error) {
 
 // Dial connects to a TCP port of the workspace's own loopback address.
 func (a *relayed) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	// An agent that is gone does not refuse.
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
 	return a.conn.DialContext(ctx, "tcp", fmt.Sprintf("localhost:%d", port))
 }
 

@@ -21,12 +21,18 @@ const (
 	idleTimeout = 2 * time.Minute
 	// maxSessions limits the sessions of the process, maxAgentSessions those of one agent.
 	maxSessions, maxAgentSessions = 400, 100
+	// checkInterval is how often an open connection is checked. An agent that has not
+	// answered for silenceTimeout is gone: Coder's relay may restart in that time.
+	checkInterval, silenceTimeout = 5 * time.Second, 30 * time.Second
 )
 
 // Conn is a connection to an agent.
 type Conn interface {
 	SSH(ctx context.Context) (*ssh.Client, error)
 	Dial(ctx context.Context, port uint16) (net.Conn, error)
+	// Check asks the agent for an answer. It returns errReplaced if the agent that the
+	// connection was opened to has ended.
+	Check(ctx context.Context) error
 	Close() error
 }
 
@@ -58,6 +64,8 @@ type key struct {
 // which do not change after opened is closed.
 type entry struct {
 	opened   chan struct{}
+	closing  sync.Once
+	closed   chan struct{}
 	conn     Conn
 	err      error
 	sessions int
@@ -115,7 +123,7 @@ func (p *Pool) join(s *Session) error {
 	case e != nil && e.sessions >= maxAgentSessions:
 		return fmt.Errorf("%w: the workspace has %d, which is the most it may have", ErrTooManySessions, maxAgentSessions)
 	case e == nil:
-		e = &entry{opened: make(chan struct{})}
+		e = &entry{opened: make(chan struct{}), closed: make(chan struct{})}
 		p.entries[s.key] = e
 		go p.open(s.key, e)
 	}
@@ -140,7 +148,36 @@ func (p *Pool) open(k key, e *entry) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.forget(k, e)
+		return
 	}
+	go p.watch(k, e)
+}
+
+// watch closes a connection whose agent is gone, which ends its sessions. A session
+// that sends nothing would never notice it.
+func (p *Pool) watch(k key, e *entry) {
+	ticker := time.NewTicker(checkInterval)
+	defer ticker.Stop()
+	for heard := time.Now(); time.Since(heard) < silenceTimeout; {
+		select {
+		case <-ticker.C:
+		case <-e.closed:
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), checkInterval)
+		err := e.conn.Check(ctx)
+		cancel()
+		if errors.Is(err, errReplaced) {
+			break
+		}
+		if err == nil {
+			heard = time.Now()
+		}
+	}
+	p.mu.Lock()
+	p.forget(k, e)
+	p.mu.Unlock()
+	e.close()
 }
 
 // forget removes a connection from the pool, so that the next session opens a new
@@ -155,7 +192,10 @@ func (p *Pool) forget(k key, e *entry) {
 func (e *entry) close() {
 	<-e.opened
 	if e.err == nil {
-		_ = e.conn.Close()
+		e.closing.Do(func() {
+			close(e.closed)
+			_ = e.conn.Close()
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +22,15 @@ import (
 type stub struct {
 	broken bool
 	closed atomic.Bool
+	// check is what Check returns.
+	check atomic.Pointer[error]
+}
+
+func (s *stub) Check(context.Context) error {
+	if err := s.check.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (s *stub) SSH(context.Context) (*ssh.Client, error) {
@@ -161,5 +171,50 @@ func TestFailuresAreNotKept(t *testing.T) {
 	p.Close()
 	if _, err := p.Open(t.Context(), client, agent); err == nil {
 		t.Error("a closed pool opens sessions")
+	}
+}
+
+// TestAgentThatIsGone: an agent may be silent while Coder restarts, and not for longer.
+// One that was restarted has forgotten its sessions.
+func TestAgentThatIsGone(t *testing.T) {
+	silent := errors.New("no answer")
+	for name, c := range map[string]struct {
+		check  error
+		after  time.Duration
+		closed bool
+	}{
+		"answers":             {nil, time.Hour, false},
+		"silent for a moment": {silent, silenceTimeout - 2*checkInterval, false},
+		"silent for long":     {silent, silenceTimeout + 2*checkInterval, true},
+		"another process":     {errReplaced, 2 * checkInterval, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &stub{}
+				p := NewPool(func(context.Context, *coderd.Client, uuid.UUID) (Conn, error) { return s, nil })
+				defer p.Close()
+				client, agent := &coderd.Client{}, uuid.New()
+				session := open(t, p, client, agent)
+				defer session.End()
+				if c.check != nil {
+					s.check.Store(&c.check)
+				}
+				time.Sleep(c.after)
+				synctest.Wait()
+				if closed := s.closed.Load(); closed != c.closed {
+					t.Fatalf("after %s the connection is closed: %t, want %t", c.after, closed, c.closed)
+				}
+				s.check.Store(nil)
+				time.Sleep(time.Hour)
+				if closed := s.closed.Load(); closed != c.closed {
+					t.Errorf("later the connection is closed: %t, want %t", closed, c.closed)
+				}
+				if again := open(t, p, client, agent); c.closed == (again.entry == session.entry) {
+					t.Errorf("the next session shares the connection: %t, want %t", again.entry == session.entry, !c.closed)
+				} else {
+					again.End()
+				}
+			})
+		})
 	}
 }

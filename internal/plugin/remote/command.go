@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"golang.org/x/term"
 	"k8s.io/client-go/tools/remotecommand"
 	utilexec "k8s.io/utils/exec"
@@ -74,6 +75,9 @@ func exitOf(ws *aggregationv1alpha1.CoderWorkspace, err error) error {
 		return nil
 	case errors.As(err, &exit) && exit.Exited():
 		return &cli.ExitError{Code: exit.ExitStatus()}
+	case errors.As(err, new(*websocket.CloseError)):
+		return fmt.Errorf("the connection to workspace %s is lost, for example because a replica of the operator was replaced; "+
+			"whether the command ended is not known: %w", ws.Name, err)
 	}
 	return fmt.Errorf("workspace %s: %w", ws.Name, err)
 }

@@ -2,9 +2,11 @@ package remote
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/gorilla/websocket"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	utilexec "k8s.io/utils/exec"
 
@@ -53,6 +55,10 @@ func TestExitCode(t *testing.T) {
 	}
 	if err := exitOf(ws, errors.New("lost")); err == nil || errors.As(err, new(*cli.ExitError)) || err.Error() != "workspace coder.ada.dev: lost" {
 		t.Errorf("a connection that was lost: %v", err)
+	}
+	cut := fmt.Errorf("error reading from error stream: %w", fmt.Errorf("next reader: %w", &websocket.CloseError{Code: websocket.CloseAbnormalClosure}))
+	if err := exitOf(ws, cut); err == nil || !strings.Contains(err.Error(), "the connection to workspace coder.ada.dev is lost") {
+		t.Errorf("a replica that was killed: %v", err)
 	}
 	if err := exitOf(ws, nil); err != nil {
 		t.Error(err)

@@ -145,6 +145,16 @@ func (c *conn) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return dialed, c.carry(dialed)
 }
 
+// Check implements agents.Conn.
+func (c *conn) Check(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return errCut
+	}
+	return nil
+}
+
 // Close implements agents.Conn.
 func (c *conn) Close() error {
 	c.once.Do(func() { c.agent.Open.Add(-1) })
