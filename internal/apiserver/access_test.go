@@ -13,12 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/crypto/ssh"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/streaming/pkg/httpstream"
 	utilexec "k8s.io/utils/exec"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents/agentstest"
@@ -234,78 +232,50 @@ func TestExecEndsWithServer(t *testing.T) {
 	}
 }
 
-func TestPortForward(t *testing.T) {
+// TestExecSSH: an SSH client on the user's machine speaks to the agent itself.
+func TestExecSSH(t *testing.T) {
 	f := newFixture(t)
 	enterable(t, f)
-	echo, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = echo.Close() }()
-	go func() {
-		for {
-			conn, err := echo.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				_, _ = io.Copy(conn, conn)
-				_ = conn.Close()
-			}()
-		}
-	}()
-	port := echo.Addr().(*net.TCPAddr).Port
-	to, err := url.Parse(f.config.Host + f.path("coderworkspaces/coder.ada.dev/portforward"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, upgrader, err := spdy.RoundTripperFor(f.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to, f.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for protocol, dialer := range map[string]httpstream.Dialer{
-		"WebSocket": socket, "SPDY": spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to),
-	} {
+	query := url.Values{"ssh": {"true"}, "stdin": {"true"}, "stdout": {"true"}}
+	for protocol, executor := range f.executors(t, f.config, query) {
 		t.Run(protocol, func(t *testing.T) {
-			stop, ready := make(chan struct{}), make(chan struct{})
-			forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
+			mine, theirs := net.Pipe()
 			ended := make(chan error, 1)
-			go func() { ended <- forwarder.ForwardPorts() }()
-			select {
-			case <-ready:
-			case err := <-ended:
-				t.Fatal(err)
+			go func() {
+				ended <- executor.StreamWithContext(polltest.Context(t), remotecommand.StreamOptions{Stdin: theirs, Stdout: theirs})
+				_ = theirs.Close()
+			}()
+			if out, err := overSSH(mine, "echo $((6*7))"); err != nil || out != "42\n" {
+				t.Errorf("a command over SSH wrote %q: %v", out, err)
 			}
-			defer func() { close(stop); <-ended }()
-			ports, err := forwarder.GetPorts()
-			if err != nil {
-				t.Fatal(err)
-			}
-			sent := make([]byte, 1<<20)
-			_, _ = rand.Read(sent)
-			// The second is a connection of its own through the same forward.
-			for range 2 {
-				conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
-				if err != nil {
-					t.Fatal(err)
-				}
-				go func() {
-					_, _ = conn.Write(sent)
-					_ = conn.(*net.TCPConn).CloseWrite()
-				}()
-				got, err := io.ReadAll(conn)
-				if err != nil || !bytes.Equal(got, sent) {
-					t.Errorf("%d of %d bytes came back: %v", len(got), len(sent), err)
-				}
-				_ = conn.Close()
+			_ = mine.Close()
+			if err := <-ended; err != nil {
+				t.Errorf("the session ends with %v", err)
 			}
 		})
 	}
+	for name, and := range map[string]string{"no stdin": "&stdin=false", "a command": "&command=true", "a terminal": "&tty=true", "errors": "&stderr=true"} {
+		t.Run(name, func(t *testing.T) {
+			got := f.do(t, http.MethodGet, f.path("coderworkspaces/coder.ada.dev/exec?ssh=true&stdout=true"+and), nil, "")
+			if got.status != http.StatusBadRequest || !strings.Contains(got.body, "ssh needs stdin and stdout, and excludes") {
+				t.Errorf("answers %d %s", got.status, got.body)
+			}
+		})
+	}
+}
+
+// overSSH runs a line through SSH.
+func overSSH(conn net.Conn, line string) (string, error) {
+	made, channels, requests, err := ssh.NewClientConn(conn, "agent", &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+	if err != nil {
+		return "", err
+	}
+	client := ssh.NewClient(made, channels, requests)
+	defer func() { _ = client.Close() }()
+	session, err := client.NewSession()
+	if err != nil {
+		return "", err
+	}
+	out, err := session.Output(line)
+	return string(out), err
 }

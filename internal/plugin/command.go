@@ -49,7 +49,8 @@ func NewCommand(s *session.Session) *cobra.Command {
 	s.CompleteFlags(cmd)
 	cmd.AddCommand(status.NewCommand(s), tree.NewCommand(s), logs.NewCommand(s))
 	cmd.AddCommand(workspace.Commands(s)...)
-	cmd.AddCommand(remote.NewExecCommand(s), remote.NewSSHCommand(s), remote.NewPortForwardCommand(s))
+	cmd.AddCommand(remote.NewExecCommand(s), remote.NewSSHCommand(s), remote.NewConfigSSHCommand(s),
+		remote.NewCopyCommand(s), remote.NewPortForwardCommand(s))
 	cmd.AddCommand(access.NewOpenCommand(s), access.NewLoginCommand(s), template.NewCommand(s))
 	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s))
 	hint(cmd)

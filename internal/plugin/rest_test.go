@@ -155,6 +155,52 @@ func TestOpen(t *testing.T) {
 	newDesk().run(t, api, "-n", "coder", "open").want(t, 1, "", "none of the 1 pods behind Service coder/coder is ready")
 }
 
+// TestOpenApp: an app is opened where it is: through the port-forward, or at its own
+// host. What is no web page is printed.
+func TestOpenApp(t *testing.T) {
+	api := scene(t)
+	api.change(planes, "coder/coder", func(o map[string]any) { o["status"].(map[string]any)["accessURL"] = "https://coder.example.com" })
+	api.change(workspaces, "coder/coder.ada.dev", func(o map[string]any) {
+		app := func(slug, url string) any { return map[string]any{"slug": slug, "url": url} }
+		o["status"].(map[string]any)["agents"] = []any{
+			map[string]any{"name": "main", "apps": []any{
+				app("code", "https://coder.example.com/@ada/dev.main/apps/code/?folder=%2Fsrc"), app("path", "/@ada/dev.main/apps/path/"),
+				app("sub", "https://sub--main--dev--ada.example.net"), app("ide", "vscode://open?x=\x1b[2J"), app("evil", "/\\evil.example.com/x"), app("two", "/two"),
+			}},
+			map[string]any{"name": "gpu", "apps": []any{app("two", "/gpu/two")}},
+		}
+	})
+	for app, c := range map[string]struct {
+		out     string
+		browsed bool
+	}{
+		"code":    {"http://localhost:43210/@ada/dev.main/apps/code/?folder=%2Fsrc", true},
+		"path":    {"http://localhost:43210/@ada/dev.main/apps/path/", true},
+		"gpu/two": {"http://localhost:43210/gpu/two", true},
+		"sub":     {"https://sub--main--dev--ada.example.net", true},
+		"ide":     {"vscode://open?x=[2J", false},
+	} {
+		d := newDesk()
+		forwarding(t, d)
+		if got := d.run(t, api, "-n", "coder", "open", "ada.dev", app); got.code != 0 || got.out != c.out+"\n" || (len(d.browsed) == 1) != c.browsed {
+			t.Errorf("%s: %+v; the browser got %q", app, got, d.browsed)
+		}
+	}
+	for line, says := range map[string]string{
+		"ada.dev none":         `has no app "none", only main/code, main/path`,
+		"ada.dev two":          "has several apps \"two\": give one of",
+		"bo.dev code":          "workspace coder.bo.dev has no apps",
+		"controlplane/coder x": "a control plane has no app",
+		"a b c":                "one thing at a time",
+		"--start":              "--start is for a workspace",
+	} {
+		if got := newDesk().run(t, api, append([]string{"-n", "coder", "open"}, strings.Fields(line)...)...); got.code == 0 || !strings.Contains(got.err, says) {
+			t.Errorf("open %s: %+v, want %q", line, got, says)
+		}
+	}
+	newDesk().run(t, api, "-n", "coder", "__complete", "open", "ada.dev", "p").want(t, 0, "path\n:4\n", "ShellCompDirectiveNoFileComp")
+}
+
 // TestLogin never prints the password unless it was told to.
 func TestLogin(t *testing.T) {
 	d := newDesk()

@@ -65,6 +65,11 @@ type CoderWorkspaceExecOptions struct {
 	// tty gives the command a terminal.
 	// +optional
 	TTY bool `json:"tty,omitempty"`
+	// ssh connects stdin and stdout to the SSH server of the agent, which asks for no
+	// password, instead of running a command. It is for an SSH client on the user's
+	// machine. It needs stdin and stdout, and excludes stderr, tty and command.
+	// +optional
+	SSH bool `json:"ssh,omitempty"`
 }
 
 // CoderWorkspacePortForwardOptions are the query parameters of the subresource

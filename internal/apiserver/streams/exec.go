@@ -29,11 +29,14 @@ const (
 type Exec struct {
 	// Stdin, Stdout, Stderr and TTY are what the client asked for.
 	Stdin, Stdout, Stderr, TTY bool
-	// Run runs the command. Streams that the client did not ask for are nil. Resize
-	// is closed when the client is gone. An error that is a utilexec.ExitError reaches
-	// the client as the exit code.
-	Run func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error
+	// Run runs the command.
+	Run Run
 }
+
+// Run runs a command. Streams that the client did not ask for are nil. Resize is
+// closed when the client is gone. An error that is a utilexec.ExitError reaches the
+// client as the exit code.
+type Run func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error
 
 // ServeHTTP implements http.Handler.
 func (e Exec) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -43,16 +46,13 @@ func (e Exec) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	remotecommand.ServeExec(hangup{w, cancel}, r.WithContext(ctx), executor(e.Run), "", "", "", nil,
+	remotecommand.ServeExec(hangup{w, cancel}, r.WithContext(ctx), e.Run, "", "", "", nil,
 		&remotecommand.Options{Stdin: e.Stdin, Stdout: e.Stdout, Stderr: e.Stderr && !e.TTY, TTY: e.TTY},
 		idleTimeout, remotecommand.DefaultStreamCreationTimeout, []string{remotecommand.StreamProtocolV4Name})
 }
 
-// executor makes a remotecommand.Executor of Exec.Run.
-type executor func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error
-
 // ExecInContainer implements remotecommand.Executor.
-func (run executor) ExecInContainer(
+func (run Run) ExecInContainer(
 	ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, errs io.WriteCloser, _ bool,
 	resize <-chan remotecommand.TerminalSize, _ time.Duration,
 ) error {
@@ -77,7 +77,7 @@ func (e Exec) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		protocol.StreamProtocolV5Name: {Binary: true, Channels: e.channels()},
 	})
 	conn.SetIdleTimeout(idleTimeout)
-	_, streams, err := conn.Open(w, r.WithContext(quiet(r.Context())))
+	_, streams, err := conn.Open(lingering{w}, r.WithContext(quiet(r.Context())))
 	if err != nil {
 		// It has answered the client.
 		return

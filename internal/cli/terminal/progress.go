@@ -42,6 +42,13 @@ func (p *Progress) Report(now time.Time, done, all int, name, state string) {
 	}
 }
 
+// Line shows a text in the place of the line, on a terminal alone.
+func (p *Progress) Line(text string) {
+	if p.live {
+		fmt.Fprint(p.out, "\r\x1b[K"+cut(Clean(text), p.columns-1))
+	}
+}
+
 // End takes the line away, so that what follows begins at the margin.
 func (p *Progress) End() {
 	if p.live {

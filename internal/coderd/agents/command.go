@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
@@ -14,9 +13,6 @@ import (
 )
 
 const (
-	// pooledTimeout limits how long a connection that was open before may take to carry a
-	// new session. After it, a new connection is opened.
-	pooledTimeout = 5 * time.Second
 	// The terminal has this type, and this size until the client reports its own.
 	terminalType                  = "xterm-256color"
 	terminalRows, terminalColumns = 24, 80
@@ -35,24 +31,6 @@ type Command struct {
 	// Resize are the sizes of the client's terminal. It is closed when the client is
 	// gone. It may be nil.
 	Resize <-chan remotecommand.TerminalSize
-}
-
-// SSH returns a client of the agent's SSH server. It opens a new connection to the
-// agent if the one that the session shares does not work any more.
-func (s *Session) SSH(ctx context.Context) (*ssh.Client, error) {
-	first, cancel := context.WithTimeout(ctx, pooledTimeout)
-	defer cancel()
-	client, err := s.Conn.SSH(first)
-	if err == nil || ctx.Err() != nil {
-		return client, err
-	}
-	s.Broken()
-	again, err := s.pool.Open(ctx, s.key.client, s.key.agent)
-	if err != nil {
-		return nil, err
-	}
-	s.pool.swap(s, again)
-	return s.Conn.SSH(ctx)
 }
 
 // Run runs a command until it ends, the context is done, or the client is gone. Its

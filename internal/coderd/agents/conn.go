@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/google/uuid"
-	"golang.org/x/crypto/ssh"
 	"tailscale.com/envknob"
 	nodekey "tailscale.com/types/key"
 
@@ -75,13 +74,13 @@ func (a *relayed) Check(ctx context.Context) error {
 	return err
 }
 
-// SSH opens a connection to the agent's SSH server, which lets in without a password
-// whoever reaches it.
-func (a *relayed) SSH(ctx context.Context) (*ssh.Client, error) {
-	return a.conn.SSHClient(ctx) //nolint:wrapcheck // The caller says what it is for.
+// DialSSH connects to the agent's SSH server, which asks for no password.
+func (a *relayed) DialSSH(ctx context.Context) (net.Conn, error) {
+	return a.conn.SSH(ctx) //nolint:wrapcheck // The caller says what it is for.
 }
 
-// Dial connects to a TCP port of the workspace's own loopback address.
+// Dial connects to a TCP port of the agent's own address. What the agent does not
+// serve there itself, it forwards to the workspace's loopback address.
 func (a *relayed) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	// An agent that is gone does not refuse.
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)

@@ -10,5 +10,7 @@
 //   - A connection belongs to one coderd.Client. A Coder that claims the agent id of
 //     another Coder therefore never gets its connection.
 //   - The number of sessions is limited, for the process and for an agent.
+//   - Dial never reaches a port that the agent serves itself, where it asks for no
+//     password. Only DialSSH and SSH do, for callers who may run commands.
 //   - Close ends all sessions.
 package agents

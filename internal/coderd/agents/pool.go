@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/crypto/ssh"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -28,7 +27,9 @@ const (
 
 // Conn is a connection to an agent.
 type Conn interface {
-	SSH(ctx context.Context) (*ssh.Client, error)
+	// DialSSH connects to the agent's SSH server.
+	DialSSH(ctx context.Context) (net.Conn, error)
+	// Dial connects to a port of the agent, which may be one that it serves itself.
 	Dial(ctx context.Context, port uint16) (net.Conn, error)
 	// Check asks the agent for an answer. It returns errReplaced if the agent that the
 	// connection was opened to has ended.

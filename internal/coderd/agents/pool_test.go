@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/crypto/ssh"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -33,13 +32,13 @@ func (s *stub) Check(context.Context) error {
 	return nil
 }
 
-func (s *stub) SSH(context.Context) (*ssh.Client, error) {
+func (s *stub) DialSSH(context.Context) (net.Conn, error) {
 	if s.broken {
 		return nil, errors.New("it does not answer")
 	}
-	return &ssh.Client{}, nil
+	return &net.TCPConn{}, nil
 }
-func (*stub) Dial(context.Context, uint16) (net.Conn, error) { return nil, errors.New("unused") }
+func (*stub) Dial(context.Context, uint16) (net.Conn, error) { return &net.TCPConn{}, nil }
 func (s *stub) Close() error {
 	s.closed.Store(true)
 	return nil
@@ -109,7 +108,7 @@ func TestBrokenConnectionIsReplaced(t *testing.T) {
 	client, agent := &coderd.Client{}, uuid.New()
 	before := open(t, p, client, agent)
 	made()[0].broken = true
-	if _, err := before.SSH(t.Context()); err != nil {
+	if _, err := before.DialSSH(t.Context()); err != nil {
 		t.Fatalf("a session on a broken connection: %v", err)
 	}
 	after := open(t, p, client, agent)
@@ -216,5 +215,22 @@ func TestAgentThatIsGone(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestAgentsOwnPorts: what the agent serves without a password is no port of the
+// workspace.
+func TestAgentsOwnPorts(t *testing.T) {
+	p, _ := dialed(t)
+	s := open(t, p, &coderd.Client{}, uuid.New())
+	for _, port := range []uint16{0, 1, 2, 3, 4, 8, 22} {
+		if _, err := s.Dial(t.Context(), port); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("port %d belongs to the agent", port)) {
+			t.Errorf("port %d: %v, want that it is refused", port, err)
+		}
+	}
+	for _, port := range []uint16{9, 21, 23, 80, 65535} {
+		if _, err := s.Dial(t.Context(), port); err != nil {
+			t.Errorf("port %d: %v", port, err)
+		}
 	}
 }

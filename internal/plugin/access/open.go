@@ -11,6 +11,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/remote"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -36,28 +37,31 @@ func (d *door) validate() error {
 // NewOpenCommand is kubectl coder open.
 func NewOpenCommand(s *session.Session) *cobra.Command {
 	d := &door{Session: s}
-	direct := false
+	direct, start := false, false
 	cmd := &cobra.Command{
-		Use:   "open [WORKSPACE | controlplane/NAME]",
-		Short: "Open a workspace, or Coder itself, in the browser",
+		Use:   "open [WORKSPACE [APP] | controlplane/NAME]",
+		Short: "Open a workspace, one of its apps, or Coder itself, in the browser",
 		Long: "Forwards a port of this machine to a pod of Coder and opens the browser there, until it is interrupted. Without an\n" +
-			"argument it opens the control plane of the namespace. The address is printed to standard output.",
-		Example: "  kubectl coder open -n coder\n  kubectl coder open coder.ada.dev\n  kubectl coder open controlplane/coder --no-browser --port 8080",
+			"argument it opens the control plane of the namespace. The address is printed to standard output.\n\n" +
+			"APP is the slug of an app in status.agents, or AGENT/SLUG. An app that has a host of its own is opened at that host, without\n" +
+			"a port-forward. The address of an app that is no web page is printed only, because it could start any program.",
+		Example: "  kubectl coder open -n coder\n  kubectl coder open coder.ada.dev\n  kubectl coder open dev code-server --start\n  kubectl coder open controlplane/coder --no-browser --port 8080",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usage("open one thing at a time: a workspace, or controlplane/NAME")
+			if len(args) > 2 {
+				return cli.Usage("open one thing at a time: a workspace, an app of one, or controlplane/NAME")
 			}
 			return nil
 		},
-		RunE:              func(cmd *cobra.Command, args []string) error { return d.open(cmd.Context(), args, direct) },
-		ValidArgsFunction: s.CompleteNames("CoderWorkspace", "CoderControlPlane"),
+		RunE:              func(cmd *cobra.Command, args []string) error { return d.open(cmd.Context(), args, direct, start) },
+		ValidArgsFunction: completeOpen(s),
 	}
 	d.addFlags(cmd)
 	cmd.Flags().BoolVar(&direct, "access-url", false, "open the address under which Coder is told that it is reached, without a port-forward")
+	cmd.Flags().BoolVar(&start, "start", false, "start the workspace if it does not run, and wait until its agent is connected")
 	return cmd
 }
 
-func (d *door) open(ctx context.Context, args []string, direct bool) error {
+func (d *door) open(ctx context.Context, args []string, direct, start bool) error {
 	if err := d.validate(); err != nil {
 		return err
 	}
@@ -65,9 +69,27 @@ func (d *door) open(ctx context.Context, args []string, direct bool) error {
 	if err != nil {
 		return err
 	}
-	cp, path, err := goal(ctx, cluster, args)
+	cp, ws, path, err := goal(ctx, cluster, args)
 	if err != nil {
 		return err
+	}
+	if start {
+		if ws == nil {
+			return cli.Usage("--start is for a workspace")
+		}
+		if err := remote.Start(ctx, d.Session, cluster, ws); err != nil {
+			return err
+		}
+	}
+	if len(args) == 2 {
+		address, err := appAddress(ctx, cluster, ws, args[1])
+		if err != nil {
+			return err
+		}
+		own := ""
+		if path, own = onControlPlane(address, cp.Status.AccessURL); own != "" {
+			return d.showApp(ctx, own)
+		}
 	}
 	if !direct {
 		return d.enter(ctx, cluster, cp, path)
@@ -78,25 +100,29 @@ func (d *door) open(ctx context.Context, args []string, direct bool) error {
 	return d.show(ctx, strings.TrimRight(cp.Status.AccessURL, "/")+path)
 }
 
-// goal is the control plane and the path in its web interface.
-func goal(ctx context.Context, c *session.Cluster, args []string) (*coderv1alpha1.CoderControlPlane, string, error) {
+// goal is the control plane, the workspace if one is meant, and the path in the web
+// interface.
+func goal(ctx context.Context, c *session.Cluster, args []string) (*coderv1alpha1.CoderControlPlane, *aggregationv1alpha1.CoderWorkspace, string, error) {
 	target := session.Target{Kind: "CoderControlPlane"}
-	if len(args) == 1 {
+	if len(args) > 0 {
 		var err error
 		if target, err = session.ParseTarget(args[0], "CoderWorkspace", "CoderControlPlane"); err != nil {
-			return nil, "", err
+			return nil, nil, "", err
 		}
 	}
 	if target.Kind == "CoderControlPlane" {
+		if len(args) == 2 {
+			return nil, nil, "", cli.Usage("a control plane has no app: give a workspace before %q", args[1])
+		}
 		cp, err := c.ControlPlane(ctx, target.Name)
-		return cp, "/", err
+		return cp, nil, "/", err
 	}
 	ws, err := c.Workspace(ctx, target.Name)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, "", err
 	}
 	cp, err := c.ControlPlane(ctx, ws.Labels[aggregationv1alpha1.LabelControlPlaneName])
-	return cp, workspacePath(ws), err
+	return cp, ws, workspacePath(ws), err
 }
 
 // workspacePath is where the web interface shows a workspace.

@@ -32,6 +32,8 @@ type command struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	tty            bool
+	// ssh is that stdin and stdout carry SSH, and no command runs.
+	ssh bool
 }
 
 // address is that of a subresource of a workspace.
@@ -50,6 +52,9 @@ func address(c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, subreso
 // exit code if that is not 0.
 func run(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, cmd command) error {
 	query := url.Values{}
+	if cmd.ssh {
+		query.Set("ssh", "true")
+	}
 	if cmd.agent != "" {
 		query.Set("agent", cmd.agent)
 	}

@@ -27,6 +27,7 @@ func TestCommandLine(t *testing.T) {
 		{"port-forward dev", "at least one port"},
 		{"port-forward dev 0", `"0" is no port`},
 		{"port-forward dev 1:70000", `"1:70000" is no port`},
+		{"port-forward dev 2222:22", "belong to the agent itself"},
 		{"port-forward dev http", `"http" is no port`},
 	} {
 		name, args, _ := strings.Cut(c.command, " ")

@@ -1,5 +1,5 @@
 // Package remote owns the commands that act inside a workspace: kubectl coder exec,
-// ssh and port-forward.
+// ssh, config-ssh, cp and port-forward, and starts a workspace for them.
 //
 // They use the subresources exec and portforward of coderworkspaces with client-go's
 // clients of pods/exec and pods/portforward. kube-apiserver authenticates, authorizes

@@ -12,14 +12,17 @@ import (
 
 // execution is one call of exec or ssh.
 type execution struct {
-	*session.Session
-	agent      string
+	target
 	stdin, tty bool
+	// stdio says that standard input and output carry SSH. Suffix is then that of the
+	// host, if config-ssh gave it.
+	stdio  bool
+	suffix string
 }
 
 // NewExecCommand is kubectl coder exec.
 func NewExecCommand(s *session.Session) *cobra.Command {
-	e := &execution{Session: s}
+	e := &execution{target: target{Session: s}}
 	cmd := &cobra.Command{
 		Use:   "exec WORKSPACE [-it] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a workspace",
@@ -40,46 +43,57 @@ func NewExecCommand(s *session.Session) *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVarP(&e.stdin, "stdin", "i", false, "pass standard input to the command")
 	flags.BoolVarP(&e.tty, "tty", "t", false, "give the command a terminal; it is left out if standard input is none")
-	flags.StringVar(&e.agent, "agent", "", "the agent that runs the command; needed if the workspace has several")
+	e.addFlags(cmd, "", "the agent that runs the command")
 	return cmd
 }
 
 // NewSSHCommand is kubectl coder ssh.
 func NewSSHCommand(s *session.Session) *cobra.Command {
-	e := &execution{Session: s, stdin: true}
+	e := &execution{target: target{Session: s}, stdin: true}
 	cmd := &cobra.Command{
 		Use:   "ssh WORKSPACE [-- COMMAND [ARGUMENT...]]",
 		Short: "Open a shell in a workspace",
 		Long: "Opens the login shell of a running workspace's user, or runs a command with standard input. If standard input is a\n" +
 			"terminal, the shell has one too. No SSH key and no client of Coder is needed: it is kubectl coder exec with another\n" +
 			"default, and needs the same rights.\n\n" +
+			"With --stdio it connects standard input and output to the SSH server of the agent, as OpenSSH's ProxyCommand expects it.\n" +
+			"kubectl coder config-ssh writes such a configuration.\n\n" +
 			"Exit codes: those of kubectl coder exec.",
-		Example: "  kubectl coder ssh dev\n  echo 'uname -a' | kubectl coder ssh dev",
+		Example: "  kubectl coder ssh dev\n  echo 'uname -a' | kubectl coder ssh dev\n" +
+			"  sftp -o ProxyCommand='kubectl coder ssh --stdio dev' dev",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > 1 && cmd.ArgsLenAtDash() != 1 {
+			switch {
+			case len(args) == 0 || len(args) > 1 && cmd.ArgsLenAtDash() != 1:
 				return cli.Usage("give the name of one workspace, and a command only after --")
+			case e.stdio && len(args) > 1:
+				return cli.Usage("--stdio takes no command: the SSH client sends it")
 			}
 			e.tty = e.Interactive && e.Screen
 			return e.run(cmd.Context(), args[0], args[1:])
 		},
 		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
 	}
-	cmd.Flags().StringVar(&e.agent, "agent", "", "the agent whose shell to open; needed if the workspace has several")
+	e.addFlags(cmd, "", "the agent whose shell to open")
+	flags := cmd.Flags()
+	flags.BoolVar(&e.stdio, "stdio", false, "speak SSH on standard input and output, for the ProxyCommand of OpenSSH")
+	flags.StringVar(&e.suffix, "host-suffix", "", "with --stdio: the workspace is a host of config-ssh, which ends with this")
+	_ = flags.MarkHidden("host-suffix")
 	return cmd
 }
 
 func (e *execution) run(ctx context.Context, name string, args []string) error {
-	target, err := session.ParseTarget(name, "CoderWorkspace")
+	if e.suffix != "" {
+		var agent string
+		if name, agent = parseHost(name, e.suffix); agent != "" {
+			e.agent = agent
+		}
+	}
+	cluster, ws, err := e.find(ctx, name)
 	if err != nil {
 		return err
 	}
-	cluster, err := e.Cluster()
-	if err != nil {
-		return err
-	}
-	ws, err := cluster.Workspace(ctx, target.Name)
-	if err != nil {
-		return err
+	if e.stdio {
+		return run(ctx, cluster, ws, command{agent: e.agent, ssh: true, stdin: e.In, stdout: e.Out})
 	}
 	c := command{agent: e.agent, args: args, stdout: e.Out, stderr: e.ErrOut, tty: e.tty}
 	if e.stdin {

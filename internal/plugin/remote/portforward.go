@@ -20,7 +20,7 @@ import (
 
 // NewPortForwardCommand is kubectl coder port-forward.
 func NewPortForwardCommand(s *session.Session) *cobra.Command {
-	agent := ""
+	t := &target{Session: s}
 	cmd := &cobra.Command{
 		Use:   "port-forward WORKSPACE [LOCAL:]PORT...",
 		Short: "Make ports of a workspace reachable on this machine",
@@ -35,11 +35,11 @@ func NewPortForwardCommand(s *session.Session) *cobra.Command {
 			return checkPorts(args[1:])
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return forward(cmd.Context(), s, args[0], args[1:], agent)
+			return t.forward(cmd.Context(), args[0], args[1:])
 		},
 		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
 	}
-	cmd.Flags().StringVar(&agent, "agent", "", "the agent whose ports are meant; needed if the workspace has several")
+	t.addFlags(cmd, "", "the agent whose ports are meant")
 	return cmd
 }
 
@@ -55,26 +55,21 @@ func checkPorts(ports []string) error {
 		if localErr != nil || err != nil || port == 0 {
 			return cli.Usage("%q is no port: give PORT or LOCAL:PORT, from 1 to 65535", text)
 		}
+		if port <= 8 || port == 22 {
+			return cli.Usage("%q: ports 1 to 8 and 22 belong to the agent itself, which runs commands there: use kubectl coder ssh or config-ssh", text)
+		}
 	}
 	return nil
 }
 
-func forward(ctx context.Context, s *session.Session, name string, ports []string, agent string) error {
-	target, err := session.ParseTarget(name, "CoderWorkspace")
-	if err != nil {
-		return err
-	}
-	cluster, err := s.Cluster()
-	if err != nil {
-		return err
-	}
-	ws, err := cluster.Workspace(ctx, target.Name)
+func (t *target) forward(ctx context.Context, name string, ports []string) error {
+	cluster, ws, err := t.find(ctx, name)
 	if err != nil {
 		return err
 	}
 	query := url.Values{}
-	if agent != "" {
-		query.Set("agent", agent)
+	if t.agent != "" {
+		query.Set("agent", t.agent)
 	}
 	to := address(cluster, ws, "portforward", query)
 	transport, upgrader, err := spdy.RoundTripperFor(cluster.Config)
@@ -87,7 +82,7 @@ func forward(ctx context.Context, s *session.Session, name string, ports []strin
 	}
 	dialer := portforward.NewFallbackDialerForStreaming(socket,
 		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to), remoteexec.MayFallBack)
-	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"localhost"}, ports, ctx.Done(), make(chan struct{}), s.Out, s.ErrOut)
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"localhost"}, ports, ctx.Done(), make(chan struct{}), t.Out, t.ErrOut)
 	if err != nil {
 		return cli.Usage("%v", err)
 	}

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// completionTimeout bounds how long a shell waits for names.
-const completionTimeout = 5 * time.Second
+// CompletionTimeout bounds how long a shell waits for names.
+const CompletionTimeout = 5 * time.Second
 
 // CompleteNames completes the names of objects of these kinds, those of the first
 // kind as they are and the others as KIND/NAME. Where the cluster does not answer
@@ -25,7 +25,7 @@ func (s *Session) CompleteNames(kinds ...string) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
 		defer cancel()
 		var offered []string
 		for i, kind := range kinds {
@@ -75,7 +75,7 @@ func (s *Session) CompleteFlags(cmd *cobra.Command) {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		ctx, cancel := context.WithTimeout(cmd.Context(), CompletionTimeout)
 		defer cancel()
 		list, err := cluster.Kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		if err != nil {

@@ -1247,6 +1247,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref com
 							Format:      "",
 						},
 					},
+					"ssh": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ssh connects stdin and stdout to the SSH server of the agent, which asks for no password, instead of running a command. It is for an SSH client on the user's machine. It needs stdin and stdout, and excludes stderr, tty and command.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},

@@ -30,6 +30,8 @@ import (
 // maxAccess is how long a session may last.
 const maxAccess = 24 * time.Hour
 
+var errTooLong = fmt.Errorf("a session ends after %s", maxAccess)
+
 // accessREST is what the subresources exec and portforward share.
 type accessREST struct {
 	store      Store
@@ -77,31 +79,52 @@ func (r *execREST) Connect(ctx context.Context, name string, options runtime.Obj
 	if !asked.Stdin && !asked.Stdout && !asked.Stderr {
 		return nil, apierrors.NewBadRequest("at least one of stdin, stdout and stderr must be true")
 	}
+	if asked.SSH && (!asked.Stdin || !asked.Stdout || asked.Stderr || asked.TTY || len(asked.Command) > 0) {
+		return nil, apierrors.NewBadRequest("ssh needs stdin and stdout, and excludes stderr, tty and command, which the SSH client sends itself")
+	}
 	session, err := r.open(ctx, name, asked.Agent)
 	if err != nil {
 		return nil, err
 	}
 	// Before the answer begins, so that a failure is a status.
-	client, err := session.SSH(ctx)
+	run, end, err := begin(ctx, session, asked)
 	if err != nil {
 		session.End()
 		return nil, fault(name, err)
 	}
-	exec := streams.Exec{
-		Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY,
-		Run: func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error {
-			ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, fmt.Errorf("a session ends after %s", maxAccess))
-			defer cancel()
-			return agents.Run(ctx, client, agents.Command{
-				Args: asked.Command, TTY: asked.TTY, Stdin: stdin, Stdout: stdout, Stderr: stderr, Resize: resize,
-			})
-		},
-	}
+	exec := streams.Exec{Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY, Run: run}
 	return r.serve(name, session, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		// Also if the protocol is not changed, and nothing runs.
-		defer func() { _ = client.Close() }()
+		defer func() { _ = end() }()
 		exec.ServeHTTP(w, req)
 	})), nil
+}
+
+// begin connects to the agent's SSH server, and returns what serves the client's
+// streams through that connection, and what closes it.
+func begin(ctx context.Context, session *agents.Session, asked *aggregationv1alpha1.CoderWorkspaceExecOptions) (run streams.Run, end func() error, err error) {
+	if asked.SSH {
+		conn, err := session.DialSSH(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(ctx context.Context, stdin io.Reader, stdout, _ io.Writer, _ <-chan remotecommand.TerminalSize) error {
+			ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, errTooLong)
+			defer cancel()
+			return agents.Relay(ctx, conn, stdin, stdout)
+		}, conn.Close, nil
+	}
+	client, err := session.SSH(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, errTooLong)
+		defer cancel()
+		return agents.Run(ctx, client, agents.Command{
+			Args: asked.Command, TTY: asked.TTY, Stdin: stdin, Stdout: stdout, Stderr: stderr, Resize: resize,
+		})
+	}, client.Close, nil
 }
 
 // Connect implements rest.Connecter.

@@ -85,7 +85,8 @@ func readExecOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspa
 		registry.BoolParameter("stdin", &options.Stdin),
 		registry.BoolParameter("stdout", &options.Stdout),
 		registry.BoolParameter("stderr", &options.Stderr),
-		registry.BoolParameter("tty", &options.TTY))
+		registry.BoolParameter("tty", &options.TTY),
+		registry.BoolParameter("ssh", &options.SSH))
 }
 
 // changeOf is an update that changes the workspace that is there.

@@ -110,8 +110,8 @@ func (c *conn) carry(carried net.Conn) error {
 	return nil
 }
 
-// SSH implements agents.Conn.
-func (c *conn) SSH(ctx context.Context) (*ssh.Client, error) {
+// DialSSH implements agents.Conn.
+func (c *conn) DialSSH(ctx context.Context) (net.Conn, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -126,18 +126,15 @@ func (c *conn) SSH(ctx context.Context) (*ssh.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.carry(dialed); err != nil {
-		return nil, err
-	}
-	client, channels, requests, err := ssh.NewClientConn(dialed, "agent", &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
-	if err != nil {
-		return nil, err
-	}
-	return ssh.NewClient(client, channels, requests), nil
+	return dialed, c.carry(dialed)
 }
 
-// Dial implements agents.Conn: the ports are those of this machine.
+// Dial implements agents.Conn: the ports are those of this machine, except those on
+// which an agent serves SSH.
 func (c *conn) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	if port == 1 || port == 22 {
+		return c.DialSSH(ctx)
+	}
 	dialed, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
 		return nil, err

@@ -1,0 +1,123 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// app is an app in status.agents of a workspace.
+type app struct{ agent, slug, url string }
+
+// apps reads the apps of a workspace.
+func apps(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) ([]app, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace"))
+	if err := c.Get(ctx, client.ObjectKeyFromObject(ws), object); err != nil {
+		return nil, err
+	}
+	agents, _, err := unstructured.NestedSlice(object.Object, "status", "agents")
+	if err != nil {
+		return nil, fmt.Errorf("reading the apps of workspace %s: %w", ws.Name, err)
+	}
+	var found []app
+	for _, item := range agents {
+		agent, _ := item.(map[string]any)
+		name, _, _ := unstructured.NestedString(agent, "name")
+		all, _, _ := unstructured.NestedSlice(agent, "apps")
+		for _, item := range all {
+			entry, _ := item.(map[string]any)
+			slug, _, _ := unstructured.NestedString(entry, "slug")
+			address, _, _ := unstructured.NestedString(entry, "url")
+			found = append(found, app{agent: name, slug: slug, url: address})
+		}
+	}
+	return found, nil
+}
+
+// appAddress is the address of an app, which is named by its slug or AGENT/SLUG.
+func appAddress(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, wanted string) (string, error) {
+	all, err := apps(ctx, c, ws)
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	var found []app
+	for _, a := range all {
+		names = append(names, a.agent+"/"+a.slug)
+		if wanted == a.slug || wanted == a.agent+"/"+a.slug {
+			found = append(found, a)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return "", fmt.Errorf("workspace %s has no apps: they are there while it runs, and its template must define them (coder_app)", ws.Name)
+	case len(found) == 0:
+		return "", fmt.Errorf("workspace %s has no app %q, only %s", ws.Name, wanted, strings.Join(names, ", "))
+	case len(found) > 1:
+		return "", fmt.Errorf("workspace %s has several apps %q: give one of %s", ws.Name, wanted, strings.Join(names, ", "))
+	case found[0].url == "":
+		return "", fmt.Errorf("app %s of workspace %s has no address", wanted, ws.Name)
+	}
+	return found[0].url, nil
+}
+
+// onControlPlane parts addresses: a path that Coder itself serves, or the address of
+// an app that has a host of its own.
+func onControlPlane(address, accessURL string) (path, own string) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", address
+	}
+	base, err := url.Parse(accessURL)
+	if u.Scheme == "" && u.Host == "" || err == nil && u.Scheme == base.Scheme && u.Host == base.Host {
+		return "/" + strings.TrimPrefix(u.RequestURI(), "/"), ""
+	}
+	return "", address
+}
+
+// showApp opens the address of an app. One that is no web page could start any
+// program, and is printed only.
+func (d *door) showApp(ctx context.Context, address string) error {
+	if u, err := url.Parse(address); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
+		return d.show(ctx, address)
+	}
+	fmt.Fprintln(d.Out, terminal.Clean(address))
+	fmt.Fprintln(d.ErrOut, "This is no address of the web, so it was not opened.")
+	return nil
+}
+
+// completeOpen offers workspaces and control planes, and then the apps of a workspace.
+func completeOpen(s *session.Session) cobra.CompletionFunc {
+	names := s.CompleteNames("CoderWorkspace", "CoderControlPlane")
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return names(cmd, args, begun)
+		}
+		cluster, err := s.Cluster()
+		if err != nil || len(args) > 1 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), session.CompletionTimeout)
+		defer cancel()
+		var offered []string
+		if ws, err := cluster.Workspace(ctx, args[0]); err == nil {
+			all, _ := apps(ctx, cluster, ws)
+			for _, a := range all {
+				if strings.HasPrefix(a.slug, begun) {
+					offered = append(offered, a.slug)
+				}
+			}
+		}
+		return offered, cobra.ShellCompDirectiveNoFileComp
+	}
+}

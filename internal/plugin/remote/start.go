@@ -1,0 +1,152 @@
+package remote
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// startInterval is how often a workspace that starts is read.
+const startInterval = time.Second
+
+// startTimeout is how long is waited if no flag says otherwise.
+const startTimeout = 10 * time.Minute
+
+// starting is one use of --start.
+type starting struct {
+	*target
+	cluster *session.Cluster
+	ws      *aggregationv1alpha1.CoderWorkspace
+	// ordered is the build before the one that was asked for, followed the one whose
+	// log was printed. Both are 0 before that.
+	ordered, followed int32
+	asked             bool
+	progress          *terminal.Progress
+}
+
+// Start starts a workspace that does not run, and waits until one of its agents is
+// connected. It updates ws.
+func Start(ctx context.Context, s *session.Session, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
+	return (&target{Session: s, timeout: startTimeout}).started(ctx, c, ws)
+}
+
+// started is Start for the wanted agent. Progress goes to standard error.
+func (t *target) started(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	began := t.Clock.Now()
+	// Lines also on a terminal, because those of the log are between them.
+	s := &starting{target: t, cluster: c, ws: ws, progress: terminal.NewProgress(t.ErrOut, false, 0, began)}
+	for {
+		state, ready, err := s.step(ctx)
+		if err != nil || ready {
+			return err
+		}
+		s.progress.Report(t.Clock.Now(), 0, 1, ws.Name, state)
+		if t.Clock.Now().Sub(began) < t.timeout {
+			err = t.Clock.Wait(ctx, startInterval)
+		} else {
+			err = context.DeadlineExceeded
+		}
+		switch {
+		case errors.Is(ctx.Err(), context.Canceled):
+			return fmt.Errorf("interrupted; workspace %s goes on starting without this command", ws.Name)
+		case err != nil:
+			return fmt.Errorf("workspace %s cannot be entered after %s: %s; it goes on without this command, and --start-timeout waits longer", ws.Name, t.timeout, state)
+		}
+		if err := s.refresh(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// step does what can be done now. State is what is waited for.
+func (s *starting) step(ctx context.Context) (state string, ready bool, err error) {
+	build := s.ws.Status.LatestBuild
+	if build == nil {
+		return "it has no build yet", false, nil
+	}
+	stalled := meta.FindStatusCondition(s.ws.Status.Conditions, aggregationv1alpha1.ConditionStalled)
+	failed := stalled != nil && stalled.Status == metav1.ConditionTrue
+	switch build.Status {
+	case "running":
+		return s.agentState()
+	case "pending", "starting":
+		s.follow(ctx, build.Number)
+		return "the start build is under way", false, nil
+	case "stopping", "canceling":
+		return "it can start when its " + build.Transition + " build has ended", false, nil
+	case "deleting", "deleted":
+		return "", false, fmt.Errorf("workspace %s is being deleted", s.ws.Name)
+	}
+	switch {
+	case !s.asked:
+		err := s.cluster.SubResource("start").Create(ctx, s.ws.DeepCopy(), &aggregationv1alpha1.CoderWorkspaceAction{})
+		if err != nil {
+			return "", false, fmt.Errorf("starting workspace %s: %w", s.ws.Name, err)
+		}
+		s.asked, s.ordered = true, build.Number
+		return "start asked for", false, nil
+	case failed && (build.Number > s.ordered || stalled.Reason == aggregationv1alpha1.ReasonChangeRefused):
+		return "", false, fmt.Errorf("workspace %s did not start: %s; kubectl coder logs -n %s %[1]s shows the whole log",
+			s.ws.Name, terminal.Clean(stalled.Message), s.ws.Namespace)
+	}
+	return "it waits for its start build", false, nil
+}
+
+// agentState reports whether the wanted agent can be entered.
+func (s *starting) agentState() (state string, ready bool, err error) {
+	for _, agent := range s.ws.Status.Agents {
+		if s.agent != "" && agent.Name != s.agent {
+			continue
+		}
+		if agent.Status == "connected" {
+			return "", true, nil
+		}
+		state = fmt.Sprintf("the workspace runs, and agent %q is not connected yet (%s)", agent.Name, agent.Status)
+	}
+	// Without such an agent the request itself says what is wrong.
+	return state, state == "", nil
+}
+
+// follow prints the log of a build until the build ends. Without the log, for example
+// because the caller may not read it, progress is reported all the same.
+func (s *starting) follow(ctx context.Context, build int32) {
+	if s.followed == build {
+		return
+	}
+	s.followed = build
+	stream, err := s.cluster.Stream(ctx, s.ws.Namespace, "coderworkspaces", s.ws.Name, "log",
+		map[string]string{"follow": "true", "build": strconv.Itoa(int(build))})
+	if err != nil {
+		return
+	}
+	defer func() { _ = stream.Close() }()
+	for lines := bufio.NewScanner(stream); lines.Scan(); {
+		fmt.Fprintf(s.ErrOut, "  %s\n", terminal.Clean(lines.Text()))
+	}
+}
+
+// refresh reads the workspace anew. A replica that restarts is back in a moment.
+func (s *starting) refresh(ctx context.Context) error {
+	err := s.cluster.Get(ctx, client.ObjectKeyFromObject(s.ws), s.ws)
+	if ctx.Err() != nil || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
+		err = nil
+	}
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("reading workspace %s: %w", s.ws.Name, err)
+}

@@ -1,0 +1,59 @@
+package remote
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// target is what all commands of this package have in common: the workspace and the
+// agent that they enter.
+type target struct {
+	*session.Session
+	agent   string
+	start   bool
+	timeout time.Duration
+}
+
+// addFlags adds those of the agent, whose purpose is in its help, and of --start.
+func (t *target) addFlags(cmd *cobra.Command, shorthand, agent string) {
+	flags := cmd.Flags()
+	flags.StringVarP(&t.agent, "agent", shorthand, "", agent+"; needed if the workspace has several")
+	flags.BoolVar(&t.start, "start", false, "start the workspace if it does not run, and wait until its agent is connected")
+	flags.DurationVar(&t.timeout, "start-timeout", startTimeout, "how long --start waits")
+}
+
+// find reads the workspace, and starts it if that was asked for.
+func (t *target) find(ctx context.Context, name string) (*session.Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
+	named, err := session.ParseTarget(name, "CoderWorkspace")
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, err := t.Cluster()
+	if err != nil {
+		return nil, nil, err
+	}
+	ws, err := cluster.Workspace(ctx, named.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.start {
+		err = t.started(ctx, cluster, ws)
+	}
+	return cluster, ws, err
+}
+
+// parseHost takes the name of a host of config-ssh apart: WORKSPACE[--AGENT].SUFFIX.
+// Names in Coder have no two dashes in a row.
+func parseHost(host, suffix string) (workspace, agent string) {
+	host = strings.TrimSuffix(host, "."+suffix)
+	if before, after, found := strings.Cut(host, "--"); found {
+		return before, after
+	}
+	return host, ""
+}

@@ -1,0 +1,296 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
+	utilexec "k8s.io/utils/exec"
+)
+
+// inside is a workspace whose commands run on this machine. Its home is a directory.
+type inside struct {
+	home string
+	// cut ends each session with an error after so many bytes of output, if it is not 0.
+	cut int64
+	// path is that of the programs. Empty is that of this process.
+	path string
+	// asked are the queries of the sessions.
+	asked []string
+}
+
+func newInside(t *testing.T, api *fakeAPI, name string) *inside {
+	t.Helper()
+	i := &inside{home: t.TempDir()}
+	api.answer("POST "+inCoder+"/coderworkspaces/"+name+"/exec", func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		i.asked = append(i.asked, r.URL.RawQuery)
+		on := func(name string) bool { return query.Get(name) == "true" }
+		remotecommand.ServeExec(w, r, i, "", "", "", query["command"],
+			&remotecommand.Options{Stdin: on("stdin"), Stdout: on("stdout"), Stderr: on("stderr"), TTY: on("tty")},
+			time.Minute, time.Minute, []string{remotecommand.StreamProtocolV4Name})
+	})
+	return i
+}
+
+// ExecInContainer implements remotecommand.Executor.
+func (i *inside) ExecInContainer(
+	ctx context.Context, _, _, _ string, args []string, in io.Reader, out, errs io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration,
+) error {
+	if len(args) == 0 {
+		return nil
+	}
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program, args[1:]...)
+	cmd.Dir, cmd.Env = i.home, []string{"HOME=" + i.home, "PATH=" + os.Getenv("PATH")}
+	if i.path != "" {
+		cmd.Env[1] = "PATH=" + i.path
+	}
+	cmd.Stderr = errs
+	if in != nil {
+		cmd.Stdin = in
+	}
+	if i.cut > 0 {
+		output, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		_, _ = io.CopyN(out, output, i.cut)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		return errors.New("the connection to the agent ended before the command did")
+	}
+	cmd.Stdout = out
+	// What Wait would wait for is the input, which may not end.
+	cmd.WaitDelay = time.Second
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return utilexec.CodeExitError{Err: err, Code: exit.ExitCode()}
+	}
+	return nil
+}
+
+// texts are the files below a directory.
+func texts(t *testing.T, root string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	if err := filepath.WalkDir(root, func(at string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(at)
+		name, _ := filepath.Rel(root, at)
+		found[name] = string(text)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestCopy(t *testing.T) {
+	for name, c := range map[string]struct {
+		here, there map[string]string
+		line        string
+		want        answer
+		// now is what is below home, or below the directory of this machine.
+		now map[string]string
+	}{
+		"a directory": {here: map[string]string{"src/a": "1", "src/b c/d'e": "2"}, line: "./src ada.dev:new",
+			now: map[string]string{"new/a": "1", "new/b c/d'e": "2"}},
+		"into a directory": {here: map[string]string{"src/a": "1"}, there: map[string]string{"old/a": "x"}, line: "./src/ ada.dev:old",
+			now: map[string]string{"old/a": "x", "old/src/a": "1"}},
+		"its content": {here: map[string]string{"src/a": "1"}, there: map[string]string{"old/b": "x"}, line: "./src/. ada.dev:old",
+			now: map[string]string{"old/a": "1", "old/b": "x"}},
+		"to the home directory": {here: map[string]string{"src/a": "1"}, line: "./src ada.dev:", now: map[string]string{"src/a": "1"}},
+		"a file":                {here: map[string]string{"-f": "1"}, line: "./-f ada.dev:~/g", now: map[string]string{"g": "1"}},
+		"a file over one":       {here: map[string]string{"f": "1"}, there: map[string]string{"d/f": "0"}, line: "./f ada.dev:d", now: map[string]string{"d/f": "1"}},
+		"to no directory": {here: map[string]string{"f": "1"}, line: "./f ada.dev:none/",
+			want: answer{1, "", "in workspace coder.ada.dev: ./none/: no such directory"}, now: map[string]string{}},
+		"a file over a directory": {here: map[string]string{"f": "1"}, there: map[string]string{"d/f/x": "0"}, line: "./f ada.dev:d",
+			want: answer{1, "", "./d/f is a directory"}, now: map[string]string{"d/f/x": "0"}},
+		"what is not here": {line: "./none ada.dev:", want: answer{2, "", "no such file or directory"}, now: map[string]string{}},
+		"back":             {there: map[string]string{"out/a": "1", "out/b/c": "2"}, line: "ada.dev:out ./new", now: map[string]string{"new/a": "1", "new/b/c": "2"}},
+		"back into a directory": {here: map[string]string{"old/x": "0"}, there: map[string]string{"out/a": "1"}, line: "ada.dev:out ./old",
+			now: map[string]string{"old/x": "0", "old/out/a": "1"}},
+		"a file back":           {there: map[string]string{"d/-f": "1"}, line: "ada.dev:d/-f ./g", now: map[string]string{"g": "1"}},
+		"a file back into":      {here: map[string]string{"d/f": "0"}, there: map[string]string{"f": "1"}, line: "ada.dev:~/f ./d", now: map[string]string{"d/f": "1"}},
+		"what is not there":     {line: "ada.dev:none ./x", want: answer{1, "", "in workspace coder.ada.dev: ./none: no such file or directory"}, now: map[string]string{}},
+		"to no directory here":  {there: map[string]string{"f": "1"}, line: "ada.dev:f ./none/x", want: answer{2, "", "no such file or directory"}, now: map[string]string{}},
+		"both here":             {line: "./a ./b", want: answer{2, "", "one of the two must be WORKSPACE:PATH"}, now: map[string]string{}},
+		"both there":            {line: "ada.dev:a bo.dev:b", want: answer{2, "", "one of the two must be WORKSPACE:PATH"}, now: map[string]string{}},
+		"two agents":            {line: "-c main ada.dev@gpu:a ./b", want: answer{2, "", "the agent is gpu in the path and main in the flag"}, now: map[string]string{}},
+		"one argument":          {line: "ada.dev:a", want: answer{2, "", "give a source and a destination"}, now: map[string]string{}},
+		"no workspace":          {line: ":a ./b", want: answer{2, "", "names no workspace"}, now: map[string]string{}},
+		"a workspace not there": {line: "nobody:a ./b", want: answer{1, "", `"nobody" not found`}, now: map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := scene(t)
+			i := newInside(t, api, "coder.ada.dev")
+			i.home = directory(t, c.there)
+			here := directory(t, c.here)
+			line := strings.Fields(c.line)
+			back := !strings.HasPrefix(line[0], ".")
+			for n, word := range line {
+				if strings.HasPrefix(word, "./") {
+					line[n] = here + strings.TrimPrefix(word, ".")
+				}
+			}
+			newDesk().run(t, api, append([]string{"-n", "coder", "cp"}, line...)...).want(t, c.want.code, c.want.out, c.want.err)
+			root := i.home
+			if back {
+				root = here
+			}
+			if now := texts(t, root); fmt.Sprint(now) != fmt.Sprint(c.now) {
+				t.Errorf("there are %v, want %v", now, c.now)
+			}
+		})
+	}
+}
+
+// TestCopyIncomplete: what did not arrive is an error, with what is missing.
+func TestCopyIncomplete(t *testing.T) {
+	big := strings.Repeat("x", 3<<20)
+	api := scene(t)
+	i := newInside(t, api, "coder.ada.dev")
+	i.home = directory(t, map[string]string{"out/only": big})
+	i.cut = 1 << 20
+	here := t.TempDir()
+	newDesk().run(t, api, "-n", "coder", "cp", "ada.dev:out", filepath.Join(here, "cut")).
+		want(t, 1, "", `0 files (1.0 MiB) were copied; "cut/only" was being copied, and what comes after it is missing`)
+	if now := texts(t, here); len(now) > 0 {
+		t.Errorf("there are %d files, want none that looks complete", len(now))
+	}
+	i.cut = 0
+	// A tar that cannot read something packs the rest.
+	real, err := exec.LookPath("tar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := directory(t, nil)
+	i.path = programs + ":" + os.Getenv("PATH")
+	program := fmt.Sprintf("#!/bin/sh\n%s \"$@\"\necho 'tar: ./secret: Cannot open: Permission denied\x1b[2J' >&2\nexit 2\n", real)
+	if err := os.WriteFile(filepath.Join(programs, "tar"), []byte(program), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	got := newDesk().run(t, api, "-n", "coder", "cp", "ada.dev:out", filepath.Join(here, "new"))
+	got.want(t, 3, "", "in the workspace: tar: ./secret: Cannot open: Permission denied[2J")
+	if now := texts(t, here); now["new/only"] != big {
+		t.Errorf("there are %d files", len(now))
+	}
+	// One that ends before it read everything.
+	if err := os.WriteFile(filepath.Join(programs, "tar"), []byte("#!/bin/sh\necho 'tar: No space left on device' >&2\nexit 2\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	newDesk().run(t, api, "-n", "coder", "cp", filepath.Join(here, "new"), "ada.dev:").
+		want(t, 1, "", "the copy is not complete: in workspace coder.ada.dev: tar: No space left on device")
+	i.path = t.TempDir()
+	newDesk().run(t, api, "-n", "coder", "cp", filepath.Join(here, "new"), "ada.dev:").want(t, 1, "", "the workspace has no tar")
+	newDesk().run(t, api, "-n", "coder", "cp", "ada.dev:out", here).want(t, 1, "", "in workspace coder.ada.dev: the workspace has no tar")
+}
+
+// building sets the build of a workspace, and its agent.
+func building(api *fakeAPI, name, status string, number int64, agent string, conditions ...any) {
+	becomes(api, name, "", number, conditions...)
+	api.change(workspaces, "coder/"+name, func(object map[string]any) {
+		to := object["status"].(map[string]any)
+		to["latestBuild"] = map[string]any{"number": number, "status": status, "transition": "start"}
+		delete(to, "agents")
+		if agent != "" {
+			to["agents"] = []any{map[string]any{"name": "main", "status": agent}}
+		}
+	})
+}
+
+// TestStartBeforeEntering: --start brings a workspace to where its agent is connected,
+// and reports how.
+func TestStartBeforeEntering(t *testing.T) {
+	failed := condition("Stalled", "True", "BuildFailed", "the start build failed: no quota")
+	for name, c := range map[string]struct {
+		flags string
+		// steps are the states after each second, the first one that before the command.
+		steps []func(api *fakeAPI)
+		want  answer
+		// writes says that the start was asked for.
+		writes bool
+	}{
+		"it runs": {steps: []func(*fakeAPI){
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 2, "connected") },
+		}, want: answer{0, "in\n", ""}},
+		"no such agent": {flags: "--agent=other", steps: []func(*fakeAPI){
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 2, "timeout") },
+		}, want: answer{0, "in\n", ""}},
+		"it is stopped": {writes: true, steps: []func(*fakeAPI){
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "stopped", 2, "") },
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "starting", 3, "") },
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connecting") },
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connected") },
+		}, want: answer{0, "in\n", "coder.bo.dev: start asked for (after 0s)\n  Terraform applies[2J\ncoder.bo.dev: the start build is under way (after 1s)\n" +
+			"coder.bo.dev: the workspace runs, and agent \"main\" is not connected yet (connecting) (after 2s)\n"}},
+		"it is stopping": {writes: true, steps: []func(*fakeAPI){
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "stopping", 2, "") },
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "stopped", 2, "") },
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connected") },
+		}, want: answer{0, "in\n", "start asked for (after 1s)"}},
+		"it failed before": {writes: true, steps: []func(*fakeAPI){
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "failed", 2, "", failed) },
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "connected") },
+		}, want: answer{0, "in\n", "start asked for"}},
+		"it fails": {writes: true, steps: []func(*fakeAPI){
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "stopped", 2, "") },
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "failed", 3, "", failed) },
+		}, want: answer{1, "", "workspace coder.bo.dev did not start: the start build failed: no quota; kubectl coder logs -n coder coder.bo.dev shows the whole log"}},
+		"it is deleted": {steps: []func(*fakeAPI){
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "deleting", 3, "") },
+		}, want: answer{1, "", "workspace coder.bo.dev is being deleted"}},
+		"too long": {flags: "--start-timeout=3s", steps: []func(*fakeAPI){
+			func(api *fakeAPI) { building(api, "coder.bo.dev", "running", 3, "timeout") },
+		}, want: answer{1, "", "cannot be entered after 3s: the workspace runs, and agent \"main\" is not connected yet (timeout); it goes on without this command, and --start-timeout waits longer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, api := newDesk(), scene(t)
+			newInside(t, api, "coder.bo.dev")
+			taking(api, "start", "coder.bo.dev")
+			api.answer("GET "+inCoder+"/coderworkspaces/coder.bo.dev/log", text("Terraform applies\x1b[2J\n"))
+			c.steps[0](api)
+			d.clock.after = func(wait int) {
+				if wait < len(c.steps) {
+					c.steps[wait](api)
+				}
+			}
+			line := append([]string{"-n", "coder", "exec", "bo.dev", "--start"}, strings.Fields(c.flags)...)
+			d.run(t, api, append(line, "--", "echo", "in")...).want(t, c.want.code, c.want.out, c.want.err)
+			if wrote := strings.Contains(strings.Join(api.writes, "\n"), "/start"); wrote != c.writes {
+				t.Errorf("it wrote %q", api.writes)
+			}
+		})
+	}
+}
+
+// TestSSHStdio: what OpenSSH gives to its ProxyCommand reaches the agent of the host.
+func TestSSHStdio(t *testing.T) {
+	api := scene(t)
+	i := newInside(t, api, "coder.ada.dev")
+	// The fake runs what the query names, and the query of SSH names nothing.
+	newDesk().run(t, api, "-n", "coder", "ssh", "--stdio", "--host-suffix", "cws", "--", "ada.dev--gpu.cws")
+	if len(i.asked) != 1 || i.asked[0] != "agent=gpu&ssh=true&stdin=true&stdout=true" {
+		t.Errorf("it asked for %q", i.asked)
+	}
+	newDesk().run(t, api, "-n", "coder", "ssh", "--stdio", "ada.dev", "--", "true").want(t, 2, "", "--stdio takes no command")
+}

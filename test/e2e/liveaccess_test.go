@@ -1,0 +1,114 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
+
+// testLiveAccess enters a workspace as the tools of people do. It needs the plugin in
+// PATH, and OpenSSH on this machine.
+func testLiveAccess(t *testing.T, object string) {
+	here := t.TempDir()
+	big := make([]byte, 8<<20)
+	_, _ = rand.Read(big)
+	source := filepath.Join(here, "src")
+	if err := os.MkdirAll(source, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"big": big, "a b'c": []byte("text")} {
+		if err := os.WriteFile(filepath.Join(source, name), text, 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := func(t *testing.T, directory string) {
+		t.Helper()
+		if out, err := exec.CommandContext(polltest.Context(t), "diff", "-r", source, directory).CombinedOutput(); err != nil {
+			t.Errorf("the copy differs: %s", out)
+		}
+	}
+	t.Run("cp", func(t *testing.T) {
+		back := filepath.Join(here, "cp")
+		coderGives(t, 0, "", "", "cp", "-n", sampleNamespace, source, object+":cp")
+		coderGives(t, 0, "", "", "cp", "-n", sampleNamespace, object+":cp", back)
+		same(t, back)
+		coderGives(t, 1, "", "no such file or directory", "cp", "-n", sampleNamespace, object+":none", here)
+	})
+	t.Run("OpenSSH", func(t *testing.T) {
+		config := filepath.Join(here, "ssh_config")
+		coderGives(t, 0, "", "is written", "config-ssh", "-n", sampleNamespace, "--ssh-config", config)
+		host := object + ".cws"
+		tool := func(input string, args ...string) string {
+			t.Helper()
+			cmd := exec.CommandContext(polltest.Context(t), args[0], append([]string{"-F", config}, args[1:]...)...) //nolint:gosec // Programs of OpenSSH.
+			cmd.Stdin = strings.NewReader(input)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%s: %v\n%s", strings.Join(args, " "), err, out)
+			}
+			return string(out)
+		}
+		if out := tool("typed", "ssh", host, "cat; echo; pwd"); !strings.HasPrefix(out, "typed\n/home/") {
+			t.Errorf("ssh wrote %q", out)
+		}
+		tool("mkdir sftp\nput "+filepath.Join(source, "big")+" sftp/big\nput \""+filepath.Join(source, "a b'c")+"\" sftp/\n", "sftp", "-b", "-", host)
+		tool("", "scp", "-r", host+":sftp", filepath.Join(here, "sftp"))
+		same(t, filepath.Join(here, "sftp"))
+		coderGives(t, 0, "", "", "exec", "-n", sampleNamespace, object, "--", "sh", "-c", "git init -q repo && cd repo && git -c user.name=a -c user.email=a@example.com commit -q --allow-empty -m first")
+		t.Setenv("GIT_SSH_COMMAND", "ssh -F "+config)
+		if out, err := exec.CommandContext(polltest.Context(t), "git", "clone", "-q", host+":repo", filepath.Join(here, "repo")).CombinedOutput(); err != nil { //nolint:gosec // A host of ours.
+			t.Errorf("git clone: %v\n%s", err, out)
+		}
+		coderGives(t, 0, "", "is removed", "config-ssh", "-n", sampleNamespace, "--ssh-config", config, "--remove")
+	})
+	t.Run("a port, and no shell through one", func(t *testing.T) {
+		coderGives(t, 2, "", "belong to the agent itself", "port-forward", "-n", sampleNamespace, object, "0:22")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "kubectl", "coder", "port-forward", "-n", sampleNamespace, object, "0:8000")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = cmd.Process.Signal(os.Interrupt)
+			_ = cmd.Wait()
+		}()
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(line, "Forwarding from ")
+		address, _, _ := strings.Cut(after, " ")
+		if _, _, err := net.SplitHostPort(address); err != nil {
+			t.Fatalf("port-forward wrote %q", line)
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("the web app answers %s", response.Status)
+		}
+	})
+}
