@@ -34,7 +34,7 @@ printed() { # by our own programs
   generate "reference of the MCP server" bash -c 'go run ./hack/mcpreference >docs/reference/mcp.md'
   generate "reference of the kubectl plugin" bash -c 'go run ./hack/pluginreference >docs/reference/kubectl-coder.md'
   generate "monitoring" go run ./hack/monitoring
-  generate "reference of conditions" bash -c 'go run ./hack/conditions api/v1alpha1 >docs/reference/conditions.md'
+  generate "reference of conditions" bash -c 'go run ./hack/conditions api/v1alpha1 api/aggregation/v1alpha1 >docs/reference/conditions.md'
 }
 api() {
   generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \

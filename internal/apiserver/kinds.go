@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/replication"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 )
@@ -33,6 +35,7 @@ type storage struct {
 	replica    *replication.Replica
 	mirror     *mirror.Mirror
 	agents     *agents.Pool
+	pods       *workspacepods.Watcher
 	workspaces *workspace.Kind
 	templates  *template.Kind
 }
@@ -55,9 +58,10 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper) (*storage, err
 	// The kinds tell the mirror what they changed, and the mirror asks the kinds how
 	// to show what it read.
 	hint := &hints{}
+	s.pods = workspacepods.New(workspacepods.Config{Client: k.client, Clock: config.Clock, Changed: hint.pods})
 	s.workspaces = workspace.New(workspace.Config{
 		Connections: config.Connections, Records: k.records, Typer: typer, Clock: config.Clock, Hint: hint.workspace,
-		Agents: s.agents,
+		Agents: s.agents, Pods: s.pods,
 	})
 	s.templates = template.New(template.Config{
 		Connections: config.Connections, Records: k.records, Typer: typer, Clock: config.Clock, Hint: hint.template,
@@ -76,7 +80,8 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper) (*storage, err
 			Log: s.logs[templatesResource], Sequencer: s.replica.Sequencer(templatesResource), Kind: s.templates,
 		},
 		Released: (&namespaces{cache: k.informers.Core().V1().Namespaces().Lister()}).Released,
-		Metrics:  mirrorMetrics, Timing: config.MirrorTiming, Clock: config.Clock,
+		Members:  s.pods.Serve, Unsettled: s.unsettled,
+		Metrics: mirrorMetrics, Timing: config.MirrorTiming, Clock: config.Clock,
 	})
 	if err != nil {
 		return nil, err
@@ -87,9 +92,14 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper) (*storage, err
 			workspacesResource: s.localCommitter(workspacesResource, s.workspaces),
 			templatesResource:  s.localCommitter(templatesResource, s.templates),
 		},
-		Run: writeWith(k.recordStore, s.mirror),
+		Run: writeWith(k.recordStore, s.mirror, s.pods),
 	})
 	return s, nil
+}
+
+// unsettled reports whether a workspace is read again soon because of its pods.
+func (s *storage) unsettled(controlPlane types.NamespacedName, w coderd.Workspace) bool {
+	return w.LatestBuild.Status == "running" && len(w.Agents) > 0 && s.pods.Unsettled(controlPlane, w.ID, w.Connected())
 }
 
 func (s *storage) localCommitter(resource string, writer objectlog.Writer) objectlog.Committer {

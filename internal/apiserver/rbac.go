@@ -16,6 +16,11 @@ package apiserver
 //+kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch
 //+kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=update
 //
+// Pods of workspaces, by their label, and the Events that say why a volume cannot be
+// mounted: for the condition PodsHealthy.
+//+kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+//+kubebuilder:rbac:groups="",resources=events,verbs=list
+//
 // Priority and fairness.
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=prioritylevelconfigurations;flowschemas,verbs=get;list;watch
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=flowschemas/status,verbs=patch

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/replication"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 )
 
 // newReplica makes this process one of the replicas that share the logs.
@@ -41,12 +43,15 @@ func newReplica(config Config, k kube, s *storage) (*replication.Replica, error)
 }
 
 // writeWith is what the replica that writes does for as long as it is the one.
-func writeWith(records *metadata.Store, m *mirror.Mirror) func(context.Context) {
+func writeWith(records *metadata.Store, m *mirror.Mirror, pods *workspacepods.Watcher) func(context.Context) {
 	return func(ctx context.Context) {
 		// What the writer before kept must not be missed.
 		if err := catchUp(ctx, records); err != nil {
 			return
 		}
+		var watching sync.WaitGroup
+		defer watching.Wait()
+		watching.Go(func() { pods.Run(ctx) })
 		m.Run(ctx)
 	}
 }
@@ -59,6 +64,12 @@ type hints struct {
 func (h *hints) workspace(controlPlane types.NamespacedName, id uuid.UUID) {
 	if m := h.mirror.Load(); m != nil {
 		m.HintWorkspace(controlPlane, id)
+	}
+}
+
+func (h *hints) pods(controlPlane types.NamespacedName, id uuid.UUID) {
+	if m := h.mirror.Load(); m != nil {
+		m.HintPods(controlPlane, id)
 	}
 }
 

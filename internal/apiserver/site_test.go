@@ -93,6 +93,7 @@ func (p *provider) Members(context.Context) ([]connections.Member, error) {
 	for _, c := range p.connections {
 		out = append(out, connections.Member{
 			ControlPlane: c.ControlPlane, UID: types.UID(c.ControlPlane.String()), NamePrefix: c.NamePrefix, Named: true, Connection: &c,
+			PodNamespaces: []string{c.ControlPlane.Namespace},
 		})
 	}
 	for _, n := range p.unavailable {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,17 +15,18 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// LogLine is one line that the build of a workspace or of a template version
-// wrote.
+// LogLine is one line that the build of a workspace or of a template version wrote,
+// or a script of an agent.
 type LogLine struct {
 	// ID rises from line to line.
 	ID        int64
 	CreatedAt time.Time
-	// Stage is what the build was doing, for example Planning infrastructure.
+	// Stage is what the build was doing, for example Planning infrastructure. Of an
+	// agent it is the name of the script.
 	Stage string
 	// Level is trace, debug, info, warn or error.
 	Level string
-	// Source is provisioner or provisioner_daemon.
+	// Source is provisioner, provisioner_daemon or agent.
 	Source string
 	Output string
 }
@@ -50,14 +52,23 @@ type LogStream struct {
 	idle int
 }
 
-// sdkLogLine is a line as Coder tells it.
-type sdkLogLine = codersdk.ProvisionerJobLog
+// sdkLogLine is a line as Coder tells it. The last two are of agents.
+type sdkLogLine struct {
+	codersdk.ProvisionerJobLog
+	AgentLevel codersdk.LogLevel `json:"level"`
+	SourceID   uuid.UUID         `json:"source_id"`
+}
 
 // logSource is where a log is, and how to learn whether its build has ended.
 type logSource struct {
 	path   string
 	follow func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error)
 	active func(ctx context.Context) (bool, error)
+	// line makes a line of Coder's, or leaves it out.
+	line func(sdkLogLine) (LogLine, bool)
+	// silence is after how many times Client.logSilence Coder is asked whether the log
+	// goes on.
+	silence time.Duration
 }
 
 const (
@@ -77,8 +88,9 @@ func (c *Client) BuildLogs(ctx context.Context, build uuid.UUID, after int64, fo
 	return c.openLogs(ctx, fmt.Sprintf("reading the log of workspace build %s", build), after, follow, logSource{
 		path: fmt.Sprintf("/api/v2/workspacebuilds/%s/logs", build),
 		follow: func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
-			return c.sdk.WorkspaceBuildLogsAfter(ctx, build, after)
+			return jobLines(c.sdk.WorkspaceBuildLogsAfter(ctx, build, after))
 		},
+		line: jobLine, silence: 1,
 		active: func(ctx context.Context) (bool, error) {
 			b, err := c.sdk.WorkspaceBuild(ctx, build)
 			return b.Job.Status.Active(), err
@@ -91,8 +103,9 @@ func (c *Client) VersionLogs(ctx context.Context, version uuid.UUID, after int64
 	return c.openLogs(ctx, fmt.Sprintf("reading the log of template version %s", version), after, follow, logSource{
 		path: fmt.Sprintf("/api/v2/templateversions/%s/logs", version),
 		follow: func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
-			return c.sdk.TemplateVersionLogsAfter(ctx, version, after)
+			return jobLines(c.sdk.TemplateVersionLogsAfter(ctx, version, after))
 		},
+		line: jobLine, silence: 1,
 		active: func(ctx context.Context) (bool, error) {
 			v, err := c.sdk.TemplateVersion(ctx, version)
 			return v.Job.Status.Active(), err
@@ -135,7 +148,7 @@ func (s *LogStream) Next(ctx context.Context) (LogLine, error) {
 
 // receive waits for one line, or for the end of the connection.
 func (s *LogStream) receive(ctx context.Context) error {
-	silence := time.NewTimer(s.client.logSilence)
+	silence := time.NewTimer(s.source.silence * s.client.logSilence)
 	defer silence.Stop()
 	select {
 	case <-ctx.Done():
@@ -144,7 +157,7 @@ func (s *LogStream) receive(ctx context.Context) error {
 		if open {
 			// A line may be told twice where a connection takes the place of another.
 			if line.ID > s.after {
-				s.lines = append(s.lines, newLogLine(line))
+				s.take(line)
 			}
 			return nil
 		}
@@ -176,7 +189,7 @@ func (s *LogStream) catchUp(ctx context.Context) error {
 			return err
 		}
 		for _, line := range lines {
-			s.lines = append(s.lines, newLogLine(line))
+			s.take(line)
 		}
 		s.complete = !active
 		return nil
@@ -209,6 +222,61 @@ func (s *LogStream) Close() error {
 	return closer.Close()
 }
 
-func newLogLine(l sdkLogLine) LogLine {
-	return LogLine{ID: l.ID, CreatedAt: l.CreatedAt, Stage: l.Stage, Level: string(l.Level), Source: string(l.Source), Output: l.Output}
+// Tail leaves out all but the last lines of those that are there now.
+func (s *LogStream) Tail(lines int64) {
+	if most := int64(len(s.lines)); lines < most {
+		s.lines = s.lines[most-lines:]
+	}
+}
+
+func (s *LogStream) take(l sdkLogLine) {
+	if line, wanted := s.source.line(l); wanted {
+		s.lines = append(s.lines, line)
+	} else {
+		s.after = max(s.after, l.ID)
+	}
+}
+
+func jobLine(l sdkLogLine) (LogLine, bool) {
+	return LogLine{ID: l.ID, CreatedAt: l.CreatedAt, Stage: l.Stage, Level: string(l.Level), Source: string(l.Source), Output: l.Output}, true
+}
+
+func jobLines(lines <-chan codersdk.ProvisionerJobLog, closer io.Closer, err error) (<-chan sdkLogLine, io.Closer, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	out, ended := eachLine(lines, func(l codersdk.ProvisionerJobLog) []sdkLogLine { return []sdkLogLine{{ProvisionerJobLog: l}} }, closer)
+	return out, ended, nil
+}
+
+// eachLine turns what one channel holds into lines, until that ends or the returned
+// closer is closed.
+func eachLine[T any](in <-chan T, lines func(T) []sdkLogLine, closer io.Closer) (<-chan sdkLogLine, io.Closer) {
+	out, ended := make(chan sdkLogLine), &endedLines{Closer: closer, done: make(chan struct{})}
+	go func() {
+		defer close(out)
+		for item := range in {
+			for _, line := range lines(item) {
+				select {
+				case out <- line:
+				case <-ended.done:
+					return
+				}
+			}
+		}
+	}()
+	return out, ended
+}
+
+// endedLines ends a connection, and the goroutine that reads from it.
+type endedLines struct {
+	io.Closer
+	done chan struct{}
+	once sync.Once
+}
+
+// Close implements io.Closer.
+func (e *endedLines) Close() error {
+	e.once.Do(func() { close(e.done) })
+	return e.Closer.Close()
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/coder/coder/v2/codersdk"
+
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
@@ -126,9 +128,9 @@ func TestAFollowerTellsNoLineTwice(t *testing.T) {
 	stream := s.open(t, true)
 	stream.source.follow = func(context.Context, int64) (<-chan sdkLogLine, io.Closer, error) {
 		lines := make(chan sdkLogLine, 3)
-		lines <- sdkLogLine{ID: 1, Output: "one"}
-		lines <- sdkLogLine{ID: 1, Output: "one"}
-		lines <- sdkLogLine{ID: 2, Output: "two"}
+		lines <- sdkLogLine{ProvisionerJobLog: codersdk.ProvisionerJobLog{ID: 1, Output: "one"}}
+		lines <- sdkLogLine{ProvisionerJobLog: codersdk.ProvisionerJobLog{ID: 1, Output: "one"}}
+		lines <- sdkLogLine{ProvisionerJobLog: codersdk.ProvisionerJobLog{ID: 2, Output: "two"}}
 		return lines, io.NopCloser(nil), nil
 	}
 	expectLine(t, stream, "one")
@@ -170,7 +172,7 @@ func TestAFollowerDoesNotTakeTheTokenElsewhere(t *testing.T) {
 	}
 	stream.client = client
 	stream.source.follow = func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
-		return client.sdk.WorkspaceBuildLogsAfter(ctx, s.build, after)
+		return jobLines(client.sdk.WorkspaceBuildLogsAfter(ctx, s.build, after))
 	}
 	_, err = stream.Next(t.Context())
 	want := proxy.URL + " redirects to " + elsewhere.URL + ", and the token is not sent there; use that address, or do not set CODER_REDIRECT_TO_ACCESS_URL"

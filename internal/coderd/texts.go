@@ -11,6 +11,8 @@ const (
 	maxText = 4 << 10
 	// maxTexts limits lists of such texts.
 	maxTexts = 100
+	// maxApps limits the apps of an agent.
+	maxApps = 50
 )
 
 // boundName shortens a name.

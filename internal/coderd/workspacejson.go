@@ -1,6 +1,7 @@
 package coderd
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,13 +59,73 @@ type buildJSON struct {
 		Error string `json:"error"`
 	} `json:"job"`
 	Resources []struct {
-		Agents []struct {
-			ID             uuid.UUID `json:"id"`
-			Name           string    `json:"name"`
-			Status         string    `json:"status"`
-			LifecycleState string    `json:"lifecycle_state"`
-		} `json:"agents"`
+		Agents []agentJSON `json:"agents"`
 	} `json:"resources"`
+}
+
+// agentJSON is what is kept of an agent.
+type agentJSON struct {
+	ID                uuid.UUID  `json:"id"`
+	Name              string     `json:"name"`
+	Status            string     `json:"status"`
+	LifecycleState    string     `json:"lifecycle_state"`
+	Version           string     `json:"version"`
+	OperatingSystem   string     `json:"operating_system"`
+	Architecture      string     `json:"architecture"`
+	Directory         string     `json:"directory"`
+	ExpandedDirectory string     `json:"expanded_directory"`
+	ReadyAt           *time.Time `json:"ready_at"`
+	DisconnectedAt    *time.Time `json:"disconnected_at"`
+	Health            *struct {
+		Healthy bool   `json:"healthy"`
+		Reason  string `json:"reason"`
+	} `json:"health"`
+	Apps []appJSON `json:"apps"`
+}
+
+// appJSON is what is kept of an app.
+type appJSON struct {
+	Slug          string `json:"slug"`
+	DisplayName   string `json:"display_name"`
+	URL           string `json:"url"`
+	External      bool   `json:"external"`
+	Command       string `json:"command"`
+	Subdomain     bool   `json:"subdomain"`
+	SubdomainName string `json:"subdomain_name"`
+	Health        string `json:"health"`
+	Hidden        bool   `json:"hidden"`
+}
+
+func (a *agentJSON) agent() Agent {
+	out := Agent{
+		ID: a.ID, Name: boundName(a.Name), Status: boundName(a.Status), LifecycleState: boundName(a.LifecycleState),
+		Version: boundName(a.Version), OperatingSystem: boundName(a.OperatingSystem), Architecture: boundName(a.Architecture),
+		Directory: boundName(cmp.Or(a.ExpandedDirectory, a.Directory)), ReadyAt: a.ReadyAt,
+	}
+	if a.Status == string(codersdk.WorkspaceAgentDisconnected) {
+		out.DisconnectedAt = a.DisconnectedAt
+	}
+	if a.Health != nil && !a.Health.Healthy {
+		out.Unhealthy = boundName(cmp.Or(a.Health.Reason, "Coder gives no reason"))
+	}
+	for _, app := range a.Apps[:min(len(a.Apps), maxApps)] {
+		out.Apps = append(out.Apps, app.app())
+	}
+	return out
+}
+
+func (a *appJSON) app() App {
+	out := App{
+		Slug: boundName(a.Slug), DisplayName: boundName(a.DisplayName), Health: boundName(a.Health), Hidden: a.Hidden,
+		Command: boundText(a.Command),
+	}
+	if a.External {
+		out.ExternalURL = boundText(a.URL)
+	}
+	if a.Subdomain {
+		out.SubdomainName = boundName(a.SubdomainName)
+	}
+	return out
 }
 
 func (w *workspaceJSON) workspace() Workspace {
@@ -99,9 +160,7 @@ func (w *workspaceJSON) workspace() Workspace {
 	}
 	for _, resource := range w.LatestBuild.Resources {
 		for _, agent := range resource.Agents[:min(len(resource.Agents), maxTexts-len(out.Agents))] {
-			out.Agents = append(out.Agents, Agent{
-				ID: agent.ID, Name: boundName(agent.Name), Status: boundName(agent.Status), LifecycleState: boundName(agent.LifecycleState),
-			})
+			out.Agents = append(out.Agents, agent.agent())
 		}
 	}
 	return out

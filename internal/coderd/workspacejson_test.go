@@ -69,7 +69,12 @@ func TestWhatIsKeptOfAWorkspace(t *testing.T) {
 		ID: sdk.ID, Name: "workspace-1", OwnerID: sdk.OwnerID, OwnerName: "user-1", OrganizationID: sdk.OrganizationID, OrganizationName: "coder",
 		TemplateName: "kubernetes", TemplateID: sdk.TemplateID, TemplateActiveVersionID: sdk.TemplateActiveVersionID, Outdated: true,
 		AutomaticUpdates: "always", Dormant: true, DormantAt: &at, DeletingAt: &at, CreatedAt: at, UpdatedAt: at, LastUsedAt: at, TTL: &ttl,
-		Autostart: sdk.AutostartSchedule, Healthy: true, Agents: []Agent{{ID: sdk.LatestBuild.Resources[0].Agents[0].ID, Name: "main", Status: "connected", LifecycleState: "ready"}},
+		Autostart: sdk.AutostartSchedule, Healthy: true, Agents: []Agent{{ID: sdk.LatestBuild.Resources[0].Agents[0].ID, Name: "main", Status: "connected", LifecycleState: "ready",
+			Version: "v2.30.0", OperatingSystem: "linux", Architecture: "amd64", Directory: "/home/coder",
+			Apps: []App{
+				{Slug: "app-0", DisplayName: "code-server"}, {Slug: "app-1", DisplayName: "code-server"},
+				{Slug: "app-2", DisplayName: "code-server"}, {Slug: "app-3", DisplayName: "code-server"},
+			}}},
 		LatestBuild: Build{
 			ID: sdk.LatestBuild.ID, Number: 7, TemplateVersionID: sdk.LatestBuild.TemplateVersionID, TemplateVersionName: "brave_turing42",
 			PresetID: *sdk.LatestBuild.TemplateVersionPresetID, Transition: TransitionStart, Reason: "autostart", InitiatorName: "ada",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +52,11 @@ type Workspace struct {
 	Agents      []Agent
 }
 
+// Connected reports whether all agents are connected.
+func (w *Workspace) Connected() bool {
+	return !slices.ContainsFunc(w.Agents, func(a Agent) bool { return a.Status != string(codersdk.WorkspaceAgentConnected) })
+}
+
 // Build is one start, stop or deletion of a workspace.
 type Build struct {
 	ID                uuid.UUID
@@ -84,6 +90,33 @@ type Agent struct {
 	Status string
 	// LifecycleState is created, starting, ready, start_error and so on.
 	LifecycleState string
+	// Unhealthy is why Coder takes it for unhealthy. It is empty if it is healthy.
+	Unhealthy string
+	// Version is the release of the agent's program.
+	Version         string
+	OperatingSystem string
+	Architecture    string
+	// Directory is where sessions begin.
+	Directory string
+	// ReadyAt is when its startup scripts ended, DisconnectedAt when its connection
+	// ended. Both may be nil.
+	ReadyAt, DisconnectedAt *time.Time
+	Apps                    []App
+}
+
+// App is what users open in a workspace.
+type App struct {
+	Slug, DisplayName string
+	// Health is disabled, initializing, healthy or unhealthy.
+	Health string
+	// Hidden says that Coder does not show it.
+	Hidden bool
+	// ExternalURL is where an app is that Coder does not proxy.
+	ExternalURL string
+	// Command runs in a terminal, if the app is that.
+	Command string
+	// SubdomainName is the first label of its host name, if it has its own.
+	SubdomainName string
 }
 
 // NewWorkspace is a workspace to make. It is given a template, whose active

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -85,7 +88,14 @@ func TestWorkspaceIsConverted(t *testing.T) {
 	client := newClient(t, server, server.AddUser("ada", "owner"))
 	template := server.AddTemplate("coder", "small", nil)
 	id := server.AddWorkspace("ada", template, "dev")
-	server.SetAgents(id, coderdtest.Agent{Name: "main", Status: "disconnected", LifecycleState: "ready"})
+	server.SetAgents(id, coderdtest.Agent{
+		Name: "main", Status: "disconnected", LifecycleState: "ready", Version: "v2.30.0", Directory: "/home/coder",
+		Apps: []codersdk.WorkspaceApp{
+			{Slug: "web", DisplayName: "Web", URL: "http://localhost:8080", Health: "healthy", Subdomain: true, SubdomainName: "web--main--dev--ada"},
+			{Slug: "docs", URL: "https://docs.example.com", External: true, Health: "disabled"},
+			{Slug: "top", Command: "top", Hidden: true},
+		},
+	})
 	used := time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC)
 	server.SetLastUsed(id, used)
 	server.SetDormant(id, true)
@@ -93,9 +103,20 @@ func TestWorkspaceIsConverted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !w.Dormant || w.Healthy || !w.LastUsedAt.Equal(used) || len(w.Agents) != 1 || w.Agents[0].ID == uuid.Nil ||
-		w.Agents[0] != (coderd.Agent{ID: w.Agents[0].ID, Name: "main", Status: "disconnected", LifecycleState: "ready"}) {
-		t.Errorf("%+v", w)
+	if !w.Dormant || w.Healthy || !w.LastUsedAt.Equal(used) || len(w.Agents) != 1 || w.Agents[0].ID == uuid.Nil {
+		t.Fatalf("%+v", w)
+	}
+	want := coderd.Agent{
+		ID: w.Agents[0].ID, Name: "main", Status: "disconnected", LifecycleState: "ready", Unhealthy: "agent has lost connection",
+		Version: "v2.30.0", OperatingSystem: "linux", Architecture: "amd64", Directory: "/home/coder",
+		Apps: []coderd.App{
+			{Slug: "web", DisplayName: "Web", Health: "healthy", SubdomainName: "web--main--dev--ada"},
+			{Slug: "docs", Health: "disabled", ExternalURL: "https://docs.example.com"},
+			{Slug: "top", Command: "top", Hidden: true},
+		},
+	}
+	if diff := cmp.Diff(want, w.Agents[0]); diff != "" {
+		t.Errorf("agent (-want +got):\n%s", diff)
 	}
 }
 

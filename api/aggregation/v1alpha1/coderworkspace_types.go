@@ -131,7 +131,9 @@ type CoderWorkspaceStatus struct {
 	// +optional
 	// +listType=atomic
 	Agents []WorkspaceAgent `json:"agents,omitempty"`
-	// healthy says whether every agent of a running workspace is well.
+	// healthy says whether a running workspace can be used: its agents are connected,
+	// their startup scripts did not fail, and its pods have no problem. It is absent
+	// while agents connect for the first time.
 	// +optional
 	Healthy *bool `json:"healthy,omitempty"`
 	// outdated says that the template has a newer active version.
@@ -144,8 +146,8 @@ type CoderWorkspaceStatus struct {
 	// +optional
 	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`
 	// conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced,
-	// BuildSucceeded, AgentsConnected and Outdated, and DeletionFailed where a
-	// deletion did.
+	// BuildSucceeded, AgentsConnected and Outdated; PodsHealthy while a pod has a
+	// problem, and DeletionFailed where a deletion did.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -191,7 +193,52 @@ type WorkspaceAgent struct {
 	// status is connecting, connected, disconnected or timeout.
 	// +optional
 	Status string `json:"status,omitempty"`
-	// lifecycleState is created, starting, ready, start_error and so on.
+	// lifecycleState is how far the agent's scripts are: created, starting, ready,
+	// start_timeout, start_error, shutting_down, shutdown_timeout, shutdown_error or off.
 	// +optional
 	LifecycleState string `json:"lifecycleState,omitempty"`
+	// unhealthy is why Coder reports the agent as unhealthy. It is empty if the agent
+	// is healthy or connecting.
+	// +optional
+	Unhealthy string `json:"unhealthy,omitempty"`
+	// version is the release of the agent's program.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// operatingSystem is that of the agent, for example linux.
+	// +optional
+	OperatingSystem string `json:"operatingSystem,omitempty"`
+	// architecture is that of the agent, for example amd64.
+	// +optional
+	Architecture string `json:"architecture,omitempty"`
+	// directory is where sessions begin.
+	// +optional
+	Directory string `json:"directory,omitempty"`
+	// readyAt is when the startup scripts ended.
+	// +optional
+	ReadyAt *metav1.Time `json:"readyAt,omitempty"`
+	// disconnectedAt is when the connection of a disconnected agent ended.
+	// +optional
+	DisconnectedAt *metav1.Time `json:"disconnectedAt,omitempty"`
+	// apps are those that Coder shows to users, sorted by slug.
+	// +optional
+	// +listType=atomic
+	Apps []WorkspaceApp `json:"apps,omitempty"`
+}
+
+// WorkspaceApp is an application of a workspace: a web page that Coder proxies, a
+// terminal, or a link.
+type WorkspaceApp struct {
+	// slug is unique within the agent.
+	Slug string `json:"slug"`
+	// displayName is its name for people.
+	// +optional
+	DisplayName string `json:"displayName,omitempty"`
+	// url is where a browser opens it. It is a path if the access URL of Coder is not
+	// known.
+	// +optional
+	URL string `json:"url,omitempty"`
+	// health is healthy, unhealthy or initializing. It is empty if the template defines
+	// no health check.
+	// +optional
+	Health string `json:"health,omitempty"`
 }

@@ -17,16 +17,34 @@ type CoderWorkspaceAction struct {
 
 // CoderWorkspaceLogOptions are the query parameters of a GET of the subresource
 // log of coderworkspaces. Its answer is plain text: a line for each line of the
-// log, with the time, the stage of the build and what it wrote.
+// log, with the time, the stage of the build or the name of the script, and what it
+// wrote.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspaceLogOptions struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// follow keeps the answer open until the build has ended.
+	// source is the log that is meant: build, or agent for what the scripts of an agent
+	// wrote, for example its startup script. Empty is build.
+	// +optional
+	Source string `json:"source,omitempty"`
+	// agent is the name of the agent, with source=agent. It may be empty if the
+	// workspace has one agent.
+	// +optional
+	Agent string `json:"agent,omitempty"`
+	// script leaves out all but the lines of one script, by its display name, with
+	// source=agent.
+	// +optional
+	Script string `json:"script,omitempty"`
+	// tailLines leaves out all but the last lines of those that are there. 0 is all.
+	// +optional
+	TailLines int64 `json:"tailLines,omitempty"`
+	// follow keeps the answer open until the build has ended. The log of an agent ends
+	// when the workspace is built again.
 	// +optional
 	Follow bool `json:"follow,omitempty"`
-	// build is the number of the build. 0 is the newest one.
+	// build is the number of the build. 0 is the newest one. The logs of agents are
+	// those of the newest build.
 	// +optional
 	Build int32 `json:"build,omitempty"`
 	// after leaves out the first lines: up to the one that has this id in Coder.

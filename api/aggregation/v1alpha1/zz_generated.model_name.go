@@ -141,6 +141,11 @@ func (in WorkspaceAgent) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WorkspaceApp) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.WorkspaceApp"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in WorkspaceBuild) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.WorkspaceBuild"
 }

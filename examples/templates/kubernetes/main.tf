@@ -246,6 +246,11 @@ resource "kubernetes_deployment_v1" "main" {
             name  = "CODER_AGENT_URL"
             value = data.coder_workspace.me.access_url
           }
+          # Larger packets through Coder's relay make copies with kubectl coder four times faster.
+          env {
+            name  = "TS_DEBUG_MTU"
+            value = "32768"
+          }
           resources {
             requests = {
               cpu    = "100m"

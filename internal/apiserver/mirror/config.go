@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
@@ -35,6 +36,12 @@ type Config struct {
 	// Released says that a namespace is being deleted, so that its objects leave the
 	// log without a call to Coder. Nil means that none is.
 	Released func(namespace string) bool
+	// Members is called with the control planes that are served, each time they were
+	// looked at. Nil is not called.
+	Members func([]connections.Member)
+	// Unsettled reports whether something outside of Coder says that a workspace changes
+	// soon, so that it is read again. Nil is never.
+	Unsettled func(controlPlane types.NamespacedName, w coderd.Workspace) bool
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Timing is when things happen. Its zero values mean the defaults.
@@ -61,6 +68,12 @@ func (c *Config) complete() error {
 	}
 	if c.Released == nil {
 		c.Released = func(string) bool { return false }
+	}
+	if c.Members == nil {
+		c.Members = func([]connections.Member) {}
+	}
+	if c.Unsettled == nil {
+		c.Unsettled = func(types.NamespacedName, coderd.Workspace) bool { return false }
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}

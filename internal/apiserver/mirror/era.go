@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -46,7 +47,7 @@ type member struct {
 func newEra(config *Config) *era {
 	e := &era{
 		config:     config,
-		workspaces: newWorkspaces(config.Workspaces), templates: newTemplates(config.Templates),
+		workspaces: newWorkspaces(config.Workspaces, config.Unsettled), templates: newTemplates(config.Templates),
 		janitor:   metadata.NewJanitor(config.Records),
 		inherited: map[types.NamespacedName]partition.Partition{},
 		planes:    map[types.NamespacedName]*member{}, orphaned: map[types.NamespacedName]bool{},
@@ -98,6 +99,9 @@ func (e *era) tick(ctx context.Context) {
 			served[member.ControlPlane] = member
 		}
 	}
+	e.config.Members(slices.SortedFunc(maps.Values(served), func(a, b connections.Member) int {
+		return strings.Compare(a.ControlPlane.String(), b.ControlPlane.String())
+	}))
 	e.retire(served)
 	released := e.releaseAllBut(ctx, served)
 	for name, member := range served {

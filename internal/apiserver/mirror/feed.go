@@ -102,7 +102,7 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	}
 	now := f.plane.config.Clock.Now()
 	for _, s := range batch.done {
-		f.queue.setBusy(s.id, f.source.busy(s.item), now)
+		f.queue.setBusy(s.id, f.source.busy(f.plane.name, s.item), now)
 		// What went wrong is not tried again before its time, however often it is read.
 		if hot || asks(s.record) && !f.queue.failing(s.id) {
 			f.settle.push(s, now)

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
@@ -71,6 +72,22 @@ func (m *Mirror) plane(controlPlane types.NamespacedName) *plane {
 func (m *Mirror) HintWorkspace(controlPlane types.NamespacedName, id uuid.UUID) {
 	if p := m.plane(controlPlane); p != nil {
 		p.workspaces.mark(id, 0)
+	}
+}
+
+// podsGap is how long after a change of its pods a workspace is read, so that a pod
+// that changes all the time costs one request a second.
+const podsGap = time.Second
+
+// HintPods has a known workspace read soon, because its pods changed.
+func (m *Mirror) HintPods(controlPlane types.NamespacedName, id uuid.UUID) {
+	p := m.plane(controlPlane)
+	if p == nil {
+		return
+	}
+	// Anybody can write the id of no workspace on a pod.
+	if entry, _ := p.workspaces.index.find(controlPlane, uidOf(id)); entry != nil {
+		p.workspaces.mark(id, podsGap)
 	}
 }
 

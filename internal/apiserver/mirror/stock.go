@@ -39,7 +39,7 @@ type source[Item any] struct {
 	read func(ctx context.Context, coder Coder, ids []uuid.UUID) ([]Item, error)
 	one  func(ctx context.Context, coder Coder, id uuid.UUID) (Item, error)
 	// busy says that the item changes by itself soon.
-	busy func(Item) bool
+	busy func(controlPlane types.NamespacedName, item Item) bool
 	// busyObject says the same of an object in the log.
 	busyObject func(objectlog.Object) bool
 	// gone says that an error proves a deletion by itself: that the token would see
@@ -50,7 +50,9 @@ type source[Item any] struct {
 	ownerSeesAll bool
 }
 
-func newWorkspaces(r Resource[coderd.Workspace]) *stock[coderd.Workspace] {
+func newWorkspaces(
+	r Resource[coderd.Workspace], unsettled func(types.NamespacedName, coderd.Workspace) bool,
+) *stock[coderd.Workspace] {
 	return &stock[coderd.Workspace]{
 		Resource: r,
 		kind:     kindWorkspace,
@@ -65,7 +67,9 @@ func newWorkspaces(r Resource[coderd.Workspace]) *stock[coderd.Workspace] {
 			one: func(ctx context.Context, c Coder, id uuid.UUID) (coderd.Workspace, error) {
 				return c.Workspace(ctx, id)
 			},
-			busy:       busyWorkspace,
+			busy: func(controlPlane types.NamespacedName, w coderd.Workspace) bool {
+				return busyWorkspace(w) || unsettled(controlPlane, w)
+			},
 			busyObject: busyWorkspaceObject,
 			// Coder says of a deleted workspace that it is gone. What the token must not
 			// see is not found.
@@ -85,7 +89,7 @@ func newTemplates(r Resource[coderd.Template]) *stock[coderd.Template] {
 			id:         func(t coderd.Template) uuid.UUID { return t.ID },
 			read:       readTemplates,
 			one:        func(ctx context.Context, c Coder, id uuid.UUID) (coderd.Template, error) { return c.Template(ctx, id) },
-			busy:       func(coderd.Template) bool { return false },
+			busy:       func(types.NamespacedName, coderd.Template) bool { return false },
 			busyObject: func(objectlog.Object) bool { return false },
 			gone:       isGone, ownerSeesAll: true,
 		},

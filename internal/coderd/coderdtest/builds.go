@@ -220,12 +220,7 @@ func (s *Server) buildSDK(w *workspace, b *build) codersdk.WorkspaceBuild {
 	if out.Status == codersdk.WorkspaceStatusRunning && len(w.agents) > 0 {
 		resource := codersdk.WorkspaceResource{ID: b.id, JobID: b.job.id, Transition: b.transition, Type: "fake", Name: "main"}
 		for _, a := range w.agents {
-			resource.Agents = append(resource.Agents, codersdk.WorkspaceAgent{
-				ID:             uuid.NewSHA1(b.id, []byte(a.Name)),
-				Name:           a.Name,
-				Status:         codersdk.WorkspaceAgentStatus(a.Status),
-				LifecycleState: codersdk.WorkspaceAgentLifecycle(a.LifecycleState),
-			})
+			resource.Agents = append(resource.Agents, s.agentSDK(b.id, a))
 		}
 		out.Resources = append(out.Resources, resource)
 	}

@@ -8,11 +8,6 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// Agent is an agent of a running workspace.
-type Agent struct {
-	Name, Status, LifecycleState string
-}
-
 // AddWorkspace makes a workspace of a template's active version that is running.
 // The owner must exist.
 func (s *Server) AddWorkspace(owner string, template uuid.UUID, name string) uuid.UUID {

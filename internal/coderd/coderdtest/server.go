@@ -44,6 +44,9 @@ type Server struct {
 	results       map[string]BuildResult
 	queued        []*job
 	lastLog       int64
+	// agentLogs and agentWorkspaces are those of agents that wrote, by their ids.
+	agentLogs       map[uuid.UUID]*agentLog
+	agentWorkspaces map[uuid.UUID]*workspace
 	// logged is closed and replaced when a line is written or a job ends.
 	logged chan struct{}
 
@@ -73,6 +76,8 @@ func New(t testing.TB, opts ...Option) *Server {
 		deploymentID:       uuid.New(),
 		stopped:            make(chan struct{}),
 		logged:             make(chan struct{}),
+		agentLogs:          map[uuid.UUID]*agentLog{},
+		agentWorkspaces:    map[uuid.UUID]*workspace{},
 		index:              newIndex(),
 		results:            map[string]BuildResult{},
 		features:           map[codersdk.FeatureName]codersdk.Entitlement{},
@@ -119,6 +124,7 @@ func (s *Server) handler() http.Handler {
 	s.routeWorkspaces(closed)
 	s.routeWorkspaceSettings(closed)
 	s.routeBuilds(closed)
+	s.routeAgents(closed)
 	s.routeJobs(closed)
 	s.routeDaemons(closed)
 	s.routeLicensing(open, closed)

@@ -247,7 +247,7 @@ func (s *Server) workspaceSDK(w *workspace) codersdk.Workspace {
 		TemplateAllowUserCancelWorkspaceJobs: w.template.AllowUserCancelWorkspaceJobs,
 	}
 	for _, a := range w.agents {
-		if a.Status == string(codersdk.WorkspaceAgentDisconnected) || a.Status == string(codersdk.WorkspaceAgentTimeout) {
+		if !s.agentSDK(w.latest().id, a).Health.Healthy {
 			out.Health.Healthy = false
 		}
 	}

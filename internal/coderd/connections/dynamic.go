@@ -132,13 +132,38 @@ func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlan
 		member.Deleting, member.Reason = true, "it is being deleted"
 		return member
 	}
+	member.PodNamespaces = podNamespaces(cp)
 	opened, reason := d.open(ctx, cp)
 	if reason != "" {
 		member.Reason = reason
 		return member
 	}
-	member.Connection = &Connection{ControlPlane: member.ControlPlane, NamePrefix: member.NamePrefix, Client: opened}
+	member.Connection = &Connection{
+		ControlPlane: member.ControlPlane, NamePrefix: member.NamePrefix, Client: opened,
+		AccessURL: cp.Status.AccessURL, WildcardHost: wildcardHost(cp.Spec.Expose),
+	}
 	return member
+}
+
+func podNamespaces(cp *coderv1alpha1.CoderControlPlane) []string {
+	all := cp.Spec.RBAC.NamespacesForWorkspaces(cp.Namespace)
+	if !slices.Contains(all, cp.Namespace) {
+		all = append(all, cp.Namespace)
+	}
+	return all
+}
+
+func wildcardHost(expose *coderv1alpha1.ExposeSpec) string {
+	switch {
+	case expose == nil:
+		return ""
+	case expose.Ingress != nil:
+		return expose.Ingress.WildcardHost
+	case expose.Gateway != nil:
+		return expose.Gateway.WildcardHost
+	default:
+		return ""
+	}
 }
 
 func (d *Dynamic) connect(ctx context.Context, scope ...client.ListOption) ([]Connection, error) {

@@ -18,6 +18,10 @@ type Member struct {
 	// NeverServed says that there was never a connection, so that nobody can have seen
 	// its objects.
 	NeverServed bool
+	// PodNamespaces are those in which pods with the label of a workspace count: the
+	// control plane's own, and those in which spec.rbac lets Coder make workspaces. A
+	// pod elsewhere may carry a forged label.
+	PodNamespaces []string
 	// Connection is nil where there is none now.
 	Connection *Connection
 	// Reason says for people why there is none.

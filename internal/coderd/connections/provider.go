@@ -18,6 +18,9 @@ type Connection struct {
 	// NamePrefix stands in front of the names of its objects: empty, or
 	// "<control plane>.".
 	NamePrefix string
+	// AccessURL is where users reach Coder, and WildcardHost the host name of apps with a
+	// host of their own, for example *.coder.example.com. Both may be empty.
+	AccessURL, WildcardHost string
 	// Client acts as the operator.
 	Client *coderd.Client
 }

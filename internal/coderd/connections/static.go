@@ -39,5 +39,6 @@ func (s *Static) All(context.Context) ([]Connection, error) {
 
 // Members implements Provider.
 func (s *Static) Members(context.Context) ([]Member, error) {
-	return []Member{{ControlPlane: s.connection.ControlPlane, Named: true, Connection: &s.connection}}, nil
+	return []Member{{ControlPlane: s.connection.ControlPlane, Named: true, Connection: &s.connection,
+		PodNamespaces: []string{s.connection.ControlPlane.Namespace}}}, nil
 }

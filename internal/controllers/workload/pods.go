@@ -15,6 +15,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
 )
 
 // revisionAnnotation is what the Deployment controller counts revisions in.
@@ -101,80 +102,46 @@ func newestReplicaSet(sets []appsv1.ReplicaSet, d *appsv1.Deployment) *appsv1.Re
 // configTrouble is a Secret, ConfigMap or key that does not exist, or another
 // part of the spec that the kubelet cannot make a container of.
 func configTrouble(pod *corev1.Pod) *Problem {
-	for _, status := range allContainers(pod) {
-		waiting := status.State.Waiting
-		if waiting == nil {
-			continue
-		}
-		switch waiting.Reason {
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return &Problem{coderv1alpha1.ReasonContainerConfigInvalid,
-				fmt.Sprintf("container %q cannot be made: %s", status.Name, Clipped(Redact(OneLine(waiting.Message))))}
-		}
+	found := podproblem.FindConfig(pod)
+	if found == nil {
+		return nil
 	}
-	return nil
+	return &Problem{coderv1alpha1.ReasonContainerConfigInvalid,
+		fmt.Sprintf("container %q cannot be made: %s", found.Container, Clipped(Redact(OneLine(found.Message))))}
 }
 
 // imageTrouble is an image that a node cannot fetch.
 func imageTrouble(pod *corev1.Pod) *Problem {
-	for _, status := range allContainers(pod) {
-		waiting := status.State.Waiting
-		if waiting == nil {
-			continue
-		}
-		switch waiting.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
-			"RegistryUnavailable", "SignatureValidationFailed":
-			return &Problem{coderv1alpha1.ReasonImagePullFailed, fmt.Sprintf(
-				"image %q of container %q cannot be fetched%s; check spec.image, spec.imagePullPolicy and spec.imagePullSecrets",
-				imageOf(pod, status.Name), status.Name, pullCause(waiting))}
-		}
+	found := podproblem.FindImagePull(pod)
+	if found == nil {
+		return nil
 	}
-	return nil
-}
-
-// pullCauses are what container runtimes say, and what a person should read. The
-// texts of runtime and kubelet change from try to try.
-var pullCauses = []struct {
-	pattern *regexp.Regexp
-	cause   string
-}{
-	{regexp.MustCompile(`(?i)never pull|ErrImageNeverPull`), "it is not on the node, and the pull policy is Never"},
-	{regexp.MustCompile(`(?i)InvalidImageName|invalid reference format|couldn't parse image`), "that is not the name of an image"},
-	{regexp.MustCompile(`(?i)unauthorized|authentication required|denied|forbidden|no basic auth`), "the registry refuses access, or has no such image"},
-	{regexp.MustCompile(`(?i)not found|manifest unknown|does not exist`), "the registry has no such image"},
-	{regexp.MustCompile(`(?i)no such host|server misbehaving`), "the registry's name does not resolve"},
-	{regexp.MustCompile(`(?i)x509|certificate`), "the registry's certificate is not trusted"},
-	{regexp.MustCompile(`(?i)timeout|timed out|refused|unreachable|no route`), "the registry does not answer"},
-}
-
-func pullCause(waiting *corev1.ContainerStateWaiting) string {
-	for _, known := range pullCauses {
-		if known.pattern.MatchString(waiting.Reason + " " + waiting.Message) {
-			return ": " + known.cause
-		}
+	cause := found.PullCause().String()
+	if cause != "" {
+		cause = ": " + cause
 	}
-	return ""
+	return &Problem{coderv1alpha1.ReasonImagePullFailed, fmt.Sprintf(
+		"image %q of container %q cannot be fetched%s; check spec.image, spec.imagePullPolicy and spec.imagePullSecrets",
+		found.Image, found.Container, cause)}
 }
 
 // schedulingTrouble is a pod that no node takes.
 func schedulingTrouble(pod *corev1.Pod) *Problem {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse &&
-			condition.Reason == corev1.PodReasonUnschedulable {
-			return &Problem{coderv1alpha1.ReasonUnschedulable, "no node takes the pod: " + Clipped(OneLine(condition.Message))}
-		}
+	found := podproblem.FindUnschedulable(pod)
+	if found == nil {
+		return nil
 	}
-	return nil
+	return &Problem{coderv1alpha1.ReasonUnschedulable, "no node takes the pod: " + Clipped(OneLine(found.Message))}
 }
 
 // evictionTrouble is a pod that its node ended, for example because its disk is full.
 func evictionTrouble(pod *corev1.Pod) *Problem {
-	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" {
+	found := podproblem.FindEvicted(pod)
+	if found == nil {
 		return nil
 	}
 	return &Problem{coderv1alpha1.ReasonPodsRefused, fmt.Sprintf("the node ended the pod (%s): %s",
-		pod.Status.Reason, Clipped(OneLine(pod.Status.Message)))}
+		found.Reason, Clipped(OneLine(found.Message)))}
 }
 
 // generatedName is the part of a refusal that names the pod.
@@ -188,17 +155,4 @@ func refusedPods(d *appsv1.Deployment) *Problem {
 	}
 	message := Clipped(OneLine(generatedName.ReplaceAllString(failure.Message, "")))
 	return &Problem{coderv1alpha1.ReasonPodsRefused, "the API server refuses the pods: " + message}
-}
-
-func allContainers(pod *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-}
-
-func imageOf(pod *corev1.Pod, container string) string {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if c.Name == container {
-			return c.Image
-		}
-	}
-	return ""
 }

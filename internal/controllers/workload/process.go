@@ -10,6 +10,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
 )
 
 // fresh is how old a line may be to tell what a running process is doing. Coder
@@ -19,7 +20,7 @@ const fresh = 20 * time.Second
 // processTrouble is a container that ends, or runs and does not get ready. The kind
 // may know more from its own words.
 func (t *Toolkit) processTrouble(ctx context.Context, p *Pass, pod *corev1.Pod) *Problem {
-	for _, status := range allContainers(pod) {
+	for _, status := range podproblem.Containers(pod) {
 		if status.Ready || endedWell(pod, &status) {
 			continue
 		}
@@ -63,7 +64,7 @@ func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod
 
 // crashTrouble is a container that ended at least once and is not ready.
 func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Problem {
-	ended := lastTermination(status)
+	ended := podproblem.LastTermination(status)
 	if ended == nil || (ended.ExitCode == 0 && status.State.Running != nil) {
 		return nil
 	}
@@ -85,7 +86,7 @@ func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Proble
 // lastWords are the last lines of a container that ended: the kubelet keeps them,
 // where the container runtime gave them to it, or else its log has them.
 func (t *Toolkit) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus) string {
-	ended := lastTermination(status)
+	ended := podproblem.LastTermination(status)
 	if ended == nil {
 		return ""
 	}
@@ -105,11 +106,4 @@ func (t *Toolkit) tail(ctx context.Context, pod *corev1.Pod, request LogRequest)
 		return ""
 	}
 	return text
-}
-
-func lastTermination(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
-	if status.State.Terminated != nil {
-		return status.State.Terminated
-	}
-	return status.LastTerminationState.Terminated
 }

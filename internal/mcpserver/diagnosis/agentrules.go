@@ -88,9 +88,9 @@ func failedStartup(f *workspaceFacts) []conclusion {
 	for _, agent := range f.object.Status.Agents {
 		what := ""
 		switch agent.LifecycleState {
-		case "start_error":
+		case startFailed:
 			what = "the startup script of agent %s failed"
-		case "start_timeout":
+		case startTimedOut:
 			what = "the startup script of agent %s did not end in time"
 		default:
 			continue
@@ -101,9 +101,31 @@ func failedStartup(f *workspaceFacts) []conclusion {
 		}
 		return one(Finding{
 			Severity: severity, Where: f.where(), What: fmt.Sprintf(what, agent.Name),
-			Evidence: fmt.Sprintf("agent %s: status %s, lifecycle %s", agent.Name, cmp.Or(agent.Status, "unknown"), agent.LifecycleState),
-			Do:       "read /tmp/coder-startup-script.log in the workspace, and mend coder_script or startup_script in the template",
-		}, f.callTemplate())
+			Evidence: cmp.Or(evidence(f.scriptLog), fmt.Sprintf("agent %s: status %s, lifecycle %s", agent.Name, cmp.Or(agent.Status, "unknown"), agent.LifecycleState)),
+			Do:       "correct coder_script or startup_script in the template",
+		}, f.readScripts(agent.Name), f.callTemplate())
 	}
 	return nothing()
+}
+
+// The lifecycle states of an agent whose startup script did not succeed.
+const (
+	startFailed   = "start_error"
+	startTimedOut = "start_timeout"
+)
+
+// failedAgent is the name of the first agent whose startup script did not succeed.
+func failedAgent(ws *aggregationv1alpha1.CoderWorkspace) (name string, found bool) {
+	for _, agent := range ws.Status.Agents {
+		if agent.LifecycleState == startFailed || agent.LifecycleState == startTimedOut {
+			return agent.Name, true
+		}
+	}
+	return "", false
+}
+
+func (f *workspaceFacts) readScripts(agent string) Next {
+	next := f.readBuild()
+	next.Arguments["agent"] = agent
+	return next
 }

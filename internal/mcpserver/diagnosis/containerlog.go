@@ -74,9 +74,9 @@ func (g *gathering) containerLog(ctx context.Context, s suspect, previous bool) 
 
 // buildLog is the end of the log of a build of a workspace or template. That there
 // is none is a gap, because it is only asked for where a build was.
-func (g *gathering) buildLog(ctx context.Context, resource, kind, namespace, name string) string {
+func (g *gathering) buildLog(ctx context.Context, resource, kind, namespace, name string, query url.Values) string {
 	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, namespace, kind, name, "log")
-	words, err := g.rawTail(ctx, path, nil, buildLogLines)
+	words, err := g.rawTail(ctx, path, query, buildLogLines)
 	if err != nil {
 		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: resource, Namespace: namespace, Name: name, Err: err})
 	}

@@ -120,7 +120,7 @@ func (g *gathering) failedTemplates(ctx context.Context, cp *coderv1alpha1.Coder
 	for i := range list.Items {
 		failed[i].object = &list.Items[i]
 		all.Go(func() {
-			failed[i].log = g.buildLog(ctx, templateLogs, templates, cp.Namespace, list.Items[i].Name)
+			failed[i].log = g.buildLog(ctx, templateLogs, templates, cp.Namespace, list.Items[i].Name, nil)
 		})
 	}
 	all.Wait()

@@ -6,6 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
 )
 
 // podFacts is what is known of pods, whoever they belong to.
@@ -57,7 +59,7 @@ func (f podFacts) logOf(s suspect, previous bool) string {
 // lastWords are those of a container that ended: what the kubelet kept of them, or
 // its log.
 func (f podFacts) lastWords(s suspect) string {
-	ended := lastTermination(s.status)
+	ended := podproblem.LastTermination(s.status)
 	if ended == nil {
 		return ""
 	}

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
 )
 
 // refusedPods are pods that the API server does not take.
@@ -96,13 +98,13 @@ func evictedPods(f podFacts) []conclusion {
 
 // unmountedVolumes keep containers from being made.
 func unmountedVolumes(f podFacts) []conclusion {
-	return fromEvents(f, []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume"}, "a volume cannot be mounted",
+	return fromEvents(f, podproblem.MountReasons(), "a volume cannot be mounted",
 		"see that the Secret, ConfigMap or PersistentVolumeClaim exists and can be attached to the node, or correct "+f.remedy.volumes)
 }
 
 // failedSandboxes are pods for which a node cannot make a network or a sandbox.
 func failedSandboxes(f podFacts) []conclusion {
-	return fromEvents(f, []string{"FailedCreatePodSandBox"}, "the node cannot make the pod's sandbox",
+	return fromEvents(f, podproblem.SandboxReasons(), "the node cannot make the pod's sandbox",
 		"look at the node: its network plugin and its container runtime")
 }
 
@@ -110,7 +112,7 @@ func failedSandboxes(f podFacts) []conclusion {
 func fromEvents(f podFacts, reasons []string, what, do string) []conclusion {
 	for i := range f.current {
 		pod := &f.current[i]
-		if pod.Status.Phase != corev1.PodPending || slices.ContainsFunc(allContainers(pod), wasMade) {
+		if pod.Status.Phase != corev1.PodPending || slices.ContainsFunc(podproblem.Containers(pod), podproblem.WasCreated) {
 			continue
 		}
 		if e := f.eventOf("Pod", pod.Name, reasons...); e != nil {
@@ -123,20 +125,11 @@ func fromEvents(f podFacts, reasons []string, what, do string) []conclusion {
 	return nothing()
 }
 
-func wasMade(s corev1.ContainerStatus) bool {
-	return s.State.Waiting == nil || s.LastTerminationState.Terminated != nil ||
-		s.State.Waiting.Reason != "ContainerCreating" && s.State.Waiting.Reason != "PodInitializing"
-}
-
 // unpulledImages are images that a node cannot fetch.
 func unpulledImages(f podFacts) []conclusion {
-	pulling := []string{
-		"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
-		"RegistryUnavailable", "SignatureValidationFailed",
-	}
 	for _, s := range inTrouble(f.current) {
 		waiting := s.status.State.Waiting
-		if waiting == nil || !slices.Contains(pulling, waiting.Reason) {
+		if waiting == nil || !podproblem.IsImagePull(waiting.Reason) {
 			continue
 		}
 		said := waiting.Message
@@ -148,7 +141,7 @@ func unpulledImages(f podFacts) []conclusion {
 		cause, do := pullCause(waiting.Reason+" "+waiting.Message+" "+said, f.remedy)
 		return one(Finding{
 			Severity: severityError, Where: whereContainer(s),
-			What:     fmt.Sprintf("image %q cannot be pulled: %s", imageOf(s.pod, s.status.Name), cause),
+			What:     fmt.Sprintf("image %q cannot be pulled: %s", podproblem.ImageOf(s.pod, s.status.Name), cause),
 			Evidence: evidence(waiting.Reason + ": " + said), Do: do,
 		}, showEvents(s.pod.Namespace, "Pod", s.pod.Name))
 	}
@@ -167,32 +160,31 @@ func (f podFacts) failedPull(pod string) *corev1.Event {
 	return nil
 }
 
-// pullCause says what a runtime's words mean, and what to do. The runtimes differ
-// in their words, and the more certain signs stand first.
-func pullCause(said string, r remedies) (cause, do string) {
-	said = strings.ToLower(said)
-	has := func(signs ...string) bool {
-		return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(said, sign) })
-	}
-	switch {
-	case has("errimageneverpull", "never pull"):
-		return "it is not on the node, and the pull policy is Never", "load it onto the node, or change the pull policy beside " + r.image
-	case has("invalidimagename", "invalid reference format", "couldn't parse image"):
-		return "that is not the name of an image", "correct " + r.image
-	case has("no such host", "server misbehaving", "name or service not known"):
-		return "the name of the registry does not resolve", "correct the registry in " + r.image + ", or the DNS of the node"
-	case has("not found", "manifest unknown", "does not exist") && !has("access denied", "unauthorized", "authorization failed"):
-		return "the registry has no such image or tag", "correct the name or the tag in " + r.image
-	case has("unauthorized", "authentication required", "denied", "forbidden", "no basic auth", "authorization failed"):
-		return "the registry refuses access, or has no such image", "correct " + r.image + ", or give the pod pull secrets for the registry"
-	case has("x509", "certificate"):
-		return "the certificate of the registry is not trusted", "have the node trust it, or correct " + r.image
-	case has("too many requests", "toomanyrequests", "rate limit"):
-		return "the registry limits how much is pulled", "wait, log in to the registry with pull secrets, or use a mirror"
-	case has("timeout", "timed out", "refused", "unreachable", "no route", "eof"):
-		return "the registry does not answer", "see that the node reaches the registry, or correct it in " + r.image
+// pullCause says why an image cannot be pulled, and what to do.
+func pullCause(said string, r remedies) (text, do string) {
+	cause := podproblem.PullCauseOf(said)
+	text = cmp.Or(cause.String(), "the kubelet does not say why")
+	switch cause {
+	case podproblem.NeverPulled:
+		return text, "load it onto the node, or change the pull policy beside " + r.image
+	case podproblem.InvalidName:
+		return text, "correct " + r.image
+	case podproblem.UnknownRegistry:
+		return text, "correct the registry in " + r.image + ", or the DNS of the node"
+	case podproblem.NoSuchImage:
+		return text, "correct the name or the tag in " + r.image
+	case podproblem.AccessDenied:
+		return text, "correct " + r.image + ", or give the pod pull secrets for the registry"
+	case podproblem.UntrustedCertificate:
+		return text, "have the node trust it, or correct " + r.image
+	case podproblem.RateLimited:
+		return text, "wait, log in to the registry with pull secrets, or use a mirror"
+	case podproblem.NoAnswer:
+		return text, "see that the node reaches the registry, or correct it in " + r.image
+	case podproblem.PullCauseUnknown:
+		return text, "see the Events of the pod, and correct " + r.image
 	default:
-		return "the kubelet does not say why", "see the Events of the pod, and correct " + r.image
+		return text, "see the Events of the pod, and correct " + r.image
 	}
 }
 
@@ -200,7 +192,7 @@ func pullCause(said string, r remedies) (cause, do string) {
 func invalidConfigs(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
 		waiting := s.status.State.Waiting
-		if waiting == nil || !slices.Contains([]string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}, waiting.Reason) {
+		if waiting == nil || !podproblem.IsConfig(waiting.Reason) {
 			continue
 		}
 		return one(Finding{
@@ -215,7 +207,7 @@ func invalidConfigs(f podFacts) []conclusion {
 // outOfMemory are containers that were ended because of their memory limit.
 func outOfMemory(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
-		if ended := lastTermination(s.status); ended != nil && ended.Reason == "OOMKilled" {
+		if ended := podproblem.LastTermination(s.status); ended != nil && ended.Reason == "OOMKilled" {
 			return one(Finding{
 				Severity: severityError, Where: whereContainer(s),
 				What:     fmt.Sprintf("the container was ended because it used more memory than its limit (OOMKilled), %s", restarts(s)),
@@ -229,7 +221,7 @@ func outOfMemory(f podFacts) []conclusion {
 // crashes are containers that ended and are not ready.
 func crashes(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
-		ended := lastTermination(s.status)
+		ended := podproblem.LastTermination(s.status)
 		if ended == nil || ended.Reason == "OOMKilled" || ended.ExitCode == 0 && s.status.State.Running != nil {
 			continue
 		}

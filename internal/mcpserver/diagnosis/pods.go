@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
 )
 
 const (
@@ -17,12 +19,6 @@ const (
 	// revisionAnnotation is what the Deployment controller counts revisions in.
 	revisionAnnotation = "deployment.kubernetes.io/revision"
 )
-
-// allContainers are the statuses of a pod's containers, those of its beginning
-// first.
-func allContainers(pod *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-}
 
 // endedWell says of an init container that it did what it is for.
 func endedWell(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
@@ -34,7 +30,7 @@ func endedWell(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
 func inTrouble(all []corev1.Pod) []suspect {
 	var found []suspect
 	for i := range all {
-		for _, status := range allContainers(&all[i]) {
+		for _, status := range podproblem.Containers(&all[i]) {
 			if !status.Ready && !endedWell(&all[i], &status) {
 				found = append(found, suspect{&all[i], &status})
 			}
@@ -56,14 +52,6 @@ func running(all []corev1.Pod) []suspect {
 	return found
 }
 
-// lastTermination is how a container ended last, or nil.
-func lastTermination(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
-	if status.State.Terminated != nil {
-		return status.State.Terminated
-	}
-	return status.LastTerminationState.Terminated
-}
-
 func isEnding(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() }
 
 func isReady(pod *corev1.Pod) bool {
@@ -79,15 +67,6 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 		}
 	}
 	return nil
-}
-
-func imageOf(pod *corev1.Pod, container string) string {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if c.Name == container {
-			return c.Image
-		}
-	}
-	return ""
 }
 
 // newestReplicaSet is that of the newest revision of a Deployment, or nil.
@@ -147,7 +126,7 @@ func describePod(pod *corev1.Pod) Pod {
 	for _, status := range pod.Status.ContainerStatuses {
 		ready += rank(status.Ready)
 	}
-	for _, status := range allContainers(pod) {
+	for _, status := range podproblem.Containers(pod) {
 		described.Restarts += status.RestartCount
 	}
 	described.Ready = fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers))

@@ -71,6 +71,9 @@ func reportWorkspace(f *workspaceFacts) *Report {
 	if f.buildLog != "" {
 		r.Logs = append(r.Logs, shownLog(Log{Where: fmt.Sprintf("build %d", f.build().Number), Text: f.buildLog}))
 	}
+	if f.scriptLog != "" {
+		r.Logs = append(r.Logs, shownLog(Log{Where: "the scripts of the agent", Text: f.scriptLog}))
+	}
 	if f.versionLog != "" {
 		r.Logs = append(r.Logs, shownLog(Log{Where: "the newest version of CoderTemplate/" + f.template.Name, Text: f.versionLog}))
 	}

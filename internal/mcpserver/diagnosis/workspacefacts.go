@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -37,6 +38,8 @@ type workspaceFacts struct {
 	// versionLog is of the newest version of the template where that failed, and
 	// buildLog of the newest build of the workspace where that did not succeed.
 	versionLog, buildLog string
+	// scriptLog is what the scripts of an agent wrote whose startup script failed.
+	scriptLog string
 	// controlPlane is nil where there is none, and where it could not be read.
 	controlPlane        *coderv1alpha1.CoderControlPlane
 	controlPlaneMissing bool
@@ -53,7 +56,10 @@ func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.Coder
 	g.part(func() { g.templateOf(ctx, f) })
 	g.part(func() {
 		if status := ws.Status.LatestBuildStatus; ws.Status.LatestBuild != nil && !slices.Contains([]string{"running", "stopped", "deleted"}, status) {
-			f.buildLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name)
+			f.buildLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name, nil)
+		}
+		if agent, failed := failedAgent(ws); failed {
+			f.scriptLog = g.buildLog(ctx, workspaceLogs, workspaces, ws.Namespace, ws.Name, url.Values{"source": {"agent"}, "agent": {agent}})
 		}
 	})
 	g.part(func() {
@@ -106,7 +112,7 @@ func (g *gathering) templateOf(ctx context.Context, f *workspaceFacts) {
 	}
 	f.template = template
 	if template.Status.LatestVersionStatus == versionFailed {
-		f.versionLog = g.buildLog(ctx, templateLogs, templates, key.Namespace, key.Name)
+		f.versionLog = g.buildLog(ctx, templateLogs, templates, key.Namespace, key.Name, nil)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func workspaceRules() []rule[*workspaceFacts] {
 	return []rule[*workspaceFacts]{
 		missingControlPlane, silentCoder, deletionOfWorkspace, refusedChange, missingTemplate, podsBehindBuild, brokenBuild, waitingBuild,
-		workspacePods, lostAgents, failedStartup, dormancy, waitingChange, unfinishedBuild, workspaceNotReady,
+		workspacePods, reportedPods, lostAgents, failedStartup, dormancy, waitingChange, unfinishedBuild, workspaceNotReady,
 		troubledBeside, brokenTemplate, deprecatedTemplate, stoppedWorkspace, outdated,
 	}
 }
@@ -156,6 +156,16 @@ func workspacePods(f *workspaceFacts) []conclusion {
 	return f.podTroubles()
 }
 
+// reportedPods is what the workspace says of pods that the caller may not read.
+func reportedPods(f *workspaceFacts) []conclusion {
+	c := f.condition(aggregationv1alpha1.ConditionPodsHealthy)
+	if c.Status != metav1.ConditionFalse || slices.ContainsFunc(f.podTroubles(), func(c conclusion) bool { return c.Severity == severityError }) {
+		return nothing()
+	}
+	return one(f.finding(severityError, c, oneLine(c.Message, longestSentence), "correct "+f.remedy.process+", or what the message names, and restart the workspace"),
+		f.callTemplate(), showEvents(f.object.Namespace, "Pod", ""))
+}
+
 func (f *workspaceFacts) podTroubles() []conclusion { return apply(f.podFacts, podRules()) }
 
 func brokenBuild(f *workspaceFacts) []conclusion {
@@ -248,6 +258,7 @@ func workspaceNotReady(f *workspaceFacts) []conclusion {
 			aggregationv1alpha1.ReasonBuildFailed, aggregationv1alpha1.ReasonBuildCanceled, aggregationv1alpha1.ReasonBuildPending,
 			aggregationv1alpha1.ReasonBuildRunning, aggregationv1alpha1.ReasonChangeRefused, aggregationv1alpha1.ReasonChangeWaits,
 			aggregationv1alpha1.ReasonAgentsConnecting, aggregationv1alpha1.ReasonAgentsUnavailable,
+			f.condition(aggregationv1alpha1.ConditionPodsHealthy).Reason,
 		}, c.Reason)
 	if told {
 		return nothing()

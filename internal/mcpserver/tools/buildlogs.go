@@ -25,7 +25,7 @@ const (
 func addGetBuildLogs(s *toolset.Set) {
 	toolset.Add(s, toolset.Definition{
 		Name: "get_build_logs", Title: "Build log",
-		Description: "Shows the end of a workspace's or template's build log.",
+		Description: "Shows the end of a workspace's or template's build log, or what an agent's scripts wrote.",
 		Toolset:     toolset.Workspaces, Effect: toolset.Reads, Idempotent: true,
 		OneOf: []access.Right{access.Aggregated("get", workspaceLogResource), access.Aggregated("get", templateLogResource)},
 		Uses:  []access.Right{access.Aggregated("get", workspacePlural), access.Aggregated("get", templateVersionsResource)},
@@ -36,6 +36,7 @@ type getBuildLogsInput struct {
 	Namespace string `json:"namespace"`
 	Workspace string `json:"workspace,omitempty"`
 	Build     int32  `json:"build,omitempty"`
+	Agent     string `json:"agent,omitempty"`
 	Template  string `json:"template,omitempty"`
 	VersionID string `json:"versionID,omitempty"`
 	TailLines int    `json:"tailLines,omitempty"`
@@ -65,6 +66,8 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 		return getBuildLogsOutput{}, toolset.UsageError("name either a workspace or a template")
 	case in.Workspace != "" && in.VersionID != "":
 		return getBuildLogsOutput{}, toolset.UsageError("versionID is for a template; the builds of a workspace have numbers: give build")
+	case in.Agent != "" && (in.Template != "" || in.Build != 0):
+		return getBuildLogsOutput{}, toolset.UsageError("agent is for the newest build of a workspace; leave build and template out")
 	case in.Template != "" && in.Build != 0:
 		return getBuildLogsOutput{}, toolset.UsageError("build is for a workspace; give versionID for a template")
 	case in.Build < 0:
@@ -83,7 +86,7 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 	case out.Truncated:
 		out.Message = "only the newest lines are shown; a greater tailLines gives more"
 	case out.Logs == "":
-		out.Message = "the build has not written anything yet, or its log is not kept any more"
+		out.Message = "nothing has been written yet, or the log is not kept any more"
 	}
 	return out, nil
 }
@@ -105,7 +108,9 @@ func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (logge
 		}
 	}
 	log := buildLog{subresource: subresource{workspacePlural, in.Namespace, in.Workspace, "log"}}
-	if build.Number != 0 {
+	if in.Agent != "" {
+		log.query = url.Values{"source": {"agent"}, "agent": {in.Agent}}
+	} else if build.Number != 0 {
 		// Named, so that the log is that of the build of which the rest is told.
 		log.query = url.Values{"build": {strconv.Itoa(int(build.Number))}}
 	}

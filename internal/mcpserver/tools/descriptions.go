@@ -41,6 +41,7 @@ var descriptions = map[string]string{
 
 	"get_build_logs.workspace": "organization.owner.workspace; this or template",
 	"get_build_logs.build":     "number of a build of the workspace; the latest if omitted",
+	"get_build_logs.agent":     "agent of the workspace: what its scripts wrote, like the startup script",
 	"get_build_logs.template":  "organization.template; this or workspace",
 	"get_build_logs.versionID": "id of a version of the template; the latest if omitted",
 

@@ -68,6 +68,28 @@ type workspaceAgent struct {
 	Name           string `json:"name"`
 	Status         string `json:"status,omitempty"`
 	LifecycleState string `json:"lifecycleState,omitempty"`
+	Unhealthy      string `json:"unhealthy,omitempty"`
+	Version        string `json:"version,omitempty"`
+	Directory      string `json:"directory,omitempty"`
+
+	Apps []workspaceApp `json:"apps,omitempty"`
+}
+
+type workspaceApp struct {
+	Slug   string `json:"slug"`
+	URL    string `json:"url,omitempty"`
+	Health string `json:"health,omitempty"`
+}
+
+func describeAgent(a aggregationv1alpha1.WorkspaceAgent) workspaceAgent {
+	agent := workspaceAgent{
+		Name: text.Clean(a.Name), Status: a.Status, LifecycleState: a.LifecycleState, Unhealthy: excerpt(a.Unhealthy),
+		Version: text.Clean(a.Version), Directory: text.Clean(a.Directory),
+	}
+	for _, app := range a.Apps {
+		agent.Apps = append(agent.Apps, workspaceApp{Slug: text.Clean(app.Slug), URL: excerpt(app.URL), Health: app.Health})
+	}
+	return agent
 }
 
 // workspaceSchedule is in the words that update_workspace takes.
@@ -94,7 +116,7 @@ func getWorkspace(ctx context.Context, call *toolset.Call, in objectInput) (getW
 		Schedule:     describeSchedule(ws.Spec),
 	}
 	for _, a := range ws.Status.Agents {
-		details.Agents = append(details.Agents, workspaceAgent{Name: text.Clean(a.Name), Status: a.Status, LifecycleState: a.LifecycleState})
+		details.Agents = append(details.Agents, describeAgent(a))
 	}
 	for _, p := range ws.Spec.Parameters {
 		details.Parameters[p.Name] = excerpt(p.Value)

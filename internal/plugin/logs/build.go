@@ -29,6 +29,14 @@ func (r *run) workspace(ctx context.Context, name string) error {
 	if r.build != 0 {
 		s.query["build"] = strconv.Itoa(int(r.build))
 	}
+	if r.scripts {
+		s.query["source"] = "agent"
+	}
+	for parameter, value := range map[string]string{"agent": r.agentName, "script": r.script} {
+		if value != "" {
+			s.query[parameter] = value
+		}
+	}
 	return r.print(ctx, s)
 }
 

@@ -15,11 +15,12 @@ type run struct {
 	cluster *session.Cluster
 	flags   *cobra.Command
 
-	follow, previous, agent bool
-	build                   int32
-	version, container      string
-	tail                    int64
-	podNamespaces           []string
+	follow, previous, agent, scripts bool
+	build                            int32
+	version, container               string
+	agentName, script                string
+	tail                             int64
+	podNamespaces                    []string
 }
 
 // NewCommand is kubectl coder logs.
@@ -28,12 +29,13 @@ func NewCommand(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs {WORKSPACE | template/TEMPLATE | controlplane/NAME}",
 		Short: "Print the log of a build, or of the pods of a workspace or control plane",
-		Long: "Prints the log of the newest build of a workspace, of the newest version of a template, or with --agent the\n" +
-			"logs of the workspace's pods. Of a control plane it prints the logs of Coder's pods.\n\n" +
+		Long: "Prints the log of the newest build of a workspace, of the newest version of a template, with --scripts what the\n" +
+			"scripts of the workspace's agent wrote, for example its startup script, or with --agent the logs of the workspace's\n" +
+			"pods. Of a control plane it prints the logs of Coder's pods.\n\n" +
 			"The pods of a workspace are found by the label com.coder.workspace.id, which the templates of Coder set, in the\n" +
 			"namespace of the control plane and in those in which it may make workspaces; --pod-namespace names others.",
 		Example: "  kubectl coder logs coder.ada.dev -f\n  kubectl coder logs dev --build 3\n" +
-			"  kubectl coder logs template/hello\n  kubectl coder logs dev --agent --previous\n  kubectl coder logs controlplane/coder --tail 20",
+			"  kubectl coder logs template/hello\n  kubectl coder logs dev --scripts -f\n  kubectl coder logs dev --agent --previous\n  kubectl coder logs controlplane/coder --tail 20",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return cli.Usage("whose log? Give the name of one workspace, template/NAME or controlplane/NAME")
@@ -50,6 +52,9 @@ func NewCommand(s *session.Session) *cobra.Command {
 	flags.Int32Var(&r.build, "build", 0, "of a workspace: the number of the build; 0 is the newest")
 	flags.StringVar(&r.version, "version", "", "of a template: the name or UUID of the version; the newest one if not given")
 	flags.BoolVar(&r.agent, "agent", false, "of a workspace: the logs of its pods")
+	flags.BoolVar(&r.scripts, "scripts", false, "of a workspace: what the scripts of its agent wrote since the newest build")
+	flags.StringVar(&r.agentName, "agent-name", "", "with --scripts: the agent; needed if the workspace has several")
+	flags.StringVar(&r.script, "script", "", "with --scripts: only this script, for example \"Startup Script\"")
 	flags.BoolVar(&r.previous, "previous", false, "of pods: the containers before their last restart")
 	flags.StringVarP(&r.container, "container", "c", "", "of pods: only this container")
 	flags.StringSliceVar(&r.podNamespaces, "pod-namespace", nil, "with --agent: where to look for the pods")
@@ -82,7 +87,8 @@ func (r *run) do(ctx context.Context, text string) error {
 func (r *run) validate(target session.Target) error {
 	pods := r.agent || target.Kind == "CoderControlPlane"
 	for flag, counts := range map[string]bool{
-		"build": target.Kind == "CoderWorkspace" && !r.agent, "version": target.Kind == "CoderTemplate",
+		"build": target.Kind == "CoderWorkspace" && !r.agent && !r.scripts, "scripts": target.Kind == "CoderWorkspace" && !r.agent,
+		"agent-name": r.scripts, "script": r.scripts, "version": target.Kind == "CoderTemplate",
 		"agent": target.Kind == "CoderWorkspace", "pod-namespace": r.agent, "previous": pods, "container": pods,
 	} {
 		if r.flags.Flags().Changed(flag) && !counts {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -243,17 +244,44 @@ func (g *gathering) workspaces(ctx context.Context) error {
 	g.report.Workspaces.Unseen = !seen
 	for i := range list.Items {
 		w := &list.Items[i]
-		g.report.Workspaces.add(strings.ToLower(orText(w.Status.Phase, "unknown")))
+		g.report.Workspaces.add(workspaceState(w.Status))
 		ready := meta.FindStatusCondition(w.Status.Conditions, aggregationv1alpha1.ConditionReady)
 		if ready == nil || ready.Status == metav1.ConditionTrue {
 			continue
 		}
-		if meta.IsStatusConditionTrue(w.Status.Conditions, aggregationv1alpha1.ConditionStalled) ||
-			ready.Reason == aggregationv1alpha1.ReasonAgentsUnavailable {
-			g.problem("CoderWorkspace", w.Namespace, w.Name, *ready, fmt.Sprintf("kubectl coder logs -n %s %s", w.Namespace, w.Name))
+		if meta.IsStatusConditionTrue(w.Status.Conditions, aggregationv1alpha1.ConditionStalled) || !ptr.Deref(w.Status.Healthy, true) ||
+			meta.IsStatusConditionFalse(w.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) {
+			g.problem("CoderWorkspace", w.Namespace, w.Name, *ready, fmt.Sprintf("kubectl coder logs -n %s %s%s", w.Namespace, w.Name, logFlag(ready.Reason)))
 		}
 	}
 	return err
+}
+
+// workspaceState is the phase, and of a running workspace what the column Health of
+// kubectl get says.
+func workspaceState(status aggregationv1alpha1.CoderWorkspaceStatus) string {
+	switch {
+	case status.Phase != "Running", ptr.Deref(status.Healthy, false):
+		return strings.ToLower(orText(status.Phase, "unknown"))
+	case status.Healthy == nil:
+		return "connecting"
+	default:
+		return "unhealthy"
+	}
+}
+
+// logFlag chooses the log that says more about a reason.
+func logFlag(reason string) string {
+	switch reason {
+	case aggregationv1alpha1.ReasonAgentsUnhealthy:
+		return " --scripts"
+	case aggregationv1alpha1.ReasonContainerCrashed, aggregationv1alpha1.ReasonOutOfMemory:
+		return " --agent --previous"
+	case aggregationv1alpha1.ReasonAgentsUnavailable:
+		return " --agent"
+	default:
+		return ""
+	}
 }
 
 func orUnknown(c *metav1.Condition) *metav1.Condition {

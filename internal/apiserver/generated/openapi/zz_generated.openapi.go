@@ -44,6 +44,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.TemplateVariable{}.OpenAPIModelName():                 schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariable(ref),
 		v1alpha1.TemplateVariableSource{}.OpenAPIModelName():           schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariableSource(ref),
 		v1alpha1.WorkspaceAgent{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref),
+		v1alpha1.WorkspaceApp{}.OpenAPIModelName():                     schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceApp(ref),
 		v1alpha1.WorkspaceBuild{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceBuild(ref),
 		v1alpha1.WorkspaceParameter{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceParameter(ref),
 		v1.ContainerResourceMetricSource{}.OpenAPIModelName():          schema_k8sio_api_autoscaling_v1_ContainerResourceMetricSource(ref),
@@ -1313,7 +1314,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceLogOptions(ref comm
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CoderWorkspaceLogOptions are the query parameters of a GET of the subresource log of coderworkspaces. Its answer is plain text: a line for each line of the log, with the time, the stage of the build and what it wrote.",
+				Description: "CoderWorkspaceLogOptions are the query parameters of a GET of the subresource log of coderworkspaces. Its answer is plain text: a line for each line of the log, with the time, the stage of the build or the name of the script, and what it wrote.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"kind": {
@@ -1330,16 +1331,44 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceLogOptions(ref comm
 							Format:      "",
 						},
 					},
+					"source": {
+						SchemaProps: spec.SchemaProps{
+							Description: "source is the log that is meant: build, or agent for what the scripts of an agent wrote, for example its startup script. Empty is build.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"agent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "agent is the name of the agent, with source=agent. It may be empty if the workspace has one agent.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"script": {
+						SchemaProps: spec.SchemaProps{
+							Description: "script leaves out all but the lines of one script, by its display name, with source=agent.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"tailLines": {
+						SchemaProps: spec.SchemaProps{
+							Description: "tailLines leaves out all but the last lines of those that are there. 0 is all.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"follow": {
 						SchemaProps: spec.SchemaProps{
-							Description: "follow keeps the answer open until the build has ended.",
+							Description: "follow keeps the answer open until the build has ended. The log of an agent ends when the workspace is built again.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
 					"build": {
 						SchemaProps: spec.SchemaProps{
-							Description: "build is the number of the build. 0 is the newest one.",
+							Description: "build is the number of the build. 0 is the newest one. The logs of agents are those of the newest build.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -1586,7 +1615,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 					},
 					"healthy": {
 						SchemaProps: spec.SchemaProps{
-							Description: "healthy says whether every agent of a running workspace is well.",
+							Description: "healthy says whether a running workspace can be used: its agents are connected, their startup scripts did not fail, and its pods have no problem. It is absent while agents connect for the first time.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},
@@ -1620,7 +1649,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced, BuildSucceeded, AgentsConnected and Outdated, and DeletionFailed where a deletion did.",
+							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced, BuildSucceeded, AgentsConnected and Outdated; PodsHealthy while a pod has a problem, and DeletionFailed where a deletion did.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1799,13 +1828,123 @@ func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceAgent(ref common.Referen
 					},
 					"lifecycleState": {
 						SchemaProps: spec.SchemaProps{
-							Description: "lifecycleState is created, starting, ready, start_error and so on.",
+							Description: "lifecycleState is how far the agent's scripts are: created, starting, ready, start_timeout, start_error, shutting_down, shutdown_timeout, shutdown_error or off.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"unhealthy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "unhealthy is why Coder reports the agent as unhealthy. It is empty if the agent is healthy or connecting.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"version": {
+						SchemaProps: spec.SchemaProps{
+							Description: "version is the release of the agent's program.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"operatingSystem": {
+						SchemaProps: spec.SchemaProps{
+							Description: "operatingSystem is that of the agent, for example linux.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"architecture": {
+						SchemaProps: spec.SchemaProps{
+							Description: "architecture is that of the agent, for example amd64.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"directory": {
+						SchemaProps: spec.SchemaProps{
+							Description: "directory is where sessions begin.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"readyAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "readyAt is when the startup scripts ended.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"disconnectedAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "disconnectedAt is when the connection of a disconnected agent ended.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"apps": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "apps are those that Coder shows to users, sorted by slug.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.WorkspaceApp{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.WorkspaceApp{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_WorkspaceApp(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "WorkspaceApp is an application of a workspace: a web page that Coder proxies, a terminal, or a link.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"slug": {
+						SchemaProps: spec.SchemaProps{
+							Description: "slug is unique within the agent.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"displayName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "displayName is its name for people.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"url": {
+						SchemaProps: spec.SchemaProps{
+							Description: "url is where a browser opens it. It is a path if the access URL of Coder is not known.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"health": {
+						SchemaProps: spec.SchemaProps{
+							Description: "health is healthy, unhealthy or initializing. It is empty if the template defines no health check.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 				},
-				Required: []string{"name"},
+				Required: []string{"slug"},
 			},
 		},
 	}

@@ -217,6 +217,16 @@ func (asCreate) GetVerb() string { return createVerb }
 // chooseAgent finds the agent that is meant, and says what to do if it cannot be
 // reached.
 func chooseAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
+	agent, err := findAgent(name, w, wanted)
+	if err == nil && agent.Status != agentConnected {
+		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
+			"agent %q is not connected (%s): look at the workspace's conditions and at the log of its pod", agent.Name, agent.Status))
+	}
+	return agent, err
+}
+
+// findAgent finds the agent that is meant in a workspace that runs.
+func findAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
 	if w.LatestBuild.Transition != coderd.TransitionStart || w.LatestBuild.Status != statusRunning {
 		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
 			"the workspace is %s, and must be running: set spec.running, or call kubectl coder start", w.LatestBuild.Status))
@@ -237,9 +247,6 @@ func chooseAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, 
 		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent is %q, and must be one of %s", wanted, strings.Join(names, ", ")))
 	case len(found) > 1:
 		return coderd.Agent{}, apierrors.NewBadRequest(fmt.Sprintf("agent must be given, because there are several: %s", strings.Join(names, ", ")))
-	case found[0].Status != agentConnected:
-		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(
-			"agent %q is not connected (%s): look at the workspace's conditions and at the log of its pod", found[0].Name, found[0].Status))
 	}
 	return found[0], nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -13,6 +14,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
@@ -29,6 +31,8 @@ type situation struct {
 	object *aggregationv1alpha1.CoderWorkspace
 	build  coderd.Build
 	notes  notes
+	// pods is the problem of the pods, or nil.
+	pods *workspacepods.Problem
 	// recorded says that the deletion was asked for here, and goes on until the
 	// workspace is gone.
 	recorded bool
@@ -48,6 +52,7 @@ func situationOf(ws *aggregationv1alpha1.CoderWorkspace, record *metadata.Record
 
 // conditions derives all conditions.
 func (k *Kind) conditions(s situation, previous *aggregationv1alpha1.CoderWorkspace) []metav1.Condition {
+	s.pods = k.podProblem(s)
 	build, agents := buildVerdict(s.build), agentsVerdict(s.object.Status)
 	ready := s.ready(build, agents)
 	out := []metav1.Condition{
@@ -58,6 +63,9 @@ func (k *Kind) conditions(s situation, previous *aggregationv1alpha1.CoderWorksp
 		newCondition(aggregationv1alpha1.ConditionBuildSucceeded, build),
 		newCondition(aggregationv1alpha1.ConditionAgentsConnected, agents),
 		newCondition(aggregationv1alpha1.ConditionOutdated, outdatedVerdict(s.object.Status)),
+	}
+	if s.pods != nil {
+		out = append(out, newCondition(aggregationv1alpha1.ConditionPodsHealthy, s.podsVerdict()))
 	}
 	if v, failed := s.deletionFailed(); failed {
 		out = append(out, newCondition(aggregationv1alpha1.ConditionDeletionFailed, v))
@@ -82,6 +90,8 @@ func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous *aggre
 	}
 	before := meta.FindStatusCondition(previous.Status.Conditions, c.Type)
 	switch {
+	case before == nil && c.Type == aggregationv1alpha1.ConditionPodsHealthy:
+		return registry.Seconds(k.config.Clock.Now())
 	case before == nil && c.Type != aggregationv1alpha1.ConditionDeletionFailed:
 		return at
 	case before != nil && before.Status == c.Status:
@@ -121,20 +131,58 @@ func agentsVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
 	for _, a := range status.Agents {
 		switch a.Status {
 		case agentConnected:
-		case "connecting":
+		case agentConnecting:
 			connecting = append(connecting, a.Name)
 		default:
-			lost = append(lost, a.Name+" is "+a.Status)
+			lost = append(lost, fmt.Sprintf("agent %q is not connected (%s)", a.Name, a.Status))
 		}
 	}
 	switch {
 	case len(lost) > 0:
-		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonAgentsUnavailable, "agents that are not connected: " + strings.Join(lost, ", ")}
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonAgentsUnavailable, strings.Join(lost, ", ")}
 	case len(connecting) > 0:
 		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonAgentsConnecting, "agents that have not connected yet: " + strings.Join(connecting, ", ")}
 	default:
 		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonAgentsConnected, "all agents are connected"}
 	}
+}
+
+// unhealthyAgents says what Coder reports of agents that are connected.
+func unhealthyAgents(status aggregationv1alpha1.CoderWorkspaceStatus) string {
+	var all []string
+	for _, a := range status.Agents {
+		if a.Status == agentConnected && a.Unhealthy != "" {
+			all = append(all, fmt.Sprintf("agent %q is connected and not healthy (%s): %s", a.Name, a.LifecycleState, a.Unhealthy))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// scriptFailed reports whether the startup script of an agent failed. It does not run
+// again before the next build.
+func scriptFailed(a aggregationv1alpha1.WorkspaceAgent) bool {
+	return a.LifecycleState == "start_error"
+}
+
+// podProblem returns the problem of the pods of a workspace that starts or runs, or
+// nil.
+func (k *Kind) podProblem(s situation) *workspacepods.Problem {
+	if k.config.Pods == nil || s.build.Transition != coderd.TransitionStart || s.object.DeletionTimestamp != nil {
+		return nil
+	}
+	id, err := uuid.Parse(string(s.object.UID))
+	if err != nil {
+		return nil
+	}
+	builtAt := time.Time{}
+	if s.build.Status == statusRunning {
+		builtAt = s.build.UpdatedAt
+	}
+	return k.config.Pods.Problem(controlPlaneOf(s.object), id, builtAt)
+}
+
+func (s situation) podsVerdict() verdict {
+	return verdict{metav1.ConditionFalse, s.pods.Reason, s.pods.Message}
 }
 
 func outdatedVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
@@ -171,8 +219,12 @@ func (s situation) ready(build, agents verdict) verdict {
 		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonDormant, "the workspace is stopped and dormant: it starts when dormant is false"}
 	case b.Status == statusStopped:
 		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonStopped, "the workspace is stopped, as its spec asks"}
+	case s.pods != nil:
+		return s.podsVerdict()
 	case agents.status != metav1.ConditionTrue:
 		return verdict{metav1.ConditionFalse, agents.reason, agents.message}
+	case unhealthyAgents(s.object.Status) != "":
+		return verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonAgentsUnhealthy, unhealthyAgents(s.object.Status)}
 	default:
 		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonRunning, "the workspace runs"}
 	}
@@ -214,7 +266,7 @@ func (s situation) deletionFailed() (verdict, bool) {
 
 func (s situation) reconciling(ready, build, agents verdict) verdict {
 	if build.status == metav1.ConditionUnknown || ready.reason == aggregationv1alpha1.ReasonDeleting ||
-		agents.reason == aggregationv1alpha1.ReasonAgentsConnecting || s.notes.waits() {
+		agents.reason == aggregationv1alpha1.ReasonAgentsConnecting && s.pods == nil || s.notes.waits() {
 		return verdict{metav1.ConditionTrue, ready.reason, ready.message}
 	}
 	return verdict{metav1.ConditionFalse, ready.reason, "nothing is under way"}
@@ -226,6 +278,8 @@ func (s situation) stalled(ready, build verdict) verdict {
 		return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonChangeRefused, ready.message}
 	case build.status == metav1.ConditionFalse && !s.notes.waits():
 		return verdict{metav1.ConditionTrue, build.reason, build.message}
+	case ready.reason == aggregationv1alpha1.ReasonAgentsUnhealthy && slices.ContainsFunc(s.object.Status.Agents, scriptFailed):
+		return verdict{metav1.ConditionTrue, ready.reason, ready.message}
 	}
 	return verdict{metav1.ConditionFalse, ready.reason, "nothing waits for a person"}
 }

@@ -3,7 +3,6 @@ package workspace
 import (
 	"cmp"
 	"context"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -68,8 +67,10 @@ func (k *Kind) object(
 	overlay(ws, k.labels(connection.ControlPlane), record)
 	ws.Generation = generationOf(ws.Spec, record, previous)
 	ws.Status = statusOf(w, string(ws.UID))
+	ws.Status.Agents = agentsOf(w, connection)
 	ws.Status.ObservedGeneration = observedGeneration(ws.Generation, n)
 	ws.Status.Conditions = k.conditions(situationOf(ws, record, n, w.LatestBuild.UpdatedAt), previous)
+	ws.Status.Healthy = healthOf(ws.Status)
 	return ws
 }
 
@@ -181,11 +182,7 @@ func statusOf(w coderd.Workspace, id string) aggregationv1alpha1.CoderWorkspaceS
 		LatestBuildStatus: latest.Status,
 		LatestBuildError:  build.Error,
 		LatestBuild:       latest,
-		Agents:            agentsOf(w.Agents),
 		Outdated:          w.Outdated,
-	}
-	if build.Status == statusRunning {
-		status.Healthy = ptr.To(w.Healthy)
 	}
 	if build.Deadline != nil {
 		status.AutoShutdown = ptr.To(registry.Seconds(*build.Deadline))
@@ -210,23 +207,13 @@ func buildOf(b coderd.Build) *aggregationv1alpha1.WorkspaceBuild {
 	}
 }
 
-func agentsOf(agents []coderd.Agent) []aggregationv1alpha1.WorkspaceAgent {
-	var out []aggregationv1alpha1.WorkspaceAgent
-	for _, a := range agents {
-		out = append(out, aggregationv1alpha1.WorkspaceAgent{
-			Name: shared(a.Name), Status: shared(a.Status), LifecycleState: shared(a.LifecycleState),
-		})
-	}
-	slices.SortStableFunc(out, func(a, b aggregationv1alpha1.WorkspaceAgent) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
 // The statuses of a workspace that decide something here.
 const (
 	statusPending  = "pending"
 	statusStarting = "starting"
 	// agentConnected is the status of an agent that Coder hears from.
 	agentConnected  = "connected"
+	agentConnecting = "connecting"
 	statusRunning   = "running"
 	statusStopping  = "stopping"
 	statusStopped   = "stopped"

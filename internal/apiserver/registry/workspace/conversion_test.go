@@ -49,6 +49,9 @@ func (k *Kind) mustConvert(t *testing.T, w coderd.Workspace, record *metadata.Re
 
 func TestConditions(t *testing.T) {
 	connected, connecting, lost := coderd.Agent{Name: "a", Status: "connected"}, coderd.Agent{Name: "b", Status: "connecting"}, coderd.Agent{Name: "c", Status: "timeout"}
+	broken := coderd.Agent{Name: "d", Status: "connected", LifecycleState: "start_error", Unhealthy: "agent startup script exited with an error"}
+	leaving := coderd.Agent{Name: "e", Status: "connected", LifecycleState: "shutting_down", Unhealthy: "agent is shutting down"}
+	away := coderd.Agent{Name: "f", Status: "disconnected", LifecycleState: "ready", Unhealthy: "agent has lost connection"}
 	asleep := workspaceWith("stop", "stopped")
 	asleep.Dormant = true
 	for name, c := range map[string]struct {
@@ -63,6 +66,9 @@ func TestConditions(t *testing.T) {
 		"no agents":         {workspaceWith("start", "running"), "Running", "True Running", "False", "False", "True BuildSucceeded", "True NoAgents", false},
 		"an agent connects": {workspaceWith("start", "running", connected, connecting), "Running", "False AgentsConnecting", "True", "False", "True BuildSucceeded", "False AgentsConnecting", false},
 		"an agent is lost":  {workspaceWith("start", "running", connecting, lost), "Running", "False AgentsUnavailable", "False", "False", "True BuildSucceeded", "False AgentsUnavailable", false},
+		"a script failed":   {workspaceWith("start", "running", broken), "Running", "False AgentsUnhealthy", "False", "True", "True BuildSucceeded", "True AgentsConnected", false},
+		"an agent leaves":   {workspaceWith("start", "running", leaving), "Running", "False AgentsUnhealthy", "False", "False", "True BuildSucceeded", "True AgentsConnected", false},
+		"disconnected":      {workspaceWith("start", "running", away), "Running", "False AgentsUnavailable", "False", "False", "True BuildSucceeded", "False AgentsUnavailable", false},
 		"stopping":          {workspaceWith("stop", "stopping"), "Stopping", "False BuildRunning", "True", "False", "Unknown BuildRunning", "False Stopped", false},
 		"stopped":           {workspaceWith("stop", "stopped"), "Stopped", "True Stopped", "False", "False", "True BuildSucceeded", "False Stopped", false},
 		"asleep":            {asleep, "Stopped", "True Dormant", "False", "False", "True BuildSucceeded", "False Stopped", false},

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -29,8 +31,17 @@ type Config struct {
 	Clock       clock.PassiveClock
 	// Agents are the connections to the agents of workspaces.
 	Agents *agents.Pool
+	// Pods knows the problems of pods. Nil knows none.
+	Pods Pods
 	// Hint tells the mirror that a workspace changes. It may be nil.
 	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
+}
+
+// Pods knows the problems of pods of workspaces.
+type Pods interface {
+	// Problem returns the problem of the pods of a workspace, or nil. builtAt is when it
+	// was built, and zero unless it runs.
+	Problem(controlPlane types.NamespacedName, id uuid.UUID, builtAt time.Time) *workspacepods.Problem
 }
 
 // Kind is all that workspaces are.

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// logREST is the log of a build of a workspace.
+// logREST is the log of a build of a workspace, or of one of its agents.
 type logREST struct {
 	store Store
 	kind  *Kind
@@ -66,19 +67,76 @@ func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) 
 func (k *Kind) openLog(
 	ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace, asked *aggregationv1alpha1.CoderWorkspaceLogOptions,
 ) (*buildlog.Stream, error) {
+	if err := checkLogOptions(asked); err != nil {
+		return nil, err
+	}
 	connection, id, err := k.locate(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
-	build, err := findBuild(ctx, connection.Client, id, asked.Build)
-	if err != nil {
-		return nil, fault(ws.Name, err)
+	open := openBuildLog
+	if asked.Source == sourceAgent {
+		open = openAgentLog
 	}
-	lines, err := connection.Client.BuildLogs(ctx, build, asked.After, asked.Follow)
+	lines, err := open(ctx, connection.Client, ws.Name, id, asked)
 	if err != nil {
-		return nil, fault(ws.Name, err)
+		return nil, err
+	}
+	if asked.TailLines > 0 {
+		lines.Tail(asked.TailLines)
 	}
 	return buildlog.New(lines, asked.Follow), nil
+}
+
+// The sources of logs.
+const (
+	sourceBuild = "build"
+	sourceAgent = "agent"
+)
+
+// checkLogOptions refuses parameters that would have no effect.
+func checkLogOptions(asked *aggregationv1alpha1.CoderWorkspaceLogOptions) error {
+	switch {
+	case asked.Source != "" && asked.Source != sourceBuild && asked.Source != sourceAgent:
+		return apierrors.NewBadRequest(fmt.Sprintf("source is %q, and must be build or agent", asked.Source))
+	case asked.Source != sourceAgent && (asked.Agent != "" || asked.Script != ""):
+		return apierrors.NewBadRequest("agent and script need source=agent")
+	case asked.Source == sourceAgent && asked.Build != 0:
+		return apierrors.NewBadRequest("build needs source=build: only the logs of the agents of the newest build are served")
+	case asked.TailLines < 0:
+		return apierrors.NewBadRequest(fmt.Sprintf("tailLines is %d, and must not be negative", asked.TailLines))
+	}
+	return nil
+}
+
+func openAgentLog(
+	ctx context.Context, client *coderd.Client, name string, id uuid.UUID, asked *aggregationv1alpha1.CoderWorkspaceLogOptions,
+) (*coderd.LogStream, error) {
+	w, err := client.Workspace(ctx, id)
+	if err != nil {
+		return nil, fault(name, err)
+	}
+	agent, err := findAgent(name, w, asked.Agent)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := client.AgentLogs(ctx, id, agent.ID, asked.Script, asked.After, asked.Follow)
+	var unknown *coderd.UnknownScriptError
+	if errors.As(err, &unknown) {
+		return nil, apierrors.NewBadRequest(unknown.Error())
+	}
+	return lines, fault(name, err)
+}
+
+func openBuildLog(
+	ctx context.Context, client *coderd.Client, name string, id uuid.UUID, asked *aggregationv1alpha1.CoderWorkspaceLogOptions,
+) (*coderd.LogStream, error) {
+	build, err := findBuild(ctx, client, id, asked.Build)
+	if err != nil {
+		return nil, fault(name, err)
+	}
+	lines, err := client.BuildLogs(ctx, build, asked.After, asked.Follow)
+	return lines, fault(name, err)
 }
 
 // findBuild finds a build of the workspace by its number. The newest one is asked

@@ -72,6 +72,10 @@ func AddToScheme(s *runtime.Scheme) error {
 // readLogOptions reads the query of a log.
 func readLogOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspaceLogOptions) error {
 	return registry.ReadQuery(query,
+		registry.TextParameter("source", &options.Source),
+		registry.TextParameter("agent", &options.Agent),
+		registry.TextParameter("script", &options.Script),
+		registry.NumberParameter("tailLines", &options.TailLines),
 		registry.BoolParameter("follow", &options.Follow),
 		registry.NumberParameter("build", &options.Build),
 		registry.NumberParameter("after", &options.After))

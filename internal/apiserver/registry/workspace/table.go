@@ -18,7 +18,7 @@ func columns() []metav1.TableColumnDefinition {
 		{Name: "Owner", Type: "string", Description: "The user that owns the workspace."},
 		{Name: "Template", Type: "string", Description: "The template that it was built from."},
 		{Name: "Status", Type: "string", Description: "What the newest build has come to."},
-		{Name: "Health", Type: "string", Description: "Whether the agents of a running workspace are well."},
+		{Name: "Health", Type: "string", Description: "Whether a running workspace can be used: its agents and its pods."},
 		{Name: "Outdated", Type: "boolean", Description: "Whether the template has a newer active version."},
 		{Name: "Age", Type: "string", Description: "Time since the workspace was created."},
 		{Name: "Organization", Type: "string", Priority: 1, Description: "The organization in Coder."},
@@ -47,6 +47,8 @@ func (t table) row(ws *aggregationv1alpha1.CoderWorkspace) []any {
 	health := "-"
 	if status.Healthy != nil {
 		health = map[bool]string{true: "Healthy", false: "Unhealthy"}[*status.Healthy]
+	} else if status.LatestBuildStatus == statusRunning {
+		health = "Connecting"
 	}
 	version := ""
 	if status.LatestBuild != nil {

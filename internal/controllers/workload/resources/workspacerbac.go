@@ -20,18 +20,7 @@ func WorkspaceNamespaces(w Workload) []string {
 	if w.Rights == nil {
 		return nil
 	}
-	named := append([]string{w.Namespace}, w.Rights.Spec.WorkspaceNamespaces...)
-	for _, override := range w.Rights.Spec.Namespaces {
-		named = append(named, override.Name)
-	}
-	var all []string
-	for _, namespace := range named {
-		namespace = strings.TrimSpace(namespace)
-		if namespace != "" && !slices.Contains(all, namespace) && grantsIn(w, namespace).perms {
-			all = append(all, namespace)
-		}
-	}
-	return all
+	return w.Rights.Spec.NamespacesForWorkspaces(w.Namespace)
 }
 
 // WorkspaceRole holds the rights that workspaces need in one namespace.
@@ -86,17 +75,15 @@ func rightsMeta(w Workload, name, namespace string) metav1.ObjectMeta {
 
 // grants is what the spec gives in one namespace.
 type grants struct {
-	perms, deployments bool
-	extra              []rbacv1.PolicyRule
+	deployments bool
+	extra       []rbacv1.PolicyRule
 }
 
 // grantsIn is what holds everywhere, with what the entry of the namespace says
 // instead.
 func grantsIn(w Workload, namespace string) grants {
 	spec := w.Rights.Spec
-	g := grants{
-		perms: ptr.Deref(spec.WorkspacePerms, true), deployments: ptr.Deref(spec.EnableDeployments, true), extra: spec.ExtraRules,
-	}
+	g := grants{deployments: ptr.Deref(spec.EnableDeployments, true), extra: spec.ExtraRules}
 	at := slices.IndexFunc(spec.Namespaces, func(n coderv1alpha1.NamespaceRBAC) bool {
 		return strings.TrimSpace(n.Name) == namespace
 	})
@@ -104,7 +91,6 @@ func grantsIn(w Workload, namespace string) grants {
 		return g
 	}
 	override := spec.Namespaces[at]
-	g.perms = ptr.Deref(override.WorkspacePerms, g.perms)
 	g.deployments = ptr.Deref(override.EnableDeployments, g.deployments)
 	if override.ExtraRules != nil {
 		g.extra = override.ExtraRules

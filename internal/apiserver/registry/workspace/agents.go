@@ -1,0 +1,97 @@
+package workspace
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// agentsOf returns the agents of a workspace, sorted by name.
+func agentsOf(w coderd.Workspace, connection connections.Connection) []aggregationv1alpha1.WorkspaceAgent {
+	var out []aggregationv1alpha1.WorkspaceAgent
+	for _, a := range w.Agents {
+		agent := aggregationv1alpha1.WorkspaceAgent{
+			Name: shared(a.Name), Status: shared(a.Status), LifecycleState: shared(a.LifecycleState),
+			Version: shared(a.Version), OperatingSystem: shared(a.OperatingSystem), Architecture: shared(a.Architecture),
+			Directory: shared(a.Directory), Apps: appsOf(w, a, connection),
+		}
+		if a.Status != agentConnecting {
+			agent.Unhealthy = shared(a.Unhealthy)
+		}
+		if a.ReadyAt != nil {
+			agent.ReadyAt = ptr.To(registry.Seconds(*a.ReadyAt))
+		}
+		if a.DisconnectedAt != nil {
+			agent.DisconnectedAt = ptr.To(registry.Seconds(*a.DisconnectedAt))
+		}
+		out = append(out, agent)
+	}
+	slices.SortStableFunc(out, func(a, b aggregationv1alpha1.WorkspaceAgent) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// appsOf returns the apps that Coder shows, sorted by slug.
+func appsOf(w coderd.Workspace, agent coderd.Agent, connection connections.Connection) []aggregationv1alpha1.WorkspaceApp {
+	var out []aggregationv1alpha1.WorkspaceApp
+	for _, a := range agent.Apps {
+		if a.Hidden {
+			continue
+		}
+		app := aggregationv1alpha1.WorkspaceApp{Slug: shared(a.Slug), DisplayName: shared(a.DisplayName), URL: appURL(w, agent, a, connection)}
+		if a.Health != appWithoutCheck {
+			app.Health = shared(a.Health)
+		}
+		out = append(out, app)
+	}
+	slices.SortStableFunc(out, func(a, b aggregationv1alpha1.WorkspaceApp) int { return strings.Compare(a.Slug, b.Slug) })
+	return out
+}
+
+// appWithoutCheck is the health of an app that has no health check.
+const appWithoutCheck = "disabled"
+
+// appURL returns where Coder's own interface opens an app.
+func appURL(w coderd.Workspace, agent coderd.Agent, app coderd.App, connection connections.Connection) string {
+	if app.ExternalURL != "" {
+		return app.ExternalURL
+	}
+	access, err := url.Parse(strings.TrimRight(connection.AccessURL, "/") + "/")
+	if err != nil {
+		access = &url.URL{Path: "/"}
+	}
+	if app.SubdomainName != "" && connection.WildcardHost != "" && app.Command == "" && access.Scheme != "" {
+		return (&url.URL{Scheme: access.Scheme, Host: strings.Replace(connection.WildcardHost, "*", app.SubdomainName, 1), Path: "/"}).String()
+	}
+	at := access.JoinPath("@"+w.OwnerName, w.Name+"."+agent.Name)
+	if app.Command != "" {
+		at = at.JoinPath("terminal")
+		at.RawQuery = url.Values{"command": {app.Command}}.Encode()
+		return at.String()
+	}
+	return at.JoinPath("apps", app.Slug).String() + "/"
+}
+
+// healthOf returns whether a running workspace can be used. It is nil while its
+// agents connect for the first time.
+func healthOf(status aggregationv1alpha1.CoderWorkspaceStatus) *bool {
+	if status.LatestBuildStatus != statusRunning {
+		return nil
+	}
+	if meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) != nil || unhealthyAgents(status) != "" {
+		return ptr.To(false)
+	}
+	agents := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionAgentsConnected)
+	if agents != nil && agents.Reason == aggregationv1alpha1.ReasonAgentsConnecting {
+		return nil
+	}
+	return ptr.To(agents != nil && agents.Status == metav1.ConditionTrue)
+}

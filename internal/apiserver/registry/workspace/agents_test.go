@@ -1,0 +1,108 @@
+package workspace
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// fixedPods has one problem, of pods that were there when the workspace was built at.
+type fixedPods struct{ problem *workspacepods.Problem }
+
+func (p *fixedPods) Problem(types.NamespacedName, uuid.UUID, time.Time) *workspacepods.Problem {
+	return p.problem
+}
+
+func TestHealth(t *testing.T) {
+	image := &workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Message: "pod x: no image"}
+	connected, connecting := coderd.Agent{Name: "a", Status: "connected"}, coderd.Agent{Name: "a", Status: "connecting", Unhealthy: "no"}
+	for name, c := range map[string]struct {
+		workspace     coderd.Workspace
+		problem       *workspacepods.Problem
+		healthy       *bool
+		column, ready string
+		pods          string
+	}{
+		"connected":           {workspaceWith("start", "running", connected), nil, ptr.To(true), "Healthy", "True Running", ""},
+		"no agents":           {workspaceWith("start", "running"), nil, ptr.To(true), "Healthy", "True Running", ""},
+		"connecting":          {workspaceWith("start", "running", connecting), nil, nil, "Connecting", "False AgentsConnecting", ""},
+		"lost":                {workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "timeout"}), nil, ptr.To(false), "Unhealthy", "False AgentsUnavailable", ""},
+		"a script failed":     {workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "connected", Unhealthy: "x"}), nil, ptr.To(false), "Unhealthy", "False AgentsUnhealthy", ""},
+		"pod, not connected":  {workspaceWith("start", "running", connecting), image, ptr.To(false), "Unhealthy", "False ImagePullFailed", "False ImagePullFailed"},
+		"pod, connected":      {workspaceWith("start", "running", connected), image, ptr.To(false), "Unhealthy", "False ImagePullFailed", "False ImagePullFailed"},
+		"pod, while starting": {workspaceWith("start", "starting"), image, nil, "-", "False BuildRunning", "False ImagePullFailed"},
+		"pod, build failed":   {workspaceWith("start", "failed"), image, nil, "-", "False BuildFailed", "False ImagePullFailed"},
+		"pod, stopped":        {workspaceWith("stop", "stopped"), image, nil, "-", "True Stopped", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, _ := newKind(t)
+			k.config.Pods = &fixedPods{c.problem}
+			ws := k.mustConvert(t, c.workspace, nil, nil)
+			if diff := cmp.Diff(c.healthy, ws.Status.Healthy); diff != "" {
+				t.Errorf("healthy (-want +got):\n%s", diff)
+			}
+			if got := conditionOf(ws, "Ready"); got != c.ready {
+				t.Errorf("Ready is %s, want %s", got, c.ready)
+			}
+			if got := conditionOf(ws, "PodsHealthy"); got != c.pods {
+				t.Errorf("PodsHealthy is %q, want %q", got, c.pods)
+			}
+			if got := k.Table().(table).row(ws)[4]; got != c.column {
+				t.Errorf("column Health is %s, want %s", got, c.column)
+			}
+			if diff := cmp.Diff(ws, k.mustConvert(t, c.workspace, nil, ws)); diff != "" {
+				t.Errorf("the same again differs (-first +second):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAgents(t *testing.T) {
+	at := time.Date(2026, time.March, 1, 12, 0, 0, 999, time.UTC)
+	w := coderd.Workspace{Name: "dev", OwnerName: "ada", Agents: []coderd.Agent{
+		{Name: "zoo", Status: "disconnected", Unhealthy: "agent has lost connection", DisconnectedAt: &at},
+		{
+			Name: "main", Status: "connected", LifecycleState: "ready", Version: "v2.30.0", OperatingSystem: "linux", Architecture: "amd64",
+			Directory: "/home/coder", ReadyAt: &at,
+			Apps: []coderd.App{
+				{Slug: "web", DisplayName: "Web", Health: "healthy"},
+				{Slug: "own", SubdomainName: "own--main--dev--ada", Health: "disabled"},
+				{Slug: "docs", ExternalURL: "https://docs.example.com/x"},
+				{Slug: "top", Command: "top -d 1"},
+				{Slug: "secret", Hidden: true},
+			},
+		},
+	}}
+	public := connections.Connection{AccessURL: "https://coder.example.com/", WildcardHost: "*.apps.example.com"}
+	stamp := metav1.NewTime(at.Truncate(time.Second))
+	want := []aggregationv1alpha1.WorkspaceAgent{
+		{
+			Name: "main", Status: "connected", LifecycleState: "ready", Version: "v2.30.0", OperatingSystem: "linux", Architecture: "amd64",
+			Directory: "/home/coder", ReadyAt: &stamp,
+			Apps: []aggregationv1alpha1.WorkspaceApp{
+				{Slug: "docs", URL: "https://docs.example.com/x"},
+				{Slug: "own", URL: "https://own--main--dev--ada.apps.example.com/"},
+				{Slug: "top", URL: "https://coder.example.com/@ada/dev.main/terminal?command=top+-d+1"},
+				{Slug: "web", DisplayName: "Web", Health: "healthy", URL: "https://coder.example.com/@ada/dev.main/apps/web/"},
+			},
+		},
+		{Name: "zoo", Status: "disconnected", Unhealthy: "agent has lost connection", DisconnectedAt: &stamp},
+	}
+	if diff := cmp.Diff(want, agentsOf(w, public)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	unknown := agentsOf(w, connections.Connection{})[0].Apps
+	if unknown[1].URL != "/@ada/dev.main/apps/own/" || unknown[3].URL != "/@ada/dev.main/apps/web/" {
+		t.Errorf("without an access URL: %+v", unknown)
+	}
+}

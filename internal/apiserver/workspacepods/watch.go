@@ -1,0 +1,198 @@
+package workspacepods
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// askAgain is how often it is tried whether the pods of a namespace may be read.
+const askAgain = time.Minute
+
+// watch follows the pods of a namespace until the context ends.
+func (w *Watcher) watch(ctx context.Context, name string) {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("namespace", name))
+	if !w.mayRead(ctx, name) {
+		return
+	}
+	n := newNamespace(name)
+	w.mu.Lock()
+	w.pods[name] = n
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.pods[name] == n {
+			delete(w.pods, name)
+		}
+	}()
+	reflector := cache.NewReflectorWithOptions(w.listerWatcher(name), &corev1.Pod{}, &sink{w, n},
+		cache.ReflectorOptions{Name: "pods of workspaces", TypeDescription: "Pod"})
+	reflector.RunWithContext(ctx)
+}
+
+// mayRead waits until the pods of a namespace may be read. A reflector would log an
+// error every few seconds instead.
+func (w *Watcher) mayRead(ctx context.Context, name string) bool {
+	for told := false; ; {
+		_, err := w.config.Client.CoreV1().Pods(name).List(ctx, metav1.ListOptions{LabelSelector: Label, Limit: 1})
+		if !apierrors.IsForbidden(err) {
+			return ctx.Err() == nil
+		}
+		if !told {
+			log.FromContext(ctx).Info("Pods may not be read, so workspaces do not show problems of their pods", "error", err.Error())
+			told = true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-w.config.Clock.After(askAgain):
+		}
+	}
+}
+
+func (w *Watcher) listerWatcher(name string) cache.ListerWatcher {
+	pods := w.config.Client.CoreV1().Pods(name)
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = Label
+			list, err := pods.List(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			for i := range list.Items {
+				list.Items[i] = *stripped(&list.Items[i])
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = Label
+			events, err := pods.Watch(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(events, func(e watch.Event) (watch.Event, bool) {
+				if pod, ok := e.Object.(*corev1.Pod); ok {
+					e.Object = stripped(pod)
+				}
+				return e, true
+			}), nil
+		},
+	}, w.config.Client)
+}
+
+// stripped is what a pod's problem is read from.
+func stripped(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta: pod.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+			Labels: map[string]string{Label: pod.Labels[Label]}, Annotations: initialEventsEnd(pod),
+		},
+		Spec: corev1.PodSpec{
+			NodeName: pod.Spec.NodeName, Containers: images(pod.Spec.Containers), InitContainers: images(pod.Spec.InitContainers),
+		},
+		Status: corev1.PodStatus{
+			Phase: pod.Status.Phase, Reason: pod.Status.Reason, Message: pod.Status.Message, Conditions: pod.Status.Conditions,
+			InitContainerStatuses: pod.Status.InitContainerStatuses, ContainerStatuses: pod.Status.ContainerStatuses,
+		},
+	}
+}
+
+// initialEventsEnd keeps the mark of the bookmark that ends the first list.
+func initialEventsEnd(pod *corev1.Pod) map[string]string {
+	if value, ok := pod.Annotations[metav1.InitialEventsAnnotationKey]; ok {
+		return map[string]string{metav1.InitialEventsAnnotationKey: value}
+	}
+	return nil
+}
+
+func images(containers []corev1.Container) []corev1.Container {
+	var all []corev1.Container
+	for i := range containers {
+		all = append(all, corev1.Container{Name: containers[i].Name, Image: containers[i].Image})
+	}
+	return all
+}
+
+// sink takes what a reflector reports.
+type sink struct {
+	watcher   *Watcher
+	namespace *namespace
+}
+
+var _ cache.ReflectorStore = (*sink)(nil)
+
+// Add implements cache.ReflectorStore.
+func (s *sink) Add(obj any) error { return s.Update(obj) }
+
+// Resync implements cache.ReflectorStore.
+func (*sink) Resync() error { return nil }
+
+// Update implements cache.ReflectorStore.
+func (s *sink) Update(obj any) error {
+	s.change(func(now time.Time) []uuid.UUID {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			return s.namespace.put(pod, now)
+		}
+		return nil
+	})
+	return nil
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *sink) Delete(obj any) error {
+	s.change(func(now time.Time) []uuid.UUID {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			return s.namespace.remove(pod.Name, "is gone", now)
+		}
+		return nil
+	})
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *sink) Replace(objs []any, _ string) error {
+	s.change(func(now time.Time) []uuid.UUID {
+		var changed []uuid.UUID
+		there := make(map[string]bool, len(objs))
+		for _, obj := range objs {
+			if pod, ok := obj.(*corev1.Pod); ok {
+				there[pod.Name] = true
+				// A healthy pod that was not known says nothing new.
+				known := s.namespace.pods[pod.Name] != nil
+				ids := s.namespace.put(pod, now)
+				r := s.namespace.pods[pod.Name]
+				if known || r != nil && r.problem != nil {
+					changed = append(changed, ids...)
+				} else if r != nil {
+					s.namespace.groups[r.workspace].changed = time.Time{}
+				}
+			}
+		}
+		for name := range s.namespace.pods {
+			if !there[name] {
+				changed = append(changed, s.namespace.remove(name, "is gone", now)...)
+			}
+		}
+		return changed
+	})
+	return nil
+}
+
+// change changes the namespace under the lock, and reports what changed without it.
+func (s *sink) change(make func(now time.Time) []uuid.UUID) {
+	s.watcher.mu.Lock()
+	changed := make(s.watcher.config.Clock.Now())
+	s.watcher.mu.Unlock()
+	s.watcher.report(s.namespace.name, changed)
+}

@@ -1,0 +1,200 @@
+package workspacepods
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// Label is on the pods that Coder's templates for Kubernetes make. Its value is the
+// id of the workspace.
+const Label = "com.coder.workspace.id"
+
+const (
+	// replacedWithin is how long a workspace may be without a pod before it counts as
+	// gone. A Deployment makes the next one sooner.
+	replacedWithin = 2 * time.Second
+	// settledAfter is how long after a change of its pods a workspace may be read again
+	// because Coder and the pods disagree.
+	settledAfter = time.Minute
+)
+
+// Config is what a Watcher needs.
+type Config struct {
+	Client kubernetes.Interface
+	Clock  clock.WithTicker
+	// Changed is called when something about the pods of a workspace changed. It must
+	// not block.
+	Changed func(controlPlane types.NamespacedName, workspace uuid.UUID)
+}
+
+// Problem is what a condition says about the pods of a workspace.
+type Problem struct{ Reason, Message string }
+
+// Watcher knows the problems. It is safe for concurrent use.
+type Watcher struct {
+	config Config
+	// poked says that other namespaces are wanted.
+	poked chan struct{}
+
+	mu sync.Mutex
+	// planes are the namespaces of each control plane.
+	planes map[types.NamespacedName][]string
+	pods   map[string]*namespace
+}
+
+// New returns a watcher that knows nothing before Run.
+func New(config Config) *Watcher {
+	return &Watcher{
+		config: config, poked: make(chan struct{}, 1),
+		planes: map[types.NamespacedName][]string{}, pods: map[string]*namespace{},
+	}
+}
+
+// Serve sets the control planes whose workspaces count.
+func (w *Watcher) Serve(members []connections.Member) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(members) == len(w.planes) && !slices.ContainsFunc(members, func(m connections.Member) bool {
+		return !slices.Equal(w.planes[m.ControlPlane], m.PodNamespaces)
+	}) {
+		return
+	}
+	clear(w.planes)
+	for _, m := range members {
+		w.planes[m.ControlPlane] = m.PodNamespaces
+	}
+	select {
+	case w.poked <- struct{}{}:
+	default:
+	}
+}
+
+// Problem returns the problem of the pods of a workspace, or nil. A pod that is gone
+// is a problem only if that happened after the workspace was built: builtAt is zero
+// while it is not running.
+func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID, builtAt time.Time) *Problem {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, alive := (*gone)(nil), false
+	for _, g := range w.groups(controlPlane, workspace) {
+		if p := g.problem(); p != nil {
+			return p
+		}
+		alive = alive || len(g.records) > 0
+		if g.gone != nil && (last == nil || g.gone.at.After(last.at)) {
+			last = g.gone
+		}
+	}
+	if alive || last == nil || builtAt.IsZero() || !last.at.After(builtAt) || w.config.Clock.Since(last.at) < replacedWithin {
+		return nil
+	}
+	return last.problem
+}
+
+// Unsettled reports whether a running workspace is worth reading again soon: its pods
+// changed a moment ago, and what Coder says of its agents does not fit them yet.
+func (w *Watcher) Unsettled(controlPlane types.NamespacedName, workspace uuid.UUID, connected bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, g := range w.groups(controlPlane, workspace) {
+		age := w.config.Clock.Since(g.changed)
+		healthy := len(g.records) > 0 && g.problem() == nil
+		if age < replacedWithin && len(g.records) == 0 || age < settledAfter && connected != healthy {
+			return true
+		}
+	}
+	return false
+}
+
+// groups are the pods of a workspace in each namespace of its control plane.
+func (w *Watcher) groups(controlPlane types.NamespacedName, workspace uuid.UUID) []*group {
+	var found []*group
+	for _, name := range w.planes[controlPlane] {
+		if n := w.pods[name]; n != nil && n.groups[workspace] != nil {
+			found = append(found, n.groups[workspace])
+		}
+	}
+	return found
+}
+
+// report calls Changed for each control plane to which the namespace belongs.
+func (w *Watcher) report(name string, workspaces []uuid.UUID) {
+	if len(workspaces) == 0 {
+		return
+	}
+	w.mu.Lock()
+	var planes []types.NamespacedName
+	for plane, namespaces := range w.planes {
+		if slices.Contains(namespaces, name) {
+			planes = append(planes, plane)
+		}
+	}
+	w.mu.Unlock()
+	for _, plane := range planes {
+		for _, workspace := range workspaces {
+			w.config.Changed(plane, workspace)
+		}
+	}
+}
+
+// wanted are the namespaces of all control planes.
+func (w *Watcher) wanted() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := map[string]bool{}
+	for _, namespaces := range w.planes {
+		for _, name := range namespaces {
+			all[name] = true
+		}
+	}
+	return all
+}
+
+// Run watches until the context ends, and forgets everything then.
+func (w *Watcher) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	stops := map[string]context.CancelFunc{}
+	defer func() {
+		cancel()
+		running.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		clear(w.planes)
+		clear(w.pods)
+	}()
+	ticker := w.config.Clock.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			w.lookAtEvents(ctx)
+		case <-w.poked:
+			wanted := w.wanted()
+			for name, stop := range stops {
+				if !wanted[name] {
+					stop()
+					delete(stops, name)
+				}
+			}
+			for name := range wanted {
+				if stops[name] == nil {
+					var own context.Context
+					own, stops[name] = context.WithCancel(ctx)
+					running.Go(func() { w.watch(own, name) })
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package workspacepods
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
+
+var (
+	cp    = types.NamespacedName{Namespace: "coder", Name: "coder"}
+	dev   = uuid.MustParse("11111111-1111-4111-8111-111111111111")
+	began = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+)
+
+// fixture is a watcher over a cluster in memory.
+type fixture struct {
+	*testing.T
+	*Watcher
+	kube  *fake.Clientset
+	clock *clocktesting.FakeClock
+
+	mu      sync.Mutex
+	changes map[uuid.UUID]int
+}
+
+func newFixture(t *testing.T, objects ...runtime.Object) *fixture {
+	t.Helper()
+	f := &fixture{T: t, kube: fake.NewClientset(objects...), clock: clocktesting.NewFakeClock(began), changes: map[uuid.UUID]int{}}
+	f.Watcher = New(Config{Client: f.kube, Clock: f.clock, Changed: func(controlPlane types.NamespacedName, id uuid.UUID) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if controlPlane != cp {
+			t.Errorf("a change of control plane %s", controlPlane)
+		}
+		f.changes[id]++
+	}})
+	return f
+}
+
+// run runs the watcher for a control plane with two namespaces.
+func (f *fixture) run() {
+	f.Helper()
+	ctx, cancel := context.WithCancel(f.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Watcher.Run(ctx) })
+	f.Cleanup(func() { cancel(); running.Wait() })
+	f.Serve([]connections.Member{{ControlPlane: cp, PodNamespaces: []string{"coder", "work"}}})
+	f.eventually("the pods are watched", func() bool {
+		f.Watcher.mu.Lock()
+		defer f.Watcher.mu.Unlock()
+		return f.pods["coder"] != nil && f.pods["work"] != nil
+	})
+}
+
+func (f *fixture) eventually(what string, is func() bool) {
+	f.Helper()
+	polltest.Eventually(f.T, what, is)
+}
+
+func (f *fixture) reported(id uuid.UUID) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changes[id]
+}
+
+// problem is what is said of the workspace dev, which was built before the test.
+func (f *fixture) problem() string {
+	if p := f.Problem(cp, dev, began.Add(-time.Minute)); p != nil {
+		return p.Reason + ": " + p.Message
+	}
+	return ""
+}
+
+func (f *fixture) becomes(reason string) {
+	f.Helper()
+	f.eventually(fmt.Sprintf("want a problem %q", reason), func() bool {
+		got, _, _ := strings.Cut(f.problem(), ":")
+		return got == reason
+	})
+}
+
+func (f *fixture) put(pod *corev1.Pod) {
+	f.Helper()
+	if _, err := f.kube.CoreV1().Pods(pod.Namespace).Update(f.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func pod(namespace, name string, state corev1.ContainerState) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), Labels: map[string]string{Label: dev.String()}},
+		Spec:       corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "main", Image: "ws:1"}}},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: state}}},
+	}
+}
+
+func runs() corev1.ContainerState {
+	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+}
+
+func waits(reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+func TestAProblemIsReportedAndEnds(t *testing.T) {
+	p := pod("work", "ws", runs())
+	f := newFixture(t, p)
+	f.run()
+	if got := f.problem(); got != "" {
+		t.Fatalf("a pod that runs has the problem %s", got)
+	}
+	p.Status.ContainerStatuses[0].State = waits("ErrImagePull", "not found")
+	f.put(p)
+	f.becomes("ImagePullFailed")
+	const want = `ImagePullFailed: pod work/ws: image "ws:1" of container "main" cannot be pulled (ErrImagePull): the registry has no such image or tag`
+	if got := f.problem(); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	f.eventually("the change is reported", func() bool { return f.reported(dev) > 0 })
+	if !f.Unsettled(cp, dev, true) || f.Unsettled(cp, dev, false) {
+		t.Error("a problem of a pod whose agent is connected is read again, and only that")
+	}
+	// The kubelet's words change from try to try.
+	before := f.reported(dev)
+	p.Status.ContainerStatuses[0].State = waits("ImagePullBackOff", "Back-off pulling image")
+	f.put(p)
+	p.Status.ContainerStatuses[0].State = waits("ErrImagePull", "not found")
+	f.put(p)
+	p.Status.ContainerStatuses[0].State = runs()
+	f.put(p)
+	f.becomes("")
+	f.eventually("the end is reported", func() bool { return f.reported(dev) == before+1 })
+	f.clock.Step(settledAfter)
+	if f.Unsettled(cp, dev, false) {
+		t.Error("it is read again long after the change")
+	}
+}
+
+func TestPodsElsewhereDoNotCount(t *testing.T) {
+	forged := pod("elsewhere", "ws", waits("ErrImagePull", ""))
+	noID := pod("work", "other", waits("ErrImagePull", ""))
+	noID.Labels[Label] = "no id"
+	f := newFixture(t, forged, noID, pod("work", "ws", runs()))
+	f.run()
+	f.eventually("the pod is known", func() bool {
+		f.Watcher.mu.Lock()
+		defer f.Watcher.mu.Unlock()
+		return len(f.pods["work"].pods) == 1
+	})
+	if got := f.problem(); got != "" {
+		t.Errorf("got the problem %s", got)
+	}
+	// Nor do pods in the namespace of another control plane.
+	if p := f.Problem(types.NamespacedName{Namespace: "other", Name: "coder"}, dev, began); p != nil {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func TestAPodThatIsGone(t *testing.T) {
+	p := pod("coder", "ws", runs())
+	f := newFixture(t, p)
+	f.run()
+	f.eventually("the pod is known", func() bool {
+		f.Watcher.mu.Lock()
+		defer f.Watcher.mu.Unlock()
+		return len(f.pods["coder"].pods) == 1
+	})
+	if err := f.kube.CoreV1().Pods("coder").Delete(t.Context(), "ws", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("the change is reported", func() bool { return f.reported(dev) == 1 })
+	if got := f.problem(); got != "" || !f.Unsettled(cp, dev, true) {
+		t.Errorf("a Deployment has no time to replace the pod: %s", got)
+	}
+	f.clock.Step(replacedWithin)
+	f.becomes("PodGone")
+	if p := f.Problem(cp, dev, began.Add(time.Minute)); p != nil {
+		t.Errorf("a pod that went before the workspace was built: %+v", p)
+	}
+	if p := f.Problem(cp, dev, time.Time{}); p != nil {
+		t.Errorf("the workspace does not run: %+v", p)
+	}
+	next := pod("coder", "next", runs())
+	if _, err := f.kube.CoreV1().Pods("coder").Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.becomes("")
+}
+
+// TestPodsThatAreReplaced are those of a Deployment: an evicted one stays beside its
+// successor, and one that is being deleted does not count.
+func TestPodsThatAreReplaced(t *testing.T) {
+	evicted := pod("coder", "a", runs())
+	evicted.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
+	f := newFixture(t, evicted)
+	f.run()
+	f.becomes("PodEvicted")
+	next := pod("coder", "b", runs())
+	next.CreationTimestamp = metav1.NewTime(began)
+	if _, err := f.kube.CoreV1().Pods("coder").Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.becomes("")
+	next.Status.ContainerStatuses[0].State = waits("CrashLoopBackOff", "")
+	next.Status.ContainerStatuses[0].LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}}
+	f.put(next)
+	f.becomes("OutOfMemory")
+	next.DeletionTimestamp = &metav1.Time{Time: began}
+	f.put(next)
+	f.becomes("PodEvicted")
+}
+
+func TestAVolumeThatCannotBeMounted(t *testing.T) {
+	p := pod("work", "ws", waits("ContainerCreating", ""))
+	p.Status.Phase = corev1.PodPending
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "work", Name: "ws.1"}, Reason: "FailedMount",
+		Message: `MountVolume.SetUp failed for volume "home" : secret "nothing" not found password=hunter2hunter2`,
+	}
+	f := newFixture(t, p, event)
+	f.run()
+	f.eventually("the pod is known", func() bool {
+		f.Watcher.mu.Lock()
+		defer f.Watcher.mu.Unlock()
+		return len(f.pods["work"].pods) == 1
+	})
+	f.clock.Step(firstLook)
+	f.becomes("VolumeMountFailed")
+	if got := f.problem(); !strings.Contains(got, `a volume cannot be mounted (FailedMount): MountVolume.SetUp failed for volume "home"`) || strings.Contains(got, "hunter2") {
+		t.Errorf("got %s", got)
+	}
+	f.eventually("the change is reported", func() bool { return f.reported(dev) > 0 })
+	// A change of the pod that says nothing new keeps it.
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
+	f.put(p)
+	p.Status.Phase, p.Status.ContainerStatuses[0].State = corev1.PodRunning, runs()
+	f.put(p)
+	f.becomes("")
+	reads := 0
+	for _, action := range f.kube.Actions() {
+		if action.Matches("list", "events") {
+			reads++
+		}
+	}
+	f.clock.Step(time.Hour)
+	if reads != 1 {
+		t.Errorf("%d reads of Events", reads)
+	}
+}
+
+// TestNoRightToReadPods costs one request a minute, and nothing else is missed.
+func TestNoRightToReadPods(t *testing.T) {
+	f := newFixture(t, pod("coder", "ws", waits("ErrImagePull", "")))
+	var mu sync.Mutex
+	forbidden, lists := true, 0
+	f.kube.PrependReactor("list", "pods", func(action kubetesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if action.GetNamespace() != "coder" || !forbidden {
+			return false, nil, nil
+		}
+		lists++
+		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no right"))
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { f.Watcher.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	f.Serve([]connections.Member{{ControlPlane: cp, PodNamespaces: []string{"coder", "work"}}})
+	f.eventually("the other namespace is watched", func() bool {
+		f.Watcher.mu.Lock()
+		defer f.Watcher.mu.Unlock()
+		return f.pods["work"] != nil
+	})
+	mu.Lock()
+	if lists > 1 {
+		t.Errorf("%d requests", lists)
+	}
+	forbidden = false
+	mu.Unlock()
+	f.eventually("it is tried again", func() bool {
+		f.clock.Step(askAgain)
+		return strings.HasPrefix(f.problem(), "ImagePullFailed")
+	})
+}

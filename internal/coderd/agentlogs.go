@@ -1,0 +1,104 @@
+package coderd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// agentSilence is how many times longer than a build an agent may write nothing before
+// Coder is asked whether its log goes on.
+const agentSilence = 15
+
+// UnknownScriptError is that an agent has no script of a name.
+type UnknownScriptError struct {
+	Script  string
+	Scripts []string
+}
+
+// Error implements error.
+func (e *UnknownScriptError) Error() string {
+	return fmt.Sprintf("script is %q, and must be one of %q", e.Script, e.Scripts)
+}
+
+// AgentLogs reads what the scripts of an agent wrote: the lines whose ID is above
+// after. A script leaves out all others; empty is all of them. With follow it goes on
+// until the workspace is built again.
+func (c *Client) AgentLogs(ctx context.Context, workspace, agent uuid.UUID, script string, after int64, follow bool) (*LogStream, error) {
+	names, err := c.scriptNames(ctx, agent)
+	if err != nil {
+		return nil, err
+	}
+	op := fmt.Sprintf("reading the log of agent %s", agent)
+	if script != "" && !slices.ContainsFunc(sortedNames(names), func(name string) bool { return strings.EqualFold(name, script) }) {
+		return nil, &UnknownScriptError{Script: script, Scripts: sortedNames(names)}
+	}
+	return c.openLogs(ctx, op, after, follow, logSource{
+		path: fmt.Sprintf("/api/v2/workspaceagents/%s/logs", agent),
+		follow: func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error) {
+			lines, closer, err := c.sdk.WorkspaceAgentLogsAfter(ctx, agent, after, true)
+			if err != nil {
+				return nil, nil, err
+			}
+			out, ended := eachLine(lines, agentLines, closer)
+			return out, ended, nil
+		},
+		active: func(ctx context.Context) (bool, error) {
+			w, err := c.Workspace(ctx, workspace)
+			return slices.ContainsFunc(w.Agents, func(a Agent) bool { return a.ID == agent }), err
+		},
+		line: func(l sdkLogLine) (LogLine, bool) {
+			name, known := names[l.SourceID]
+			if !known {
+				name = "agent"
+			}
+			line := LogLine{ID: l.ID, CreatedAt: l.CreatedAt, Stage: name, Level: string(l.AgentLevel), Source: "agent", Output: l.Output}
+			return line, script == "" || strings.EqualFold(name, script)
+		},
+		silence: agentSilence,
+	})
+}
+
+// scriptNames returns the names of the sources of an agent's log.
+func (c *Client) scriptNames(ctx context.Context, agent uuid.UUID) (map[uuid.UUID]string, error) {
+	var read struct {
+		Sources []struct {
+			ID          uuid.UUID `json:"id"`
+			DisplayName string    `json:"display_name"`
+		} `json:"log_sources"`
+	}
+	err := c.call(ctx, fmt.Sprintf("reading agent %s", agent), func(ctx context.Context) error {
+		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/workspaceagents/%s", agent), nil, http.StatusOK, into(&read))
+	})
+	names := map[uuid.UUID]string{}
+	for _, source := range read.Sources[:min(len(read.Sources), maxTexts)] {
+		names[source.ID] = boundName(strings.Join(strings.Fields(source.DisplayName), " "))
+	}
+	return names, err
+}
+
+func sortedNames(names map[uuid.UUID]string) []string {
+	var all []string
+	for _, name := range names {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func agentLines(lines []codersdk.WorkspaceAgentLog) []sdkLogLine {
+	out := make([]sdkLogLine, 0, len(lines))
+	for _, l := range lines {
+		line := sdkLogLine{AgentLevel: l.Level, SourceID: l.SourceID}
+		line.ID, line.CreatedAt, line.Output = l.ID, l.CreatedAt, l.Output
+		out = append(out, line)
+	}
+	return out
+}

@@ -1,0 +1,170 @@
+package coderdtest
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// Agent is an agent of a running workspace.
+type Agent struct {
+	Name, Status, LifecycleState string
+	Version, Directory           string
+	Apps                         []codersdk.WorkspaceApp
+}
+
+// agentLog is what the scripts of an agent wrote.
+type agentLog struct {
+	sources []codersdk.WorkspaceAgentLogSource
+	lines   []codersdk.WorkspaceAgentLog
+}
+
+// agentID is the id of an agent. Each build has new ones.
+func agentID(build uuid.UUID, name string) uuid.UUID { return uuid.NewSHA1(build, []byte(name)) }
+
+// agentSDK follows what Coder's db2sdk.WorkspaceAgent says of health.
+func (s *Server) agentSDK(build uuid.UUID, a Agent) codersdk.WorkspaceAgent {
+	out := codersdk.WorkspaceAgent{
+		ID:              agentID(build, a.Name),
+		Name:            a.Name,
+		Status:          codersdk.WorkspaceAgentStatus(a.Status),
+		LifecycleState:  codersdk.WorkspaceAgentLifecycle(a.LifecycleState),
+		Version:         a.Version,
+		OperatingSystem: "linux",
+		Architecture:    "amd64",
+		Directory:       a.Directory,
+		Apps:            a.Apps,
+	}
+	switch {
+	case out.Status != codersdk.WorkspaceAgentConnected && out.LifecycleState == codersdk.WorkspaceAgentLifecycleOff:
+		out.Health.Reason = "agent is not running"
+	case out.Status == codersdk.WorkspaceAgentTimeout:
+		out.Health.Reason = "agent is taking too long to connect"
+	case out.Status == codersdk.WorkspaceAgentDisconnected:
+		out.Health.Reason = "agent has lost connection"
+	case out.LifecycleState == codersdk.WorkspaceAgentLifecycleStartError:
+		out.Health.Reason = "agent startup script exited with an error"
+	case out.LifecycleState.ShuttingDown():
+		out.Health.Reason = "agent is shutting down"
+	default:
+		out.Health.Healthy = true
+	}
+	if log := s.agentLogs[out.ID]; log != nil {
+		out.LogSources = log.sources
+	}
+	return out
+}
+
+// WriteAgentLog is a script of an agent of the newest build writing lines.
+func (s *Server) WriteAgentLog(id uuid.UUID, agent, script string, lines ...string) {
+	s.change(id, func(w *workspace) {
+		of := agentID(w.latest().id, agent)
+		log := s.agentLogs[of]
+		if log == nil {
+			log = &agentLog{}
+			s.agentLogs[of], s.agentWorkspaces[of] = log, w
+		}
+		source := uuid.NewSHA1(of, []byte(script))
+		if !slices.ContainsFunc(log.sources, func(known codersdk.WorkspaceAgentLogSource) bool { return known.ID == source }) {
+			log.sources = append(log.sources, codersdk.WorkspaceAgentLogSource{WorkspaceAgentID: of, ID: source, DisplayName: script})
+		}
+		for _, line := range lines {
+			s.lastLog++
+			log.lines = append(log.lines, codersdk.WorkspaceAgentLog{
+				ID: s.lastLog, CreatedAt: s.now(), Output: line, Level: codersdk.LogLevelInfo, SourceID: source,
+			})
+		}
+		s.wakeReaders()
+	})
+}
+
+func (s *Server) routeAgents(closed route) {
+	closed("GET /api/v2/workspaceagents/{agent}", func(r *request) {
+		_, agent := s.pathAgent(r)
+		r.write(http.StatusOK, agent)
+	})
+	// The log of an agent of an older build stays.
+	closed("GET /api/v2/workspaceagents/{agent}/logs", func(r *request) {
+		w := s.agentWorkspaces[r.id("agent")]
+		if w == nil {
+			w, _ = s.pathAgent(r)
+		}
+		if !w.visibleTo(r.user) {
+			notFound()
+		}
+		agent := r.id("agent")
+		after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+		if !r.URL.Query().Has("follow") {
+			r.write(http.StatusOK, s.agentLinesAfter(agent, after))
+			return
+		}
+		r.unlocked = func() { s.followAgentLogs(r, w.id, agent, after) }
+	})
+}
+
+// pathAgent is the agent in the path. Agents of older builds are gone.
+func (s *Server) pathAgent(r *request) (*workspace, codersdk.WorkspaceAgent) {
+	id := r.id("agent")
+	for _, w := range s.index.workspaces {
+		for _, a := range w.agents {
+			if agentID(w.latest().id, a.Name) == id && w.visibleTo(r.user) {
+				return w, s.agentSDK(w.latest().id, a)
+			}
+		}
+	}
+	notFound()
+	return nil, codersdk.WorkspaceAgent{}
+}
+
+func (s *Server) agentLinesAfter(agent uuid.UUID, after int64) []codersdk.WorkspaceAgentLog {
+	out := []codersdk.WorkspaceAgentLog{}
+	if log := s.agentLogs[agent]; log != nil {
+		for _, line := range log.lines {
+			if line.ID > after {
+				out = append(out, line)
+			}
+		}
+	}
+	return out
+}
+
+// followAgentLogs sends the lines as they are written, until the workspace is built
+// again.
+func (s *Server) followAgentLogs(r *request, id, agent uuid.UUID, after int64) {
+	conn, err := websocket.Accept(r.w, r.Request, nil)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close(websocket.StatusNormalClosure, "done") }()
+	ctx := conn.CloseRead(r.Context())
+	for {
+		s.mu.Lock()
+		lines, logged, current := s.agentLinesAfter(agent, after), s.logged, false
+		if w := s.index.workspaces[id]; w != nil {
+			current = slices.ContainsFunc(w.agents, func(a Agent) bool { return agentID(w.latest().id, a.Name) == agent })
+		}
+		s.mu.Unlock()
+		if len(lines) > 0 {
+			if wsjson.Write(ctx, conn, lines) != nil {
+				return
+			}
+			after = lines[len(lines)-1].ID
+		}
+		if !current {
+			return
+		}
+		select {
+		case <-logged:
+		case <-ctx.Done():
+			return
+		case <-s.stopped:
+			return
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package podproblem
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func waiting(reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+func ended(reason string, code int32) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: reason, ExitCode: code}}
+}
+
+func running() corev1.ContainerState {
+	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+}
+
+// podWith is a pod whose container main is in two states: now and before.
+func podWith(now, before corev1.ContainerState) *corev1.Pod {
+	return &corev1.Pod{
+		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "main", Image: "registry.example.com/ws:1"}}},
+		Status: corev1.PodStatus{
+			Phase:             corev1.PodPending,
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: now, LastTerminationState: before}},
+		},
+	}
+}
+
+func TestFind(t *testing.T) {
+	unschedulable, evicted, failedInit, completed := &corev1.Pod{}, &corev1.Pod{}, podWith(waiting("PodInitializing", ""), corev1.ContainerState{}), podWith(ended("Completed", 0), corev1.ContainerState{})
+	unschedulable.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+	}}
+	evicted.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
+	failedInit.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "home", State: waiting("CrashLoopBackOff", ""), LastTerminationState: ended("Error", 2)}}
+	none := corev1.ContainerState{}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"new":           {&corev1.Pod{}, ""},
+		"creating":      {podWith(waiting("ContainerCreating", ""), none), ""},
+		"running":       {podWith(running(), none), ""},
+		"running again": {podWith(running(), ended("Error", 1)), ""},
+		"completed":     {completed, ""},
+		"image": {
+			podWith(waiting("ErrImagePull", `rpc error: code = NotFound desc = "registry.example.com/ws:1": not found`), none),
+			`ImagePull: image "registry.example.com/ws:1" of container "main" cannot be pulled (ErrImagePull): the registry has no such image or tag`,
+		},
+		"image, no cause": {
+			podWith(waiting("ImagePullBackOff", "Back-off pulling image"), none),
+			`ImagePull: image "registry.example.com/ws:1" of container "main" cannot be pulled (ImagePullBackOff)`,
+		},
+		"secret": {
+			podWith(waiting("CreateContainerConfigError", `secret "x" not found`), none),
+			`Config: container "main" cannot be created (CreateContainerConfigError): secret "x" not found`,
+		},
+		"claim":       {unschedulable, "Unschedulable: no node accepts the pod (Unschedulable): 0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."},
+		"evicted":     {evicted, "Evicted: the node ended the pod (Evicted): The node was low on resource: memory."},
+		"crash loop":  {podWith(waiting("CrashLoopBackOff", "back-off 10s"), ended("Error", 3)), `Crash: container "main" ended with exit code 3 (CrashLoopBackOff)`},
+		"exits well":  {podWith(waiting("CrashLoopBackOff", "back-off 10s"), ended("Completed", 0)), `Crash: container "main" ended with exit code 0 (CrashLoopBackOff)`},
+		"not again":   {podWith(ended("Error", 1), none), `Crash: container "main" ended with exit code 1 (Error)`},
+		"memory":      {podWith(waiting("CrashLoopBackOff", ""), ended("OOMKilled", 137)), `OutOfMemory: container "main" used more memory than its limit (OOMKilled)`},
+		"failed init": {failedInit, `Crash: container "home" ended with exit code 2 (CrashLoopBackOff)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if p := Find(c.pod); p != nil {
+				got = string(p.Kind) + ": " + p.Sentence(func(s string) string { return s })
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFromEvents(t *testing.T) {
+	at := time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC)
+	event := func(reason, message string, age time.Duration) corev1.Event {
+		return corev1.Event{Reason: reason, Message: message, LastTimestamp: metav1.NewTime(at.Add(-age))}
+	}
+	if p := FromEvents([]corev1.Event{event("Scheduled", "", 0), event("Pulling", "", 0)}); p != nil {
+		t.Errorf("nothing is wrong: %+v", p)
+	}
+	p := FromEvents([]corev1.Event{
+		event("FailedMount", "old", time.Minute), event("FailedAttachVolume", "new", time.Second), event("Scheduled", "", 0),
+		event("FailedMount", "older", time.Hour),
+	})
+	if p == nil || p.Kind != Volume || p.Reason != "FailedAttachVolume" || p.Message != "new" {
+		t.Errorf("%+v", p)
+	}
+	// The newer kind of Events has another time.
+	sandbox := corev1.Event{Reason: "FailedCreatePodSandBox", Message: "no network", EventTime: metav1.NewMicroTime(at)}
+	if p := FromEvents([]corev1.Event{event("FailedMount", "old", time.Minute), sandbox}); p == nil || p.Kind != Sandbox {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestIsStuck(t *testing.T) {
+	none := corev1.ContainerState{}
+	unscheduled := podWith(none, none)
+	unscheduled.Spec.NodeName, unscheduled.Status.ContainerStatuses = "", nil
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"creating":    {podWith(waiting("ContainerCreating", ""), none), true},
+		"pulling":     {podWith(waiting("ErrImagePull", ""), none), false},
+		"running":     {podWith(running(), none), false},
+		"unscheduled": {unscheduled, false},
+	} {
+		if got := IsStuck(c.pod); got != c.want {
+			t.Errorf("%s: stuck is %t", name, got)
+		}
+	}
+}
+
+func TestPullCauses(t *testing.T) {
+	for said, want := range map[string]PullCause{
+		"ErrImageNeverPull Container image is not present with pull policy of Never":       NeverPulled,
+		`InvalidImageName couldn't parse image name "x:y:z": invalid reference format`:     InvalidName,
+		"dial tcp: lookup nowhere.example.com: no such host":                               UnknownRegistry,
+		"manifest unknown: manifest unknown":                                               NoSuchImage,
+		"pull access denied, repository does not exist or may require authorization":       AccessDenied,
+		"tls: failed to verify certificate: x509: certificate signed by unknown authority": UntrustedCertificate,
+		"429 Too Many Requests":                              RateLimited,
+		"dial tcp 10.0.0.1:443: connect: connection refused": NoAnswer,
+		"Back-off pulling image":                             PullCauseUnknown,
+	} {
+		if got := PullCauseOf(said); got != want {
+			t.Errorf("%s: got %d (%s), want %d", said, got, got, want)
+		}
+	}
+}
