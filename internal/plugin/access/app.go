@@ -7,68 +7,36 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// app is an app in status.agents of a workspace.
-type app struct{ agent, slug, url string }
-
-// apps reads the apps of a workspace.
-func apps(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) ([]app, error) {
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace"))
-	if err := c.Get(ctx, client.ObjectKeyFromObject(ws), object); err != nil {
-		return nil, err
-	}
-	agents, _, err := unstructured.NestedSlice(object.Object, "status", "agents")
-	if err != nil {
-		return nil, fmt.Errorf("reading the apps of workspace %s: %w", ws.Name, err)
-	}
-	var found []app
-	for _, item := range agents {
-		agent, _ := item.(map[string]any)
-		name, _, _ := unstructured.NestedString(agent, "name")
-		all, _, _ := unstructured.NestedSlice(agent, "apps")
-		for _, item := range all {
-			entry, _ := item.(map[string]any)
-			slug, _, _ := unstructured.NestedString(entry, "slug")
-			address, _, _ := unstructured.NestedString(entry, "url")
-			found = append(found, app{agent: name, slug: slug, url: address})
-		}
-	}
-	return found, nil
-}
-
 // appAddress is the address of an app, which is named by its slug or AGENT/SLUG.
-func appAddress(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, wanted string) (string, error) {
-	all, err := apps(ctx, c, ws)
-	if err != nil {
-		return "", err
-	}
+func appAddress(ws *aggregationv1alpha1.CoderWorkspace, wanted string) (string, error) {
 	var names []string
-	var found []app
-	for _, a := range all {
-		names = append(names, a.agent+"/"+a.slug)
-		if wanted == a.slug || wanted == a.agent+"/"+a.slug {
-			found = append(found, a)
+	var found []aggregationv1alpha1.WorkspaceApp
+	for _, agent := range ws.Status.Agents {
+		for _, app := range agent.Apps {
+			name := agent.Name + "/" + app.Slug
+			names = append(names, name)
+			if wanted == app.Slug || wanted == name {
+				found = append(found, app)
+			}
 		}
 	}
 	switch {
-	case len(all) == 0:
+	case len(names) == 0:
 		return "", fmt.Errorf("workspace %s has no apps: they are there while it runs, and its template must define them (coder_app)", ws.Name)
 	case len(found) == 0:
 		return "", fmt.Errorf("workspace %s has no app %q, only %s", ws.Name, wanted, strings.Join(names, ", "))
 	case len(found) > 1:
 		return "", fmt.Errorf("workspace %s has several apps %q: give one of %s", ws.Name, wanted, strings.Join(names, ", "))
-	case found[0].url == "":
+	case found[0].URL == "":
 		return "", fmt.Errorf("app %s of workspace %s has no address", wanted, ws.Name)
 	}
-	return found[0].url, nil
+	return found[0].URL, nil
 }
 
 // onControlPlane parts addresses: a path that Coder itself serves, or the address of
@@ -111,10 +79,11 @@ func completeOpen(s *session.Session) cobra.CompletionFunc {
 		defer cancel()
 		var offered []string
 		if ws, err := cluster.Workspace(ctx, args[0]); err == nil {
-			all, _ := apps(ctx, cluster, ws)
-			for _, a := range all {
-				if strings.HasPrefix(a.slug, begun) {
-					offered = append(offered, a.slug)
+			for _, agent := range ws.Status.Agents {
+				for _, app := range agent.Apps {
+					if strings.HasPrefix(app.Slug, begun) {
+						offered = append(offered, app.Slug)
+					}
 				}
 			}
 		}

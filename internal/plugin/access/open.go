@@ -82,7 +82,7 @@ func (d *door) open(ctx context.Context, args []string, direct, start bool) erro
 		}
 	}
 	if len(args) == 2 {
-		address, err := appAddress(ctx, cluster, ws, args[1])
+		address, err := appAddress(ws, args[1])
 		if err != nil {
 			return err
 		}
