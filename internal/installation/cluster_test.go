@@ -227,7 +227,7 @@ func eventually(t *testing.T, config *rest.Config, want Expectation, right func(
 	polltest.Eventually(t, "the problems are as they should be", func(ctx context.Context) error {
 		problems, err := Check(ctx, config, want)
 		if err != nil || !right(problems) {
-			return fmt.Errorf("error %v, problems:\n%s", err, lines(problems))
+			return errors.Join(err, errors.New(lines(problems)))
 		}
 		return nil
 	})

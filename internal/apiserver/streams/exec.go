@@ -56,12 +56,11 @@ func (run Run) ExecInContainer(
 	ctx context.Context, _, _, _ string, _ []string, in io.Reader, out, errs io.WriteCloser, _ bool,
 	resize <-chan remotecommand.TerminalSize, _ time.Duration,
 ) error {
-	err := run(ctx, in, writer(out), writer(errs), resize)
-	if ctx.Err() != nil {
-		// Nobody reads it, and it would be logged.
-		return nil
+	if err := run(ctx, in, writer(out), writer(errs), resize); ctx.Err() == nil {
+		return err
 	}
-	return err
+	// Nobody would read how it ended, and it would be logged.
+	return nil
 }
 
 // writer keeps nil what is nil.

@@ -198,13 +198,13 @@ func TestAgentThatIsGone(t *testing.T) {
 				if c.check != nil {
 					s.check.Store(&c.check)
 				}
-				time.Sleep(c.after)
+				time.Sleep(c.after) //nolint:forbidigo // The clock is that of synctest.
 				synctest.Wait()
 				if closed := s.closed.Load(); closed != c.closed {
 					t.Fatalf("after %s the connection is closed: %t, want %t", c.after, closed, c.closed)
 				}
 				s.check.Store(nil)
-				time.Sleep(time.Hour)
+				time.Sleep(time.Hour) //nolint:forbidigo // The clock is that of synctest.
 				if closed := s.closed.Load(); closed != c.closed {
 					t.Errorf("later the connection is closed: %t, want %t", closed, c.closed)
 				}

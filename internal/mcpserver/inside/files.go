@@ -163,10 +163,10 @@ type Edited struct {
 
 // Apply reads a file and returns what it will be after the edit.
 func (w Workspace) Apply(ctx context.Context, path string, e Edit) (Edited, error) {
-	switch {
-	case e.Old == "":
+	switch e.Old {
+	case "":
 		return Edited{}, toolset.UsageError("oldText is required; write_workspace_file makes a new file")
-	case e.Old == e.New:
+	case e.New:
 		return Edited{}, toolset.UsageError("oldText and newText are the same")
 	}
 	c, err := w.Read(ctx, path, Range{First: 1, Count: MaxFileBytes + 1, MaxBytes: MaxFileBytes + 1})
