@@ -35,6 +35,7 @@ ln -s mawk "$new/root/usr/bin/awk"
 # Those that everybody may write to are made with the image.
 rmdir "$new"/root/{tmp,var/tmp,home}
 cp "$new/root/etc/skel/.bashrc" "$new/root/etc/bash.bashrc"
+echo '. /etc/bash.bashrc' >"$new/root/etc/profile"
 rm -rf "$root"
 mv "$new/root" "$root"
 rm -rf "$new"

@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
 # screenshots.sh: makes the pictures of terminals in docs/pictures from what real commands write on a real cluster: that of the
 # current KUBECONFIG, on which the demo runs (make demo; eval "$(make -s demo-env)"). It needs kubectl and kubectl-coder in PATH,
-# makes two workspaces and a provisioner without a license beside the demo's samples, and takes them away again.
+# makes three workspaces and a provisioner without a license beside the demo's samples, and takes them away again. The
+# first picture of the README is a recording: asciinema and expect (Debian packages) make it.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 command -v kubectl-coder >/dev/null || die "kubectl-coder is not in PATH: make build, then PATH=\"\$PWD/bin:\$PATH\""
+for program in asciinema expect; do
+  command -v "$program" >/dev/null || die "$program is not in PATH: apt-get install $program"
+done
 COLUMNS_SHOWN=120
 EXTRA=(coder.admin.docs coder.admin.website)
+RECORDED=coder.admin.web
 
 work=$(mktemp -d)
 finish() {
   kubectl -n coder delete --ignore-not-found --wait=false -f config/samples/coderprovisioner.yaml >/dev/null 2>&1 || true
-  kubectl -n coder delete --ignore-not-found --wait=false coderworkspaces "${EXTRA[@]}" >/dev/null 2>&1 || true
+  kubectl -n coder delete --ignore-not-found --wait=false coderworkspaces "${EXTRA[@]}" "$RECORDED" >/dev/null 2>&1 || true
   rm -rf "$work"
 }
 trap finish EXIT
@@ -28,6 +33,16 @@ shot() { # NAME COMMAND [FLAG...]: runs COMMAND on a terminal of its own; the fl
   mv "$work/$name.svg" "docs/pictures/$name.svg"
   step "docs/pictures/$name.svg: $command"
 }
+
+# What a new user types: from a manifest to a shell in a workspace that did not exist before.
+sed "s/^  name: coder\.admin\..*/  name: $RECORDED/" hack/demo/workspace.yaml >"$work/workspace.yaml"
+kubectl config view --raw --minify >"$work/kubeconfig"
+kubectl config set-context --current --namespace=coder --kubeconfig="$work/kubeconfig" >/dev/null
+(cd "$work" && KUBECONFIG="$work/kubeconfig" COLUMNS_SHOWN=100 WORKSPACE=admin.web asciinema rec -q -i 2 --cols 100 --rows 30 -c "expect -f $OLDPWD/hack/docs/recording.exp" "$work/shell.cast") ||
+  die "the recording failed"
+"$work/terminal" -cast <"$work/shell.cast" >"$work/shell.svg" || die "the recording could not be drawn"
+mv "$work/shell.svg" docs/pictures/shell.svg
+step "docs/pictures/shell.svg"
 
 for name in "${EXTRA[@]}"; do
   sed "s/^  name: coder\.admin\..*/  name: $name/" config/samples/coderworkspace.yaml | kubectl apply -f - >/dev/null

@@ -215,6 +215,8 @@ resource "kubernetes_deployment_v1" "main" {
         labels = local.labels
       }
       spec {
+        # For the prompt of a shell.
+        hostname = lower(data.coder_workspace.me.name)
         # What runs in a workspace has no business with the API server.
         automount_service_account_token  = false
         enable_service_links             = false
