@@ -3,7 +3,7 @@
 terraform {
   required_providers {
     coder = {
-      source = "coder/coder"
+      source  = "coder/coder"
       version = ">= 2.13.1"
     }
     kubernetes = {
