@@ -132,7 +132,7 @@ func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlan
 		member.Deleting, member.Reason = true, "it is being deleted"
 		return member
 	}
-	member.PodNamespaces = podNamespaces(cp)
+	member.PodNamespaces = d.podNamespaces(cp)
 	opened, reason := d.open(ctx, cp)
 	if reason != "" {
 		member.Reason = reason
@@ -145,12 +145,12 @@ func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlan
 	return member
 }
 
-func podNamespaces(cp *coderv1alpha1.CoderControlPlane) []string {
+func (d *Dynamic) podNamespaces(cp *coderv1alpha1.CoderControlPlane) []string {
 	all := cp.Spec.RBAC.NamespacesForWorkspaces(cp.Namespace)
 	if !slices.Contains(all, cp.Namespace) {
 		all = append(all, cp.Namespace)
 	}
-	return all
+	return slices.DeleteFunc(all, func(namespace string) bool { return !d.knows(namespace) })
 }
 
 func wildcardHost(expose *coderv1alpha1.ExposeSpec) string {

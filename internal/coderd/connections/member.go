@@ -19,7 +19,8 @@ type Member struct {
 	// its objects.
 	NeverServed bool
 	// PodNamespaces are those in which pods with the label of a workspace count: the
-	// control plane's own, and those in which spec.rbac lets Coder make workspaces. A
+	// control plane's own, and those in which spec.rbac lets Coder make workspaces and
+	// that this process watches. A
 	// pod elsewhere may carry a forged label.
 	PodNamespaces []string
 	// Connection is nil where there is none now.
