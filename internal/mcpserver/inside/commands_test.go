@@ -176,12 +176,12 @@ func TestBackgroundCommandsOutliveTheirCall(t *testing.T) {
 		}
 		var result inside.Result
 		polltest.Eventually(t, "its first output is there", func() error {
-			if result, err = in(w).Poll(ctx, id, 1000); err != nil || !strings.HasPrefix(string(result.Stdout.Start), "one\n0022\n") {
-				return fmt.Errorf("%+v %w", result, err)
+			if result, err = in(w).Poll(ctx, id, 1000); err != nil || !strings.HasPrefix(string(result.Stdout.Start), "one\n0022\n") || string(result.Stderr.Start) != "two\n" {
+				return errors.Join(err, fmt.Errorf("the result is %+v", result))
 			}
 			return nil
 		})
-		if result.State != inside.Running || string(result.Stderr.Start) != "two\n" {
+		if result.State != inside.Running {
 			t.Errorf("the result is %+v", result)
 		}
 		if err := os.WriteFile(filepath.Join(w.Home, "go"), nil, 0o600); err != nil {
@@ -189,7 +189,7 @@ func TestBackgroundCommandsOutliveTheirCall(t *testing.T) {
 		}
 		polltest.Eventually(t, "it ends", func() error {
 			if result, err = in(w).Poll(ctx, id, 1000); err != nil || result.State != inside.Ended {
-				return fmt.Errorf("%+v %w", result, err)
+				return errors.Join(err, fmt.Errorf("the result is %+v", result))
 			}
 			return nil
 		})
