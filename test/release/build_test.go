@@ -120,7 +120,8 @@ func TestBuildsAreEqualInMakefile(t *testing.T) {
 			continue
 		}
 		builds++
-		if !strings.HasPrefix(line, "\tCGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o ") {
+		// The operator leaves out optional parts of its libraries.
+		if !strings.HasPrefix(strings.Replace(line, "-tags $(TAGS) ", "", 1), "\tCGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o ") {
 			t.Errorf("the Makefile builds in another way than the rest: %s", line)
 		}
 	}
