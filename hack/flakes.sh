@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # flakes.sh N [PACKAGE...]: runs the unit and integration tests N times with the race detector, next to a load generator that
 # keeps every processor busy, and prints what failed and how often. The tests are compiled once.
-# LOAD is the number of busy loops (default: one for each processor). RACE=off leaves out the race detector, which makes a run
-# a third as long. The logs of failed runs stay in $CACHE/logs/flakes.
+# LOAD is the number of busy loops (default: one for each processor). RACE=off leaves out the race
+# detector. The logs of failed runs stay in $CACHE/logs/flakes.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -16,9 +16,8 @@ logs="$CACHE/logs/flakes"
 rm -rf "$logs"
 mkdir -p "$logs/programs"
 go build -o "$logs/testcluster" ./hack/testcluster
-race=(-race)
-[ "${RACE:-on}" = on ] || race=()
-[ ${#race[@]} = 0 ] || export CGO_ENABLED=1
+race=()
+if [ "${RACE:-on}" = on ]; then race=(-race); export CGO_ENABLED=1; fi
 
 # go test -exec calls this with the test's program, in the package's directory.
 cat >"$logs/keep" <<'K'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # screenshots.sh: makes the pictures of terminals in docs/pictures from what real commands write on a real cluster: that of the
 # current KUBECONFIG, on which the demo runs (make demo; eval "$(make -s demo-env)"). It needs kubectl and kubectl-coder in PATH,
-# makes three workspaces and a provisioner without a license beside the demo's samples, and takes them away again. The
+# makes two workspaces and a provisioner without a license beside the demo's samples, and takes them away again. The
 # first picture of the README is a recording: asciinema and expect (Debian packages) make it.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
@@ -12,13 +12,13 @@ for program in asciinema expect; do
   command -v "$program" >/dev/null || die "$program is not in PATH: apt-get install $program"
 done
 COLUMNS_SHOWN=120
-EXTRA=(coder.admin.docs coder.admin.website)
+EXTRA=coder.admin.docs
 RECORDED=coder.admin.web
 
 work=$(mktemp -d)
 finish() {
   kubectl -n coder delete --ignore-not-found --wait=false -f config/samples/coderprovisioner.yaml >/dev/null 2>&1 || true
-  kubectl -n coder delete --ignore-not-found --wait=false coderworkspaces "${EXTRA[@]}" "$RECORDED" >/dev/null 2>&1 || true
+  kubectl -n coder delete --ignore-not-found --wait=false coderworkspaces "$EXTRA" "$RECORDED" >/dev/null 2>&1 || true
   rm -rf "$work"
 }
 trap finish EXIT
@@ -44,13 +44,11 @@ kubectl config set-context --current --namespace=coder --kubeconfig="$work/kubec
 mv "$work/shell.svg" docs/pictures/shell.svg
 step "docs/pictures/shell.svg"
 
-for name in "${EXTRA[@]}"; do
-  sed "s/^  name: coder\.admin\..*/  name: $name/" config/samples/coderworkspace.yaml | kubectl apply -f - >/dev/null
-done
+# The other pictures are without it.
+kubectl -n coder delete coderworkspace "$RECORDED" >/dev/null
+sed "s/^  name: coder\.admin\..*/  name: $EXTRA/" config/samples/coderworkspace.yaml | kubectl apply -f - >/dev/null
 kubectl apply -f config/samples/coderprovisioner.yaml >/dev/null
-for name in "${EXTRA[@]}"; do
-  kubectl -n coder wait --for=condition=Ready "coderworkspace/$name" --timeout=180s >/dev/null || die "workspace $name did not become Ready"
-done
+kubectl -n coder wait --for=condition=Ready "coderworkspace/$EXTRA" --timeout=180s >/dev/null || die "workspace $EXTRA did not become Ready"
 
 shot kinds "kubectl get codercontrolplanes,codertemplates,coderworkspaces -A"
 shot status "kubectl coder status -n coder"

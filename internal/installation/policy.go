@@ -56,20 +56,20 @@ func (c *checker) policies(ctx context.Context) ([]Problem, error) {
 func (c *checker) policy(ctx context.Context, g guard) ([]Problem, error) {
 	const policyKind, bindingKind = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-	switch err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, policy); {
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+	problems, err := c.readGuard(ctx, g, policyKind, policy, "is missing")
+	switch {
+	case meta.IsNoMatchError(err):
 		return g.problem(policyKind, "is missing"), nil
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", policyKind, g.name, err)
+	case err != nil || problems != nil:
+		return problems, err
 	case policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy == admissionregistrationv1.Ignore:
 		return g.problem(policyKind, "lets pass what it cannot judge (failurePolicy Ignore)"), nil
 	}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	switch err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, binding); {
-	case apierrors.IsNotFound(err):
-		return g.problem(bindingKind, "is missing, so the policy guards nothing"), nil
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", bindingKind, g.name, err)
+	if problems, err := c.readGuard(ctx, g, bindingKind, binding, "is missing, so the policy guards nothing"); err != nil || problems != nil {
+		return problems, err
+	}
+	switch {
 	case binding.Spec.PolicyName != g.name:
 		return g.problem(bindingKind, "binds another policy, "+binding.Spec.PolicyName), nil
 	case !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny):
@@ -83,22 +83,31 @@ func (c *checker) policy(ctx context.Context, g guard) ([]Problem, error) {
 func (c *checker) authorPolicy(ctx context.Context) ([]Problem, error) {
 	const policyKind, bindingKind = "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"
 	g := guard{PolicyName, "nobody is recorded as the author of spec.rbac, so the operator grants nothing for it"}
-	switch err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, &admissionregistrationv1.MutatingAdmissionPolicy{}); {
+	problems, err := c.readGuard(ctx, g, policyKind, &admissionregistrationv1.MutatingAdmissionPolicy{}, "is missing")
+	switch {
 	case meta.IsNoMatchError(err):
 		return nil, nil
-	case apierrors.IsNotFound(err):
-		return g.problem(policyKind, "is missing"), nil
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", policyKind, g.name, err)
+	case err != nil || problems != nil:
+		return problems, err
 	}
 	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
-	switch err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, binding); {
-	case apierrors.IsNotFound(err):
-		return g.problem(bindingKind, "is missing, so the policy records nobody"), nil
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", bindingKind, g.name, err)
-	case binding.Spec.PolicyName != g.name:
+	if problems, err := c.readGuard(ctx, g, bindingKind, binding, "is missing, so the policy records nobody"); err != nil || problems != nil {
+		return problems, err
+	}
+	if binding.Spec.PolicyName != g.name {
 		return g.problem(bindingKind, "binds another policy, "+binding.Spec.PolicyName), nil
+	}
+	return nil, nil
+}
+
+// readGuard reads a part of a guard, and returns a problem if it is not there.
+func (c *checker) readGuard(ctx context.Context, g guard, kind string, object client.Object, what string) ([]Problem, error) {
+	err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return g.problem(kind, what), nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", kind, g.name, err)
 	}
 	return nil, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -71,10 +72,10 @@ func changed(shown *screen, current map[int]span, now float64) []span {
 	for row := range max(len(shown.lines), len(current)) {
 		var line []cell
 		if row < len(shown.lines) {
-			line = append(line, shown.lines[row]...)
+			line = slices.Clone(shown.lines[row])
 		}
 		before, was := current[row]
-		if was && fmt.Sprint(before.line) == fmt.Sprint(line) {
+		if was && slices.Equal(before.line, line) {
 			continue
 		}
 		if was && before.begin < now && strings.TrimSpace(plain(before.line)) != "" {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/coder/websocket"
-	"github.com/coder/websocket/wsjson"
 	"github.com/google/uuid"
 
 	"github.com/coder/coder/v2/codersdk"
@@ -137,34 +135,11 @@ func (s *Server) agentLinesAfter(agent uuid.UUID, after int64) []codersdk.Worksp
 // followAgentLogs sends the lines as they are written, until the workspace is built
 // again.
 func (s *Server) followAgentLogs(r *request, id, agent uuid.UUID, after int64) {
-	conn, err := websocket.Accept(r.w, r.Request, nil)
-	if err != nil {
-		return
-	}
-	defer func() { _ = conn.Close(websocket.StatusNormalClosure, "done") }()
-	ctx := conn.CloseRead(r.Context())
-	for {
-		s.mu.Lock()
-		lines, logged, current := s.agentLinesAfter(agent, after), s.logged, false
-		if w := s.index.workspaces[id]; w != nil {
-			current = slices.ContainsFunc(w.agents, func(a Agent) bool { return agentID(w.latest().id, a.Name) == agent })
+	s.follow(r, func() (messages []any, ended bool) {
+		if lines := s.agentLinesAfter(agent, after); len(lines) > 0 {
+			messages, after = append(messages, lines), lines[len(lines)-1].ID
 		}
-		s.mu.Unlock()
-		if len(lines) > 0 {
-			if wsjson.Write(ctx, conn, lines) != nil {
-				return
-			}
-			after = lines[len(lines)-1].ID
-		}
-		if !current {
-			return
-		}
-		select {
-		case <-logged:
-		case <-ctx.Done():
-			return
-		case <-s.stopped:
-			return
-		}
-	}
+		w := s.index.workspaces[id]
+		return messages, w == nil || !slices.ContainsFunc(w.agents, func(a Agent) bool { return agentID(w.latest().id, a.Name) == agent })
+	})
 }

@@ -73,6 +73,17 @@ func linesAfter(j *job, after int64) []codersdk.ProvisionerJobLog {
 
 // followLogs tells each line as it is written, until the job ends.
 func (s *Server) followLogs(r *request, j *job, after int64) {
+	s.follow(r, func() (messages []any, ended bool) {
+		for _, line := range linesAfter(j, after) {
+			messages, after = append(messages, line), line.ID
+		}
+		return messages, j.completedAt != nil && !j.silent
+	})
+}
+
+// follow sends what is new through a WebSocket each time something is logged, until
+// there will be nothing more. Next is called while the server is locked.
+func (s *Server) follow(r *request, next func() (messages []any, ended bool)) {
 	conn, err := websocket.Accept(r.w, r.Request, nil)
 	if err != nil {
 		return
@@ -81,13 +92,13 @@ func (s *Server) followLogs(r *request, j *job, after int64) {
 	ctx := conn.CloseRead(r.Context())
 	for {
 		s.mu.Lock()
-		lines, ended, logged := linesAfter(j, after), j.completedAt != nil && !j.silent, s.logged
+		messages, ended := next()
+		logged := s.logged
 		s.mu.Unlock()
-		for _, line := range lines {
-			if wsjson.Write(ctx, conn, line) != nil {
+		for _, message := range messages {
+			if wsjson.Write(ctx, conn, message) != nil {
 				return
 			}
-			after = line.ID
 		}
 		if ended {
 			return

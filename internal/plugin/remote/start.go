@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,10 +138,10 @@ func (s *starting) follow(ctx context.Context, build int32) {
 	}
 }
 
-// refresh reads the workspace anew. A replica that restarts is back in a moment.
+// refresh reads the workspace anew.
 func (s *starting) refresh(ctx context.Context) error {
 	err := s.cluster.Get(ctx, client.ObjectKeyFromObject(s.ws), s.ws)
-	if ctx.Err() != nil || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) {
+	if ctx.Err() != nil || session.IsTemporary(err) {
 		err = nil
 	}
 	if err == nil {

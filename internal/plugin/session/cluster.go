@@ -112,6 +112,12 @@ func (c *Cluster) Reach(ctx context.Context) error {
 	return fmt.Errorf("the cluster cannot be reached: %w", err)
 }
 
+// IsTemporary reports whether a request that failed may succeed in a moment, for
+// example because a replica of the operator restarts.
+func IsTemporary(err error) bool {
+	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+}
+
 // Stream reads a subresource of the aggregated API that is no object. The caller
 // closes it.
 func (c *Cluster) Stream(ctx context.Context, namespace, resource, name, subresource string, query map[string]string) (io.ReadCloser, error) {

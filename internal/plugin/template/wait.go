@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
 const (
@@ -33,8 +33,7 @@ func (p *push) await(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplat
 		now := &aggregationv1alpha1.CoderTemplate{}
 		err := p.cluster.Get(ctx, client.ObjectKeyFromObject(tmpl), now)
 		switch {
-		case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
-			// A replica that restarts is back in a moment.
+		case session.IsTemporary(err):
 		case err != nil:
 			return tmpl, fmt.Errorf("reading template %s: %w", tmpl.Name, err)
 		default:

@@ -66,8 +66,7 @@ func (r *run) look(ctx context.Context, c *session.Cluster, o *order) (ended boo
 	case apierrors.IsNotFound(err):
 		o.err = errors.New("somebody deleted it meanwhile")
 		return true, nil
-	case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
-		// A replica that restarts is back in a moment.
+	case session.IsTemporary(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("reading workspace %s/%s: %w", o.workspace.Namespace, o.workspace.Name, err)

@@ -30,8 +30,6 @@ import (
 // maxAccess is how long a session may last.
 const maxAccess = 24 * time.Hour
 
-var errTooLong = fmt.Errorf("a session ends after %s", maxAccess)
-
 // accessREST is what the subresources exec and portforward share.
 type accessREST struct {
 	store      Store
@@ -92,7 +90,12 @@ func (r *execREST) Connect(ctx context.Context, name string, options runtime.Obj
 		session.End()
 		return nil, fault(name, err)
 	}
-	exec := streams.Exec{Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY, Run: run}
+	exec := streams.Exec{Stdin: asked.Stdin, Stdout: asked.Stdout, Stderr: asked.Stderr, TTY: asked.TTY}
+	exec.Run = func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, fmt.Errorf("a session ends after %s", maxAccess))
+		defer cancel()
+		return run(ctx, stdin, stdout, stderr, resize)
+	}
 	return r.serve(name, session, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		// Also if the protocol is not changed, and nothing runs.
 		defer func() { _ = end() }()
@@ -109,8 +112,6 @@ func begin(ctx context.Context, session *agents.Session, asked *aggregationv1alp
 			return nil, nil, err
 		}
 		return func(ctx context.Context, stdin io.Reader, stdout, _ io.Writer, _ <-chan remotecommand.TerminalSize) error {
-			ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, errTooLong)
-			defer cancel()
 			return agents.Relay(ctx, conn, stdin, stdout)
 		}, conn.Close, nil
 	}
@@ -119,8 +120,6 @@ func begin(ctx context.Context, session *agents.Session, asked *aggregationv1alp
 		return nil, nil, err
 	}
 	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, maxAccess, errTooLong)
-		defer cancel()
 		return agents.Run(ctx, client, agents.Command{
 			Args: asked.Command, TTY: asked.TTY, Stdin: stdin, Stdout: stdout, Stderr: stderr, Resize: resize,
 		})
