@@ -30,6 +30,7 @@ lint: ## Run the linters, import rules included.
 	@hack/tools.sh golangci-lint actionlint
 	@. hack/cluster/settings.sh; $(TOOLS_DIR)/golangci-lint run
 	@$(TOOLS_DIR)/actionlint
+	@hack/deadcode.sh
 
 test: ## Run unit and integration tests with the race detector (README command two).
 	@hack/test.sh
@@ -42,7 +43,6 @@ test-e2e: ## Run main job, operation and installation on real clusters, with the
 
 bench: ## Run the benchmarks, and on a real cluster a fleet of control planes and 10,000 workspaces (root).
 	go test -run '^$$' -bench . -benchmem ./...
-	@hack/bench/storage.sh
 	@hack/bench/aggregated.sh
 	@hack/bench/fleet.sh
 
@@ -81,5 +81,5 @@ demo: ## Start a real cluster with a real Coder and install the operator (README
 demo-down: ## Stop the demo and remove everything that it made.
 	@hack/demo/down.sh
 
-demo-env: ## Print the export lines for kubectl and PostgreSQL of the demo: eval "$$(make -s demo-env)"
+demo-env: ## Print the export lines for kubectl, PostgreSQL and the images of the demo: eval "$$(make -s demo-env)"
 	@hack/demo/env.sh

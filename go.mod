@@ -3,6 +3,7 @@ module github.com/coder-k8s/coder-k8s
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/coder/coder/v2 v2.30.0
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0

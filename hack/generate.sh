@@ -37,10 +37,10 @@ printed() { # by our own programs
   generate "reference of conditions" bash -c 'go run ./hack/conditions api/v1alpha1 api/aggregation/v1alpha1 >docs/reference/conditions.md'
 }
 api() {
+  local all="$logs/api.md"
   generate "API reference" "$TOOLS_DIR/crd-ref-docs" --source-path=api --config=hack/crd-ref-docs.yaml --renderer=markdown \
-    --output-path=docs/reference/api.md --log-level=ERROR
-  # It writes comments and patterns as they are: in Markdown <name> would be a tag that nobody sees, and ](... a link.
-  generate "API reference, escaped" sed -E -i 's/<([a-z-]+)>/\&lt;\1\&gt;/g; s/\]\(\[/]\\([/g' docs/reference/api.md
+    --output-path="$all" --log-level=ERROR
+  generate "API reference, a page for each kind" go run ./hack/apireference "$all" docs/reference
 }
 
 # Everything else compiles or reads the types, and the chart copies what the others write.

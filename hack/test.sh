@@ -23,14 +23,14 @@ if [ $# = 0 ]; then
     ./internal/apiserver/... ./...
 fi
 gotestsum=("$TOOLS_DIR/gotestsum" --format pkgname --format-hide-empty-pkg)
-flags=(-vet=off -count=1 -timeout 20m -p "$((2 * $(nproc)))")
+flags=(-vet=off -count=1 -timeout 30m -p "$((2 * $(nproc)))")
 status=0
 step "go test -race $*"
 CGO_ENABLED=1 "${shared[@]}" "${gotestsum[@]}" --jsonfile "$results/test.json" -- -race "${flags[@]}" "$@" || status=$?
 if [ ${#shared[@]} != 0 ]; then
-  # With the race detector they try every fifth step (crashtest.Stride).
+  # With the race detector they try every fifth step (crashtest.Stride), fewer seeds or nothing.
   step "go test of the simulations, every step, without the race detector"
-  mapfile -t simulations < <(git grep -l internal/kube/crashtest -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
-  "${gotestsum[@]}" --jsonfile "$results/simulations.json" -- "${flags[@]}" -run 'Crash|Trouble|AnyPath|AnyAnswer' "${simulations[@]}" || status=$?
+  mapfile -t simulations < <({ git grep -l internal/kube/crashtest -- '*_test.go' | xargs -n 1 dirname; echo internal/apiserver/mirror; } | sort -u | sed 's|^|./|')
+  "${gotestsum[@]}" --jsonfile "$results/simulations.json" -- "${flags[@]}" -run 'Crash|Trouble|AnyPath|AnyAnswer|Converges|AtRest|AreLost|FiftyThousand' "${simulations[@]}" || status=$?
 fi
 exit "$status"

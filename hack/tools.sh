@@ -15,12 +15,13 @@ module_of() {
     golangci-lint) echo github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 ;;
     crd-ref-docs) echo github.com/elastic/crd-ref-docs@v0.3.0 ;;
     gotestsum) echo gotest.tools/gotestsum@v1.13.0 ;;
+    deadcode) echo golang.org/x/tools/cmd/deadcode@v0.48.0 ;;
     actionlint) echo github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 ;;
     cosign) echo github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3 ;;
     # It needs a newer Go than the project, which the go command fetches.
     osv-scanner) echo github.com/google/osv-scanner/v2/cmd/osv-scanner@v2.6.0 ;;
     helm) echo "helm.sh/helm/v4/cmd/helm@$(sed -n 's#^require helm.sh/helm/v4 ##p' "$HERE/../helm/go.mod")" ;;
-    *) die "tools.sh knows no tool \"$1\": controller-gen openapi-gen golangci-lint crd-ref-docs gotestsum actionlint cosign osv-scanner helm" ;;
+    *) die "tools.sh knows no tool \"$1\": controller-gen openapi-gen golangci-lint crd-ref-docs gotestsum actionlint deadcode cosign osv-scanner helm" ;;
   esac
 }
 

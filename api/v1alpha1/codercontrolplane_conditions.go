@@ -35,6 +35,11 @@ const (
 	// ConditionLicenseApplied is true when Coder has the license that
 	// spec.licenseSecretRef asks for, and it counts.
 	ConditionLicenseApplied = "LicenseApplied"
+	// ConditionHighAvailabilityEntitled is there where more than one replica is asked
+	// for, and true when the licenses of the running Coder allow that. It does not
+	// decide about Ready: each replica works, but a user whose workspace is connected
+	// to another replica may not reach it.
+	ConditionHighAvailabilityEntitled = "HighAvailabilityEntitled"
 )
 
 // Reasons of conditions and of the Events that tell of them.

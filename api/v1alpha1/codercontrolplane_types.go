@@ -98,6 +98,10 @@ type CoderControlPlaneSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	RBAC RBACSpec `json:"rbac,omitzero"`
+	// Identity says as whom callers of the aggregated API act in this Coder. By default
+	// nobody is mapped.
+	// +optional
+	Identity IdentitySpec `json:"identity,omitzero"`
 }
 
 // DatabaseSpec is Coder's PostgreSQL.
@@ -289,4 +293,8 @@ type CoderControlPlaneStatus struct {
 	// +optional
 	// +kubebuilder:validation:Enum=entitled;grace_period;not_entitled;unknown
 	WorkspaceProxyEntitlement string `json:"workspaceProxyEntitlement,omitempty"`
+	// HighAvailabilityEntitlement says whether they allow more than one replica.
+	// +optional
+	// +kubebuilder:validation:Enum=entitled;grace_period;not_entitled;unknown
+	HighAvailabilityEntitlement string `json:"highAvailabilityEntitlement,omitempty"`
 }

@@ -17,6 +17,12 @@ export default {
     config: (md) => md.use(outside).use(plain),
   },
   themeConfig: {
+    nav: [
+      { text: 'Get started', link: '/tutorials/first-coder' },
+      { text: 'Install', link: '/how-to/choose-an-installation' },
+      { text: 'Troubleshoot', link: '/how-to/troubleshoot' },
+      { text: 'All pages', link: '/contents' },
+    ],
     sidebar: sidebar(docs),
     outline: [2, 3],
     search: { provider: 'local' },

@@ -18,7 +18,7 @@ var files = []struct {
 	kinds []string
 }{
 	{"rbac.yaml", []string{"ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"}},
-	{"policy.yaml", []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}},
+	{"policy.yaml", []string{"FlowSchema", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}},
 	{"authorpolicy.yaml", []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}},
 	{"certificate.yaml", []string{"Secret"}},
 	{"networkpolicies.yaml", []string{"NetworkPolicy"}},

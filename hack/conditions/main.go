@@ -63,7 +63,7 @@ Workspaces and templates have the conditions Ready, Reconciling and Stalled, as 
 }
 
 func table(what string, entries map[string]string) {
-	fmt.Fprintf(os.Stdout, "| %s | |\n| --- | --- |\n", what)
+	fmt.Fprintf(os.Stdout, "| %s | meaning |\n| --- | --- |\n", what)
 	for _, value := range slices.Sorted(maps.Keys(entries)) {
 		fmt.Fprintf(os.Stdout, "| `%s` | %s |\n", value, entries[value])
 	}

@@ -16,11 +16,13 @@ kubectl get codercontrolplanes,codertemplates,coderworkspaces -A
 if [ "$existing" ]; then
   coder="http://127.0.0.1:8080   (while this runs: kubectl -n coder port-forward service/coder 8080:80)"
   mcp="http://127.0.0.1:8090/mcp   (while this runs: kubectl -n coder-system port-forward service/coder-k8s 8090)"
+  begin=""
   use="it is the cluster of your current KUBECONFIG; the plugin: export PATH=\"\$PWD/bin:\$PATH\""
 else
   port=$(kubectl -n coder get service coder -o 'jsonpath={.spec.ports[0].port}')
   coder="http://$(kubectl -n coder get service coder -o 'jsonpath={.spec.clusterIP}')$([ "$port" = 80 ] || echo ":$port")"
   mcp="http://$(kubectl -n coder-system get service coder-k8s -o 'jsonpath={.spec.clusterIP}'):8090/mcp"
+  begin='eval "$(make -s demo-env)"; '
   use='eval "$(make -s demo-env)"'
 fi
 cat <<T
@@ -38,7 +40,12 @@ MCP client   $mcp
              with the header "Authorization: Bearer <token>": kubectl -n coder create token demo-user --audience=coder-k8s-mcp
 a shell      kubectl coder ssh -n coder admin.dev
              as a user with few rights: kubectl coder exec -n coder admin.dev --as system:serviceaccount:coder:demo-user -- git version
+what next    docs/tutorials/from-nothing-to-a-shell.md
 stop         make demo-down${existing:+ CLUSTER=existing}
+
+The two commands to begin with${existing:+, after export PATH="\$PWD/bin:\$PATH"}:
+  ${begin}kubectl coder status -A
+  kubectl coder ssh -n coder admin.dev
 
 T
 step "the demo is up"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # screenshots.sh: makes the pictures of terminals in docs/pictures from what real commands write on a real cluster: that of the
 # current KUBECONFIG, on which the demo runs (make demo; eval "$(make -s demo-env)"). It needs kubectl and kubectl-coder in PATH,
-# makes two workspaces and a provisioner without a license beside the demo's samples, and takes them away again. The
-# first picture of the README is a recording: asciinema and expect (Debian packages) make it.
+# makes two workspaces beside the demo's samples, and takes them away again. The first picture of the README is a recording:
+# asciinema and expect (Debian packages) make it.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -11,13 +11,12 @@ command -v kubectl-coder >/dev/null || die "kubectl-coder is not in PATH: make b
 for program in asciinema expect; do
   command -v "$program" >/dev/null || die "$program is not in PATH: apt-get install $program"
 done
-COLUMNS_SHOWN=120
+COLUMNS_SHOWN=128
 EXTRA=coder.admin.docs
 RECORDED=coder.admin.web
 
 work=$(mktemp -d)
 finish() {
-  kubectl -n coder delete --ignore-not-found --wait=false -f config/samples/coderprovisioner.yaml >/dev/null 2>&1 || true
   kubectl -n coder delete --ignore-not-found --wait=false coderworkspaces "$EXTRA" "$RECORDED" >/dev/null 2>&1 || true
   rm -rf "$work"
 }
@@ -47,10 +46,9 @@ step "docs/pictures/shell.svg"
 # The other pictures are without it.
 kubectl -n coder delete coderworkspace "$RECORDED" >/dev/null
 sed "s/^  name: coder\.admin\..*/  name: $EXTRA/" config/samples/coderworkspace.yaml | kubectl apply -f - >/dev/null
-kubectl apply -f config/samples/coderprovisioner.yaml >/dev/null
 kubectl -n coder wait --for=condition=Ready "coderworkspace/$EXTRA" --timeout=180s >/dev/null || die "workspace $EXTRA did not become Ready"
 
-shot kinds "kubectl get codercontrolplanes,codertemplates,coderworkspaces -A"
+shot kinds "kubectl -n coder get codercontrolplanes,codertemplates,coderworkspaces"
 shot status "kubectl coder status -n coder"
 shot tree "kubectl coder tree -n coder"
 kubectl coder stop --all -n coder --yes --wait >"$work/output" 2>&1

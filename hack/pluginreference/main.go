@@ -34,7 +34,7 @@ A plugin of kubectl: `+"`kubectl-coder`"+` in the `+"`PATH`"+`. [How to use it](
 	})
 	fmt.Fprint(out, `
 Exit codes: 0 it was done; 1 it was not; 2 the command line is wrong and nothing was tried; 3 a part was left out, which is
-named, and the rest was done. `+"`status` and `template diff`"+` have more, which stand there. What a command is asked for is written to
+named, and the rest was done; 130 it was interrupted, also if it goes on until then. `+"`status` and `template diff`"+` have more, which stand there. What a command is asked for is written to
 standard output, all else to standard error.
 `)
 	each(root, func(cmd *cobra.Command) { writeCommand(out, cmd) })

@@ -19,7 +19,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/generated/openapi"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
 // serverName stands in the OpenAPI documents and in the server's own logs.
@@ -32,10 +32,9 @@ type kube struct {
 	informers informers.SharedInformerFactory
 	// delegate sets authentication and authorization. Tests set their own.
 	delegate func(*server.Config) error
-	// records keeps what Coder has no place for. recordStore is the same where this
-	// process has to run it; tests have none.
-	records     metadata.Records
-	recordStore *metadata.Store
+	// workspaces and templates are the records of both kinds, sources the files of
+	// templates.
+	workspaces, templates, sources records.Cluster
 }
 
 // assemble builds the configuration of the generic server. The order matters:

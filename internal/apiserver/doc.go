@@ -2,9 +2,8 @@
 // serves the workspaces and templates of Coder deployments as Kubernetes objects.
 //
 // It owns the assembly of k8s.io/apiserver's GenericAPIServer and of what stands
-// under it: the verbs are below registry, the storage is objectlog, which mirror keeps
-// equal to Coder and replication equal on all replicas; the serving certificate is
-// certificates.
+// under it: the verbs are below registry, the storage is records, which mirror keeps
+// equal to Coder; the serving certificate is certificates.
 //
 // Invariants:
 //   - Authentication and authorization are delegated to kube-apiserver and always
@@ -14,8 +13,9 @@
 //     passes on: NamespaceLifecycle, admission policies and webhooks.
 //   - Whether a Coder answers never decides whether this server is ready: an API
 //     that is not ready blocks the deletion of every namespace of the cluster.
-//   - Every replica serves, with all objects in its memory. One of them decides the
-//     changes; a replica that does not passes writes on, after it has authorized and
-//     admitted them.
+//   - Every replica serves, with all objects in its memory, and carries out writes. One
+//     of them mirrors Coder.
+//   - A replica tells of a control plane's state only when it shows the objects that
+//     the state speaks of.
 //   - What Kubernetes' RBAC allows is done with the operator's own token.
 package apiserver

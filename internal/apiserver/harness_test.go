@@ -23,8 +23,9 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -60,7 +61,7 @@ var (
 // TestMain tells the library once what the storage can do, has each list that a
 // watch delivers compared with a list, and reads what was logged.
 func TestMain(m *testing.M) {
-	objectlog.EnableWatchProgress()
+	records.EnableWatchProgress()
 	consistencydetector.SetDataConsistencyDetectionForWatchListEnabledForTest(true)
 	klog.LogToStderr(false)
 	klog.SetOutput(logged)
@@ -109,6 +110,14 @@ func newOwnFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 // join makes a namespace on a site, and waits until its Coder was read.
 func join(t testing.TB, s *site, options ...coderdtest.Option) *fixture {
 	t.Helper()
+	f := prepared(t, s, options...)
+	f.becomes(t, partition.Ready)
+	return f
+}
+
+// prepared makes a namespace on a site that may not run yet.
+func prepared(t testing.TB, s *site, options ...coderdtest.Option) *fixture {
+	t.Helper()
 	f := &fixture{site: s, coder: coderdtest.New(t, options...), namespace: fmt.Sprintf("coder-%d", s.joined.Add(1))}
 	token := f.coder.AddUser("operator", "owner")
 	f.coder.AddUser("ada", "member")
@@ -127,7 +136,6 @@ func join(t testing.TB, s *site, options ...coderdtest.Option) *fixture {
 			t.Error(line)
 		}
 	})
-	f.becomes(t, partition.Ready)
 	return f
 }
 
@@ -144,6 +152,18 @@ func (f *fixture) becomes(t testing.TB, state partition.State) {
 			return fmt.Errorf("the board shows %v, want %s", found, state)
 		}
 		return nil
+	})
+}
+
+// remembered waits until the cluster has the state of the control plane.
+func (f *fixture) remembered(t testing.TB, state partition.State) {
+	t.Helper()
+	polltest.Eventually(t, "the cluster has the state "+string(state), func() error {
+		told, err := f.server.storage.states.told()
+		if err == nil && told[f.controlPlane()].State != state {
+			err = fmt.Errorf("it has %v", told)
+		}
+		return err
 	})
 }
 
@@ -186,20 +206,23 @@ func (f *fixture) hint(ids ...uuid.UUID) {
 	}
 }
 
+// kept is what is kept of the objects of the fixture, beside them.
+func (f *fixture) kept() []*metadata.Record { return f.server.storage.kept.List(f.controlPlane()) }
+
 // path is that of a resource in the fixture's namespace.
 func (f *fixture) path(rest string) string {
 	return "/apis/aggregation.coder.com/v1alpha1/namespaces/" + f.namespace + "/" + rest
 }
 
 // ws and tmpl are the objects of the fixture's namespace.
-func (f *fixture) ws() dynamic.ResourceInterface   { return f.workspaces(f.namespace) }
-func (f *fixture) tmpl() dynamic.ResourceInterface { return f.templates(f.namespace) }
+func (f *fixture) ws() dynamic.ResourceInterface   { return f.workspacesIn(f.namespace) }
+func (f *fixture) tmpl() dynamic.ResourceInterface { return f.templatesIn(f.namespace) }
 
-func (f *fixture) workspaces(namespace string) dynamic.ResourceInterface {
+func (f *fixture) workspacesIn(namespace string) dynamic.ResourceInterface {
 	return f.client.Resource(workspacesGVR).Namespace(namespace)
 }
 
-func (f *fixture) templates(namespace string) dynamic.ResourceInterface {
+func (f *fixture) templatesIn(namespace string) dynamic.ResourceInterface {
 	return f.client.Resource(templatesGVR).Namespace(namespace)
 }
 

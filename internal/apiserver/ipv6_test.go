@@ -12,12 +12,8 @@ import (
 // loopback client needs it to be one.
 func TestBothFamilies(t *testing.T) {
 	opts := NewOptions()
-	_, peers, err := net.SplitHostPort(opts.PeerBindAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, host := range map[string]string{
-		"aggregated API": opts.SecureServing.BindAddress.String(), "replicas, port " + peers: "",
+		"aggregated API": opts.SecureServing.BindAddress.String(),
 	} {
 		listener, port, err := options.CreateListener("tcp", net.JoinHostPort(host, "0"), net.ListenConfig{})
 		if err != nil {
@@ -47,10 +43,4 @@ func has(address net.IP) bool {
 	}
 	_ = listener.Close()
 	return true
-}
-
-func TestPodAddressOfIPv6(t *testing.T) {
-	if got := NewOptions().WithPodAddress("2001:db8::7").PeerAdvertiseAddress; got != "[2001:db8::7]:6444" {
-		t.Errorf("replicas are told %q", got)
-	}
 }

@@ -3,6 +3,8 @@ package apiserver
 import (
 	"fmt"
 
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,90 +12,91 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectevents"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/selfreview"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/replication"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
-)
-
-// The kinds, by the names under which their logs are known.
-const (
-	workspacesResource = "coderworkspaces"
-	templatesResource  = "codertemplates"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
 )
 
 // storage is all that stands under the verbs of this replica.
 type storage struct {
-	board      *partition.Board
-	logs       map[string]*objectlog.Log
-	replica    *replication.Replica
-	mirror     *mirror.Mirror
-	agents     *agents.Pool
-	pods       *workspacepods.Watcher
-	workspaces *workspace.Kind
-	templates  *template.Kind
+	connections connections.Provider
+	board       *partition.Board
+	states      *states
+	leader      *leader
+	stores      map[string]*records.Store
+	kept        *records.Keeper
+	mirror      *mirror.Mirror
+	agents      *agents.Pool
+	pods        *workspacepods.Watcher
+	events      *objectevents.Recorder
+	sessions    *sessions.Manager
+	workspaces  *workspace.Kind
+	templates   *template.Kind
 }
 
-// newStorage makes the logs of both kinds, what keeps them equal on all replicas,
-// and what keeps them equal to Coder on the one that writes.
-func newStorage(config Config, k kube, typer runtime.ObjectTyper) (*storage, error) {
+// newStorage makes the stores of both kinds, what brings writes to Coder, and what keeps
+// the records equal to Coder on the replica that mirrors.
+func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer authorizer.UnconditionalAuthorizer) (*storage, error) {
+	workspaces := records.NewStore(records.Workspaces(k.workspaces, config.Identity, config.PodNamespace, config.Clock))
+	templates := records.NewStore(records.Templates(k.templates, k.sources, config.Identity, config.PodNamespace, config.Clock))
 	s := &storage{
-		board:  &partition.Board{},
-		agents: agents.NewPool(config.DialAgent),
-		logs: map[string]*objectlog.Log{
-			workspacesResource: objectlog.New(objectlog.Config{}),
-			templatesResource:  objectlog.New(objectlog.Config{}),
-		},
+		connections: config.Connections,
+		sessions:    sessions.New(config.Connections, config.Identity, config.Clock),
+		board:       &partition.Board{}, agents: agents.NewPool(config.DialAgent),
+		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates},
 	}
-	var err error
-	if s.replica, err = newReplica(config, k, s); err != nil {
-		return nil, err
-	}
+	s.kept = records.NewKeeper(workspaces, templates)
 	// The kinds tell the mirror what they changed, and the mirror asks the kinds how
 	// to show what it read.
 	hint := &hints{}
-	s.pods = workspacepods.New(workspacepods.Config{Client: k.client, Clock: config.Clock, Changed: hint.pods})
+	s.pods = workspacepods.New(workspacepods.Config{Client: k.client, Clock: config.Clock, Changed: hint.pods, Read: s.podsRead})
+	s.events = objectevents.New(objectevents.Config{Client: k.client, Clock: config.Clock, Identity: config.Identity})
+	workspaces.Table.Observe(s.events.Changed)
+	templates.Table.Observe(s.events.Changed)
+	actors := acting.New(acting.Config{Authorizer: authorizer, Sessions: s.sessions, Clock: config.Clock})
 	s.workspaces = workspace.New(workspace.Config{
-		Connections: config.Connections, Records: k.records, Typer: typer, Clock: config.Clock, Hint: hint.workspace,
-		Agents: s.agents, Pods: s.pods,
+		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.workspace,
+		Agents: s.agents, Pods: s.pods, Actors: actors,
 	})
 	s.templates = template.New(template.Config{
-		Connections: config.Connections, Records: k.records, Typer: typer, Clock: config.Clock, Hint: hint.template,
-		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client),
+		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.template,
+		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: actors,
 	})
+	workspaces.WriteWith(s.workspaces)
+	templates.WriteWith(s.templates)
+	s.leader = newLeader(k.client, config.PodNamespace, config.Identity, config.MirrorLease, s.mirrorAndTell)
+	s.states = newStates(s.board, k.dynamic, config.Connections, s.caughtUp, config.Clock.Now())
+	s.states.leading = s.leader.leading.Load
+	s.states.known = func(controlPlane types.NamespacedName) bool {
+		return workspaces.Table.Count(controlPlane)+templates.Table.Count(controlPlane) > 0
+	}
 	mirrorMetrics, err := mirror.NewMetrics(config.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("registering the metrics of the mirror: %w", err)
 	}
 	s.mirror, err = mirror.New(mirror.Config{
-		Connections: config.Connections, Records: k.records, Board: s.board,
-		Workspaces: mirror.Resource[coderd.Workspace]{
-			Log: s.logs[workspacesResource], Sequencer: s.replica.Sequencer(workspacesResource), Kind: s.workspaces,
-		},
-		Templates: mirror.Resource[coderd.Template]{
-			Log: s.logs[templatesResource], Sequencer: s.replica.Sequencer(templatesResource), Kind: s.templates,
-		},
-		Released: (&namespaces{cache: k.informers.Core().V1().Namespaces().Lister()}).Released,
-		Members:  s.pods.Serve, Unsettled: s.unsettled,
+		Connections: config.Connections, Records: s.kept, Board: s.board, Held: s.leader.held,
+		Workspaces: mirror.Resource[coderd.Workspace]{Store: workspaces, Kind: s.workspaces},
+		Templates:  mirror.Resource[coderd.Template]{Store: templates, Kind: s.templates},
+		Released:   (&namespaces{cache: k.informers.Core().V1().Namespaces().Lister()}).Released,
+		Members:    s.pods.Serve, Unsettled: s.unsettled,
 		Metrics: mirrorMetrics, Timing: config.MirrorTiming, Clock: config.Clock,
 	})
 	if err != nil {
 		return nil, err
 	}
 	hint.mirror.Store(s.mirror)
-	s.replica.Lead(replication.Duties{
-		Committers: map[string]objectlog.Committer{
-			workspacesResource: s.localCommitter(workspacesResource, s.workspaces),
-			templatesResource:  s.localCommitter(templatesResource, s.templates),
-		},
-		Run: writeWith(k.recordStore, s.mirror, s.pods),
-	})
 	return s, nil
 }
 
@@ -102,20 +105,26 @@ func (s *storage) unsettled(controlPlane types.NamespacedName, w coderd.Workspac
 	return w.LatestBuild.Status == "running" && len(w.Agents) > 0 && s.pods.Unsettled(controlPlane, w.ID, w.Connected())
 }
 
-func (s *storage) localCommitter(resource string, writer objectlog.Writer) objectlog.Committer {
-	return objectlog.NewLocalCommitter(s.logs[resource], s.replica.Sequencer(resource), writer)
+// podsRead has those workspaces read again that show a problem of their pods: it may have
+// ended while no replica watched them.
+func (s *storage) podsRead(controlPlane types.NamespacedName) {
+	for _, entry := range s.stores[workspace.Plural].Table.Of(controlPlane) {
+		ws, ok := entry.Object.(*aggregationv1alpha1.CoderWorkspace)
+		if id, err := uuid.Parse(string(entry.Object.GetUID())); ok && err == nil &&
+			meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) != nil {
+			s.mirror.HintPods(controlPlane, id)
+		}
+	}
 }
 
 // rest makes the verbs of both kinds, with their subresources.
 func (s *storage) rest(
-	codecs serializer.CodecFactory, gate *registry.Gate, authorizer authorizer.UnconditionalAuthorizer, config Config,
+	codecs serializer.CodecFactory, gate *registry.Gate, authorizer authorizer.UnconditionalAuthorizer,
 ) (map[string]rest.Storage, error) {
 	out := map[string]rest.Storage{}
 	add := func(kind registry.Kind, subresources func(*registry.REST) map[string]rest.Storage) error {
-		decorate := objectlog.Decorator(objectlog.StoreConfig{
-			Log: s.logs[kind.Plural], Committer: s.replica.Committer(kind.Plural), Fresh: s.replica.Fresh(kind.Plural),
-		})
-		verbs, err := registry.NewREST(kind, codecs, decorate, gate, config.Clock)
+		store := s.stores[kind.Plural]
+		verbs, err := registry.NewREST(kind, codecs, records.Decorator(store), gate, store)
 		if err != nil {
 			return fmt.Errorf("building the storage of %s: %w", kind.Plural, err)
 		}
@@ -130,11 +139,8 @@ func (s *storage) rest(
 	}); err != nil {
 		return nil, err
 	}
+	out[selfreview.Plural] = selfreview.New(s.connections)
 	return out, add(s.templates.Registry(), func(verbs *registry.REST) map[string]rest.Storage {
 		return s.templates.Subresources(verbs)
 	})
 }
-
-// newWorkspace and newTemplate make what a log holds.
-func newWorkspace() objectlog.Object { return &aggregationv1alpha1.CoderWorkspace{} }
-func newTemplate() objectlog.Object  { return &aggregationv1alpha1.CoderTemplate{} }

@@ -57,7 +57,7 @@ func TestMetadataIsKept(t *testing.T) {
 func TestWorkspacesOfOthersCostNothing(t *testing.T) {
 	f := newFixture(t)
 	f.addMany(t, 3)
-	if left := f.records.List(f.controlPlane()); len(left) != 0 {
+	if left := f.kept(); len(left) != 0 {
 		t.Errorf("%d records for workspaces that this API did nothing with", len(left))
 	}
 }

@@ -13,10 +13,6 @@ import (
 // DefaultPort is where the aggregated API listens.
 const DefaultPort = 6443
 
-// DefaultPeerBindAddress is where the replicas of the aggregated API reach each
-// other.
-const DefaultPeerBindAddress = ":6444"
-
 // streamsPerConnection is how many requests kube-apiserver may have under way
 // at once. It sends all of them through one connection.
 const streamsPerConnection = 1000
@@ -33,11 +29,6 @@ type Options struct {
 	// PriorityAndFairness queues requests by the cluster's FlowSchemas rather
 	// than refusing those over a fixed number.
 	PriorityAndFairness bool
-	// PeerBindAddress is where other replicas reach this one.
-	PeerBindAddress string
-	// PeerAdvertiseAddress is the host:port that they are told. Empty is that of
-	// the pod, or the bind address.
-	PeerAdvertiseAddress string
 }
 
 // NewOptions gives the defaults.
@@ -57,7 +48,6 @@ func NewOptions() *Options {
 		Admission:           admission,
 		Audit:               options.NewAuditOptions(),
 		PriorityAndFairness: true,
-		PeerBindAddress:     DefaultPeerBindAddress,
 	}
 }
 
@@ -71,10 +61,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.Audit.AddFlags(fs)
 	fs.BoolVar(&o.PriorityAndFairness, "enable-priority-and-fairness", o.PriorityAndFairness,
 		"Queue requests to the aggregated API by the cluster's FlowSchemas, rather than refuse those over a fixed number.")
-	fs.StringVar(&o.PeerBindAddress, "peer-bind-address", o.PeerBindAddress,
-		"host:port where the replicas of the aggregated API reach this one, over mutual TLS")
-	fs.StringVar(&o.PeerAdvertiseAddress, "peer-advertise-address", o.PeerAdvertiseAddress,
-		"host:port that they are told (default: $POD_IP with the port of --peer-bind-address, else the address that it is bound to)")
 }
 
 // Validate gives all that is wrong with the options.
@@ -89,29 +75,10 @@ func (o *Options) Validate() []error {
 	if (files.CertFile == "") != (files.KeyFile == "") {
 		errs = append(errs, fmt.Errorf("--tls-cert-file (%q) and --tls-private-key-file (%q) must be set together", files.CertFile, files.KeyFile))
 	}
-	for flag, address := range map[string]string{
-		"--peer-bind-address": o.PeerBindAddress, "--peer-advertise-address": o.PeerAdvertiseAddress,
-	} {
-		if _, port, err := net.SplitHostPort(address); address != "" && (err != nil || port == "") || address == "" && flag == "--peer-bind-address" {
-			errs = append(errs, fmt.Errorf("%s %q is not host:port, for example 10.0.0.7:6444", flag, address))
-		}
-	}
 	return errs
 }
 
 // ownCertificate says that the serving certificate is ours to make.
 func (o *Options) ownCertificate() bool {
 	return o.SecureServing.ServerCert.CertKey.CertFile == "" && o.SecureServing.ServerCert.GeneratedCert == nil
-}
-
-// WithPodAddress gives the options with the address of the pod as the one that
-// other replicas are told, unless a person chose one.
-func (o *Options) WithPodAddress(ip string) *Options {
-	_, port, err := net.SplitHostPort(o.PeerBindAddress)
-	if ip == "" || err != nil || o.PeerAdvertiseAddress != "" {
-		return o
-	}
-	with := *o
-	with.PeerAdvertiseAddress = net.JoinHostPort(ip, port)
-	return &with
 }

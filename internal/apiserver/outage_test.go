@@ -11,10 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
@@ -217,14 +215,12 @@ func TestControlPlaneThatIsTakenAway(t *testing.T) {
 	}
 }
 
-// TestBeforeTheLogIsFilled has a replica that cannot find out who writes. It can say
+// TestBeforeTheRecordsAreRead has a replica that cannot read the records. It can say
 // that a namespace without a control plane has nothing, and the rest it refuses.
-func TestBeforeTheLogIsFilled(t *testing.T) {
+func TestBeforeTheRecordsAreRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, logged)
-	s.kube.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, errors.New("no Leases today")
-	})
+	s.workspaces.Away(errors.New("no records today"))
 	s.provider.unready("pending")
 	connect := s.run(t)
 	polltest.Eventually(t, "the server serves", func() error {
@@ -240,7 +236,7 @@ func TestBeforeTheLogIsFilled(t *testing.T) {
 	f := &fixture{site: s, namespace: "pending"}
 	empty := group + "namespaces/empty/"
 	created := encode(t, workspaceObject("coder.ada.fresh", spec()))
-	f.expect(t, "empty log", map[string]expected{
+	f.expect(t, "before the records are read", map[string]expected{
 		"list of no":      {http.MethodGet, empty + "coderworkspaces", "", http.StatusOK, false},
 		"templates of no": {http.MethodGet, empty + "codertemplates", "", http.StatusOK, false},
 		"get of no":       {http.MethodGet, empty + "coderworkspaces/coder.ada.dev", "", http.StatusNotFound, false},

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -18,10 +17,7 @@ import (
 // nothing new.
 func TestPodsOfAWorkspace(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, logged)
-	// At rest no workspace is read again.
-	s.timing.Batch, s.timing.Round, s.timing.Count = time.Hour, time.Hour, time.Hour
-	s.start(t)
+	s := newRestingSite(t)
 	f := join(t, s)
 	id := f.addWorkspace(t, "dev")
 	other := f.addWorkspace(t, "other")

@@ -21,6 +21,9 @@ package apiserver
 //+kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 //+kubebuilder:rbac:groups="",resources=events,verbs=list
 //
+// Events on workspaces and templates, in the namespaces of their control planes.
+//+kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
+//
 // Priority and fairness.
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=prioritylevelconfigurations;flowschemas,verbs=get;list;watch
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=flowschemas/status,verbs=patch

@@ -140,7 +140,7 @@ func TestSelectors(t *testing.T) {
 			if c.all {
 				scope = ""
 			}
-			list, err := f.workspaces(scope).List(t.Context(), c.options)
+			list, err := f.workspacesIn(scope).List(t.Context(), c.options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,6 +185,7 @@ func TestDiscoveryAndForms(t *testing.T) {
 		told = append(told, fmt.Sprint(r.Name, " ", r.SingularName, " ", r.Kind, r.ShortNames, r.Categories, r.Verbs))
 	}
 	want := []string{
+		"coderselfreviews coderselfreview CoderSelfReview[] [] [create]",
 		"codertemplates codertemplate CoderTemplate[ctpl] [coder] [create delete deletecollection get list patch update watch]",
 		"codertemplates/files  CoderTemplate[] [] [get update]",
 		"codertemplates/log  CoderTemplate[] [] [get]",

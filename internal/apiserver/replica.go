@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,48 +12,122 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/replication"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 )
 
-// newReplica makes this process one of the replicas that share the logs.
-func newReplica(config Config, k kube, s *storage) (*replication.Replica, error) {
-	metrics, err := replication.NewMetrics(config.Metrics)
-	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of replication: %w", err)
+const (
+	// catchUpEvery is how often a replica looks whether it shows what it must.
+	catchUpEvery = 5 * time.Millisecond
+	// closeTimeout bounds what a replica tidies up when it ends.
+	closeTimeout = 2 * time.Second
+	// sweepEvery is how often what nothing needs is looked for.
+	sweepEvery = 10 * time.Minute
+)
+
+// filled says why this replica does not know all objects yet.
+func (s *storage) filled() error {
+	for _, store := range s.stores {
+		if !store.Table.Filled() {
+			return fmt.Errorf("the records of kind %s were not read yet: see whether kube-apiserver answers, and whether their "+
+				"custom resource definition is installed and may be read", store.Kind())
+		}
 	}
-	return replication.New(replication.Config{
-		Identity:         config.Identity,
-		Namespace:        config.PodNamespace,
-		Client:           k.client,
-		Listener:         config.PeerListener,
-		BindAddress:      config.Options.PeerBindAddress,
-		AdvertiseAddress: config.Options.PeerAdvertiseAddress,
-		Logs: map[string]replication.LogConfig{
-			workspacesResource: {Log: s.logs[workspacesResource], NewObject: newWorkspace},
-			templatesResource:  {Log: s.logs[templatesResource], NewObject: newTemplate},
-		},
-		Lease:   config.WriterLease,
-		Board:   s.board,
-		Clock:   config.Clock,
-		Metrics: metrics,
-		Tracing: config.Tracing,
-	})
+	return nil
 }
 
-// writeWith is what the replica that writes does for as long as it is the one.
-func writeWith(records *metadata.Store, m *mirror.Mirror, pods *workspacepods.Watcher) func(context.Context) {
-	return func(ctx context.Context) {
-		// What the writer before kept must not be missed.
-		if err := catchUp(ctx, records); err != nil {
-			return
+// ready says why this replica cannot answer yet.
+func (s *storage) ready() error {
+	if err := s.filled(); err != nil {
+		return err
+	}
+	if _, known := s.board.All(); !known {
+		return errors.New("what is known of the control planes was not read yet")
+	}
+	return nil
+}
+
+// caughtUp waits until this replica shows what was written before now.
+func (s *storage) caughtUp(ctx context.Context) error {
+	if err := s.filled(); err != nil {
+		return err
+	}
+	for _, store := range s.stores {
+		if err := store.CatchUp(ctx, catchUpEvery); err != nil {
+			return err
 		}
-		var watching sync.WaitGroup
-		defer watching.Wait()
-		watching.Go(func() { pods.Run(ctx) })
-		m.Run(ctx)
+	}
+	return nil
+}
+
+// mirrorAndTell is what the replica does that mirrors, for as long as it is the one.
+func (s *storage) mirrorAndTell(ctx context.Context) {
+	// What the one before wrote must not be missed.
+	for s.prepare(ctx) != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(statesRetry):
+		}
+	}
+	var telling sync.WaitGroup
+	telling.Go(func() { s.states.tell(ctx) })
+	telling.Go(func() { s.sweep(ctx) })
+	telling.Go(func() { s.pods.Run(ctx) })
+	telling.Go(func() { s.events.Run(ctx) })
+	defer telling.Wait()
+	s.mirror.Run(ctx)
+}
+
+// sweep removes now and then what nothing needs any more: files of templates, and
+// heartbeats of replicas that were killed.
+func (s *storage) sweep(ctx context.Context) {
+	unused := map[types.NamespacedName]time.Time{}
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := s.stores[template.Plural].Sweep(ctx, time.Now(), unused); err != nil {
+			log.FromContext(ctx).Info("Leaving files of templates that nothing needs", "error", err.Error())
+		}
+		for _, store := range s.stores {
+			if err := store.SweepHeartbeats(ctx, time.Now()); err != nil {
+				log.FromContext(ctx).Info("Leaving heartbeats of replicas that are gone", "kind", store.Kind(), "error", err.Error())
+			}
+		}
+	}
+}
+
+// prepare makes sure that this replica knows all that was written, also by an earlier
+// version.
+func (s *storage) prepare(ctx context.Context) error {
+	err := s.caughtUp(ctx)
+	if err == nil {
+		// The mirror goes on with what the one before knew.
+		err = s.states.adopt(ctx, func() bool { return false })
+	}
+	if err == nil {
+		err = migrate(ctx, s.states.client, s.kept)
+	}
+	if err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Info("Not mirroring yet", "error", err.Error())
+	}
+	return err
+}
+
+// close removes what this replica has in the cluster for itself.
+func (s *storage) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	s.sessions.Close(ctx)
+	for _, store := range s.stores {
+		if err := store.Close(ctx); err != nil {
+			log.FromContext(ctx).Info("Leaving the heartbeat of this replica", "kind", store.Kind(), "error", err.Error())
+		}
 	}
 }
 
@@ -76,29 +151,5 @@ func (h *hints) pods(controlPlane types.NamespacedName, id uuid.UUID) {
 func (h *hints) template(controlPlane types.NamespacedName, id uuid.UUID) {
 	if m := h.mirror.Load(); m != nil {
 		m.HintTemplate(controlPlane, id)
-	}
-}
-
-// recordsRetry is how long the writer waits before it reads the kept metadata
-// again.
-const recordsRetry = 500 * time.Millisecond
-
-// catchUp reads the kept metadata until that succeeds or the time as the writer
-// is over.
-func catchUp(ctx context.Context, records *metadata.Store) error {
-	if records == nil {
-		return nil
-	}
-	for {
-		err := records.CatchUp(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		log.FromContext(ctx).Error(err, "Reading the kept metadata; it is tried again")
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(recordsRetry):
-		}
 	}
 }

@@ -22,7 +22,7 @@ func TestAFailureIsFoundByItsRequestID(t *testing.T) {
 	got := f.do(t, http.MethodPost, f.path("coderworkspaces"), map[string]string{"Audit-ID": "from-kubectl-1", "Content-Type": "application/json"}, body)
 	remove()
 	sent := f.received(t, "from-kubectl-1")
-	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "The disk is full (HTTP 500) (request from-kubectl-1, in Coder "+sent.ID+")") {
+	if got.status != http.StatusGatewayTimeout || got.header.Get("Retry-After") != "" || !strings.Contains(got.body, "The disk is full (HTTP 500) (request from-kubectl-1, in Coder "+sent.ID+")") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if agent := sent.Header.Get("User-Agent"); !strings.HasSuffix(agent, " request/from-kubectl-1") {

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -25,8 +24,8 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
@@ -65,25 +64,19 @@ type Config struct {
 	// RESTConfig reaches the cluster that the API extends.
 	RESTConfig *restclient.Config
 	// PodNamespace is where the Secret of the serving certificate lives, and the
-	// Leases of the replicas.
+	// Lease and the heartbeats of the replicas.
 	PodNamespace string
 	// Identity tells this replica from the others: the name of its pod.
 	Identity string
-	// Namespaces are those to work in. None means all.
-	Namespaces []string
-	// ControlPlaneUID gives the UID of a control plane, where it is known.
-	ControlPlaneUID func(types.NamespacedName) (types.UID, bool)
 	// Metrics is where the metrics are registered.
 	Metrics prometheus.Registerer
 	// Tracing makes the spans of requests. Nil makes none.
 	Tracing *tracing.Provider
 	// Listener is used in place of the address of the options. It is for tests.
 	Listener net.Listener
-	// PeerListener is the same for the other replicas.
-	PeerListener net.Listener
-	// WriterLease is how long this replica stays the one that writes without word from
+	// MirrorLease is how long this replica stays the one that mirrors without word from
 	// kube-apiserver. Its zero value is the usual.
-	WriterLease time.Duration
+	MirrorLease time.Duration
 	// MirrorTiming is how often Coder is asked. Its zero value is the usual.
 	MirrorTiming mirror.Timing
 	// DialAgent connects to the agents of workspaces. Nil is the usual.
@@ -99,7 +92,6 @@ type Server struct {
 	informers    informers.SharedInformerFactory
 	certificates *certificates.Manager
 	storage      *storage
-	records      *metadata.Store
 	serving      atomic.Bool
 }
 
@@ -125,16 +117,23 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of kube-apiserver: %w", err)
 	}
-	cluster, err := metadata.NewCluster(own, config.Namespaces)
+	workspaces, err := records.NewClient(own, "coderworkspacerecords", "CoderWorkspaceRecord")
 	if err != nil {
 		return nil, err
 	}
-	records := metadata.NewStore(metadata.Config{Cluster: cluster, ControlPlaneUID: config.ControlPlaneUID})
+	templates, err := records.NewClient(own, "codertemplaterecords", "CoderTemplateRecord")
+	if err != nil {
+		return nil, err
+	}
+	sources, err := records.NewClient(own, "codertemplatesources", "CoderTemplateSource")
+	if err != nil {
+		return nil, err
+	}
 	return newServer(config, kube{
 		client: client, dynamic: untyped,
-		informers: informers.NewSharedInformerFactory(client, resync),
-		delegate:  delegateTo(client),
-		records:   records, recordStore: records,
+		informers:  informers.NewSharedInformerFactory(client, resync),
+		delegate:   delegateTo(client),
+		workspaces: workspaces, templates: templates, sources: sources,
 	})
 }
 
@@ -145,7 +144,7 @@ func newServer(config Config, k kube) (*Server, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	s := &Server{informers: k.informers, records: k.recordStore}
+	s := &Server{informers: k.informers}
 	if config.Options.ownCertificate() {
 		metrics, err := certificates.NewMetrics(config.Metrics)
 		if err != nil {
@@ -161,12 +160,12 @@ func newServer(config Config, k kube) (*Server, error) {
 	}
 	typer, codecs := scheme.New(workspace.AddToScheme, template.AddToScheme)
 	var err error
-	if s.storage, err = newStorage(config, k, typer); err != nil {
-		return nil, err
-	}
 	generic := server.NewRecommendedConfig(codecs)
 	generic.TracerProvider = config.Tracing.APIServer()
 	if err := assemble(config.Options, typer, generic, k, s.certificates, config.Listener); err != nil {
+		return nil, err
+	}
+	if s.storage, err = newStorage(config, k, typer, generic.Authorization.Authorizer); err != nil {
 		return nil, err
 	}
 	if s.generic, err = generic.Complete().New(serverName, server.NewEmptyDelegate()); err != nil {
@@ -185,10 +184,10 @@ func newServer(config Config, k kube) (*Server, error) {
 // install puts the kinds into the server.
 func (s *Server) install(config Config, k kube, typer *runtime.Scheme, codecs serializer.CodecFactory) error {
 	gate := &registry.Gate{
-		Board: s.storage.board, Filled: s.storage.replica.Ready, Serves: config.Connections.Serves,
+		Board: s.storage.board, Filled: s.storage.filled, Serves: config.Connections.Serves,
 		Namespaces: &namespaces{cache: k.informers.Core().V1().Namespaces().Lister(), client: k.client},
 	}
-	verbs, err := s.storage.rest(codecs, gate, s.generic.Authorizer, config)
+	verbs, err := s.storage.rest(codecs, gate, s.generic.Authorizer)
 	if err != nil {
 		return err
 	}
@@ -209,7 +208,7 @@ func (s *Server) Ready(*http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the aggregated API does not serve yet")
 	}
-	return s.storage.replica.Ready()
+	return s.storage.ready()
 }
 
 // Start serves until the context is done. Requests that are under way then have
@@ -237,17 +236,14 @@ func (s *Server) Start(ctx context.Context) error {
 	s.serving.Store(false)
 	// The library does not wait for sessions in workspaces.
 	s.storage.agents.Close()
+	defer s.storage.close(ctx)
 	return s.drain(ctx, ended, len(parts))
 }
 
 // parts are what runs as long as the server does. None ends before.
 func (s *Server) parts() []func(context.Context) error {
 	prepared := s.generic.PrepareRun()
-	parts := []func(context.Context) error{prepared.RunWithContext, s.storage.replica.Start}
-	if s.records != nil {
-		parts = append(parts, s.records.Run)
-	}
-	return parts
+	return []func(context.Context) error{prepared.RunWithContext, s.storage.leader.Start, s.storage.states.Start, s.storage.sessions.Run}
 }
 
 // drain waits a while until all parts have ended.

@@ -32,9 +32,10 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents/agentstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -55,6 +56,16 @@ func (p *provider) add(c connections.Connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.connections = append(p.connections, c)
+}
+
+func (p *provider) setRules(namespace string, rules []coderv1alpha1.IdentityRule) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.connections {
+		if p.connections[i].ControlPlane.Namespace == namespace {
+			p.connections[i].Rules = rules
+		}
+	}
 }
 
 func (p *provider) remove(namespace string) {
@@ -171,10 +182,12 @@ func (j *journal) having(text string) []string {
 type site struct {
 	kube     *fake.Clientset
 	provider *provider
-	records  *metadatatest.Records
-	timing   mirror.Timing
-	journal  *journal
-	tracing  *tracing.Provider
+	// workspaces and templates are the records in the cluster, untyped is all else of it.
+	workspaces, templates, sources *recordstest.Cluster
+	untyped                        dynamic.Interface
+	timing                         mirror.Timing
+	journal                        *journal
+	tracing                        *tracing.Provider
 	// agent is that of all workspaces.
 	agent *agentstest.Agent
 	// files are those of the certificate. Empty means that it is ours to make.
@@ -195,7 +208,7 @@ type site struct {
 func fast() mirror.Timing {
 	const often = 40 * time.Millisecond
 	return mirror.Timing{
-		Members: often, Jobs: often, Busy: often, Drowsy: often, Templates: often, Count: often, Batch: often, Round: often,
+		Members: often, Jobs: often, Agents: often, Busy: often, Drowsy: often, Templates: often, Count: often, Batch: often, Round: often,
 		Organizations: time.Second, Probe: often, StaleAfter: 300 * time.Millisecond, QuarantineAfter: 5 * time.Minute,
 		RefusedAfter: 200 * time.Millisecond, ConfirmAfter: 100 * time.Millisecond, Rate: 5000,
 	}
@@ -204,11 +217,26 @@ func fast() mirror.Timing {
 // newSite prepares a cluster with namespaces empty, pending and second. Nothing
 // runs yet.
 func newSite(t testing.TB, notes *journal) *site {
+	etcd := &recordstest.Etcd{}
 	return &site{
+		workspaces: recordstest.NewCluster(etcd, "coderworkspacerecords"), templates: recordstest.NewCluster(etcd, "codertemplaterecords"),
+		sources: recordstest.NewCluster(etcd, "codertemplatesources"),
+		untyped: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+			certificates.APIServices: "APIServiceList", mirrorStates: "CoderMirrorStateList", objectMetadata: "CoderObjectMetadataList",
+		}),
 		kube:     fake.NewClientset(namespace("empty"), namespace("pending"), namespace("second")),
-		provider: &provider{}, records: metadatatest.New(t), timing: fast(), journal: notes,
+		provider: &provider{}, timing: fast(), journal: notes,
 		agent: agentstest.New(t),
 	}
+}
+
+// newRestingSite starts one in which no workspace is read again unless something is told of it.
+func newRestingSite(t *testing.T) *site {
+	t.Helper()
+	s := newSite(t, logged)
+	s.timing.Batch, s.timing.Round, s.timing.Count = time.Hour, time.Hour, time.Hour
+	s.start(t)
+	return s
 }
 
 func namespace(name string) *corev1.Namespace {
@@ -222,10 +250,7 @@ const patientLease = 10 * time.Minute
 // build makes a server, and gives where it listens.
 func (s *site) build(t testing.TB) net.Listener {
 	t.Helper()
-	listener, peers := listen(t), listen(t)
-	untyped := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
-		certificates.APIServices: "APIServiceList",
-	})
+	listener := listen(t)
 	opts := NewOptions()
 	// It reads the OpenAPI of kube-apiserver, which the fake does not have.
 	opts.Admission.DisablePlugins = []string{"MutatingAdmissionPolicy"}
@@ -233,13 +258,13 @@ func (s *site) build(t testing.TB) net.Listener {
 	var err error
 	s.server, err = newServer(Config{
 		Options: opts, Connections: s.provider, PodNamespace: podNamespace, Listener: listener,
-		Identity: "replica", PeerListener: peers, Metrics: prometheus.NewRegistry(), MirrorTiming: s.timing, Tracing: s.tracing,
-		WriterLease: patientLease, DialAgent: s.agent.Dial,
+		Identity: "replica", Metrics: prometheus.NewRegistry(), MirrorTiming: s.timing, Tracing: s.tracing,
+		MirrorLease: patientLease, DialAgent: s.agent.Dial,
 	}, kube{
-		client: s.kube, dynamic: untyped,
-		informers: informers.NewSharedInformerFactory(s.kube, 0),
-		delegate:  letTesterIn,
-		records:   s.records,
+		client: s.kube, dynamic: s.untyped,
+		informers:  informers.NewSharedInformerFactory(s.kube, 0),
+		delegate:   letTesterIn,
+		workspaces: s.workspaces, templates: s.templates, sources: s.sources,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -283,7 +308,6 @@ func (s *site) run(t testing.TB) (connect func()) {
 func (s *site) restart(t testing.TB) {
 	t.Helper()
 	s.stop()
-	s.records = s.records.Replica()
 	s.start(t)
 }
 
@@ -312,6 +336,11 @@ func (s *site) connect(t testing.TB, listener net.Listener) {
 	}
 }
 
+// personToken begins the tokens of callers with a name. Those called person:... and
+// ServiceAccounts may do everything but act for others; person:chief may act for all who
+// are no Owners, person:king for everybody.
+const personToken = "i-am-"
+
 // letTesterIn replaces kube-apiserver: one token may do everything, the other may get.
 func letTesterIn(config *server.Config) error {
 	config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
@@ -321,10 +350,19 @@ func letTesterIn(config *server.Config) error {
 		case "Bearer " + readerToken:
 			return &authenticator.Response{User: &user.DefaultInfo{Name: "reader"}}, true, nil
 		}
+		if name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "+personToken); ok {
+			return &authenticator.Response{User: &user.DefaultInfo{Name: name}}, true, nil
+		}
 		return nil, false, nil
 	})
 	config.Authorization.Authorizer = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.GetUser().GetName() == "reader" && a.GetVerb() == "get" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		if person, ok := strings.CutPrefix(a.GetUser().GetName(), "person:"); ok || strings.HasPrefix(a.GetUser().GetName(), "system:serviceaccount:") {
+			if a.GetVerb() == "impersonate" && (person != "chief" || a.GetSubresource() == "owner") && person != "king" {
+				return authorizer.DecisionDeny, "no role", nil
+			}
 			return authorizer.DecisionAllow, "", nil
 		}
 		if a.GetUser().GetName() != "tester" && a.GetUser().GetName() != user.APIServerUser {

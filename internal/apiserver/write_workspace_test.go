@@ -60,7 +60,7 @@ func TestWorkspaceLifecycle(t *testing.T) {
 	}
 	gone(t, f.ws(), "coder.ada.dev")
 	polltest.Eventually(t, "the records are gone", func() error {
-		if left := f.records.List(f.controlPlane()); len(left) > 0 {
+		if left := f.kept(); len(left) > 0 {
 			return fmt.Errorf("records are left: %v", left)
 		}
 		return nil
@@ -279,7 +279,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 		if n := f.coder.Writes(); n != 0 {
 			t.Fatalf("%s: %d writes to Coder: %v", name, n, f.coder.Requests())
 		}
-		if kept := f.records.List(f.controlPlane()); len(kept) > 0 {
+		if kept := f.kept(); len(kept) > 0 {
 			t.Fatalf("%s: something was recorded: %v", name, kept)
 		}
 	}
@@ -330,7 +330,7 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 		spec            map[string]any
 		field, hint     string
 	}{
-		"one part":             {"", "dev", spec(), "metadata.name", "<organization>.<user>.<workspace>"},
+		"one part":             {"", "dev", spec(), "metadata.name", `must be <organization>.<user>.<workspace>, for example "coder.ada.dev"`},
 		"upper case":           {"", "coder.ada.Dev", spec(), "metadata.name", "lower case"},
 		"another organization": {"", "coder.ada.fresh", spec("organization", "x"), "spec.organization", `must be "coder"`},
 		"no template":          {"", "coder.ada.fresh", map[string]any{}, "spec.templateName", "name the template"},
@@ -339,6 +339,7 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 		"version of another":   {"", "coder.ada.fresh", spec("templateVersionID", f.coder.AddTemplateVersion(second, "", nil).String()), "spec.templateVersionID", "no such version"},
 		"short life":           {"", "coder.ada.fresh", spec("ttlMillis", int64(5)), "spec.ttlMillis", "60000"},
 		"unknown template":     {"", "coder.ada.fresh", map[string]any{"templateName": "none"}, "spec.templateName", "no such template"},
+		"template's object":    {"", "coder.ada.fresh", map[string]any{"templateName": "coder.starter"}, "spec.templateName", `templateName is the name in Coder, without the organization: "starter"`},
 		"unknown user":         {"", "coder.bob.new", spec(), "metadata.name", `no user "bob"`},
 		"unknown organization": {"", "acme.ada.fresh", spec(), "metadata.name", `no organization "acme"`},
 		"alias":                {"", "default.ada.fresh", spec(), "metadata.name", `use "coder"`},
@@ -351,7 +352,7 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 			if c.namespace != "" {
 				ns = c.namespace
 			}
-			_, err := f.workspaces(ns).Create(t.Context(), workspaceObject(c.name, c.spec), metav1.CreateOptions{})
+			_, err := f.workspacesIn(ns).Create(t.Context(), workspaceObject(c.name, c.spec), metav1.CreateOptions{})
 			mustBeInvalid(t, err, c.field, c.hint)
 		})
 	}
@@ -365,6 +366,21 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 			_, err := f.ws().Patch(t.Context(), "coder.ada.dev", types.MergePatchType, []byte(c.patch), metav1.PatchOptions{})
 			mustBeInvalid(t, err, c.field, "")
 		})
+	}
+}
+
+// TestTheNameInCoderIsNotThatOfTheObject: who asks for one form is told the other.
+func TestTheNameInCoderIsNotThatOfTheObject(t *testing.T) {
+	f := newFixture(t)
+	for resource, want := range map[string]string{
+		"codertemplates":  `"starter" not found; its name must be <organization>.<template>, for example "coder.starter"`,
+		"coderworkspaces": `"starter" not found; its name must be <organization>.<user>.<workspace>, for example "coder.ada.starter"`,
+	} {
+		got := f.do(t, http.MethodGet, f.path(resource+"/starter"), nil, "")
+		var said metav1.Status
+		if err := json.Unmarshal([]byte(got.body), &said); err != nil || got.status != http.StatusNotFound || !strings.Contains(said.Message, want) {
+			t.Errorf("%s: HTTP %d, %q (%v), want 404 with %s", resource, got.status, said.Message, err, want)
+		}
 	}
 }
 
@@ -418,7 +434,7 @@ func TestNamespaceDeletionReleases(t *testing.T) {
 	}
 	polltest.Eventually(t, "the workspaces are gone", func() error {
 		for _, scope := range []string{f.namespace, ""} {
-			list, err := f.workspaces(scope).List(ctx, metav1.ListOptions{})
+			list, err := f.workspacesIn(scope).List(ctx, metav1.ListOptions{})
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -113,4 +114,23 @@ func TestWhenTheProcessEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestShutdownDelay: everything goes on for a while after the process was told to end.
+func TestShutdownDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told, tell := context.WithCancel(t.Context())
+		ctx, stop := later(told, 2*time.Second)
+		defer stop()
+		tell()
+		began := time.Now()
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Error("it ends when it is told to")
+		}
+		<-ctx.Done()
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("it ends after %s, want 2s", took)
+		}
+	})
 }

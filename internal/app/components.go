@@ -11,9 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane"
@@ -148,17 +147,15 @@ func aggregatedAPIComponent() component {
 			if err != nil {
 				return nil, err
 			}
-			objectlog.EnableWatchProgress()
+			records.EnableWatchProgress()
 			server, err := apiserver.New(apiserver.Config{
-				Options:         env.options.AggregatedAPI.WithPodAddress(os.Getenv(podIPEnv)),
-				Connections:     provider,
-				RESTConfig:      env.config,
-				PodNamespace:    env.namespace,
-				Identity:        ownIdentity(),
-				Namespaces:      env.options.WatchNamespaces,
-				ControlPlaneUID: env.controlPlaneUID,
-				Metrics:         ctrlmetrics.Registry,
-				Tracing:         env.tracing,
+				Options:      env.options.AggregatedAPI,
+				Connections:  provider,
+				RESTConfig:   env.config,
+				PodNamespace: env.namespace,
+				Identity:     ownIdentity(),
+				Metrics:      ctrlmetrics.Registry,
+				Tracing:      env.tracing,
 			})
 			if err != nil {
 				return nil, err
@@ -166,19 +163,6 @@ func aggregatedAPIComponent() component {
 			return server.Ready, env.manager.Add(named{server, name})
 		},
 	}
-}
-
-// controlPlaneUID reads the UID of a control plane from the cache, where it is
-// there. The one Coder of the command line has none.
-func (env *environment) controlPlaneUID(name types.NamespacedName) (types.UID, bool) {
-	if env.options.Coder.static() {
-		return "", false
-	}
-	controlPlane := &coderv1alpha1.CoderControlPlane{}
-	if err := env.manager.GetClient().Get(context.Background(), name, controlPlane); err != nil {
-		return "", false
-	}
-	return controlPlane.UID, true
 }
 
 // connections are those of the cluster's control planes, or the one that was

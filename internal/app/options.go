@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -28,6 +29,8 @@ type Options struct {
 	WatchNamespaces []string
 	// ClusterDomain is the DNS domain of the cluster.
 	ClusterDomain string
+	// ShutdownDelay is how long everything goes on after the process was told to end.
+	ShutdownDelay time.Duration
 
 	Metrics        MetricsOptions
 	LeaderElection LeaderElectionOptions
@@ -74,6 +77,8 @@ func (o *Options) FlagSets() cliflag.NamedFlagSets {
 		"namespaces to work in, separated by commas; the operator then needs rights in no other (default: all)")
 	fs.StringVar(&o.ClusterDomain, "cluster-domain", o.ClusterDomain,
 		"DNS domain of the cluster, in the addresses of its Services")
+	fs.DurationVar(&o.ShutdownDelay, "shutdown-delay", o.ShutdownDelay,
+		"how long everything goes on after SIGTERM, until Services route to this pod no more (at most 1m)")
 
 	o.Metrics.addFlags(sets.FlagSet("metrics"))
 	o.LeaderElection.addFlags(sets.FlagSet("leader election"))
@@ -102,6 +107,7 @@ func (o *Options) Validate(given func(flag string) bool) error {
 		validateAddress("--health-probe-bind-address", o.HealthProbeBindAddress),
 		o.Log.validate(),
 		validateClusterDomain(o.ClusterDomain),
+		validateShutdownDelay(o.ShutdownDelay),
 	)
 	errs = append(errs, validateNamespaces(o.WatchNamespaces)...)
 	errs = append(errs, o.Metrics.validate()...)
@@ -140,4 +146,11 @@ func validateNamespaces(namespaces []string) []error {
 		}
 	}
 	return errs
+}
+
+func validateShutdownDelay(delay time.Duration) error {
+	if delay < 0 || delay > time.Minute {
+		return fmt.Errorf("--shutdown-delay %s: must be between 0s and 1m", delay)
+	}
+	return nil
 }

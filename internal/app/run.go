@@ -28,7 +28,8 @@ func (o *Options) start(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	ctx = ctrl.LoggerInto(ctx, logger)
+	ctx, stop := later(ctrl.LoggerInto(ctx, logger), o.ShutdownDelay)
+	defer stop()
 	components, err := o.Mode.components()
 	if err != nil {
 		return err
@@ -92,6 +93,14 @@ func (o *Options) assemble(ctx context.Context, components []component, traces *
 		return nil, fmt.Errorf("adding the caches: %w", err)
 	}
 	return env.manager, addProbes(env.manager, ready)
+}
+
+// later returns a context that is done a while after ctx. kube-proxy learns that a pod
+// ends at the same time as the pod: until then it still routes connections to it.
+func later(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { time.AfterFunc(delay, cancel) })
+	return out, cancel
 }
 
 // runUntilDone runs until ctx is done, which is a good end whatever happens on

@@ -23,6 +23,8 @@ const (
 	// ExitPartial says that something was left out, which was named, and the rest
 	// was done.
 	ExitPartial = 3
+	// ExitInterrupted says that a signal ended it, as a shell reports Ctrl-C.
+	ExitInterrupted = 130
 )
 
 // UsageError is a mistake on the command line.
@@ -58,6 +60,11 @@ func (e *ExitError) Error() string {
 // Unwrap gives what went wrong.
 func (e *ExitError) Unwrap() error { return e.Err }
 
+// InterruptedError says what goes on although the command was interrupted.
+type InterruptedError struct{ GoesOn string }
+
+func (e *InterruptedError) Error() string { return "interrupted; " + e.GoesOn }
+
 // Usage makes a mistake on the command line.
 func Usage(format string, args ...any) error {
 	return &UsageError{Err: fmt.Errorf(format, args...)}
@@ -83,6 +90,13 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
 		return ExitOK
+	}
+	if interrupted := (*InterruptedError)(nil); ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.As(err, &interrupted)) {
+		// The user who interrupted it needs no error.
+		if interrupted != nil {
+			fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), terminal.Visible(interrupted.Error()))
+		}
+		return ExitInterrupted
 	}
 	var exit *ExitError
 	if errors.As(err, &exit) && exit.Err == nil {

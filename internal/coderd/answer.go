@@ -23,6 +23,10 @@ type answer struct {
 	requestID string
 	// version is that of Coder, or empty.
 	version string
+	// actor is the username as whom the request was made, or empty. refused is to be
+	// called if Coder refuses that user's token.
+	actor   string
+	refused func()
 }
 
 type answerKey struct{}
@@ -34,6 +38,8 @@ type recorder struct {
 	userAgent string
 	bypass    bool
 	observe   func(Call)
+	// actor makes all requests. Nil leaves it to their context.
+	actor Actor
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -52,6 +58,14 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	if seen != nil {
 		*seen = answer{}
 	}
+	if err := t.act(req, seen); err != nil {
+		return nil, err
+	}
+	if changes(req) {
+		if err := BeforeChange(req.Context()); err != nil {
+			return nil, err
+		}
+	}
 	res, err := t.send(req)
 	if err != nil {
 		return nil, err
@@ -65,6 +79,22 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errRedirected
 	}
 	return res, nil
+}
+
+// act makes the request as the user as whom it is to be made.
+func (t *recorder) act(req *http.Request, seen *answer) error {
+	actor := t.actor
+	if actor == nil && changes(req) {
+		actor = ActorFrom(req.Context())
+	}
+	if actor == nil {
+		return nil
+	}
+	token, err := become(req, actor)
+	if seen != nil {
+		seen.actor, seen.refused = actor.Username(), func() { actor.Refused(token) }
+	}
+	return err
 }
 
 var errRedirected = errors.New("redirects are not followed")
@@ -81,6 +111,8 @@ func (a *answer) note(res *http.Response) {
 		location:   res.Header.Get("Location"),
 		requestID:  coderRequestID(res),
 		version:    res.Header.Get(codersdk.BuildVersionHeader),
+		actor:      a.actor,
+		refused:    a.refused,
 	}
 }
 

@@ -62,7 +62,7 @@ func isFixed(word string) bool {
 	switch word {
 	case "api", "v2", "buildinfo", "entitlements", "roles", "members", "builds", "ttl", "autostart",
 		"autoupdates", "dormant", "parameters", "rich-parameters", "presets", "variables", "logs", "cancel", "archive",
-		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate":
+		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck":
 		return true
 	}
 	return false

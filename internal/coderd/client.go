@@ -56,6 +56,8 @@ type Client struct {
 	sdk *codersdk.Client
 	// streams is for answers that take as long as their reader. It has no timeout.
 	streams        *codersdk.Client
+	recorder       *recorder
+	timeout        time.Duration
 	url            string
 	onUnauthorized func()
 	onUnreachable  func()
@@ -80,21 +82,21 @@ func New(cfg Config) (*Client, error) {
 	if agent == "" {
 		agent = DefaultUserAgent
 	}
-	httpClient := &http.Client{
-		Transport:     &recorder{next: next, userAgent: agent, bypass: cfg.BypassRateLimit && cfg.Token != "", observe: cfg.Observe},
-		Timeout:       timeout,
-		CheckRedirect: refuseRedirect,
-	}
+	c := newClient(base, cfg.Token,
+		&recorder{next: next, userAgent: agent, bypass: cfg.BypassRateLimit && cfg.Token != "", observe: cfg.Observe}, timeout)
+	c.onUnauthorized, c.onUnreachable = cfg.OnUnauthorized, cfg.OnUnreachable
+	return c, nil
+}
+
+func newClient(base *url.URL, token string, transport *recorder, timeout time.Duration) *Client {
+	httpClient := &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: refuseRedirect}
 	streaming := *httpClient
 	streaming.Timeout = 0
 	return &Client{
-		sdk:            codersdk.New(base, codersdk.WithSessionToken(cfg.Token), codersdk.WithHTTPClient(httpClient)),
-		streams:        codersdk.New(base, codersdk.WithSessionToken(cfg.Token), codersdk.WithHTTPClient(&streaming)),
-		url:            base.String(),
-		onUnauthorized: cfg.OnUnauthorized,
-		onUnreachable:  cfg.OnUnreachable,
-		logSilence:     logSilence,
-	}, nil
+		sdk:      codersdk.New(base, codersdk.WithSessionToken(token), codersdk.WithHTTPClient(httpClient)),
+		streams:  codersdk.New(base, codersdk.WithSessionToken(token), codersdk.WithHTTPClient(&streaming)),
+		recorder: transport, timeout: timeout, url: base.String(), logSilence: logSilence,
+	}
 }
 
 // URL is the address of Coder, without a password.
@@ -148,7 +150,7 @@ func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLa
 func (c *Client) call(ctx context.Context, op string, do func(ctx context.Context) error) error {
 	err := c.callWithoutToken(ctx, op, do)
 	switch {
-	case IsUnauthorized(err) && c.onUnauthorized != nil:
+	case IsUnauthorized(err) && ActedAs(err) == "" && c.onUnauthorized != nil:
 		c.onUnauthorized()
 	case IsUnreachable(err) && ctx.Err() == nil && c.onUnreachable != nil:
 		c.onUnreachable()
@@ -172,6 +174,9 @@ func (c *Client) callWithoutToken(ctx context.Context, op string, do func(ctx co
 		// Coder's client believes some answers by their status alone, and a login
 		// page in front of Coder has the status 200.
 		err = errNotCoder
+	}
+	if seen.status == http.StatusUnauthorized && seen.refused != nil {
+		seen.refused()
 	}
 	if err != nil {
 		return newError(op, c.url, &seen, err)

@@ -37,6 +37,9 @@ type Error struct {
 	// part of the text: that is the same for as long as the trouble is, so that what
 	// repeats it in a status does not change with every attempt.
 	RequestID string
+	// ActedAs is the username of the Actor as whom the request was made. It is empty if it
+	// was made with the client's own token.
+	ActedAs string
 	// Err is the cause where there was no answer, for example
 	// context.DeadlineExceeded.
 	Err error
@@ -114,6 +117,16 @@ func IsInvalid(err error) bool {
 
 // IsRateLimited says that Coder asks for fewer requests. RetryAfter says when.
 func IsRateLimited(err error) bool { return hasStatus(err, http.StatusTooManyRequests) }
+
+// ActedAs returns the username of the Actor as whom a request was made that failed, or
+// nothing.
+func ActedAs(err error) string {
+	var e *Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.ActedAs
+}
 
 // RetryAfter is how long Coder asks to wait before the request is made again. It
 // is 0 where Coder did not say.
@@ -197,7 +210,7 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 	if errors.As(err, &own) {
 		return own
 	}
-	e := &Error{Op: op, RetryAfter: seen.retryAfter, RequestID: seen.requestID, Err: causeOf(err)}
+	e := &Error{Op: op, RetryAfter: seen.retryAfter, RequestID: seen.requestID, ActedAs: seen.actor, Err: causeOf(err)}
 	var sdkError *codersdk.Error
 	switch {
 	case IsTooLarge(err):

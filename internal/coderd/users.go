@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -29,12 +31,20 @@ type User struct {
 	ID       uuid.UUID
 	Username string
 	Email    string
+	// Status is active, dormant (it becomes active when it is used) or suspended.
+	Status string
 	// Roles are those of the deployment, not those of an organization.
 	Roles []string
 }
 
+// IsOwner reports whether the user may do everything in Coder.
+func (u User) IsOwner() bool { return slices.Contains(u.Roles, codersdk.RoleOwner) }
+
+// IsSuspended reports whether Coder refuses the user everything.
+func (u User) IsSuspended() bool { return u.Status == string(codersdk.UserStatusSuspended) }
+
 func newUser(u codersdk.User) User {
-	out := User{ID: u.ID, Username: boundName(u.Username), Email: boundName(u.Email)}
+	out := User{ID: u.ID, Username: boundName(u.Username), Email: boundName(u.Email), Status: boundName(string(u.Status))}
 	for _, role := range u.Roles[:min(len(u.Roles), maxTexts)] {
 		out.Roles = append(out.Roles, boundName(role.Name))
 	}
@@ -108,6 +118,31 @@ func (c *Client) UserByName(ctx context.Context, name string) (User, error) {
 			out = newUser(u)
 			return err
 		})
+	})
+	return out, err
+}
+
+// usersFound is how many users a search returns at most. Coder searches for a part of the
+// text, so it may find more than is meant.
+const usersFound = 100
+
+// UsersByEmail returns all users with an email address, upper and lower case being the
+// same.
+func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error) {
+	op := fmt.Sprintf("looking for the user with the email %q", email)
+	if strings.ContainsAny(email, ": \t\n\"") {
+		// Coder would read it as another question.
+		return nil, &Error{Op: op, StatusCode: http.StatusBadRequest, Message: "it is no email address"}
+	}
+	var out []User
+	err := c.call(ctx, op, func(ctx context.Context) error {
+		found, err := c.sdk.Users(ctx, codersdk.UsersRequest{SearchQuery: email, Pagination: codersdk.Pagination{Limit: usersFound}})
+		for _, u := range found.Users {
+			if strings.EqualFold(u.Email, email) {
+				out = append(out, newUser(u))
+			}
+		}
+		return err
 	})
 	return out, err
 }

@@ -39,6 +39,15 @@ func (c *Client) WorkspacePage(ctx context.Context, offset, limit int) (Workspac
 	})
 }
 
+// DisconnectedWorkspaces reads one page of the workspaces that have an agent from which
+// Coder no longer hears. Stopped workspaces have no agents.
+func (c *Client) DisconnectedWorkspaces(ctx context.Context, offset, limit int) (WorkspacePage, error) {
+	limit = max(1, min(limit, MaxWorkspacePage))
+	return c.workspacePage(ctx, "listing the workspaces with a disconnected agent", limit, map[string]string{
+		"q": "has-agent:disconnected", "offset": strconv.Itoa(max(0, offset)), "limit": strconv.Itoa(limit),
+	})
+}
+
 // WorkspacesByID reads these workspaces, at most MaxWorkspaceIDs. Those that are
 // deleted, or that the token must not see, are left out.
 func (c *Client) WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]Workspace, error) {

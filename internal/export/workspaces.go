@@ -79,7 +79,7 @@ func parametersComment(parameters []aggregationv1alpha1.WorkspaceParameter, with
 
 // templateOf is the namespace and name of the template of a workspace.
 func templateOf(ws aggregationv1alpha1.CoderWorkspace) string {
-	name, err := objectname.ParseWorkspace(ws.Name)
+	name, err := objectname.ParseWorkspace(objectname.WithoutID(ws.Name))
 	if err != nil {
 		return ""
 	}

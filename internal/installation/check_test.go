@@ -75,10 +75,10 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 			operator: "CustomResourceDefinition coderprovisioners.coder.com is missing or not established: apply",
 			blocks:   true,
 		},
-		"no definition of metadata": {
-			broken:        func(t *testing.T) { c.without(t, extension, crd, "", "coderobjectmetadata.internal.coder.com") },
-			administrator: "CustomResourceDefinition coderobjectmetadata.internal.coder.com is missing: ",
-			operator:      "CustomResourceDefinition coderobjectmetadata.internal.coder.com is missing or not established: ",
+		"no definition of records": {
+			broken:        func(t *testing.T) { c.without(t, extension, crd, "", "coderworkspacerecords.internal.coder.com") },
+			administrator: "CustomResourceDefinition coderworkspacerecords.internal.coder.com is missing: ",
+			operator:      "CustomResourceDefinition coderworkspacerecords.internal.coder.com is missing or not established: ",
 			blocks:        true,
 		},
 		"an older definition": {
@@ -100,12 +100,12 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 		},
 		"an older role": {
 			broken:        func(t *testing.T) { c.olderRole(t) },
-			administrator: "ClusterRole coder-k8s-apiserver lacks rights that this version needs: coderobjectmetadata.internal.coder.com (create, delete, get, list, update, watch): ",
-			operator:      "ServiceAccount coder-system/coder-k8s may not use what it needs: coderobjectmetadata.internal.coder.com (create, delete, get, list, update, watch): apply the roles",
+			administrator: "ClusterRole coder-k8s-apiserver lacks rights that this version needs: codermirrorstates.internal.coder.com (create, delete, get, list, update, watch), coderobjectmetadata.internal.coder.com (delete, list), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): ",
+			operator:      "ServiceAccount coder-system/coder-k8s may not use what it needs: codermirrorstates.internal.coder.com (create, delete, get, list, update, watch), coderobjectmetadata.internal.coder.com (delete, list), codertemplaterecords.internal.coder.com (create, delete, get, list, update, watch), codertemplatesources.internal.coder.com (create, delete, get, list, update, watch), coderworkspacerecords.internal.coder.com (create, delete, get, list, update, watch): apply the roles",
 		},
 		"no role in its own namespace": {
 			broken:   func(t *testing.T) { c.without(t, rbac, "RoleBinding", Namespace, "coder-k8s-apiserver-replicas") },
-			operator: "ServiceAccount coder-system/coder-k8s may not use what it needs in namespace coder-system: leases.coordination.k8s.io (delete, ",
+			operator: "ServiceAccount coder-system/coder-k8s may not use what it needs in namespace coder-system: leases.coordination.k8s.io ",
 		},
 		"no APIService": {
 			broken:        func(t *testing.T) { c.without(t, "apiregistration.k8s.io/v1", "APIService", "", APIServiceName) },

@@ -37,7 +37,7 @@ func (c *checker) definitions(ctx context.Context) ([]Problem, error) {
 		wanted = []Definition{controlPlanes()}
 	}
 	if c.want.AggregatedAPI {
-		wanted = append(wanted, MetadataDefinition())
+		wanted = append(wanted, RecordDefinitions()...)
 	}
 	var problems []Problem
 	var errs []error

@@ -11,8 +11,8 @@ import (
 
 // The oldest minor versions of Kubernetes 1 that a part works with.
 const (
-	// oldestMinor has ValidatingAdmissionPolicy.
-	oldestMinor = 30
+	// oldestMinor is that of the controllers alone, which need ValidatingAdmissionPolicy.
+	oldestMinor = 34
 	// oldestMinorAggregatedAPI has MutatingAdmissionPolicy, which the aggregated API
 	// asks about every write.
 	oldestMinorAggregatedAPI = 36

@@ -28,6 +28,8 @@ const (
 	ConfirmationSecret = "coder-k8s-mcp"
 	// LeaseName is that of the Lease which elects the leader of the controllers.
 	LeaseName = "coder-k8s-controller.coder.com"
+	// APIServerLeaseName is that of the Lease which elects the replica of the aggregated API that mirrors Coder.
+	APIServerLeaseName = "coder-k8s-aggregated-api"
 	// PolicyName is that of the admission policies that record and guard the author of
 	// spec.rbac, and of their bindings.
 	PolicyName = author.PolicyName
@@ -63,13 +65,19 @@ func controlPlanes() Definition {
 	return definition("codercontrolplanes", "CoderControlPlane", coderv1alpha1.FinalizerCleanup, coderv1alpha1.CoderControlPlane{})
 }
 
-// MetadataDefinition is the kind in which the aggregated API keeps what Coder has
-// no place for.
-func MetadataDefinition() Definition {
-	resource := metadatav1alpha1.GroupVersion.WithResource("coderobjectmetadata")
-	return Definition{
-		Name: resource.GroupResource().String(), Resource: resource, Kind: "CoderObjectMetadata",
-		object: reflect.TypeFor[metadatav1alpha1.CoderObjectMetadata](),
+// RecordDefinitions are the kinds in which the aggregated API keeps what it serves, and
+// that in which earlier versions kept what Coder has no place for.
+func RecordDefinitions() []Definition {
+	record := func(plural, kind string, object any) Definition {
+		resource := metadatav1alpha1.GroupVersion.WithResource(plural)
+		return Definition{Name: resource.GroupResource().String(), Resource: resource, Kind: kind, object: reflect.TypeOf(object)}
+	}
+	return []Definition{
+		record("codermirrorstates", "CoderMirrorState", metadatav1alpha1.CoderMirrorState{}),
+		record("coderobjectmetadata", "CoderObjectMetadata", metadatav1alpha1.CoderObjectMetadata{}),
+		record("codertemplaterecords", "CoderTemplateRecord", metadatav1alpha1.CoderTemplateRecord{}),
+		record("codertemplatesources", "CoderTemplateSource", metadatav1alpha1.CoderTemplateSource{}),
+		record("coderworkspacerecords", "CoderWorkspaceRecord", metadatav1alpha1.CoderWorkspaceRecord{}),
 	}
 }
 

@@ -98,7 +98,8 @@ func rightsOf(rules []rbacv1.PolicyRule) []right {
 func inNoNamespace() sets.Set[string] {
 	return sets.New("namespaces", "resourcequotas", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 		"mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
-		"validatingwebhookconfigurations", "apiservices", "flowschemas", "prioritylevelconfigurations", "flowschemas/status")
+		"validatingwebhookconfigurations", "apiservices", "flowschemas", "prioritylevelconfigurations", "flowschemas/status",
+		"codermirrorstates", "coderobjectmetadata", "codertemplaterecords", "codertemplatesources", "coderworkspacerecords")
 }
 
 // covered says whether a rule allows a right.

@@ -193,7 +193,8 @@ func apiserverNeeds(want Expectation, add func(namespace, do string, rights ...r
 			add(namespace, bindRole(namespace, role.Name), namespaced...)
 		}
 	}
-	add(want.Namespace, applyRBAC, leases("", "create", "get", "list", "update", "delete")...)
+	add(want.Namespace, applyRBAC, leases("", "create")...)
+	add(want.Namespace, applyRBAC, leases(APIServerLeaseName, "get", "update")...)
 	add(metav1.NamespaceSystem, applyRBAC, right{verb: "get", resource: "configmaps", name: "extension-apiserver-authentication"})
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/tools"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
@@ -46,6 +47,9 @@ type Options struct {
 	// InsideUnconfirmed lets tools run commands and write files in workspaces without
 	// asking the user.
 	InsideUnconfirmed bool
+	// UserExtra are the keys of the extra attributes of callers that are passed on to
+	// Kubernetes. Each needs a right to impersonate it.
+	UserExtra []string
 	// RateLimit is how many requests a user may make a second, and RateBurst how
 	// many at once. MaxInFlight is how many requests of all users may be in work at
 	// a time. Zero means no limit.
@@ -101,6 +105,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"refuse to delete, stop or replace anything for a client that cannot ask its user in a form; without it such a client repeats the name of the object in the argument confirm")
 	fs.BoolVar(&o.InsideUnconfirmed, "mcp-inside-unconfirmed", o.InsideUnconfirmed,
 		"run commands and write files in workspaces without asking the user; for toolset "+toolset.Inside)
+	fs.StringSliceVar(&o.UserExtra, "mcp-user-extra", o.UserExtra,
+		"keys of extra attributes of callers, for example example.com/email, that are passed on to Kubernetes, so that rules of spec.identity can match them; "+
+			"the server needs the verb impersonate:user-info on userextras/<key> for each (default: none)")
 	fs.Float64Var(&o.RateLimit, "mcp-rate-limit", o.RateLimit,
 		"requests that each user may make a second, on each replica; 0 for no limit")
 	fs.IntVar(&o.RateBurst, "mcp-rate-burst", o.RateBurst,
@@ -149,6 +156,11 @@ func (o *Options) validateNames() []error {
 		u, err := url.Parse(origin)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
 			errs = append(errs, fmt.Errorf("--mcp-allowed-origins: %q is not an origin; write it like https://tools.example.com", origin))
+		}
+	}
+	for _, key := range o.UserExtra {
+		if !callers.ValidExtraKey(key) {
+			errs = append(errs, fmt.Errorf("--mcp-user-extra: %q is not a key of an extra attribute; write it in lower case, like example.com/email", key))
 		}
 	}
 	return errs

@@ -96,7 +96,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the client for reviews: %w", err)
 	}
-	kube, err := callers.New(cfg.RESTConfig, cfg.Scheme, cfg.Mapper)
+	kube, err := callers.New(cfg.RESTConfig, cfg.Scheme, cfg.Mapper, cfg.Options.UserExtra...)
 	if err != nil {
 		return nil, err
 	}

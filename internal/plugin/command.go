@@ -2,10 +2,8 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
@@ -16,6 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/status"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/template"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/tree"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/whoami"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
@@ -23,7 +22,17 @@ import (
 // Run is the whole process: it reads the command line, does what it asks and
 // returns the exit code.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
-	return cli.Execute(ctx, NewCommand(session.New(streams)), args, streams)
+	return execute(ctx, session.New(streams), args)
+}
+
+// execute returns 130 for a command that was interrupted, as a shell does for a process
+// that Ctrl-C ends. It includes those that go on until they are interrupted.
+func execute(ctx context.Context, s *session.Session, args []string) int {
+	code := cli.Execute(ctx, NewCommand(s), args, s.IOStreams)
+	if ctx.Err() != nil {
+		return cli.ExitInterrupted
+	}
+	return code
 }
 
 // NewCommand is kubectl coder with all that stands below it.
@@ -40,37 +49,20 @@ func NewCommand(s *session.Session) *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return cli.Usage("%q is no command of kubectl coder", args[0])
+				return cli.UnknownCommand(cmd, args[0], kubectlWords())
 			}
 			return cmd.Help()
 		},
 	}
 	s.Flags.AddFlags(cmd.PersistentFlags())
 	s.CompleteFlags(cmd)
-	cmd.AddCommand(status.NewCommand(s), tree.NewCommand(s), logs.NewCommand(s))
+	cmd.AddCommand(status.NewCommand(s), tree.NewCommand(s), logs.NewCommand(s), whoami.NewCommand(s))
 	cmd.AddCommand(workspace.Commands(s)...)
 	cmd.AddCommand(remote.NewExecCommand(s), remote.NewSSHCommand(s), remote.NewConfigSSHCommand(s),
 		remote.NewCopyCommand(s), remote.NewPortForwardCommand(s))
 	cmd.AddCommand(access.NewOpenCommand(s), access.NewLoginCommand(s), template.NewCommand(s))
-	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s))
-	hint(cmd)
+	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s), newOptionsCommand(s))
+	explainUnavailable(s, cmd)
+	cmd.SetUsageFunc(printUsage)
 	return cmd
-}
-
-// hint lets each command say where to look when the aggregated API is away.
-func hint(cmd *cobra.Command) {
-	for _, child := range cmd.Commands() {
-		hint(child)
-	}
-	do := cmd.RunE
-	if do == nil {
-		return
-	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := do(cmd, args)
-		if apierrors.IsServiceUnavailable(err) {
-			return fmt.Errorf("%w\nkubectl coder status says what is wrong", err)
-		}
-		return err
-	}
 }

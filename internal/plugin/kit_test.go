@@ -14,7 +14,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
-	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
@@ -87,7 +86,7 @@ func (d *desk) run(t *testing.T, api *fakeAPI, args ...string) answer {
 	if ctx == nil {
 		ctx = t.Context()
 	}
-	code := cli.Execute(ctx, NewCommand(s), append([]string{"--server", api.URL}, args...), streams)
+	code := execute(ctx, s, append([]string{"--server", api.URL}, args...))
 	return answer{code, out.String(), errs.String()}
 }
 

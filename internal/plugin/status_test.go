@@ -117,6 +117,52 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
+// TestStatusFaults: many objects with the same fault are one line with a count, and what
+// is scaled to zero is shown as such.
+func TestStatusFaults(t *testing.T) {
+	api := scene(t)
+	for _, name := range []string{"a", "b", "c"} {
+		api.apply(t, strings.ReplaceAll(`apiVersion: aggregation.coder.com/v1alpha1
+kind: CoderWorkspace
+metadata: {name: coder.cy.NAME, namespace: coder}
+status:
+  phase: Running
+  healthy: false
+  conditions:
+  - {type: Ready, status: "False", reason: AgentsUnavailable, message: "agent \"main\" of NAME is disconnected", lastTransitionTime: "2026-03-01T11:30:00Z"}`, "NAME", name))
+	}
+	api.change(planes, "coder/coder", func(object map[string]any) {
+		object["status"].(map[string]any)["conditions"] = []any{condition("Ready", "True", "ScaledToZero", "no pod is wanted")}
+	})
+	alone := newDesk().run(t, api, "status", "-n", "coder")
+	for _, want := range []string{"True    ScaledToZero   1/1", "6: 3 Unhealthy, 1 Failed, 1 Running, 1 Stopped", "CoderWorkspace coder/coder.cy.b for 30m\n", "  do: kubectl coder logs -n coder coder.cy.b --agent\n"} {
+		if !strings.Contains(alone.out, want) {
+			t.Errorf("there is no %q in\n%s", want, alone.out)
+		}
+	}
+	for _, name := range []string{"coder.cy.a", "coder.cy.b", "coder.cy.c"} {
+		becomes(api, name, "Running", 1, condition("Ready", "False", "AgentsUnavailable", "the agent is disconnected"))
+	}
+	newDesk().run(t, api, "status", "-n", "coder").want(t, 4, "3 CoderWorkspaces (coder/coder.cy.a, coder/coder.cy.b, coder/coder.cy.c)\n  not ready, AgentsUnavailable: the agent is disconnected\n", "")
+}
+
+// TestStatusOfWhatIsReadyAndDoesNotWork: a condition that does not decide about Ready is
+// shown if it is false.
+func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
+	api := scene(t)
+	api.change(planes, "coder/coder", func(object map[string]any) {
+		object["status"].(map[string]any)["conditions"] = []any{
+			condition("Ready", "True", "Ready", "Coder runs"), condition("WorkspaceAccess", "Unknown", "Reconciling", "not granted yet"),
+			condition("HighAvailabilityEntitled", "False", "NotEntitled", "2 replicas are asked for"),
+		}
+	})
+	got := newDesk().run(t, api, "status", "-n", "coder")
+	got.want(t, 4, "  HighAvailabilityEntitled is False, NotEntitled: 2 replicas are asked for\n  do: kubectl -n coder describe codercontrolplane coder\n", "")
+	if strings.Contains(got.out, "WorkspaceAccess") {
+		t.Errorf("what is not known yet is shown as wrong:\n%s", got.out)
+	}
+}
+
 // TestStatusWatch prints a report again when something has changed, and ends with
 // what it saw last.
 func TestStatusWatch(t *testing.T) {
@@ -136,7 +182,7 @@ func TestStatusWatch(t *testing.T) {
 		}
 	}
 	got := d.run(t, api, "status", "-n", "coder", "--watch")
-	if got.code != 0 || strings.Count(got.out, "Control planes") != 2 || !strings.Contains(got.out, "Wrong (2)") || !strings.HasSuffix(got.out, "Nothing is wrong.\n") {
+	if got.code != 130 || got.err != "" || strings.Count(got.out, "Control planes") != 2 || !strings.Contains(got.out, "Wrong (2)") || !strings.HasSuffix(got.out, "Nothing is wrong.\n") {
 		t.Errorf("exit code %d\n%s%s", got.code, got.out, got.err)
 	}
 }

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,6 +54,10 @@ func TestWorkspaceCommandLines(t *testing.T) {
 		"stop ada.dev -n coder --yes":      {0, "coder.ada.dev stop asked for\n", ""},
 		"stop ada.dev -n coder --dry-run":  {0, "coder.ada.dev stopped (server dry run)\n", ""},
 		"frobnicate":                       {2, "", `"frobnicate" is no command of kubectl coder`},
+		"statsu":                           {2, "", `"statsu" is no command of kubectl coder; did you mean status?`},
+		"get":                              {2, "", `kubectl get coderworkspaces,codertemplates does that`},
+		"template psuh":                    {2, "", `did you mean push?`},
+		"tree coder -A":                    {2, "", `give a name or -A, not both`},
 		"start --frobnicate":               {2, "", "unknown flag: --frobnicate"},
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -74,7 +79,9 @@ func TestWorkspaceSelection(t *testing.T) {
 		"--all --owner bo":       {"coder.bo.api", "coder.bo.dev"},
 		"--all -A --owner ada":   {"coder.ada.dev"},
 		"--all --template hello": {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
-		"coder.ada.dev bo.api":   {"coder.ada.dev", "coder.bo.api"},
+		// The name of the template's object means the same.
+		"--all --template coder.hello": {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
+		"coder.ada.dev bo.api":         {"coder.ada.dev", "coder.bo.api"},
 	} {
 		t.Run(line, func(t *testing.T) {
 			api := scene(t)
@@ -114,7 +121,40 @@ func TestWorkspaceQuestions(t *testing.T) {
 func TestAggregatedAPIAway(t *testing.T) {
 	api := scene(t)
 	api.answer("GET "+inCoder+"/coderworkspaces/coder.ada.dev", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints"))
-	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "kubectl coder: no endpoints\nkubectl coder: kubectl coder status says what is wrong\n")
+	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "kubectl coder: no endpoints\nkubectl coder: kubectl coder status shows what is wrong\n")
+	// Nor is a short name "not found" if the others cannot be read.
+	api.answer("GET "+inCoder+"/coderworkspaces", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "Coder cannot be reached"))
+	api.change(planes, "coder/coder", func(object map[string]any) {
+		object["status"].(map[string]any)["conditions"] = []any{condition("Ready", "False", "CrashLooping", "it fell over")}
+	})
+	newDesk().run(t, api, "start", "-n", "coder", "dev").want(t, 1, "", "kubectl coder: Coder cannot be reached\nkubectl coder: control plane coder/coder is CrashLooping: it fell over\n")
+}
+
+// TestUpdate writes the active version of the template into the spec, and leaves those
+// alone that have it.
+func TestUpdate(t *testing.T) {
+	const v2 = "22222222-2222-2222-2222-222222222222"
+	api := scene(t)
+	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(object map[string]any) {
+		object["status"].(map[string]any)["activeVersionID"] = v2
+	})
+	api.change(workspaces, "coder/coder.bo.api", func(object map[string]any) {
+		object["spec"].(map[string]any)["templateVersionID"] = v2
+	})
+	var bodies []string
+	for _, name := range []string{"coder.ada.dev", "coder.bo.dev"} {
+		api.answer("PATCH "+inCoder+"/coderworkspaces/"+name, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			bodies = append(bodies, string(body))
+			respond(w, http.StatusOK, map[string]any{"apiVersion": "aggregation.coder.com/v1alpha1", "kind": "CoderWorkspace", "metadata": map[string]any{"name": name, "namespace": "coder"}})
+		})
+	}
+	newDesk().run(t, api, "update", "-n", "coder", "ada.dev").want(t, 2, "", "Update workspace coder.ada.dev of ada? What runs in it ends.")
+	newDesk().run(t, api, "update", "-n", "coder", "--all", "--yes").
+		want(t, 0, "coder.ada.dev update asked for\ncoderworkspace.aggregation.coder.com/coder.bo.dev update asked for\n", "coder.bo.api has the active version already\n")
+	if want := `{"spec":{"templateVersionID":"` + v2 + `"}}`; len(bodies) != 2 || bodies[0] != want || bodies[1] != want {
+		t.Errorf("the patches are %q", bodies)
+	}
 }
 
 // TestWorkspacePartly goes on after one that is refused.

@@ -3,20 +3,17 @@ package redaction
 import (
 	"regexp"
 	"strings"
-	"sync"
 )
 
-// blockMarks are compiled once for the process: they never change. begin is the line
-// of YAML that gives a word a value which stands in the lines below it; stamp is what
-// kube-apiserver puts before each line of a log.
-var blockMarks = sync.OnceValue(func() (marks struct{ begin, stamp *regexp.Regexp }) {
-	marks.begin = regexp.MustCompile(`(?i)` + word + `s?["']?[ \t]*:[ \t]+[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$`)
-	marks.stamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d) `)
-	return marks
-})
+var (
+	// blockBegin is the line of YAML that gives a keyword the lines below it as its value.
+	blockBegin = regexp.MustCompile(`(?i)(?:authorization|` + keyword + `)["']?[ \t]*:[ \t]+[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$`)
+	// lineStamp is what kube-apiserver puts before each line of a log.
+	lineStamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d) `)
+)
 
-// withoutBlocks takes out the values that YAML writes as a block: all lines below the
-// word that are deeper than it.
+// withoutBlocks removes the values that YAML writes as a block: all lines below the keyword
+// that are deeper than it.
 func withoutBlocks(text string) string {
 	var out strings.Builder
 	out.Grow(len(text))
@@ -27,7 +24,7 @@ func withoutBlocks(text string) string {
 			continue
 		}
 		content := strings.TrimRight(line, "\r\n")
-		stamp := blockMarks().stamp.FindString(content)
+		stamp := lineStamp.FindString(content)
 		content = content[len(stamp):]
 		indent := len(content) - len(strings.TrimLeft(content, " \t"))
 		switch {
@@ -35,11 +32,18 @@ func withoutBlocks(text string) string {
 		case inside && indent > depth:
 			line = stamp + content[:indent] + Placeholder + lineEnd(line)
 		default:
-			inside = blockMarks().begin.MatchString(content)
-			// The entry of a list is as deep as what stands behind its dash.
+			inside = blockBegin.MatchString(content)
+			// The entry of a list is as deep as what follows its dash.
 			depth = len(content) - len(strings.TrimLeft(content, " \t-"))
 		}
 		out.WriteString(line)
 	}
 	return out.String()
+}
+
+func lineEnd(line string) string {
+	if strings.HasSuffix(line, "\n") {
+		return "\n"
+	}
+	return ""
 }

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// Placeholder stands in place of what was taken out.
+// Placeholder replaces each secret.
 const Placeholder = "[redacted]"
 
 const (
@@ -66,15 +68,26 @@ func (r *Redactor) learn(value string) {
 	r.learnDocument(value)
 }
 
-// learnPassword learns the password of an address.
+// learnPassword learns the password of an address, also of one that cannot be parsed because
+// the password is not escaped.
 func (r *Redactor) learnPassword(value string) {
-	address, err := url.Parse(value)
-	if err != nil || address.User == nil {
+	_, rest, isAddress := strings.Cut(value, "://")
+	if !isAddress || strings.Contains(value, "\n") {
 		return
 	}
-	if password, ok := address.User.Password(); ok && len(password) >= leastKnown {
-		r.known[password] = struct{}{}
-		r.known[url.PathEscape(password)] = struct{}{}
+	_, password, _ := strings.Cut(rest[:max(strings.LastIndexByte(rest, '@'), 0)], ":")
+	passwords := []string{password}
+	if plain, err := url.PathUnescape(password); err == nil {
+		passwords = append(passwords, plain)
+	}
+	if address, err := url.Parse(value); err == nil {
+		plain, _ := address.User.Password()
+		passwords = append(passwords, plain, url.PathEscape(plain))
+	}
+	for _, password := range passwords {
+		if len(password) >= leastKnown {
+			r.known[password] = struct{}{}
+		}
 	}
 }
 
@@ -124,16 +137,24 @@ func visit(document any, yield func(string) bool) bool {
 	return true
 }
 
-// Text gives the text without secrets.
-func (r *Redactor) Text(text string) string {
-	return withoutForms(r.knownReplacer().Replace(text))
+// Text returns the text without secrets, for anyone to read.
+func (r *Redactor) Text(text string) string { return withoutForms(r.Known(text), true) }
+
+// Message returns the text without secrets, in which sentences about secrets stay, for
+// conditions and events.
+func (r *Redactor) Message(text string) string { return Prose(Users(r.Known(text))) }
+
+// Quote returns the beginning of a foreign text as one line of at most limit bytes without
+// secrets, to be quoted in a message.
+func (r *Redactor) Quote(text string, limit int) string {
+	return truncate.String(truncate.OneLine(r.Message(text)), limit)
 }
 
-// Known gives the text without the values that were learned. It is for what went
+// Known returns the text without the values that were learned. It is for what went
 // through Text in parts before.
 func (r *Redactor) Known(text string) string { return r.knownReplacer().Replace(text) }
 
-// Document gives a copy of a JSON document without secrets in its texts.
+// Document returns a copy of a JSON document without secrets in its texts.
 func (r *Redactor) Document(document any) any {
 	switch d := document.(type) {
 	case string:

@@ -2,6 +2,7 @@ package truncate
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -26,4 +27,10 @@ func String(s string, limit int) string {
 	}
 	kept := strings.ToValidUTF8(s[:max(0, limit-len(end))], "")
 	return strings.Clone(kept) + end
+}
+
+// OneLine returns a text of several lines as one: white space and control characters become
+// single spaces.
+func OneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }

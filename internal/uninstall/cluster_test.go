@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -45,7 +48,7 @@ type cluster struct {
 	team string
 }
 
-// servers are started by the first test that needs them, and ended by TestMain.
+// servers are started by the first test that gets them, and ended by TestMain.
 type servers struct {
 	once    sync.Once
 	err     error
@@ -53,29 +56,43 @@ type servers struct {
 	cluster cluster
 }
 
-var started servers
+// free are the servers that no test uses. The tests mostly wait, for definitions to go and
+// for the garbage collector to learn of others.
+var free = make(chan *servers, 3)
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	if err := flag.Set("test.parallel", strconv.Itoa(cap(free))); err != nil {
+		panic(err)
+	}
+	all := make([]servers, cap(free))
+	for i := range all {
+		free <- &all[i]
+	}
 	code := m.Run()
-	for i := len(started.stop) - 1; i >= 0; i-- {
-		started.stop[i]()
+	for i := range all {
+		for _, stop := range slices.Backward(all[i].stop) {
+			stop()
+		}
 	}
 	os.Exit(code)
 }
 
-// newCluster is the cluster of these tests, with nothing of coder-k8s in it, and a
-// namespace of the test's own.
+// newCluster is a cluster that no other test uses meanwhile, with nothing of coder-k8s in
+// it, and a namespace of the test's own.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS does not say where kube-apiserver is; make test does")
 	}
-	started.once.Do(func() { started.err = started.start() })
-	if started.err != nil {
-		t.Fatal(started.err)
+	t.Parallel()
+	s := <-free
+	t.Cleanup(func() { free <- s })
+	s.once.Do(func() { s.err = s.start() })
+	if s.err != nil {
+		t.Fatal(s.err)
 	}
-	c := started.cluster
+	c := s.cluster
 	c.emptied(t)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "team-"}}
 	c.create(t, ns)
@@ -355,6 +372,8 @@ func (c *cluster) left(t *testing.T) []string {
 		sweep{kind: kind("apiregistration.k8s.io", "APIService")},
 		sweep{kind: installation.DefinitionKind(), names: []string{
 			"codercontrolplanes.coder.com", "coderprovisioners.coder.com", "coderworkspaceproxies.coder.com", "coderobjectmetadata.internal.coder.com",
+			"codermirrorstates.internal.coder.com", "codertemplaterecords.internal.coder.com", "codertemplatesources.internal.coder.com",
+			"coderworkspacerecords.internal.coder.com",
 		}})
 	for _, s := range all {
 		if _, err := c.kube.RESTMapper().RESTMapping(s.kind.GroupKind(), s.kind.Version); err != nil {

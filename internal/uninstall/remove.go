@@ -195,7 +195,7 @@ func inCoder(o object) string {
 	return fmt.Sprintf("%s: it is not known what of it is in Coder", o)
 }
 
-// definitionsOf are the definitions of an installation, with that of the metadata.
+// definitionsOf are the definitions of an installation, with those of the records.
 func definitionsOf() []installation.Definition {
-	return append(installation.Definitions(), installation.MetadataDefinition())
+	return append(installation.Definitions(), installation.RecordDefinitions()...)
 }

@@ -58,7 +58,7 @@ func sweeps() ([]sweep, error) {
 		{kind: kind("", "Service")},
 		{kind: kind("", "ConfigMap"), everywhere: true},
 		{kind: kind("", "Secret"), names: []string{installation.APIServiceSecret, installation.ConfirmationSecret}},
-		{kind: kind("coordination.k8s.io", "Lease"), names: []string{installation.LeaseName}, prefix: "coder-k8s-apiserver"},
+		{kind: kind("coordination.k8s.io", "Lease"), names: []string{installation.LeaseName, installation.APIServerLeaseName}, prefix: "coder-k8s-apiserver"},
 		{kind: kind(admission, "MutatingAdmissionPolicyBinding")},
 		{kind: kind(admission, "MutatingAdmissionPolicy")},
 		{kind: kind(admission, "ValidatingAdmissionPolicyBinding")},
@@ -69,6 +69,7 @@ func sweeps() ([]sweep, error) {
 		{kind: kind(rbac, "Role"), everywhere: true},
 		{kind: kind("", "ServiceAccount")},
 		{kind: kind("scheduling.k8s.io", "PriorityClass")},
+		{kind: kind("flowcontrol.apiserver.k8s.io", "FlowSchema")},
 	}, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -79,19 +80,33 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+func workspaceRecords() installation.Definition {
+	all := installation.RecordDefinitions()
+	return all[slices.IndexFunc(all, func(d installation.Definition) bool { return d.Kind == "CoderWorkspaceRecord" })]
+}
+
 // labelledWorkspace makes what the aggregated API keeps of a workspace with labels.
 func (c *cluster) labelledWorkspace(t *testing.T) {
 	t.Helper()
-	const id = "3b241101-e2bb-4255-8caf-4136c566a962"
-	d := installation.MetadataDefinition()
+	d := workspaceRecords()
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"controlPlane": "coder", "kind": "CoderWorkspace", "name": "coder.ada.dev", "uid": id,
-		"metadata": map[string]any{"labels": map[string]any{"team": "a"}},
+		"controlPlane": "coder", "id": "3b241101-e2bb-4255-8caf-4136c566a962", "kept": `{"labels":{"team":"a"}}`,
 	}}}
 	obj.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind))
 	obj.SetNamespace(c.team)
-	obj.SetName("ws-" + id)
-	c.create(t, obj)
+	obj.SetName("coder.ada.dev")
+	// The policy of the records refuses everybody else.
+	config := rest.CopyConfig(c.config)
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + installation.Namespace + ":" + installation.Name, Groups: []string{"system:masters"},
+	}
+	kube, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator := *c
+	operator.kube = kube
+	operator.create(t, obj)
 }
 
 // collected waits until the garbage collector deleted an object whose owner is gone.
@@ -304,7 +319,7 @@ func TestKeepDefinitions(t *testing.T) {
 		t.Errorf("it wrote %q", stdout)
 	}
 	left := c.left(t)
-	if slices.ContainsFunc(left, func(name string) bool { return !strings.HasPrefix(name, "CustomResourceDefinition ") }) || len(left) != 4 {
+	if slices.ContainsFunc(left, func(name string) bool { return !strings.HasPrefix(name, "CustomResourceDefinition ") }) || len(left) != len(definitionsOf()) {
 		t.Errorf("it left %v", left)
 	}
 	for _, d := range installation.Definitions() {
@@ -574,7 +589,7 @@ func TestADeletionThatKubernetesForgotGoesOn(t *testing.T) {
 }
 
 func testAForgottenDeletionGoesOn(t *testing.T, reason, message string) {
-	d := installation.MetadataDefinition()
+	d := workspaceRecords()
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(installation.DefinitionKind())
 	crd.SetName(d.Name)

@@ -105,11 +105,9 @@ func (u *uninstaller) look(ctx context.Context) error {
 		u.objects = append(u.objects, found...)
 	}
 	if u.keep && !u.keepDefinitions && !u.controlPlanesOnly {
-		metadata, err := u.objectsOf(ctx, installation.MetadataDefinition())
-		if err != nil {
+		if err := u.countMetadata(ctx); err != nil {
 			return err
 		}
-		u.metadata = len(metadata)
 	}
 	if watched := u.watched(); len(watched) > 0 && u.controlPlanesOnly {
 		u.objects = slices.DeleteFunc(u.objects, func(o object) bool { return !slices.Contains(watched, o.GetNamespace()) })
@@ -141,6 +139,22 @@ func (u *uninstaller) watched() []string {
 }
 
 // objectsOf lists all objects of a kind. Where the kind is gone there are none.
+// countMetadata counts the objects of which something is kept that Coder has no place for.
+func (u *uninstaller) countMetadata(ctx context.Context) error {
+	for _, definition := range installation.RecordDefinitions() {
+		found, err := u.objectsOf(ctx, definition)
+		if err != nil {
+			return err
+		}
+		for _, o := range found {
+			if kept, _, _ := unstructured.NestedString(o.Object, "spec", "kept"); kept != "" {
+				u.metadata++
+			}
+		}
+	}
+	return nil
+}
+
 func (u *uninstaller) objectsOf(ctx context.Context, definition installation.Definition) ([]object, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(definition.Resource.GroupVersion().WithKind(definition.Kind + "List"))

@@ -65,8 +65,8 @@ func TestNamespacedOverlay(t *testing.T) {
 				}
 				continue
 			}
-			// Admission watches the quotas of all namespaces.
-			everywhere := access.Resource == "resourcequotas" && access.Subresource == ""
+			// Admission watches the quotas of all namespaces, and one watch over all tells the order of changes of records.
+			everywhere := access.Resource == "resourcequotas" && access.Subresource == "" || access.Group == "internal.coder.com"
 			for ns, want := range map[string]bool{"coder": true, other: everywhere, "": everywhere} {
 				access.Namespace = ns
 				if got := allowed(t, operator, access); got != want {

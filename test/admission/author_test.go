@@ -13,6 +13,7 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
@@ -138,7 +139,7 @@ func grantOf(t *testing.T, o *unstructured.Unstructured, ns string) author.Grant
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, cp); err != nil {
 		t.Fatal(err)
 	}
-	role := resources.WorkspaceRole(cp, ns)
+	role := workloadresources.WorkspaceRole(resources.Workload(cp, resources.Inputs{}), ns)
 	return author.Grant{Namespace: ns, Role: role.Name, Rules: role.Rules}
 }
 

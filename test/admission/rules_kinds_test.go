@@ -53,6 +53,67 @@ var kindRules = []rule{
 		bad: "database: {cloudNativePG: {clusterName: A}}", good: "database: {cloudNativePG: {clusterName: a}}",
 	},
 	{
+		name: "a rule of identity for nobody and somebody", kinds: []string{controlPlane}, at: "spec.identity.rules[0]", says: "give exactly one",
+		bad:  "identity: {rules: [{match: {userName: a}, operator: true, nobody: true}]}",
+		good: "identity: {rules: [{match: {userName: a}, operator: true, nobody: false}]}",
+	},
+	{
+		name: "a rule of identity to no one", kinds: []string{controlPlane}, at: "spec.identity.rules[0]", says: "to the operator or to nobody",
+		bad: "identity: {rules: [{match: {userName: a}}]}", good: "identity: {rules: [{match: {userName: a}, nobody: true}]}",
+	},
+	{
+		name: "a part of the name without *", kinds: []string{controlPlane}, at: "spec.identity.rules[0]", says: "{match} is the text that * stands for",
+		bad:  "identity: {rules: [{match: {userName: a}, coderUser: {username: '{match}'}}]}",
+		good: "identity: {rules: [{match: {userName: 'a*'}, coderUser: {username: '{match}'}}, {match: {serviceAccount: {namespace: a, name: '*'}}, coderUser: {email: '{match}@b.c'}}]}",
+	},
+	{
+		name: "an extra value without extra", kinds: []string{controlPlane}, at: "spec.identity.rules[0]", says: "{extra} is the value that match.extra found",
+		bad: "identity: {rules: [{match: {group: a}, coderUser: {email: '{extra}'}}]}", good: "identity: {rules: [{match: {extra: {key: a/b}}, coderUser: {email: '{extra}'}}]}",
+	},
+	{
+		name: "a match of two kinds", kinds: []string{controlPlane}, at: "spec.identity.rules[0].match", says: "give exactly one",
+		bad: "identity: {rules: [{match: {userName: a, group: b}, nobody: true}]}", good: "identity: {rules: [{match: {group: b}, nobody: true}]}",
+	},
+	{
+		name: "a match with two *", kinds: []string{controlPlane}, at: "spec.identity.rules[0].match.userName", says: "must have at most one *",
+		bad: "identity: {rules: [{match: {userName: 'a*b*'}, nobody: true}]}", good: "identity: {rules: [{match: {userName: 'a*b'}, nobody: true}]}",
+	},
+	{
+		name: "a group with *", kinds: []string{controlPlane}, at: "spec.identity.rules[0].match.group", says: "without *",
+		bad: "identity: {rules: [{match: {group: 'a*'}, nobody: true}]}", good: "identity: {rules: [{match: {group: a}, nobody: true}]}",
+	},
+	{
+		name: "an extra key in upper case", kinds: []string{controlPlane}, at: "spec.identity.rules[0].match.extra.key", says: "must be in lower case",
+		bad: "identity: {rules: [{match: {extra: {key: a/Email}}, nobody: true}]}", good: "identity: {rules: [{match: {extra: {key: a/email}}, nobody: true}]}",
+	},
+	{
+		name: "an extra value with two *", kinds: []string{controlPlane}, at: "spec.identity.rules[0].match.extra.value", says: "must have at most one *",
+		bad: "identity: {rules: [{match: {extra: {key: a, value: '**'}}, nobody: true}]}", good: "identity: {rules: [{match: {extra: {key: a, value: '*'}}, nobody: true}]}",
+	},
+	{
+		name: "a ServiceAccount of no namespace", kinds: []string{controlPlane}, at: "spec.identity.rules[0].match.serviceAccount.namespace", says: "must be the name of a namespace",
+		bad:  "identity: {rules: [{match: {serviceAccount: {namespace: '*', name: a}}, nobody: true}]}",
+		good: "identity: {rules: [{match: {serviceAccount: {namespace: a, name: a}}, nobody: true}]}",
+	},
+	{
+		name: "a ServiceAccount of no name", kinds: []string{controlPlane}, at: "spec.identity.rules[0].match.serviceAccount.name", says: "must be the name of a ServiceAccount",
+		bad:  "identity: {rules: [{match: {serviceAccount: {namespace: a, name: ''}}, nobody: true}]}",
+		good: "identity: {rules: [{match: {serviceAccount: {namespace: a, name: 'b-*'}}, nobody: true}]}",
+	},
+	{
+		name: "a Coder user by two names", kinds: []string{controlPlane}, at: "spec.identity.rules[0].coderUser", says: "by its username or by its email; give exactly one",
+		bad:  "identity: {rules: [{match: {group: a}, coderUser: {username: a, email: a@b.c}}]}",
+		good: "identity: {rules: [{match: {group: a}, coderUser: {email: a@b.c}}]}",
+	},
+	{
+		name: "a Coder user of no name", kinds: []string{controlPlane}, at: "spec.identity.rules[0].coderUser.username", says: "must be a username in Coder",
+		bad: "identity: {rules: [{match: {group: a}, coderUser: {username: '{user}'}}]}", good: "identity: {rules: [{match: {group: a}, coderUser: {username: '{name}'}}]}",
+	},
+	{
+		name: "a Coder user of no email", kinds: []string{controlPlane}, at: "spec.identity.rules[0].coderUser.email", says: "must be an email address",
+		bad: "identity: {rules: [{match: {group: a}, coderUser: {email: alice}}]}", good: "identity: {rules: [{match: {group: a}, coderUser: {email: '{name}@b.c'}}]}",
+	},
+	{
 		name: "a license without access", kinds: []string{controlPlane}, at: "spec.licenseSecretRef", says: "enable operator access or remove the license",
 		bad: "{licenseSecretRef: {name: a}, operatorAccess: {disabled: true}}", good: "licenseSecretRef: {name: a}",
 	},

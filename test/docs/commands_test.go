@@ -89,6 +89,9 @@ func help(t *testing.T, program string, words []string) string {
 	run := plugin.Run
 	if program == "coder-k8s" {
 		run = app.Run
+	} else if code := run(context.Background(), []string{"options"}, streams); code != cli.ExitOK {
+		// The help of the plugin names only the usual ones of the flags that all commands have.
+		t.Fatalf("kubectl coder options: exit code %d\n%s", code, out.String())
 	}
 	if code := run(context.Background(), args, streams); code != cli.ExitOK {
 		t.Fatalf("%s %s --help: exit code %d\n%s", program, strings.Join(words, " "), code, out.String())

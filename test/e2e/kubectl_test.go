@@ -265,8 +265,8 @@ func testTables(t *testing.T) {
 		t.Errorf("kubectl get coder -A does not show the workspace and its template:\n%s", out)
 	}
 	for kind, columns := range map[string]struct{ names, more string }{
-		"cws":  {"NAME OWNER TEMPLATE STATUS HEALTH OUTDATED AGE", "ORGANIZATION CONTROL PLANE VERSION AUTOSTOP LAST USED REASON"},
-		"ctpl": {"NAME DISPLAY NAME STATUS ACTIVE VERSION DEPRECATED AGE", "ORGANIZATION CONTROL PLANE LATEST VERSION LATEST STATUS UPDATED REASON"},
+		"cws":  {"NAME OWNER TEMPLATE STATUS HEALTH OUTDATED AGE", "WORKSPACE ORGANIZATION CONTROL PLANE VERSION AUTOSTOP LAST USED REASON"},
+		"ctpl": {"NAME DISPLAY NAME STATUS ACTIVE VERSION DEPRECATED AGE", "TEMPLATE ORGANIZATION CONTROL PLANE LATEST VERSION LATEST STATUS UPDATED REASON"},
 	} {
 		for wide, want := range map[string]string{"": columns.names, "-owide": columns.names + " " + columns.more} {
 			args := []string{"-n", sampleNamespace, "get", kind}

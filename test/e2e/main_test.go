@@ -45,6 +45,8 @@ func TestMainJob(t *testing.T) {
 		t.Run("workspaces", testWorkspaces)
 	}
 	t.Run("replicas", testReplicas)
+	t.Run("records by hand", testRecordsByHand)
+	t.Run("storage faults", testStorageFaults)
 	t.Run("MCP", testMCP)
 	t.Run("plugin", testPlugin)
 	t.Run("workspace with an agent", testLiveWorkspace)

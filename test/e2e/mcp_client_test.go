@@ -54,17 +54,36 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[3]s}
 subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 `
 
+// robotActs lets it act for everybody in Coder: no rule maps it, and the workspaces
+// belong to an Owner. What it may do at all is for its other roles to say.
+const robotActs = `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: %[2]s-acts, namespace: %[1]s, labels: {e2e-robot: %[2]s}}
+rules:
+- apiGroups: [aggregation.coder.com]
+  resources: [coderusers, coderusers/owner, coderusers/operator]
+  verbs: [impersonate]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: %[2]s-acts, namespace: %[1]s, labels: {e2e-robot: %[2]s}}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[2]s-acts}
+subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
+`
+
 // newRobot makes a ServiceAccount that has ClusterRoles in its namespace and nothing
 // anywhere else. It is gone when the test ends.
 func newRobot(t *testing.T, namespace, name string, clusterRoles ...string) robot {
 	t.Helper()
-	since, manifest := time.Now(), fmt.Sprintf(robotManifest, namespace, name)
+	since, manifest := time.Now(), fmt.Sprintf(robotManifest+robotActs, namespace, name)
 	for _, role := range clusterRoles {
 		manifest += fmt.Sprintf(robotRole, namespace, name, role)
 	}
 	apply(t, manifest)
 	t.Cleanup(func() {
 		cleanup("delete", "clusterrolebinding", "e2e-mcp-"+namespace+"-"+name, "--ignore-not-found")
+		cleanup("-n", namespace, "delete", "serviceaccount,role.rbac.authorization.k8s.io,rolebinding", "-l", "e2e-robot="+name)
 		cleanup("-n", namespace, "delete", "serviceaccount", name, "--ignore-not-found")
 		for _, role := range clusterRoles {
 			cleanup("-n", namespace, "delete", "rolebinding", name+"-"+role, "--ignore-not-found")

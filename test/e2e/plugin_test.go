@@ -73,7 +73,7 @@ func testPluginStatus(t *testing.T) {
 			return fmt.Errorf("%w\n%s%s", err, out, noise)
 		}
 		if code != 0 || len(report.Problems)+len(report.NotSeen) > 0 || len(report.ControlPlanes) != 1 || report.ControlPlanes[0].State != "Ready" ||
-			report.Workspaces.ByState["running"] == 0 {
+			report.Workspaces.ByState["Running"] == 0 {
 			return fmt.Errorf("exit code %d: %+v", code, report)
 		}
 		return nil
@@ -196,11 +196,11 @@ func testPluginOpen(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("interrupted, kubectl coder open ends with %v", err)
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
+		t.Errorf("interrupted, kubectl coder open ends with %v, want exit code 130", err)
 	}
 	stdout := coderGives(t, 0, "Password", "", "login", "-n", sampleNamespace, "--show-password")
-	if !containsAll(stdout, "Username   admin", "Email") {
+	if !containsAll(stdout, "Username    admin", "Email", "Open with   kubectl coder open") {
 		t.Error("login --show-password lacks the username or the email")
 	}
 }

@@ -17,8 +17,7 @@ const (
 	// afterKill and afterStop are how long nobody may be able to write, when the
 	// replica that writes was killed, and when it was told to stop: ten times the six and
 	// two seconds of the design, because the machine may be busy. The measured times are
-	// logged. That a writer which stops hands over its Lease, instead of letting it run
-	// out, is shown by TestGracefulStopHandsOver in internal/apiserver/replication.
+	// logged.
 	afterKill = time.Minute
 	afterStop = 20 * time.Second
 )

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -120,11 +121,14 @@ type follower struct {
 	failing time.Time
 	worst   time.Duration
 	// seen are the values that the watch told, problems what it must not tell.
-	seen     []int
+	seen []int
+	// listed are what was seen before and with each list: what was written between them is not told.
+	listed   [][2]int
 	problems []string
-	// watches counts how often the watch was opened.
-	watches  int
-	revision uint64
+	// watches counts how often the watch was opened, lists how often it was refused because what it had seen last is too
+	// old, so that the follower read anew, as an informer does.
+	watches, lists int
+	revision       uint64
 }
 
 func newStream(t *testing.T) *stream {
@@ -141,12 +145,10 @@ func newStream(t *testing.T) *stream {
 // follow reads and watches at a caller until the stream ends.
 func (s *stream) follow(t *testing.T, c *caller) {
 	t.Helper()
-	status, body, err := c.get(s.ctx, "/coderworkspaces/coder.admin.hello")
-	if err != nil || status != http.StatusOK {
-		t.Fatalf("reading at %s: %d %v %s", c.name, status, err, body)
+	f := &follower{caller: c, why: map[string]int{}}
+	if _, err := f.list(s.ctx); err != nil {
+		t.Fatalf("reading at %s: %v", c.name, err)
 	}
-	_, revision := valueOf([]byte(body))
-	f := &follower{caller: c, why: map[string]int{}, revision: revision}
 	s.followers = append(s.followers, f)
 	s.running.Go(func() { every(s.ctx, 50*time.Millisecond, func() { f.read(s.ctx) }) })
 	s.running.Go(func() { every(s.ctx, 20*time.Millisecond, func() { f.watch(s.ctx) }) })
@@ -201,6 +203,9 @@ func (f *follower) watch(ctx context.Context) {
 		return
 	}
 	defer response.Body.Close()
+	if response.StatusCode == http.StatusGone {
+		f.again(ctx)
+	}
 	if response.StatusCode != http.StatusOK {
 		return
 	}
@@ -210,20 +215,63 @@ func (f *follower) watch(ctx context.Context) {
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		f.event(lines.Bytes())
+		if f.event(lines.Bytes()) {
+			f.again(ctx)
+			return
+		}
 	}
 }
 
-func (f *follower) event(line []byte) {
+// list reads what is there now, and gives the value. The watch goes on from there: the revision of an object may be too old
+// for that.
+func (f *follower) list(ctx context.Context) (value int, err error) {
+	status, body, err := f.get(ctx, "/coderworkspaces?fieldSelector=metadata.name=coder.admin.hello")
+	if err != nil || status != http.StatusOK {
+		return 0, fmt.Errorf("%d %.200s: %w", status, body, err)
+	}
+	var list struct{ Items []json.RawMessage }
+	if err := json.Unmarshal([]byte(body), &list); err != nil || len(list.Items) != 1 {
+		return 0, fmt.Errorf("not one workspace but %d: %w", len(list.Items), err)
+	}
+	value, _ = valueOf(list.Items[0])
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, f.revision = valueOf([]byte(body))
+	return value, nil
+}
+
+// again begins anew after what was seen last became too old.
+func (f *follower) again(ctx context.Context) {
+	value, err := f.list(ctx)
+	if err != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists++
+	last := 0
+	if n := len(f.seen); n > 0 {
+		last = f.seen[n-1]
+	}
+	f.listed = append(f.listed, [2]int{last, value})
+	f.seen = append(f.seen, value)
+}
+
+// event takes up a line of a watch, and says whether the watch was refused.
+func (f *follower) event(line []byte) (refused bool) {
 	var event struct {
 		Type   string
 		Object json.RawMessage
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := json.Unmarshal(line, &event); err != nil || event.Type != "MODIFIED" {
+	err := json.Unmarshal(line, &event)
+	if event.Type == "ERROR" && bytes.Contains(event.Object, []byte(`"code":410`)) {
+		return true
+	}
+	if err != nil || event.Type != "MODIFIED" {
 		f.problems = append(f.problems, fmt.Sprintf("%.300s %v", line, err))
-		return
+		return false
 	}
 	value, revision := valueOf(event.Object)
 	if revision <= f.revision {
@@ -233,6 +281,7 @@ func (f *follower) event(line []byte) {
 	if n := len(f.seen); n == 0 || f.seen[n-1] != value {
 		f.seen = append(f.seen, value)
 	}
+	return false
 }
 
 // valueOf reads the streamed value and the revision of a workspace.
@@ -338,8 +387,8 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 	s.stop()
 	s.running.Wait()
 	for _, f := range s.followers {
-		t.Logf("%s: %d reads, the slowest %d ms, %d failed, for at most %.1f s; %d changes seen with %d watches; %v",
-			f.name, f.reads, f.slowest.Milliseconds(), f.failed, f.worst.Seconds(), len(f.seen), f.watches, f.why)
+		t.Logf("%s: %d reads, the slowest %d ms, %d failed, for at most %.1f s; %d changes seen with %d watches and %d lists; %v",
+			f.name, f.reads, f.slowest.Milliseconds(), f.failed, f.worst.Seconds(), len(f.seen), f.watches, f.lists, f.why)
 		if len(f.problems) > 0 {
 			t.Errorf("the watch at %s told %s", f.name, strings.Join(f.problems, "\n"))
 		}
@@ -358,14 +407,16 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 func (f *follower) told(written []int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := 0
-	for _, value := range f.seen {
-		if at < len(written) && value == written[at] {
-			at++
+	seen := f.seen
+	for _, value := range written {
+		if slices.ContainsFunc(f.listed, func(l [2]int) bool { return l[0] < value && value < l[1] }) {
+			continue
 		}
-	}
-	if at < len(written) {
-		return fmt.Errorf("%d was written, and what was seen is %v", written[at], f.seen)
+		at := slices.Index(seen, value)
+		if at < 0 {
+			return fmt.Errorf("%d was written, and what was seen is %v", value, f.seen)
+		}
+		seen = seen[at+1:]
 	}
 	return nil
 }

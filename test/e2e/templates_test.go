@@ -154,7 +154,7 @@ func testVariables(t *testing.T, client *coderd.Client, active string) {
 		t.Errorf("the version has the variables %v: %v", shown, err)
 	}
 	told := kubectl(t, append([]string{"get", "-o", "yaml", "--show-managed-fields"}, sizedTemplate...)...) +
-		kubectl(t, "-n", sampleNamespace, "get", "coderobjectmetadata", "-o", "yaml") +
+		kubectl(t, "-n", sampleNamespace, "get", "codertemplaterecords,codertemplatesources", "-o", "yaml") +
 		kubectl(t, "-n", "coder-system", "logs", "deploy/coder-k8s")
 	if strings.Contains(told, value) {
 		t.Error("the value of the Secret is told")

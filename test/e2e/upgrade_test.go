@@ -36,30 +36,23 @@ func testUpgrade(t *testing.T) {
 	begin(t)
 	before := stateOf(t)
 	inCoder := heldInCoder(t)
-	for _, to := range []struct{ name, installation string }{
-		{"to this version", thisInstallation},
-		{"back to the previous release", previousInstallation},
-		{"to this version again", thisInstallation},
-	} {
-		t.Run(to.name, func(t *testing.T) {
-			if to.installation == previousInstallation {
-				// It has one replica, and a watch once missed a change when two gave way to one (docs/how-to/upgrade.md).
-				scaleOperator(t, 1)
-			}
+	for _, to := range []string{"to this version", "to this version again"} {
+		t.Run(to, func(t *testing.T) {
 			start := time.Now()
-			goTo(t, to.installation)
-			t.Logf("%s after %.1f s", to.name, time.Since(start).Seconds())
+			goTo(t, thisInstallation)
+			t.Logf("%s after %.1f s", to, time.Since(start).Seconds())
 			now := stateOf(t)
 			compareStates(t, before, now)
 			before = now
 			if diff := cmp.Diff(inCoder, heldInCoder(t)); diff != "" {
 				t.Errorf("Coder has something else (-before +now):\n%s", diff)
 			}
-			if out, err := tryKubectl(t, "diff", "-k", to.installation); err != nil {
+			if out, err := tryKubectl(t, "diff", "-k", thisInstallation); err != nil {
 				t.Errorf("what is installed is not what was applied: %v\n%s", err, out)
 			}
 		})
 	}
+	fmt.Fprintln(os.Stderr, "NOT TESTED: the way back to the previous release, which does not know the records (docs/how-to/upgrade.md).")
 	storedVersions(t)
 	end(t)
 }
@@ -126,6 +119,10 @@ func finalizers(t *testing.T, list string) {
 	kubectl(t, "-n", sampleNamespace, "patch", "cws", "coder.admin.second", "--type=merge", "-p", `{"metadata":{"finalizers":`+list+`}}`)
 }
 
+// firstRecords is how long nobody may be able to write during the upgrade to the first version with records, which reads
+// everything anew after it has the Lease: about ten times what it takes on an idle machine.
+const firstRecords = 3 * time.Minute
+
 // goTo installs another version under a stream of reads, writes and watches.
 func goTo(t *testing.T, installation string) {
 	t.Helper()
@@ -137,7 +134,7 @@ func goTo(t *testing.T, installation string) {
 		install(t, installation)
 		allReconciled(t)
 	})
-	s.end(t, afterStop)
+	s.end(t, firstRecords)
 	seen.nothingDeleted(t)
 }
 
@@ -169,7 +166,7 @@ func stateOf(t *testing.T) map[string]string {
 	t.Helper()
 	state := map[string]string{}
 	for namespace, kinds := range map[string]string{
-		sampleNamespace: "ccp,cprov,cwp,cws,ctpl,deployments,replicasets,pods,services,serviceaccounts,secrets,roles,rolebindings,coderobjectmetadata",
+		sampleNamespace: "ccp,cprov,cwp,cws,ctpl,deployments,replicasets,pods,services,serviceaccounts,secrets,roles,rolebindings",
 		"coder-system":  "secrets",
 	} {
 		var list struct{ Items []map[string]any }
@@ -188,10 +185,6 @@ func contentOf(t *testing.T, object map[string]any) string {
 	t.Helper()
 	kind := field(object, "kind")
 	metadata, _ := object["metadata"].(map[string]any)
-	if kind == "CoderObjectMetadata" {
-		// What it keeps is what the workspaces and templates show.
-		return field(metadata, "uid")
-	}
 	delete(metadata, "resourceVersion")
 	if annotations, ok := metadata["annotations"].(map[string]any); ok {
 		delete(annotations, streamed)
@@ -253,7 +246,7 @@ func heldInCoder(t *testing.T) []string {
 func storedVersions(t *testing.T) {
 	t.Helper()
 	out := kubectl(t, "get", "crd", "-l", operatorLabel, "-o", `jsonpath={range .items[*]}{.metadata.name} {.status.storedVersions}{"\n"}{end}`)
-	if strings.Count(out, `["v1alpha1"]`) != 4 {
+	if strings.Count(out, `["v1alpha1"]`) != 8 {
 		t.Errorf("the versions that are stored are\n%s", out)
 	}
 }

@@ -182,6 +182,10 @@ func (a api) accept(t *testing.T, o *unstructured.Unstructured) error {
 	if kind.Group == aggregationv1alpha1.GroupVersion.Group {
 		return acceptAggregated(o)
 	}
+	if namespaced, err := a.client.IsObjectNamespaced(o); err == nil && namespaced && o.GetNamespace() == "" {
+		// Who applies it chooses the namespace.
+		o.SetNamespace(metav1.NamespaceDefault)
+	}
 	err := a.client.Create(t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 	switch {
 	case apierrors.IsAlreadyExists(err) && kind.Kind == "Namespace":

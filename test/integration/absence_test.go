@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
@@ -71,13 +73,13 @@ func TestAbsence(t *testing.T) {
 	kept := s.owned(t, "kept", s.oneOfSecond.Name, s.oneOfSecond.UID)
 	back := s.second.Fail(coderdtest.Fault{DropConnection: true})
 	// It takes a while until that is taken for more than a hiccup.
-	s.namespaceGoes(t, "with the API up", namespace(t))
+	namespaceGoes(t, "with the API up", namespace(t))
 	s.isCollected(t)
 	s.isStale(t)
 	// Nobody knows whether this one exists.
 	unsure := s.owned(t, "unsure", "second.coder.admin.unsure", types.UID(uuid.NewString()))
 	s.touch(t, kept)
-	s.namespaceGoes(t, "with Coder gone", namespace(t))
+	namespaceGoes(t, "with Coder gone", namespace(t))
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); pause(t.Context(), 200*time.Millisecond) {
 		s.exists(t, kept)
 		s.exists(t, unsure)
@@ -91,17 +93,47 @@ func TestAbsence(t *testing.T) {
 	s.process.kill()
 	empty := namespace(t)
 	began := time.Now()
-	s.deletes(t, empty)
+	deletesNamespace(t, empty)
 	s.process.start(t)
 	s.process.ready(t)
-	s.isGone(t, "with the API down and up again", empty, began)
+	namespaceIsGone(t, "with the API down and up again", empty, began)
 	s.exists(t, kept)
-	s.namespaceGoes(t, "with workspaces", s.ns)
+	namespaceGoes(t, "with workspaces", s.ns)
 	for name, id := range s.workspaces {
 		for _, coder := range []*coderdtest.Server{s.first, s.second} {
 			if slices.Contains(coder.Transitions(id), "delete") != (name == "collected" && coder == s.first) {
 				t.Errorf("workspace %s was built in Coder: %v", name, coder.Transitions(id))
 			}
+		}
+	}
+}
+
+// TestNamespaceDeletedDuringFirstSync: a namespace goes while its Coder is read for the
+// first time. Nothing holds it up, no record is left in it, and nothing happens in Coder.
+func TestNamespaceDeletedDuringFirstSync(t *testing.T) {
+	const workspaces = 1500
+	s := newServed(t, workspaces)
+	// A page takes long, so that the first sync is not over when it is seen to have begun.
+	s.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: "/api/v2/workspaces", Delay: 500 * time.Millisecond})
+	p := startProcess(t, s.proxy, "--leader-elect=false", "--watch-namespaces="+s.ns)
+	p.ready(t)
+	serve(t, p)
+	startControllerManager(t, "namespace-controller,garbage-collector-controller")
+	records := &metav1.PartialObjectMetadataList{}
+	records.SetGroupVersionKind(metadatav1alpha1.GroupVersion.WithKind("CoderWorkspaceRecordList"))
+	polltest.Eventually(t, "the first records are there", func(ctx context.Context) error {
+		if err := environment.client.List(ctx, records, client.InNamespace(s.ns)); err != nil || len(records.Items) < 10 {
+			return fmt.Errorf("there are %d records: %w", len(records.Items), err)
+		}
+		return nil
+	})
+	if n := len(records.Items); n >= workspaces {
+		t.Fatalf("there are %d records: the first sync is over", n)
+	}
+	namespaceGoes(t, fmt.Sprintf("with %d of %d workspaces read", len(records.Items), workspaces), s.ns)
+	for request, n := range s.coder.Requests() {
+		if strings.HasPrefix(request, "POST ") && strings.HasSuffix(request, "/builds") {
+			t.Errorf("Coder was asked %d times: %s", n, request)
 		}
 	}
 }
@@ -225,14 +257,14 @@ func (s *twoCoders) isStale(t *testing.T) {
 	}
 }
 
-func (s *twoCoders) deletes(t *testing.T, ns string) {
+func deletesNamespace(t *testing.T, ns string) {
 	t.Helper()
 	if err := environment.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *twoCoders) isGone(t *testing.T, when, ns string, began time.Time) {
+func namespaceIsGone(t *testing.T, when, ns string, began time.Time) {
 	t.Helper()
 	polltest.Eventually(t, "the namespace is gone, "+when, func(ctx context.Context) error {
 		found := &corev1.Namespace{}
@@ -245,9 +277,9 @@ func (s *twoCoders) isGone(t *testing.T, when, ns string, began time.Time) {
 	t.Logf("%s, a namespace was gone after %.1f s", when, time.Since(began).Seconds())
 }
 
-func (s *twoCoders) namespaceGoes(t *testing.T, when, ns string) {
+func namespaceGoes(t *testing.T, when, ns string) {
 	t.Helper()
 	began := time.Now()
-	s.deletes(t, ns)
-	s.isGone(t, when, ns, began)
+	deletesNamespace(t, ns)
+	namespaceIsGone(t, when, ns, began)
 }

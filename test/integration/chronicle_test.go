@@ -40,6 +40,13 @@ type session struct {
 
 func (s session) String() string { return s.watcher + " at " + s.replica }
 
+// listed is what a list returned: the revisions of the objects by name.
+type listed struct {
+	replica  string
+	revision uint64
+	objects  map[string]uint64
+}
+
 // chronicle collects what all watchers were told and what writers were answered. In
 // the end that must be explainable by one log.
 type chronicle struct {
@@ -47,6 +54,7 @@ type chronicle struct {
 	sessions []session
 	// answers are the objects that writers got back.
 	answers []happening
+	lists   []listed
 	faults  []string
 	// cut counts by replica the watches that it ended though it lives.
 	cut map[string]int
@@ -63,6 +71,16 @@ func (c *chronicle) answered(object *unstructured.Unstructured) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answers = append(c.answers, h)
+}
+
+func (c *chronicle) list(replica string, list *unstructured.UnstructuredList) {
+	l := listed{replica, revisionOf(list.GetResourceVersion()), map[string]uint64{}}
+	for _, object := range list.Items {
+		l.objects[object.GetName()] = revisionOf(object.GetResourceVersion())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lists = append(c.lists, l)
 }
 
 // fault notes what must not be.
@@ -122,6 +140,7 @@ func (c *chronicle) check(t *testing.T, first map[string]labels.Set, from uint64
 	for _, s := range c.sessions {
 		c.explained(s, expected(log, first, s.selector))
 	}
+	c.snapshots(log, first)
 	byRevision := map[uint64]happening{}
 	for _, h := range log {
 		byRevision[h.revision] = h
@@ -135,7 +154,7 @@ func (c *chronicle) check(t *testing.T, first map[string]labels.Set, from uint64
 	for _, s := range c.sessions {
 		events += len(s.told)
 	}
-	t.Logf("%d changes, told in %d watches as %d events; %d answers to writers", len(log), len(c.sessions), events, len(c.answers))
+	t.Logf("%d changes, told in %d watches as %d events; %d answers to writers, %d lists", len(log), len(c.sessions), events, len(c.answers), len(c.lists))
 	for _, fault := range c.faults[:min(len(c.faults), 30)] {
 		t.Error(fault)
 	}
@@ -176,6 +195,28 @@ func (c *chronicle) plausible(log []happening, first map[string]labels.Set) {
 			c.faults = append(c.faults, fmt.Sprintf("%s: before that it was there: %v", h, there[h.name]))
 		}
 		there[h.name] = h.kind != watch.Deleted
+	}
+}
+
+// snapshots checks that each list shows exactly the objects of its revision.
+func (c *chronicle) snapshots(log []happening, first map[string]labels.Set) {
+	slices.SortFunc(c.lists, func(a, b listed) int { return cmp.Compare(a.revision, b.revision) })
+	// Revision 0 stands for any one before the log begins.
+	there := map[string]uint64{}
+	for name := range first {
+		there[name] = 0
+	}
+	for _, l := range c.lists {
+		for len(log) > 0 && log[0].revision <= l.revision {
+			if there[log[0].name] = log[0].revision; log[0].kind == watch.Deleted {
+				delete(there, log[0].name)
+			}
+			log = log[1:]
+		}
+		same := maps.EqualFunc(there, l.objects, func(want, got uint64) bool { return want == got || want == 0 })
+		if !same {
+			c.faults = append(c.faults, fmt.Sprintf("a list at %s with revision %d shows\n%v\nbut the watches showed\n%v", l.replica, l.revision, l.objects, there))
+		}
 	}
 }
 

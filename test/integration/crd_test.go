@@ -110,6 +110,8 @@ func TestControlPlaneBadInputIsRefused(t *testing.T) {
 // controlPlane is a control plane, changed by edit where that is given.
 func controlPlane(ns, name string, edit func(*coderv1alpha1.CoderControlPlane)) *coderv1alpha1.CoderControlPlane {
 	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
+	// RBAC alone decides, as far as a test does not say otherwise.
+	cp.Spec.Identity.Rules = []coderv1alpha1.IdentityRule{{Match: coderv1alpha1.IdentityMatch{Group: "system:authenticated"}, Operator: true}}
 	if edit != nil {
 		edit(cp)
 	}

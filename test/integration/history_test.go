@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -40,16 +38,17 @@ type history struct {
 	replicas  replicas
 	chronicle *chronicle
 	promise   *promise
+	calls     *callLog
 	// first are the objects before the work begins, at revision from.
 	first map[string]labels.Set
 	from  uint64
 }
 
-// TestHistory: people write through all replicas and in Coder itself, watchers at all
-// replicas come back at random revisions, and the replica that writes dies over and
-// over. What every watcher was told is explained by one log, no promise is broken, no
-// history is lost, Coder is not read anew, and all replicas show in the end what Coder
-// has.
+// TestHistory: clients write and read at three replicas and in Coder itself, watchers at
+// all replicas start at random revisions, and replicas are killed, ended and paused. The
+// recorded calls about each object are linearizable (linear_test.go); one log explains
+// what every watch and every list showed (chronicle_test.go); nothing is created twice;
+// Coder is not read anew; and all replicas show in the end what Coder has.
 func TestHistory(t *testing.T) {
 	h := newHistory(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -66,12 +65,15 @@ func TestHistory(t *testing.T) {
 	written, stopWriting := context.WithCancel(ctx)
 	defer stopWriting()
 	for i := range 4 {
-		w := &writer{fmt.Sprintf("writer%d", i), h.ns, h.replicas, h.chronicle, h.promise}
+		w := &writer{fmt.Sprintf("writer%d", i), h.ns, h.replicas, h.chronicle, h.promise, h.calls, i == 0}
 		writing.Go(func() { w.run(written) })
+	}
+	for _, fixed := range append(slices.Clone(h.replicas), nil, nil) {
+		writing.Go(func() { (&reader{h, fixed}).run(written) })
 	}
 	writing.Go(func() { h.colleague.run(written) })
 
-	h.disasters(t)
+	h.faults(t)
 
 	stopWriting()
 	writing.Wait()
@@ -89,7 +91,9 @@ func TestHistory(t *testing.T) {
 	watching.Wait()
 	h.chronicle.check(t, h.first, h.from)
 	h.chronicle.excused(t, h.replicas)
+	h.calls.linearizable(t)
 	h.promise.kept(t, objects)
+	h.once(t)
 	for i, store := range stores {
 		polltest.Eventually(t, fmt.Sprintf("informer %d holds what there is", i), func(ctx context.Context) error {
 			list, err := h.list(ctx, h.replicas.any())
@@ -114,7 +118,7 @@ func TestHistory(t *testing.T) {
 func newHistory(t *testing.T) *history {
 	t.Helper()
 	names, proxy := startCoders(t)
-	h := &history{ns: namespace(t), names: names, chronicle: &chronicle{}, promise: newPromise()}
+	h := &history{ns: namespace(t), names: names, chronicle: &chronicle{}, promise: newPromise(), calls: newCallLog()}
 	controller := startProcess(t, proxy, "--app=controller", "--leader-elect=false", "--watch-namespaces="+h.ns)
 	controller.ready(t)
 	h.coder = controlPlaneReady(t, names, h.ns, "coder", coderdtest.WithManualBuilds())
@@ -130,7 +134,7 @@ func newHistory(t *testing.T) *history {
 	h.colleague = newColleague(t, h, template)
 	// Only at this level the library tells of clients that are too slow.
 	h.replicas = startReplicas(t, proxy, 3, "--watch-namespaces="+h.ns, "--log-level=debug")
-	h.replicas.writer(t)
+	h.replicas.leader(t)
 	h.first = map[string]labels.Set{}
 	polltest.Eventually(t, "all workspaces are there", func(ctx context.Context) error {
 		list, err := h.list(ctx, h.replicas[0])
@@ -142,6 +146,7 @@ func newHistory(t *testing.T) *history {
 		}
 		for _, object := range list.Items {
 			h.first[object.GetName()] = object.GetLabels()
+			h.calls.add(object.GetName(), call{verb: creates}, h.calls.now(), found(&object))
 		}
 		h.from = revisionOf(list.GetResourceVersion())
 		return nil
@@ -201,38 +206,6 @@ func (h *history) informers(ctx context.Context, t *testing.T) []cache.Store {
 		stores = append(stores, informer.GetStore())
 	}
 	return stores
-}
-
-// disasters befall the replica that writes, one after another.
-func (h *history) disasters(t *testing.T) {
-	t.Helper()
-	pause(t.Context(), 3*time.Second)
-	for _, kind := range []string{"killed", "stopped", "killed and started again at once", "killed"} {
-		w := h.replicas.writer(t)
-		w.set(false)
-		since := time.Now()
-		if kind == "stopped" {
-			if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			<-w.ended
-			w.isNoHolder(t)
-		} else {
-			w.kill()
-		}
-		again := strings.Contains(kind, "again")
-		if again {
-			w.start(t)
-		}
-		t.Logf("%s was %s", w.name, kind)
-		h.replicas.writesBack(t, since, h.ns, probe)
-		if !again {
-			w.start(t)
-		}
-		w.ready(t)
-		w.set(true)
-		pause(t.Context(), 2*time.Second)
-	}
 }
 
 // converged waits until every replica shows what Coder has, and the same as the

@@ -51,8 +51,8 @@ type process struct {
 	cmd                    *exec.Cmd
 	logs                   *syncBuffer
 	apiPort, mcpPort, port string
-	// peerPort is where other replicas reach it, and name what it calls itself.
-	peerPort, name string
+	// name is what it calls itself.
+	name string
 	// credential names the process in the audit log, of which it concerns what comes
 	// after auditFrom.
 	credential string
@@ -88,14 +88,14 @@ func newProcess(t *testing.T, config *rest.Config, proxy string, args ...string)
 		t.Fatal(err)
 	}
 	p := &process{
-		logs: &syncBuffer{}, apiPort: freePort(t), mcpPort: freePort(t), port: freePort(t), peerPort: freePort(t),
+		logs: &syncBuffer{}, apiPort: freePort(t), mcpPort: freePort(t), port: freePort(t),
 		credential: credentialOf(t, config.BearerToken), auditFrom: auditSize(t),
 	}
 	p.name = "pod-" + p.apiPort
 	p.command = append([]string{path,
 		"--kubeconfig", kubeconfigFile(t, config), "--metrics-bind-address", "0", "--log-format", "console",
 		"--health-probe-bind-address", "127.0.0.1:" + p.port, "--mcp-bind-address", "127.0.0.1:" + p.mcpPort,
-		"--bind-address", "127.0.0.1", "--secure-port", p.apiPort, "--peer-bind-address", "127.0.0.1:" + p.peerPort,
+		"--bind-address", "127.0.0.1", "--secure-port", p.apiPort,
 	}, args...)
 	p.environment = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_NAME="+p.name, "HTTP_PROXY="+proxy, "NO_PROXY=")
 	return p
@@ -183,6 +183,13 @@ func (p *process) terminate(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
+func (p *process) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("sending signal %v to the program: %v", s, err)
+	}
+}
+
 func (p *process) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.ended
@@ -215,12 +222,14 @@ type coders struct {
 	hosts map[string]*url.URL
 	// lists are the queries by which workspaces were listed, by host.
 	lists map[string][]url.Values
+	// created counts by name the workspaces that Coder created for a request.
+	created map[string]int
 }
 
 // startCoders gives the proxy and its address.
 func startCoders(t *testing.T) (*coders, string) {
 	t.Helper()
-	c := &coders{hosts: map[string]*url.URL{}, lists: map[string][]url.Values{}}
+	c := &coders{hosts: map[string]*url.URL{}, lists: map[string][]url.Values{}, created: map[string]int{}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -238,6 +247,7 @@ func startCoders(t *testing.T) (*coders, string) {
 			}
 			r.SetURL(target)
 		},
+		ModifyResponse: c.count,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			// Like a host that does not answer: the connection ends.
 			panic(http.ErrAbortHandler)

@@ -65,7 +65,7 @@ func TestQuota(t *testing.T) {
 	controller.kill()
 	coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"})
 	all := startReplicas(t, proxy, 2, "--watch-namespaces="+ns)
-	all.writer(t)
+	all.leader(t)
 	polltest.Eventually(t, "the control plane is served", func(ctx context.Context) error {
 		_, err := all[1].client.Resource(workspacesGVR).Namespace(ns).Create(ctx, unstructuredWorkspace("coder.admin.free"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,9 +38,12 @@ type replica struct {
 	client dynamic.Interface
 
 	mu sync.Mutex
-	up bool
-	// lives counts how often it was started.
+	// up says that the process was started and is not paused.
+	up, paused bool
+	// lives counts how often it was started or resumed. The history of its watches begins
+	// at revision since at the latest.
 	lives int
+	since uint64
 }
 
 // replicas are those of one test.
@@ -89,6 +93,46 @@ func (r *replica) set(up bool) {
 	if r.up = up; up {
 		r.lives++
 	}
+	r.paused = false
+}
+
+// pause stops the process with SIGSTOP. Clients that stay at this replica still send
+// requests, which are answered after resume.
+func (r *replica) pause(t *testing.T) {
+	t.Helper()
+	r.set(false)
+	r.signal(t, syscall.SIGSTOP)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paused = true
+}
+
+func (r *replica) resume(t *testing.T) {
+	t.Helper()
+	r.signal(t, syscall.SIGCONT)
+	r.set(true)
+}
+
+// dead reports whether the process has ended and was not started again.
+func (r *replica) dead() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.up && !r.paused
+}
+
+// begins sets the revision before which watches at the replica may return 410.
+func (r *replica) begins(revision uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.since = revision
+}
+
+// forgot reports whether the replica may return 410 for a watch from a revision: its
+// history begins when it starts, as that of kube-apiserver's watch cache does.
+func (r *replica) forgot(revision uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return revision <= r.since
 }
 
 // living are those that run.
@@ -114,11 +158,11 @@ func (all replicas) service() *rest.Config {
 	return config
 }
 
-// writer waits until one of them writes.
-func (all replicas) writer(t *testing.T) *replica {
+// leader waits until one of those that run holds the Lease, and returns it.
+func (all replicas) leader(t *testing.T) *replica {
 	t.Helper()
 	var found *replica
-	polltest.Eventually(t, "a replica writes", func(ctx context.Context) error {
+	polltest.Eventually(t, "a replica holds the Lease", func(ctx context.Context) error {
 		lease := &coordinationv1.Lease{}
 		key := client.ObjectKey{Namespace: operatorNamespace, Name: "coder-k8s-aggregated-api"}
 		if err := environment.client.Get(ctx, key, lease); err != nil {
@@ -130,7 +174,7 @@ func (all replicas) writer(t *testing.T) *replica {
 			return fmt.Errorf("the Lease is held by %q", holder)
 		}
 		if found = all[i]; !slices.Contains(all.living(), found) {
-			return fmt.Errorf("the Lease is held by %q, which is dead", holder)
+			return fmt.Errorf("the Lease is held by %q, which does not run", holder)
 		}
 		return nil
 	})
@@ -146,8 +190,8 @@ func (r *replica) isNoHolder(t *testing.T) {
 	}
 }
 
-// writesBack waits until the replicas that live carry out a write, and tells how long
-// that took from a moment on. Until then they say so, and when to try again.
+// writesBack waits until the replicas that run carry out a write, and logs how long that
+// took. A write that is refused until then must have status 503 and Retry-After.
 func (all replicas) writesBack(t *testing.T, since time.Time, ns, name string) {
 	t.Helper()
 	refused := 0
@@ -165,13 +209,11 @@ func (all replicas) writesBack(t *testing.T, since time.Time, ns, name string) {
 		}
 		refused++
 		if _, later := apierrors.SuggestsClientDelay(err); !later || !apierrors.IsServiceUnavailable(err) {
-			t.Errorf("a write without a writer is answered with %v, not with 503 and Retry-After", err)
+			t.Errorf("a write during a failover is answered with %v, not with 503 and Retry-After", err)
 		}
 		return err
 	})
-	// The design says 6 s after a kill and 2 s after an end in order; how long it takes
-	// here is the machine's as well, which may be busy with other things.
-	t.Logf("writes were back after %.2f s, %d were refused until then", time.Since(since).Seconds(), refused)
+	t.Logf("a write succeeded after %.2f s, %d were refused until then", time.Since(since).Seconds(), refused)
 }
 
 // holderOf is the name of the process that holds the Lease; what follows it there

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"math/rand/v2"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -76,12 +75,18 @@ func (w *watcher) catchUp(ctx context.Context, until uint64) {
 func (w *watcher) watch(ctx context.Context, r *replica, life int, from, until uint64) {
 	s := session{watcher: w.name, replica: r.name, selector: w.selector, from: from}
 	defer func() { w.chronicle.add(s) }()
+	gone := false
+	defer func() {
+		if gone {
+			w.relist(ctx)
+		}
+	}()
 	stream, err := r.client.Resource(workspacesGVR).Namespace(w.namespace).Watch(ctx, metav1.ListOptions{
 		ResourceVersion: strconv.FormatUint(from, 10), AllowWatchBookmarks: true,
 		LabelSelector: w.selector.String(), TimeoutSeconds: ptr.To[int64](600),
 	})
 	if err != nil {
-		w.failed(ctx, r, life, err)
+		gone = w.failed(ctx, r, life, from, err)
 		pause(ctx, 50*time.Millisecond)
 		return
 	}
@@ -89,7 +94,7 @@ func (w *watcher) watch(ctx context.Context, r *replica, life int, from, until u
 	for event := range stream.ResultChan() {
 		object, ok := event.Object.(*unstructured.Unstructured)
 		if event.Type == watch.Error || !ok {
-			w.failed(ctx, r, life, apierrors.FromObject(event.Object))
+			gone = w.failed(ctx, r, life, from, apierrors.FromObject(event.Object))
 			return
 		}
 		revision := revisionOf(object.GetResourceVersion())
@@ -108,17 +113,36 @@ func (w *watcher) watch(ctx context.Context, r *replica, life int, from, until u
 	}
 }
 
-// failed notes an error that no living replica may give.
-func (w *watcher) failed(ctx context.Context, r *replica, life int, err error) {
-	if ctx.Err() != nil || !sameLife(r, life) {
+// failed records an error that no running replica may return. It reports whether the
+// watcher must list again.
+func (w *watcher) failed(ctx context.Context, r *replica, life int, from uint64, err error) (gone bool) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		if sameLife(r, life) && !r.forgot(from) {
+			w.chronicle.fault("%s: %s has lost the history since revision %d: %v", w.name, r.name, from, err)
+		}
+		return true
+	}
+	if ctx.Err() == nil && sameLife(r, life) {
+		w.chronicle.fault("%s: a watch at %s, which runs, failed: %v", w.name, r.name, err)
+	}
+	return false
+}
+
+// relist continues from a new list after 410, as an informer does. The list must not be
+// older than what the watcher has seen.
+func (w *watcher) relist(ctx context.Context) {
+	r := w.replicas.any()
+	list, err := r.client.Resource(workspacesGVR).Namespace(w.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		pause(ctx, 50*time.Millisecond)
 		return
 	}
-	status, _ := err.(apierrors.APIStatus)
-	if status != nil && status.Status().Code == http.StatusGone {
-		w.chronicle.fault("%s: %s says that the history is lost: %v", w.name, r.name, err)
+	revision := revisionOf(list.GetResourceVersion())
+	if last := w.seen[len(w.seen)-1]; revision < last {
+		w.chronicle.fault("%s: a list at %s has revision %d, a watch showed %d before", w.name, r.name, revision, last)
 		return
 	}
-	w.chronicle.fault("%s: a watch at %s, which lives, failed: %v", w.name, r.name, err)
+	w.seen = []uint64{revision}
 }
 
 // sameLife says whether a replica has lived since. A connection may break before

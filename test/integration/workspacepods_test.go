@@ -47,7 +47,7 @@ func TestPodsOfWorkspaces(t *testing.T) {
 	id := coder.AddWorkspace("admin", coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# nothing\n"}), "dev")
 	coder.SetAgents(id, coderdtest.Agent{Name: "main", Status: "connected", LifecycleState: "ready"})
 	replica := startReplicas(t, proxy, 1, "--watch-namespaces="+ns)
-	replica.writer(t)
+	replica.leader(t)
 	becomes := func(what, want string) {
 		t.Helper()
 		polltest.Eventually(t, what, func(ctx context.Context) error {

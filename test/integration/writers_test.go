@@ -48,6 +48,9 @@ type writer struct {
 	replicas  replicas
 	chronicle *chronicle
 	promise   *promise
+	calls     *callLog
+	// patient also sends requests to a replica that is paused.
+	patient bool
 }
 
 func newPromise(names ...string) *promise {
@@ -89,9 +92,9 @@ func (w *writer) run(ctx context.Context) {
 		case 1:
 			w.remove(name)
 		case 2, 3:
-			w.patch("running", name, fmt.Sprintf(`{"spec":{"running":%t}}`, rand.IntN(2) == 0))
+			w.patch("running", name, fmt.Sprintf(`{"spec":{"running":%t}}`, rand.IntN(2) == 0), call{verb: changed})
 		case 4, 5:
-			w.patch("ttl", name, fmt.Sprintf(`{"spec":{"ttlMillis":%d}}`, (1+rand.IntN(100))*3600000))
+			w.patch("ttl", name, fmt.Sprintf(`{"spec":{"ttlMillis":%d}}`, (1+rand.IntN(100))*3600000), call{verb: changed})
 		default:
 			w.label(name, fmt.Sprintf("v%d", n))
 		}
@@ -99,13 +102,23 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// try asks one replica and judges the error. Nothing interrupts a write: what
-// becomes of it shall be known.
-func (w *writer) try(what string, do func(context.Context, dynamic.ResourceInterface) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+// replica chooses one for the next request.
+func (w *writer) replica() *replica {
+	if r := w.replicas[rand.IntN(len(w.replicas))]; w.patient && !r.dead() {
+		return r
+	}
+	return w.replicas.any()
+}
+
+// try sends a request to one replica, records it, and judges the error. Nothing interrupts
+// a write, so that its outcome is known if possible.
+func (w *writer) try(name, what string, in call, do func(context.Context, dynamic.ResourceInterface) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
-	r := w.replicas.any()
+	r := w.replica()
 	_, life := r.alive()
+	in.replica = r.name
+	began := w.calls.now()
 	object, err := do(ctx, r.client.Resource(workspacesGVR).Namespace(w.namespace))
 	w.promise.note(func() {
 		if err == nil {
@@ -116,6 +129,17 @@ func (w *writer) try(what string, do func(context.Context, dynamic.ResourceInter
 	})
 	var broken *url.Error
 	switch {
+	case err == nil && object != nil:
+		w.calls.add(name, in, began, found(object))
+	case err == nil:
+		w.calls.add(name, in, began, outcome{known: true, exists: true})
+	case apierrors.IsNotFound(err):
+		w.calls.add(name, in, began, outcome{known: true})
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+	default:
+		w.calls.add(name, in, began, outcome{})
+	}
+	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 	case apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err):
 	case !sameLife(r, life) && (errors.As(err, &broken) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)):
@@ -124,21 +148,8 @@ func (w *writer) try(what string, do func(context.Context, dynamic.ResourceInter
 	}
 	if err == nil && object != nil {
 		w.chronicle.answered(object)
-		w.readsOwn(object)
 	}
 	return object, err
-}
-
-// readsOwn checks that any replica shows at least what one has answered.
-func (w *writer) readsOwn(object *unstructured.Unstructured) {
-	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
-	defer cancel()
-	r := w.replicas.any()
-	got, err := r.client.Resource(workspacesGVR).Namespace(w.namespace).Get(ctx, object.GetName(), metav1.GetOptions{})
-	if err == nil && revisionOf(got.GetResourceVersion()) < revisionOf(object.GetResourceVersion()) {
-		w.chronicle.fault("%s: revision %s of %s was answered, and %s gives %s afterwards", w.name,
-			object.GetResourceVersion(), object.GetName(), r.name, got.GetResourceVersion())
-	}
 }
 
 func (w *writer) create(name string) {
@@ -148,17 +159,22 @@ func (w *writer) create(name string) {
 		"metadata": map[string]any{"name": name, "labels": map[string]any{"probe": "created"}},
 		"spec":     map[string]any{"templateName": "hello", "running": rand.IntN(2) == 0},
 	}}
-	_, err := w.try("create", func(ctx context.Context, c dynamic.ResourceInterface) (*unstructured.Unstructured, error) {
-		return c.Create(ctx, object, metav1.CreateOptions{FieldManager: w.name})
-	})
-	if err == nil {
+	create := func(ctx context.Context, c dynamic.ResourceInterface) (*unstructured.Unstructured, error) {
+		return c.Create(ctx, object.DeepCopy(), metav1.CreateOptions{FieldManager: w.name})
+	}
+	_, err := w.try(name, "create", call{verb: creates}, create)
+	if err != nil {
+		// As a person who applies the manifest again: nothing may be created twice.
+		_, err = w.try(name, "create again", call{verb: creates}, create)
+	}
+	if err == nil || apierrors.IsAlreadyExists(err) {
 		w.promise.note(func() { w.promise.of(name).created = true })
 	}
 }
 
 func (w *writer) remove(name string) {
 	w.promise.note(func() { w.promise.of(name).deleting = true })
-	_, err := w.try("delete", func(ctx context.Context, c dynamic.ResourceInterface) (*unstructured.Unstructured, error) {
+	_, err := w.try(name, "delete", call{verb: deletes}, func(ctx context.Context, c dynamic.ResourceInterface) (*unstructured.Unstructured, error) {
 		return nil, c.Delete(ctx, name, metav1.DeleteOptions{})
 	})
 	if err == nil {
@@ -166,8 +182,8 @@ func (w *writer) remove(name string) {
 	}
 }
 
-func (w *writer) patch(what, name, content string) error {
-	_, err := w.try(what, func(ctx context.Context, c dynamic.ResourceInterface) (*unstructured.Unstructured, error) {
+func (w *writer) patch(what, name, content string, in call) error {
+	_, err := w.try(name, what, in, func(ctx context.Context, c dynamic.ResourceInterface) (*unstructured.Unstructured, error) {
 		return c.Patch(ctx, name, types.MergePatchType, []byte(content), metav1.PatchOptions{FieldManager: w.name})
 	})
 	return err
@@ -179,7 +195,7 @@ func (w *writer) label(name, value string) {
 		p := w.promise.of(name)
 		p.unknown[w.name] = append(p.unknown[w.name], value)
 	})
-	if w.patch("label", name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, w.name, value)) == nil {
+	if w.patch("label", name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, w.name, value), call{verb: labeled, key: w.name, value: value}) == nil {
 		w.promise.note(func() {
 			p := w.promise.of(name)
 			p.last[w.name], p.unknown[w.name] = value, nil

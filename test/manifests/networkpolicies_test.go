@@ -126,9 +126,6 @@ func TestNetworkPolicies(t *testing.T) {
 				{"nobody else reads the metrics", in, anybody, 8443, nil},
 				{"not even an AI tool", in, tools, 8443, nil},
 				{"no other pod of the namespace", in, sibling, 8443, nil},
-				{"nobody gets at the replicas' port", in, sibling, 6444, nil},
-				{"nor from other namespaces", in, anybody, 6444, nil},
-				{"nor from outside", in, outside, 6444, nil},
 				{"what is not served is closed", in, anybody, 8081, nil},
 				{"all ask DNS", out, outside, 53, all},
 				{"also that of OpenShift", out, outside, 5353, all},
@@ -141,15 +138,6 @@ func TestNetworkPolicies(t *testing.T) {
 				{"no metadata of the machine", out, outside, 80, nil},
 			} {
 				connects(t, test.what, policies, test.direction, running, test.other, test.port, test.want)
-			}
-			for _, from := range running {
-				replica := end{namespace: operatorNamespace, pod: from.Spec.Template.Labels}
-				var want []string
-				if from.Name == apiserver[0] {
-					want = apiserver
-				}
-				connects(t, from.Name+" gets at the replicas' port", policies, in, running, replica, 6444, want)
-				connects(t, "replicas get at "+from.Name, policies, out, running, replica, 6444, want)
 			}
 			if allows(t, policies, in, sibling.pod, anybody, 80) || allows(t, policies, out, sibling.pod, anybody, 80) {
 				t.Error("a pod of the namespace that is not ours is open")

@@ -8,12 +8,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/coder-k8s/coder-k8s/internal/monitoring"
 )
 
 // situation is what Prometheus has scraped, from minute 0 on and once a minute, and
@@ -56,20 +55,6 @@ type (
 	}
 )
 
-// rules are those of the generated manifest.
-func rules(t *testing.T) monitoringv1.PrometheusRuleSpec {
-	t.Helper()
-	content, err := os.ReadFile("../../config/monitoring/prometheusrule.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var object monitoringv1.PrometheusRule
-	if err := yaml.UnmarshalStrict(content, &object); err != nil {
-		t.Fatal(err)
-	}
-	return object.Spec
-}
-
 // withoutTexts leaves out what promtool would compare word by word.
 func withoutTexts(spec monitoringv1.PrometheusRuleSpec) monitoringv1.PrometheusRuleSpec {
 	for _, group := range spec.Groups {
@@ -97,19 +82,19 @@ func writeYAML(t *testing.T, directory, name string, content any) string {
 func TestAlerts(t *testing.T) {
 	promtool := tool(t, "promtool")
 	all := situations()
-	for _, alert := range monitoring.Alerts() {
-		t.Run(alert.Name, func(t *testing.T) {
+	for _, alert := range alerts(t) {
+		t.Run(alert.Alert, func(t *testing.T) {
 			t.Parallel()
 			fires, quiet := false, false
-			for _, s := range all[alert.Name] {
+			for _, s := range all[alert.Alert] {
 				fires, quiet = fires || len(s.fires) > 0, quiet || len(s.fires) == 0
 			}
 			if !fires || !quiet {
-				t.Fatalf("there is no situation in which it fires, or none in which it does not: %d in all", len(all[alert.Name]))
+				t.Fatalf("there is no situation in which it fires, or none in which it does not: %d in all", len(all[alert.Alert]))
 			}
 			directory := t.TempDir()
 			file := testFile{RuleFiles: []string{writeYAML(t, directory, "rules.yaml", withoutTexts(rules(t)))}, EvaluationInterval: "1m"}
-			for _, s := range all[alert.Name] {
+			for _, s := range all[alert.Alert] {
 				file.Tests = append(file.Tests, s.test(alert))
 				s.mustName(t, alert)
 			}
@@ -121,11 +106,11 @@ func TestAlerts(t *testing.T) {
 		})
 	}
 	known := map[string]bool{}
-	for _, alert := range monitoring.Alerts() {
-		if known[alert.Name] {
-			t.Errorf("there are two alerts %s", alert.Name)
+	for _, alert := range alerts(t) {
+		if known[alert.Alert] {
+			t.Errorf("there are two alerts %s", alert.Alert)
 		}
-		known[alert.Name] = true
+		known[alert.Alert] = true
 	}
 	for name := range all {
 		if !known[name] {
@@ -135,18 +120,18 @@ func TestAlerts(t *testing.T) {
 }
 
 // test is the situation as promtool wants it.
-func (s situation) test(alert monitoring.Alert) promTests {
+func (s situation) test(alert monitoringv1.Rule) promTests {
 	out := promTests{Name: s.name, Interval: "1m"}
 	for _, series := range slices.Sorted(maps.Keys(s.series)) {
 		out.InputSeries = append(out.InputSeries, promInput{series, s.series[series]})
 	}
-	look := promAlert{EvalTime: s.at, AlertName: alert.Name, Expected: []promExpected{}}
+	look := promAlert{EvalTime: s.at, AlertName: alert.Alert, Expected: []promExpected{}}
 	for _, labels := range s.fires {
 		with := maps.Clone(labels)
 		if with == nil {
 			with = map[string]string{}
 		}
-		with["severity"] = string(alert.Severity)
+		with["severity"] = alert.Labels["severity"]
 		look.Expected = append(look.Expected, promExpected{Labels: with})
 	}
 	out.AlertRuleTests = []promAlert{look}
@@ -154,9 +139,9 @@ func (s situation) test(alert monitoring.Alert) promTests {
 }
 
 // mustName sees that the texts name no label that an alert which fires does not have.
-func (s situation) mustName(t *testing.T, alert monitoring.Alert) {
+func (s situation) mustName(t *testing.T, alert monitoringv1.Rule) {
 	t.Helper()
-	for _, named := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(alert.Summary+alert.Description, -1) {
+	for _, named := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(alert.Annotations["summary"]+alert.Annotations["description"], -1) {
 		for _, labels := range s.fires {
 			if _, has := labels[named[1]]; !has && named[1] != "instance" {
 				t.Errorf("%s: the texts name the label %s, and the alert has only %v", s.name, named[1], labels)
@@ -172,26 +157,52 @@ func TestPromtoolAcceptsTheRules(t *testing.T) {
 	}
 }
 
-// What a person reads when called is there, and says something of its own.
-func TestAlertsHaveWhatPeopleNeed(t *testing.T) {
-	for _, alert := range monitoring.Alerts() {
-		t.Run(alert.Name, func(t *testing.T) {
-			for what, text := range map[string]string{
-				"summary": alert.Summary, "description": alert.Description, "for": alert.For, "meaning": alert.Runbook.Means,
-				"look": fmt.Sprint(len(alert.Runbook.Look) > 0), "do": fmt.Sprint(len(alert.Runbook.Do) > 0),
+// heading begins the runbook of an alert.
+var heading = regexp.MustCompile(`(?m)^### (.*)$`)
+
+// What a person reads when called is there, and the page says what the rules say.
+func TestRunbooks(t *testing.T) {
+	content, err := os.ReadFile("../../docs/reference/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(content)
+	runbooks := map[string]string{}
+	at := heading.FindAllStringSubmatchIndex(page, -1)
+	for i, found := range at {
+		end := len(page)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		runbooks[page[found[2]:found[3]]] = page[found[1]:end]
+	}
+	for _, alert := range alerts(t) {
+		t.Run(alert.Alert, func(t *testing.T) {
+			runbook, severity, link := runbooks[alert.Alert], alert.Labels["severity"], "#"+strings.ToLower(alert.Alert)
+			for _, want := range []string{
+				fmt.Sprintf("Fires (%s) when this has a result for %s:\n\n```promql\n%s\n```\n", severity, *alert.For, alert.Expr.String()),
+				"\nLook at:\n\n```sh\n", "\nDo:\n\n- ",
 			} {
-				if text == "" || text == "false" {
-					t.Errorf("it has no %s", what)
+				if !strings.Contains(runbook, want) {
+					t.Errorf("its runbook does not have %q:\n%s", want, runbook)
 				}
 			}
-			switch alert.Severity {
-			case monitoring.Critical, monitoring.Warning, monitoring.Info:
-			default:
-				t.Errorf("its severity is %q", alert.Severity)
+			if row := fmt.Sprintf("| [%s](%s) | %s | %s | ", alert.Alert, link, severity, *alert.For); !strings.Contains(page, row) {
+				t.Errorf("the table of the page has no row %q", row)
 			}
-			if len(alert.Summary) > 120 {
-				t.Errorf("its summary has %d characters: %s", len(alert.Summary), alert.Summary)
+			if url := "https://github.com/coder-k8s/coder-k8s/blob/main/docs/reference/alerts.md" + link; alert.Annotations["runbook_url"] != url {
+				t.Errorf("its runbook_url is %q, not %q", alert.Annotations["runbook_url"], url)
+			}
+			if !slices.Contains([]string{"critical", "warning", "info"}, severity) {
+				t.Errorf("its severity is %q", severity)
+			}
+			if summary := alert.Annotations["summary"]; summary == "" || len(summary) > 120 || alert.Annotations["description"] == "" {
+				t.Errorf("its summary has %d characters and its description %d: %s", len(summary), len(alert.Annotations["description"]), summary)
 			}
 		})
+		delete(runbooks, alert.Alert)
+	}
+	for name := range runbooks {
+		t.Errorf("the page has a runbook for %q, which is no alert", name)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coder-k8s/coder-k8s/internal/monitoring"
 	"github.com/coder-k8s/coder-k8s/internal/monitoring/inventory"
 )
 
@@ -99,13 +98,14 @@ func exported(t *testing.T) map[string][]string {
 }
 
 // queries are all that the alerts and the dashboard ask, by where.
-func queries() map[string]string {
+func queries(t *testing.T) map[string]string {
+	t.Helper()
 	all := map[string]string{}
-	for _, alert := range monitoring.Alerts() {
-		all["alert "+alert.Name] = alert.Expr
+	for _, alert := range alerts(t) {
+		all["alert "+alert.Alert] = alert.Expr.String()
 	}
-	for _, panel := range monitoring.Panels() {
-		for i, query := range panel.Queries {
+	for _, panel := range panels(t) {
+		for i, query := range panel.Targets {
 			all[fmt.Sprintf("panel %s, query %d", panel.Title, i+1)] = forPrometheus(query.Expr)
 		}
 	}
@@ -117,7 +117,7 @@ func queries() map[string]string {
 func TestQueriesAskForWhatIsExported(t *testing.T) {
 	prometheus := startPrometheus(t, map[string]any{})
 	known := exported(t)
-	for where, query := range queries() {
+	for where, query := range queries(t) {
 		t.Run(where, func(t *testing.T) {
 			var root node
 			if err := prometheus.data("/api/v1/parse_query", url.Values{"query": {query}}, &root); err != nil {
@@ -165,25 +165,23 @@ func hasLabel(known map[string][]string, metric, label string) bool {
 // Legends name labels that the result of their query has.
 func TestPanels(t *testing.T) {
 	titles := map[string]bool{}
-	for _, row := range monitoring.Dashboard() {
-		for _, panel := range row.Panels {
-			title := row.Title + ": " + panel.Title
-			if titles[title] {
-				t.Errorf("%s: there are two of that title", title)
+	for _, panel := range panels(t) {
+		title := panel.row + ": " + panel.Title
+		if titles[title] {
+			t.Errorf("%s: there are two of that title", title)
+		}
+		titles[title] = true
+		if len(panel.Targets) == 0 || panel.Description == "" {
+			t.Errorf("%s: it has %d queries and the description %q", title, len(panel.Targets), panel.Description)
+		}
+		for _, query := range panel.Targets {
+			if panel.Type == "timeseries" && query.LegendFormat == "" {
+				t.Errorf("%s: the lines of %s have no names", title, query.Expr)
 			}
-			titles[title] = true
-			if len(panel.Queries) == 0 || panel.Description == "" {
-				t.Errorf("%s: it has %d queries and the description %q", title, len(panel.Queries), panel.Description)
-			}
-			for _, query := range panel.Queries {
-				if panel.Kind == monitoring.Graph && query.Legend == "" {
-					t.Errorf("%s: the lines of %s have no names", title, query.Expr)
-				}
-				for part := range strings.SplitSeq(query.Legend, "{{") {
-					label, _, found := strings.Cut(part, "}}")
-					if found && !strings.Contains(query.Expr, label) {
-						t.Errorf("%s: the legend names %q, and the query does not: %s", title, label, query.Expr)
-					}
+			for part := range strings.SplitSeq(query.LegendFormat, "{{") {
+				label, _, found := strings.Cut(part, "}}")
+				if found && !strings.Contains(query.Expr, label) {
+					t.Errorf("%s: the legend names %q, and the query does not: %s", title, label, query.Expr)
 				}
 			}
 		}

@@ -152,10 +152,9 @@ func coderSituations() map[string][]situation {
 }
 
 func aggregatedAPISituations() map[string][]situation {
-	const writerA, writerB = `coder_k8s_replication_writer{pod="a"}`, `coder_k8s_replication_writer{pod="b"}`
+	const writerA, writerB = `coder_k8s_mirror_leader{pod="a"}`, `coder_k8s_mirror_leader{pod="b"}`
 	const lag = `coder_k8s_mirror_lag_seconds{name="coder",namespace="team",pod="a"}`
 	const held = `coder_k8s_mirror_held_deletions{kind="CoderWorkspace",name="coder",namespace="team",pod="a"}`
-	behind := `coder_k8s_replication_lag_revisions{resource="coderworkspaces",pod="b"}`
 	state := func(state string) string {
 		return `coder_k8s_mirror_state{name="coder",namespace="team",state="` + state + `",pod="a"}`
 	}
@@ -167,17 +166,12 @@ func aggregatedAPISituations() map[string][]situation {
 	}
 	const coder = "aggregation.coder.com"
 	list := map[string]string{"resource": "coderworkspaces", "verb": "LIST"}
-	unknown := `coder_k8s_replication_forwarded_writes_total{outcome="unknown",resource="coderworkspaces",pod="b"}`
 	return map[string][]situation{
-		"CoderAPINoWriter": {
+		"CoderAPINotMirrored": {
 			{"none", map[string]string{writerA: "0x20", writerB: "0x20"}, "5m", []map[string]string{{}}},
 			{"two", map[string]string{writerA: "1x20", writerB: "1x20"}, "5m", []map[string]string{{}}},
 			{"one", map[string]string{writerA: "1x20", writerB: "0x20"}, "5m", nil},
 			{"one takes over", map[string]string{writerA: "1x5 0x20", writerB: "0x6 1x20"}, "8m", nil},
-		},
-		"CoderAPIReplicaBehind": {
-			{"two minutes", map[string]string{behind: "120000000x20"}, "6m", []map[string]string{{"pod": "b", "resource": "coderworkspaces"}}},
-			{"ten seconds", map[string]string{behind: "10000000x20"}, "6m", nil},
 		},
 		"CoderNotSynced": {
 			{"stale", map[string]string{state("Stale"): "1x30", state("Ready"): "0x30"}, "16m", []map[string]string{{"namespace": "team", "name": "coder", "state": "Stale"}}},
@@ -201,10 +195,6 @@ func aggregatedAPISituations() map[string][]situation {
 			{"lists take five seconds", map[string]string{bucket("LIST", "2"): "0+50x60", bucket("LIST", "5"): "0+100x60", bucket("LIST", "+Inf"): "0+100x60"}, "30m", []map[string]string{list}},
 			{"writes wait for Coder", map[string]string{bucket("POST", "2"): "0+50x60", bucket("POST", "5"): "0+100x60", bucket("POST", "+Inf"): "0+100x60"}, "30m", nil},
 			{"lists are fast", map[string]string{bucket("LIST", "2"): "0+100x60", bucket("LIST", "5"): "0+100x60", bucket("LIST", "+Inf"): "0+100x60"}, "30m", nil},
-		},
-		"CoderAPIWritesUnknown": {
-			{"one", map[string]string{unknown: "0x5 1x60"}, "10m", []map[string]string{{"resource": "coderworkspaces"}}},
-			{"two hours ago", map[string]string{unknown: "0x5 1x180"}, "130m", nil},
 		},
 	}
 }

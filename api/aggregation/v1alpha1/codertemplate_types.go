@@ -35,8 +35,8 @@ type CoderTemplateList struct {
 
 // CoderTemplateSpec is the template that is wanted.
 type CoderTemplateSpec struct {
-	// organization is the name of the organization in Coder. It equals the
-	// organization in the object's name and cannot change.
+	// organization is the name that the organization had in Coder when the object was
+	// made. It equals the organization in the object's name and cannot change.
 	// +optional
 	Organization string `json:"organization,omitempty"`
 	// versionID is the UUID of an existing version that becomes active, to pin it
@@ -139,6 +139,10 @@ type CoderTemplateStatus struct {
 	// id is the UUID of the template in Coder.
 	// +optional
 	ID string `json:"id,omitempty"`
+	// templateName is the name of the template in Coder now. The object keeps the name
+	// that it had first.
+	// +optional
+	TemplateName string `json:"templateName,omitempty"`
 	// organizationName is the name of its organization.
 	// +optional
 	OrganizationName string `json:"organizationName,omitempty"`

@@ -34,12 +34,12 @@ type CoderWorkspaceList struct {
 
 // CoderWorkspaceSpec is the workspace that is wanted.
 type CoderWorkspaceSpec struct {
-	// organization is the name of the organization in Coder. It equals the
-	// organization in the object's name and cannot change.
+	// organization is the name that the organization had in Coder when the object was
+	// made. It equals the organization in the object's name and cannot change.
 	// +optional
 	Organization string `json:"organization,omitempty"`
-	// templateName is the name of the template in the same organization. It
-	// cannot change.
+	// templateName is the name that the template in the same organization had when the
+	// object was made. It cannot change.
 	// +optional
 	TemplateName string `json:"templateName,omitempty"`
 	// templateVersionID pins a version of the template, as a UUID. Empty takes
@@ -106,6 +106,10 @@ type CoderWorkspaceStatus struct {
 	// Stopping, Stopped, Failed, Canceling, Canceled, Deleting or Deleted.
 	// +optional
 	Phase string `json:"phase,omitempty"`
+	// workspaceName is the name of the workspace in Coder now. The object keeps the
+	// name that it had first.
+	// +optional
+	WorkspaceName string `json:"workspaceName,omitempty"`
 	// ownerName is the user that owns the workspace.
 	// +optional
 	OwnerName string `json:"ownerName,omitempty"`

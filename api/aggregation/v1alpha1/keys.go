@@ -75,6 +75,15 @@ const (
 	ReasonPodGone = "PodGone"
 )
 
+// Reasons of Events that are no reasons of conditions.
+const (
+	// ReasonStoppedBySchedule is that Coder stopped a workspace by itself: autostop or
+	// dormancy.
+	ReasonStoppedBySchedule = "StoppedBySchedule"
+	// ReasonVersionPromoted is that another version of a template became the active one.
+	ReasonVersionPromoted = "VersionPromoted"
+)
+
 // Reasons of the conditions.
 const (
 	// ReasonRunning is that the workspace runs, and its agents and pods are healthy.

@@ -28,5 +28,6 @@ func Types() []runtime.Object {
 		&CoderWorkspaceAction{}, &CoderWorkspaceLogOptions{}, &CoderWorkspaceExecOptions{}, &CoderWorkspacePortForwardOptions{},
 		&CoderTemplateVersionList{}, &CoderTemplateVersionOptions{},
 		&CoderTemplateParameterList{}, &CoderTemplateParameterOptions{}, &CoderTemplateLogOptions{},
+		&CoderSelfReview{},
 	}
 }

@@ -6,6 +6,26 @@
 package v1alpha1
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderSelf) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderSelf"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderSelfExtra) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderSelfExtra"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderSelfReview) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderSelfReview"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderSelfReviewStatus) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderSelfReviewStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CoderTemplate) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.CoderTemplate"
 }

@@ -1,17 +1,6 @@
 package v1alpha1
 
-import (
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-)
+import "k8s.io/apimachinery/pkg/runtime/schema"
 
 // GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "internal.coder.com", Version: "v1alpha1"}
-
-// AddToScheme registers the types of this package with a scheme.
-func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &CoderObjectMetadata{}, &CoderObjectMetadataList{})
-	metav1.AddToGroupVersion(s, GroupVersion)
-	return nil
-}

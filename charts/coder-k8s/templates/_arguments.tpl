@@ -6,6 +6,7 @@ Takes root, component and settings.
 {{- $v := .root.Values -}}
 {{- $app := dict "" "all" "controller" "controller" "apiserver" "aggregated-apiserver" "mcp" "mcp-http" -}}
 - {{ printf "--app=%v" (index $app .component) | quote }}
+- --shutdown-delay=2s
 {{- if and (has .component (list "" "apiserver")) (ne (int $v.apiserver.port) 6443) }}
 - {{ printf "--secure-port=%d" (int $v.apiserver.port) | quote }}
 {{- end }}

@@ -7,7 +7,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{- $others := list 6444 8081 8443 }}
+{{- $others := list 8081 8443 }}
 {{- if and (eq .Values.mode "all") .Values.mcp.enabled }}
 {{- $others = append $others 8090 }}
 {{- end }}

@@ -87,8 +87,9 @@ func changed(shown *screen, current map[int]span, now float64) []span {
 	return over
 }
 
-// animation draws what each row showed and when, again and again. Where nothing moves,
-// the last screen is shown.
+// animation draws what each row showed and when, again and again. It begins with the
+// last screen, so that a reader sees first what it comes to; and where nothing moves, that
+// is shown.
 func animation(columns int, spans []span, end float64) string {
 	rows := 0
 	for _, s := range spans {
@@ -103,8 +104,8 @@ func animation(columns int, spans []span, end float64) string {
 		}
 		fmt.Fprintf(&out, "<g%s>", visibility)
 		if s.begin > 0 || s.end < end {
-			fmt.Fprintf(&out, `<animate attributeName="visibility" calcMode="discrete" repeatCount="indefinite" dur="%.2fs" values="hidden;visible;hidden" keyTimes="0;%.5f;%.5f"/>`,
-				end, s.begin/end, s.end/end)
+			fmt.Fprintf(&out, `<animate attributeName="visibility" calcMode="discrete" repeatCount="indefinite" begin="-%.2fs" dur="%.2fs" values="hidden;visible;hidden" keyTimes="0;%.5f;%.5f"/>`,
+				end-lastScreenSeconds, end, s.begin/end, s.end/end)
 		}
 		writeLine(&out, s.row, s.line)
 		out.WriteString("</g>\n")

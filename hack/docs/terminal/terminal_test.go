@@ -95,7 +95,7 @@ func TestRecordingMoves(t *testing.T) {
 	}
 	got := out.String()
 	for _, want := range []string{
-		`<g visibility="hidden"><animate attributeName="visibility" calcMode="discrete" repeatCount="indefinite" dur="7.00s" values="hidden;visible;hidden" keyTimes="0;0.07143;0.14286"/>`,
+		`<g visibility="hidden"><animate attributeName="visibility" calcMode="discrete" repeatCount="indefinite" begin="-2.00s" dur="7.00s" values="hidden;visible;hidden" keyTimes="0;0.07143;0.14286"/>`,
 		`keyTimes="0;0.14286;1.00000"/><text xml:space="preserve" x="16.0" y="30" textLength="33.6" fill="#e6edf3">$ ls</text>`,
 		`keyTimes="0;0.28571;1.00000"/><text xml:space="preserve" x="16.0" y="49" textLength="25.2" fill="#e6edf3">a b</text>`,
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -64,6 +65,8 @@ func withCoderRequest(err *apierrors.StatusError, id string) error {
 
 func (s Subject) fromCoder(fault *coderd.Error) *apierrors.StatusError {
 	switch {
+	case refusesActor(fault):
+		return apierrors.NewForbidden(s.Resource, s.Name, fmt.Errorf("user %q, as whom you act, is refused by Coder: %w", fault.ActedAs, fault))
 	case coderd.IsNotFound(fault):
 		return apierrors.NewNotFound(s.Resource, s.Name)
 	case coderd.IsExternalAuthRequired(fault):
@@ -92,6 +95,19 @@ func (s Subject) fromCoder(fault *coderd.Error) *apierrors.StatusError {
 	}
 }
 
+// refusesActor reports whether what is refused is the user as whom Coder was asked. It
+// hides what a user may not see, which is there nevertheless.
+func refusesActor(fault *coderd.Error) bool {
+	switch {
+	case fault.ActedAs == "":
+		return false
+	case coderd.IsForbidden(fault):
+		return !coderd.IsExternalAuthRequired(fault)
+	default:
+		return coderd.IsUnauthorized(fault) || fault.StatusCode == http.StatusNotFound
+	}
+}
+
 func (s Subject) invalid(fault *coderd.Error) *apierrors.StatusError {
 	var causes field.ErrorList
 	for _, f := range fault.Fields {
@@ -109,6 +125,29 @@ func (s Subject) invalid(fault *coderd.Error) *apierrors.StatusError {
 		causes = append(causes, field.Invalid(field.NewPath("spec"), field.OmitValueType{}, "Coder does not accept this: "+detail))
 	}
 	return apierrors.NewInvalid(s.Kind, s.Name, causes)
+}
+
+// Created gives the Kubernetes form of an error of a creation. Where Coder may have made
+// the object it does not say when to try again: a client would do so by itself, and be
+// told that its own object is in its way.
+func (s Subject) Created(err error) error {
+	var dial *net.OpError
+	if !coderd.IsUnreachable(err) || errors.As(err, &dial) && dial.Op == "dial" {
+		return s.Status(err)
+	}
+	var told *apierrors.StatusError
+	if !errors.As(s.Status(err), &told) {
+		return err
+	}
+	uncertain := *told
+	uncertain.ErrStatus.Code, uncertain.ErrStatus.Reason = http.StatusGatewayTimeout, metav1.StatusReasonTimeout
+	uncertain.ErrStatus.Message = fmt.Sprintf("whether %s was created is not known; look whether it is there, or apply it again, nothing is made twice: %s",
+		s.Name, told.ErrStatus.Message)
+	if details := told.ErrStatus.Details.DeepCopy(); details != nil {
+		details.RetryAfterSeconds = 0
+		uncertain.ErrStatus.Details = details
+	}
+	return &uncertain
 }
 
 // Unavailable says that nothing is known now, and when to ask again. A client

@@ -32,6 +32,11 @@ func TestStatus(t *testing.T) {
 	taken := coder(http.StatusConflict)
 	taken.Message = `Workspace "dev" already exists.`
 	externalAuth := refusedForExternalAuth(t)
+	acting := func(status int) *coderd.Error {
+		err := coder(status)
+		err.ActedAs = "ada"
+		return err
+	}
 	late := &coderd.Error{Op: "asking", Message: "late", Err: context.DeadlineExceeded}
 	for name, c := range map[string]struct {
 		err    error
@@ -40,6 +45,10 @@ func TestStatus(t *testing.T) {
 		retry  int32
 		field  string
 	}{
+		"hidden from one": {acting(http.StatusNotFound), 403, metav1.StatusReasonForbidden, 0, ""},
+		"gone for all":    {acting(http.StatusGone), 404, metav1.StatusReasonNotFound, 0, ""},
+		"refused to one":  {acting(http.StatusForbidden), 403, metav1.StatusReasonForbidden, 0, ""},
+		"one's token":     {acting(http.StatusUnauthorized), 403, metav1.StatusReasonForbidden, 0, ""},
 		"gone":            {coder(http.StatusNotFound), 404, metav1.StatusReasonNotFound, 0, ""},
 		"external auth":   {externalAuth, 403, metav1.StatusReasonForbidden, 0, ""},
 		"too large":       {coder(http.StatusRequestEntityTooLarge), 413, metav1.StatusReasonRequestEntityTooLarge, 0, ""},

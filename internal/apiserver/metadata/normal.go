@@ -3,7 +3,6 @@ package metadata
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -18,9 +17,6 @@ import (
 // normalize makes equal what means the same, so that records can be compared:
 // times are kept in whole seconds, and the order of keys in JSON is not.
 func normalize(record *Record) error {
-	if record.Name == "" || record.ControlPlane.Namespace == "" {
-		return errors.New("it does not name its object")
-	}
 	record.Labels, record.Annotations = withoutOwn(record.Labels), nonEmpty(record.Annotations)
 	record.Finalizers = slices.DeleteFunc(slices.Clone(record.Finalizers), func(f string) bool { return f == aggregationv1alpha1.FinalizerWorkspace })
 	if len(record.Finalizers) == 0 {

@@ -51,7 +51,7 @@ func comparers() cmp.Option {
 // anew, and neither shares anything with the record.
 func TestKeepThenOverlay(t *testing.T) {
 	want := served()
-	from := full(&place{team: "team"}, firstID)
+	from := full(firstID)
 	metadata.Overlay(want, from)
 	want.Annotations["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
 

@@ -6,7 +6,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -15,29 +15,20 @@ import (
 type batch[Item any] struct {
 	feed      *feed[Item]
 	unlocks   []func()
-	proposals []objectlog.Proposal
+	proposals []records.Proposal
 	// waiting are the items of the proposals, done those whose object is in the log.
 	waiting, done []*seen[Item]
-	// displaced are objects whose name another one has now.
-	displaced []*objectlog.Entry
 }
 
-// lock takes the locks of the keys that an object has and had, and makes sure that
-// it is still right under them. It never waits: a client's write goes first.
+// lock takes the lock of the key of an object, and makes sure that it is still right
+// under it. It never waits: a client's write goes first.
 func (b *batch[Item]) lock(ctx context.Context, connection connections.Connection, s *seen[Item]) bool {
-	keys := []string{s.key}
-	if s.entry != nil && s.entry.Key != s.key {
-		keys = append(keys, s.entry.Key)
-	}
 	first := len(b.unlocks)
-	for _, key := range keys {
-		unlock, ok := b.feed.Log.TryLock(key)
-		if !ok {
-			b.unlockFrom(first)
-			return false
-		}
-		b.unlocks = append(b.unlocks, unlock)
+	unlock, ok := b.feed.Store.TryLock(s.key)
+	if !ok {
+		return false
 	}
+	b.unlocks = append(b.unlocks, unlock)
 	if !b.feed.unchanged(s) {
 		b.unlockFrom(first)
 		return false
@@ -64,48 +55,32 @@ func (b *batch[Item]) complete(ctx context.Context, connection connections.Conne
 
 // add proposes what the log does not have.
 func (b *batch[Item]) add(_ context.Context, s *seen[Item]) {
-	if s.entry != nil && s.entry.Key == s.key {
-		if same(s.entry.Object, s.object) {
-			b.done = append(b.done, s)
-			return
-		}
+	switch {
+	case s.entry == nil:
+		b.propose(s, 0)
+	case same(s.entry, s.object, s.natural):
+		b.done = append(b.done, s)
+	default:
 		b.propose(s, s.entry.Revision)
-		return
 	}
-	if s.entry != nil {
-		// A rename: the object goes under one name and comes under the other.
-		b.proposals = append(b.proposals, objectlog.Proposal{Key: s.entry.Key, Expect: s.entry.Revision})
-		b.waiting = append(b.waiting, nil)
-	}
-	if occupant := b.feed.Log.Get(s.key); occupant != nil {
-		// Coder gives a name once. Whoever had it has another one now, or is gone.
-		b.displaced = append(b.displaced, occupant)
-		b.proposals = append(b.proposals, objectlog.Proposal{Key: occupant.Key, Expect: occupant.Revision})
-		b.waiting = append(b.waiting, nil)
-	}
-	b.propose(s, 0)
 }
 
 func (b *batch[Item]) propose(s *seen[Item], expect uint64) {
-	b.proposals = append(b.proposals, objectlog.Proposal{Key: s.key, Expect: expect, Object: s.object})
+	b.proposals = append(b.proposals, records.Proposal{Key: s.key, Expect: expect, Object: s.object, Natural: s.natural})
 	b.waiting = append(b.waiting, s)
 }
 
 // commit brings everything into the log.
 func (b *batch[Item]) commit(ctx context.Context) error {
-	_, err := b.feed.Sequencer.Propose(ctx, b.proposals...)
+	err := b.feed.Store.Propose(ctx, b.proposals...)
 	changed, err := changedKeys(err)
 	for _, s := range b.waiting {
 		switch {
-		case s == nil:
 		case err != nil || changed[s.key]:
 			b.feed.mark(s.id, soon)
 		default:
 			b.done = append(b.done, s)
 		}
-	}
-	for _, entry := range b.displaced {
-		b.feed.mark(idOf(entry.Object), 0)
 	}
 	if err != nil {
 		return fmt.Errorf("committing %d objects of kind %s: %w", len(b.proposals), b.feed.kind, err)

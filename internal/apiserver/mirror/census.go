@@ -99,7 +99,7 @@ func (c *census) compare(ctx context.Context, coder Coder) (bool, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return count == f.index.count(c.plane.name)-f.breaker.held()+c.hidden, nil
+	return count == f.Store.Table.Count(c.plane.name)-f.breaker.held()+c.hidden, nil
 }
 
 func (c *census) count(ctx context.Context, coder Coder) (count int, err error) {
@@ -138,15 +138,15 @@ func (p *plane) exists(record *metadata.Record) bool {
 
 func (f *feed[Item]) exists(record *metadata.Record) bool {
 	if !record.Pending() {
-		entry, _ := f.index.find(f.plane.name, record.UID)
+		entry, _ := f.Store.Table.Find(f.plane.name, record.UID)
 		return entry != nil
 	}
 	key := f.prefix + f.plane.name.Namespace + "/" + record.Name
-	unlock, ok := f.Log.TryLock(key)
+	unlock, ok := f.Store.TryLock(key)
 	if !ok {
 		return true
 	}
 	unlock()
-	entry := f.Log.Get(key)
+	entry := f.Store.Table.Get(key)
 	return entry != nil && entry.Object.GetCreationTimestamp().Unix() >= record.CreatedAt.Unix()
 }

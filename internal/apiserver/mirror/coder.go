@@ -15,6 +15,7 @@ type Coder interface {
 	ActiveJobs(ctx context.Context, organization uuid.UUID) (coderd.ActiveJobs, error)
 	WorkspaceCount(ctx context.Context) (int, error)
 	WorkspacePage(ctx context.Context, offset, limit int) (coderd.WorkspacePage, error)
+	DisconnectedWorkspaces(ctx context.Context, offset, limit int) (coderd.WorkspacePage, error)
 	WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]coderd.Workspace, error)
 	Workspace(ctx context.Context, id uuid.UUID) (coderd.Workspace, error)
 	Templates(ctx context.Context) ([]coderd.Template, error)

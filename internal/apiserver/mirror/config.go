@@ -9,17 +9,16 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
 // Resource is where the objects of one kind are kept, and what they are made of.
 type Resource[Item any] struct {
-	Log       *objectlog.Log
-	Sequencer *objectlog.Sequencer
-	Kind      Kind[Item]
+	Store *records.Store
+	Kind  Kind[Item]
 }
 
 // DefaultMaxWorkspaces is five times what docs/explanation/performance.md has figures
@@ -42,6 +41,8 @@ type Config struct {
 	// Unsettled reports whether something outside of Coder says that a workspace changes
 	// soon, so that it is read again. Nil is never.
 	Unsettled func(controlPlane types.NamespacedName, w coderd.Workspace) bool
+	// Held says that no other replica mirrors for certain. Nil means always.
+	Held func() bool
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Timing is when things happen. Its zero values mean the defaults.
@@ -64,7 +65,7 @@ func (c *Config) complete() error {
 		return errors.New("the mirror needs Connections, Records and a Board")
 	}
 	if !c.Workspaces.complete() || !c.Templates.complete() {
-		return errors.New("the mirror needs a Log, a Sequencer and a Kind for workspaces and for templates")
+		return errors.New("the mirror needs a Store and a Kind for workspaces and for templates")
 	}
 	if c.Released == nil {
 		c.Released = func(string) bool { return false }
@@ -74,6 +75,9 @@ func (c *Config) complete() error {
 	}
 	if c.Unsettled == nil {
 		c.Unsettled = func(types.NamespacedName, coderd.Workspace) bool { return false }
+	}
+	if c.Held == nil {
+		c.Held = func() bool { return true }
 	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
@@ -92,7 +96,7 @@ func (c *Config) complete() error {
 }
 
 func (r *Resource[Item]) complete() bool {
-	return r.Log != nil && r.Sequencer != nil && r.Kind != nil
+	return r.Store != nil && r.Kind != nil
 }
 
 // Timing is when things happen.
@@ -100,7 +104,7 @@ type Timing struct {
 	// Members is how often the control planes are looked at. 0 means 1s.
 	Members time.Duration
 	// Jobs is how often Coder is asked what it is building, whatever the number of
-	// organizations. 0 means 1.6s.
+	// organizations. 0 means 1.7s.
 	Jobs time.Duration
 	// Busy is how often what is changing is read, Drowsy how often what has been
 	// changing for longer than Patience. 0 means 2s, 30s and 5min.
@@ -113,11 +117,14 @@ type Timing struct {
 	// round of them takes at least. A build that begins and ends between two questions
 	// for jobs is seen by no other way. 0 means 6s and 10s.
 	Batch, Round time.Duration
+	// Agents is how often Coder is asked for disconnected agents. 0 means 8s.
+	Agents time.Duration
 	// Organizations is how often the organizations are read. 0 means 5min.
 	Organizations time.Duration
 	// Probe is how often a Coder that does not answer is tried. 0 means 5s.
 	Probe time.Duration
-	// StaleAfter and QuarantineAfter are how long Coder must not have answered.
+	// StaleAfter and QuarantineAfter are how long Coder must not have answered. A sixth of
+	// StaleAfter is enough where it never answered this replica.
 	// RefusedAfter is how long it must have refused the token. 0 means 30s, 5min and
 	// 5s.
 	StaleAfter, QuarantineAfter, RefusedAfter time.Duration
@@ -133,9 +140,9 @@ type Timing struct {
 
 func (t *Timing) complete() {
 	for field, fallback := range map[*time.Duration]time.Duration{
-		&t.Members: time.Second, &t.Jobs: 1600 * time.Millisecond, &t.Busy: 2 * time.Second,
+		&t.Members: time.Second, &t.Jobs: 1700 * time.Millisecond, &t.Busy: 2 * time.Second,
 		&t.Drowsy: 30 * time.Second, &t.Patience: 5 * time.Minute, &t.Templates: 30 * time.Second,
-		&t.Count: time.Minute, &t.Batch: 6 * time.Second, &t.Round: 10 * time.Second,
+		&t.Count: time.Minute, &t.Agents: 8 * time.Second, &t.Batch: 6 * time.Second, &t.Round: 10 * time.Second,
 		&t.Organizations: 5 * time.Minute, &t.Probe: 5 * time.Second, &t.StaleAfter: 30 * time.Second,
 		&t.QuarantineAfter: 5 * time.Minute, &t.RefusedAfter: 5 * time.Second,
 		&t.ConfirmAfter: time.Minute, &t.Sweep: 5 * time.Minute,

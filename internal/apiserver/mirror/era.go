@@ -99,9 +99,6 @@ func (e *era) tick(ctx context.Context) {
 			served[member.ControlPlane] = member
 		}
 	}
-	e.config.Members(slices.SortedFunc(maps.Values(served), func(a, b connections.Member) int {
-		return strings.Compare(a.ControlPlane.String(), b.ControlPlane.String())
-	}))
 	e.retire(served)
 	released := e.releaseAllBut(ctx, served)
 	for name, member := range served {
@@ -110,6 +107,9 @@ func (e *era) tick(ctx context.Context) {
 		}
 		e.ensure(ctx, member)
 	}
+	e.config.Members(slices.SortedFunc(maps.Values(served), func(a, b connections.Member) int {
+		return strings.Compare(a.ControlPlane.String(), b.ControlPlane.String())
+	}))
 	e.publishing.Lock()
 	e.looked = true
 	e.publishing.Unlock()

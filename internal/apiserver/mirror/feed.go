@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -47,7 +48,7 @@ func newFeed[Item any](p *plane, s *stock[Item]) *feed[Item] {
 type moment struct{ head, settled uint64 }
 
 func (f *feed[Item]) moment() moment {
-	return moment{head: f.Log.Head(), settled: f.settle.count.Load()}
+	return moment{head: f.Store.Table.Sequence(), settled: f.settle.count.Load()}
 }
 
 // seen is an item that was read, and what became of it.
@@ -58,10 +59,11 @@ type seen[Item any] struct {
 	began  moment
 	record *metadata.Record
 	// entry is what the log has of it, or nil, since a revision.
-	entry  *objectlog.Entry
+	entry  *records.Entry
 	since  uint64
-	object objectlog.Object
-	key    string
+	object records.Object
+	// key is where it is kept, natural the name that Coder's names give it now.
+	key, natural string
 }
 
 // apply brings items into the log that were read when it had the given head. With
@@ -123,13 +125,13 @@ func (f *feed[Item]) mark(id uuid.UUID, after time.Duration) {
 
 // compose makes the object of an item, without a lock.
 func (f *feed[Item]) compose(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
-	s.entry, s.since = f.index.find(f.plane.name, uidOf(s.id))
+	s.entry, s.since = f.Store.Table.Find(f.plane.name, uidOf(s.id))
 	s.record, _ = f.plane.config.Records.Get(f.plane.name, uidOf(s.id))
 	return f.recompose(ctx, connection, s)
 }
 
 func (f *feed[Item]) recompose(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
-	var previous objectlog.Object
+	var previous records.Object
 	if s.entry != nil {
 		previous = s.entry.Object
 	}
@@ -142,16 +144,45 @@ func (f *feed[Item]) recompose(ctx context.Context, connection connections.Conne
 			f.kind, object.GetName(), f.plane.name, s.id)
 	}
 	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
-	s.object, s.key = object, f.key(object)
+	s.object = object
+	return f.name(s)
+}
+
+// errNameTaken says that an object that may be gone has the name of another one.
+var errNameTaken = errors.New("another object still has its name")
+
+// name gives an object the name that it has had first. A new one gets the name that
+// Coder's names give it, unless an object has that which was renamed in Coder since:
+// then its id is added, with two hyphens, which no name in Coder has.
+func (f *feed[Item]) name(s *seen[Item]) error {
+	table := f.Store.Table
+	s.natural = s.object.GetName()
+	s.key = f.key(s.object)
+	if key, ok := table.KeyOf(f.plane.name, uidOf(s.id)); ok {
+		s.key = key
+	} else if occupant := table.Get(s.key); occupant != nil {
+		if occupant.Natural == "" {
+			// Coder gives a name once: the other one is gone, or was renamed just now.
+			f.mark(idOf(occupant.Object), 0)
+			return fmt.Errorf("the %s %q: %w", f.kind, s.natural, errNameTaken)
+		}
+		plain, id := s.key, s.id.String()
+		// Another object that once had this name may have an id that begins alike.
+		if s.key = objectname.WithID(plain, id[:8]); table.Get(s.key) != nil {
+			s.key = objectname.WithID(plain, id)
+		}
+	}
+	_, name := f.Store.Locate(s.key)
+	s.object.SetName(name)
 	return nil
 }
 
 // unchanged says that nothing of what an object was made of has changed, and that
 // the log has nothing younger than what was read.
 func (f *feed[Item]) unchanged(s *seen[Item]) bool {
-	entry, since := f.index.find(f.plane.name, uidOf(s.id))
+	entry, since := f.Store.Table.Find(f.plane.name, uidOf(s.id))
 	record, _ := f.plane.config.Records.Get(f.plane.name, uidOf(s.id))
-	if entry != s.entry || since > s.began.head || versionOf(record) != versionOf(s.record) {
+	if revisionOf(entry) != revisionOf(s.entry) || since > s.began.head || versionOf(record) != versionOf(s.record) {
 		return false
 	}
 	// Settling changes Coder and the record, and not the log.
@@ -159,8 +190,14 @@ func (f *feed[Item]) unchanged(s *seen[Item]) bool {
 		return false
 	}
 	// The name may have been given to another object after the read.
-	occupant := f.Log.Get(s.key)
-	return occupant == nil || occupant.Revision <= s.began.head
+	return f.Store.Table.Since(s.key) <= s.began.head
+}
+
+func revisionOf(entry *records.Entry) uint64 {
+	if entry == nil {
+		return 0
+	}
+	return entry.Revision
 }
 
 func versionOf(record *metadata.Record) string {
@@ -171,10 +208,11 @@ func versionOf(record *metadata.Record) string {
 }
 
 // same says that a new object has nothing new.
-func same(previous, next objectlog.Object) bool {
-	next.SetResourceVersion(previous.GetResourceVersion())
+func same(entry *records.Entry, next records.Object, natural string) bool {
+	next.SetResourceVersion(entry.Object.GetResourceVersion())
 	defer next.SetResourceVersion("")
-	return equality.Semantic.DeepEqual(previous, next)
+	renamed := natural != next.GetName()
+	return !entry.Damaged && (entry.Natural != "") == renamed && (!renamed || entry.Natural == natural) && equality.Semantic.DeepEqual(entry.Object, next)
 }
 
 // adopt gives an item without a record the one that was made before it, and the
@@ -184,8 +222,10 @@ func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connectio
 		return nil
 	}
 	records := f.plane.config.Records
+	// Coder was asked for the name before that record was made, and had nothing. And this
+	// was read after it.
 	pending, ok := records.PendingFor(f.plane.name, f.kind, s.object.GetName())
-	if !ok || s.object.GetCreationTimestamp().Unix() < pending.CreatedAt.Unix() {
+	if !ok {
 		return nil
 	}
 	bound, err := records.Bind(ctx, pending, uidOf(s.id))
@@ -223,7 +263,7 @@ func changedKeys(err error) (map[string]bool, error) {
 	if err == nil {
 		return nil, nil
 	}
-	var changed *objectlog.ChangedError
+	var changed *records.ChangedError
 	if !errors.As(err, &changed) {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ const (
 	callWorkspaces    = "workspaces"
 	callTemplates     = "templates"
 	callUser          = "user"
+	callAgents        = "agents"
 )
 
 // failure is a call that has failed ever since.
@@ -55,6 +56,8 @@ type health struct {
 	told   string
 
 	failing map[string]failure
+	// inherited says that what is known is from another writer: Coder has not answered yet.
+	inherited bool
 }
 
 // newHealth is that of a control plane that was never read.
@@ -65,6 +68,7 @@ func newHealth(timing *Timing, now time.Time) *health {
 // resume goes on with what another writer knew.
 func (h *health) resume(known partition.Partition) {
 	h.state, h.seen, h.since, h.message = known.State, known.Seen, known.Since.Time, known.Message
+	h.inherited = true
 	if h.state == partition.Syncing {
 		h.began = known.Since.Time
 	}
@@ -74,7 +78,10 @@ func (h *health) resume(known partition.Partition) {
 }
 
 // succeeded takes note of an answer.
-func (h *health) succeeded(call string) { delete(h.failing, call) }
+func (h *health) succeeded(call string) {
+	delete(h.failing, call)
+	h.inherited = false
+}
 
 // failed takes note of a call that was begun at a time and came to nothing.
 func (h *health) failed(call string, what fault, began time.Time, message string) {
@@ -185,11 +192,14 @@ func (h *health) calls() []string {
 // patience is how long a fault may last. Coder is there while it asks for fewer
 // requests, so that may last longer.
 func (h *health) patience(what fault) time.Duration {
-	switch what {
-	case refused:
+	switch {
+	case what == refused:
 		return h.timing.RefusedAfter
-	case limited:
+	case what == limited:
 		return 4 * h.timing.StaleAfter
+	case h.inherited:
+		// The writer before may have ended because of the same fault.
+		return h.timing.StaleAfter / 6
 	default:
 		return h.timing.StaleAfter
 	}

@@ -75,7 +75,14 @@ func TestHealth(t *testing.T) {
 			{0, func(h *health, now time.Time) {
 				h.resume(partition.Partition{State: partition.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}})
 			}, partition.Ready},
-			{1, fail(callCount, unreachable), partition.Ready}, {31, nothing, partition.Stale},
+			{1, fail(callCount, unreachable), partition.Ready}, {5, nothing, partition.Ready}, {6, nothing, partition.Stale},
+		},
+		"resumed ready, and answered": {
+			{0, func(h *health, now time.Time) {
+				h.resume(partition.Partition{State: partition.Ready, Seen: true, Since: metav1.Time{Time: now.Add(-time.Hour)}})
+			}, partition.Ready},
+			{1, ok(callJobs), partition.Ready}, {2, fail(callCount, unreachable), partition.Ready},
+			{31, nothing, partition.Ready}, {32, nothing, partition.Stale},
 		},
 		"resumed stale": {
 			{0, func(h *health, now time.Time) {

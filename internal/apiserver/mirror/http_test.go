@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -26,16 +26,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-type counter struct{}
-
-func (counter) Next(head uint64) uint64 { return head + 1 }
-
 // live is a mirror with the real kinds that runs over a Coder behind HTTP.
 type live struct {
 	*coderdtest.Server
 	t                     *testing.T
 	board                 *partition.Board
-	workspaces, templates *objectlog.Log
+	workspaces, templates *recordstest.Log
 	registry              *prometheus.Registry
 	mirror                *mirror.Mirror
 	client                *coderd.Client
@@ -53,7 +49,6 @@ func newLive(t *testing.T, options ...coderdtest.Option) *live {
 	t.Helper()
 	l := &live{
 		Server: coderdtest.New(t, options...), t: t, board: &partition.Board{}, registry: prometheus.NewRegistry(),
-		workspaces: objectlog.New(objectlog.Config{History: 1 << 20}), templates: objectlog.New(objectlog.Config{}),
 	}
 	token := l.AddUser("operator", "owner")
 	client, err := coderd.New(coderd.Config{URL: l.URL, Token: token, Transport: &http.Transport{MaxIdleConnsPerHost: 4}})
@@ -62,20 +57,22 @@ func newLive(t *testing.T, options ...coderdtest.Option) *live {
 	}
 	l.client = client
 	provider := connections.NewStatic("team", client)
-	records := metadatatest.New(t)
+	kept := recordstest.New(t)
+	l.workspaces = kept.Log(kept.Workspaces, func() records.Object { return &aggregationv1alpha1.CoderWorkspace{} })
+	l.templates = kept.Log(kept.Templates, func() records.Object { return &aggregationv1alpha1.CoderTemplate{} })
 	metrics, err := mirror.NewMetrics(l.registry)
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.mirror, err = mirror.New(mirror.Config{
-		Connections: provider, Records: records, Board: l.board, Metrics: metrics,
+		Connections: provider, Records: kept, Board: l.board, Metrics: metrics,
 		Workspaces: mirror.Resource[coderd.Workspace]{
-			Log: l.workspaces, Sequencer: objectlog.NewSequencer(l.workspaces, counter{}, nil, clock.RealClock{}),
-			Kind: workspace.New(workspace.Config{Connections: provider, Records: records, Clock: clock.RealClock{}}),
+			Store: kept.Workspaces,
+			Kind:  workspace.New(workspace.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
 		},
 		Templates: mirror.Resource[coderd.Template]{
-			Log: l.templates, Sequencer: objectlog.NewSequencer(l.templates, counter{}, nil, clock.RealClock{}),
-			Kind: template.New(template.Config{Connections: provider, Records: records, Clock: clock.RealClock{}}),
+			Store: kept.Templates,
+			Kind:  template.New(template.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
 		},
 		// Between Stale and Quarantined lies more than a busy machine can oversleep: who
 		// polls for the one must not find the other.
@@ -151,13 +148,16 @@ func TestRunsOverHTTP(t *testing.T) {
 	l.FinishBuilds()
 	l.until("stopped", func() bool { return l.workspace("coder.ada.dev").Status.Phase == "Stopped" })
 	l.RenameWorkspace(dev, "prod")
-	l.until("the new name", func() bool { return l.workspace("coder.ada.prod") != nil && l.workspace("coder.ada.dev") == nil })
+	l.until("the new name", func() bool {
+		e := l.workspaces.Get("/aggregation.coder.com/coderworkspaces/team/coder.ada.dev")
+		return e != nil && e.Natural == "coder.ada.prod"
+	})
 	l.AddTemplate("coder", "vm", map[string]string{"main.tf": "# two"})
 	l.until("another template", func() bool { return l.templates.Len() == 2 })
 	l.build(dev, coderd.TransitionDelete)
-	l.until("deleting", func() bool { return l.workspace("coder.ada.prod").DeletionTimestamp != nil })
+	l.until("deleting", func() bool { return l.workspace("coder.ada.dev").DeletionTimestamp != nil })
 	l.FinishBuilds()
-	l.until("deleted", func() bool { return l.workspace("coder.ada.prod") == nil })
+	l.until("deleted", func() bool { return l.workspace("coder.ada.dev") == nil })
 
 	head := l.workspaces.Head()
 	restore := l.Fail(coderdtest.Fault{DropConnection: true})
@@ -167,7 +167,7 @@ func TestRunsOverHTTP(t *testing.T) {
 	restore()
 	l.until("Ready again", l.state(partition.Ready))
 	stop()
-	events, _ := l.workspaces.Since(head, 1<<20)
+	events := l.workspaces.Since(head)
 	for _, e := range events {
 		if e.Object == nil {
 			t.Errorf("%s was deleted while Coder was away", e.Key)
@@ -182,7 +182,7 @@ func TestRunsOverHTTP(t *testing.T) {
 	late := l.AddWorkspaces(1, "ada", docker)[0]
 	l.run()
 	l.until("what was made meanwhile", func() bool { return l.workspaces.Len() == 151 })
-	if events, _ := l.workspaces.Since(head, 100); len(events) != 1 || string(events[0].Object.GetUID()) != late.String() {
+	if events := l.workspaces.Since(head); len(events) != 1 || string(events[0].Object.GetUID()) != late.String() {
 		t.Errorf("%d events", len(events))
 	}
 	families, err := l.registry.Gather()
@@ -191,7 +191,7 @@ func TestRunsOverHTTP(t *testing.T) {
 		names = append(names, family.GetName())
 	}
 	want := []string{
-		"coder_k8s_mirror_changes_total", "coder_k8s_mirror_held_deletions", "coder_k8s_mirror_lag_seconds",
+		"coder_k8s_mirror_changes_total", "coder_k8s_mirror_held_deletions", "coder_k8s_mirror_lag_seconds", "coder_k8s_mirror_leader",
 		"coder_k8s_mirror_objects", "coder_k8s_mirror_state", "coder_k8s_mirror_syncs_total",
 	}
 	if diff := cmp.Diff(want, names); diff != "" || err != nil {

@@ -19,6 +19,7 @@ type Metrics struct {
 	held    *prometheus.GaugeVec
 	state   *prometheus.GaugeVec
 	commits *prometheus.CounterVec
+	leader  prometheus.Gauge
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -46,13 +47,25 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 		}, []string{"namespace", "name", "state"}),
 		commits: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coder_k8s_mirror_changes_total",
-			Help: "Changes of objects that the mirror brought into the log.",
+			Help: "Changes of objects that the mirror wrote into their records.",
 		}, []string{"kind"}),
+		leader: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coder_k8s_mirror_leader",
+			Help: "1 while this replica is the one that reads the Coders.",
+		}),
 	}
 	return m, errors.Join(
+		collector.Register(registerer, &m.leader),
 		collector.Register(registerer, &m.lag), collector.Register(registerer, &m.syncs), collector.Register(registerer, &m.objects),
 		collector.Register(registerer, &m.held), collector.Register(registerer, &m.state), collector.Register(registerer, &m.commits),
 	)
+}
+
+// leads tells whether this replica mirrors.
+func (m *Metrics) leads(value float64) {
+	if m != nil {
+		m.leader.Set(value)
+	}
 }
 
 // committed counts changes.

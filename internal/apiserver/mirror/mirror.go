@@ -37,6 +37,8 @@ func (m *Mirror) Run(ctx context.Context) {
 	e.start = e.goStart
 	m.set(e)
 	defer m.set(nil)
+	m.config.Metrics.leads(1)
+	defer m.config.Metrics.leads(0)
 	defer e.end()
 	ticker := m.config.Clock.NewTicker(m.config.Timing.Members)
 	defer ticker.Stop()
@@ -86,7 +88,7 @@ func (m *Mirror) HintPods(controlPlane types.NamespacedName, id uuid.UUID) {
 		return
 	}
 	// Anybody can write the id of no workspace on a pod.
-	if entry, _ := p.workspaces.index.find(controlPlane, uidOf(id)); entry != nil {
+	if entry, _ := p.workspaces.Store.Table.Find(controlPlane, uidOf(id)); entry != nil {
 		p.workspaces.mark(id, podsGap)
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
+// errNotHeld says that another replica may mirror by now.
+var errNotHeld = errors.New("the Lease of the mirror was not renewed in time, so another replica may do the same")
+
 // errReleased says that the objects of a control plane are leaving the log.
 var errReleased = errors.New("the control plane is no longer served")
 
@@ -72,7 +75,7 @@ func newPlane(m *era, member connections.Member, known *partition.Partition) *pl
 	p.tasks = []*task{
 		p.sync.task, p.jobs.task, p.rounds.task, p.census.task,
 		newTemplatesTask(p), newRefreshTask(p, p.workspaces), newRefreshTask(p, p.templates),
-		newSettleTask(p, p.workspaces), newSettleTask(p, p.templates), newStaleTask(p),
+		newSettleTask(p, p.workspaces), newSettleTask(p, p.templates), newStaleTask(p), newLost(p).task,
 	}
 	return p
 }
@@ -144,6 +147,14 @@ func (p *plane) outage() (since time.Time, message string, ok bool) {
 	defer p.mu.Unlock()
 	ok = p.health.seen && (p.health.state == partition.Stale || p.health.state == partition.Quarantined)
 	return p.health.outage, p.health.told, ok
+}
+
+// certain says whether this replica may change something in Coder: no other one mirrors.
+func (p *plane) certain(context.Context) error {
+	if !p.config.Held() {
+		return errNotHeld
+	}
+	return nil
 }
 
 // partition is what everybody is told.
@@ -245,8 +256,8 @@ func (p *plane) tell() {
 	state, lag := p.health.state, p.config.Clock.Since(p.answered)
 	p.mu.Unlock()
 	p.config.Metrics.told(p.name, state, lag)
-	p.config.Metrics.counted(p.name, kindWorkspace, p.workspaces.index.count(p.name), p.workspaces.breaker.held())
-	p.config.Metrics.counted(p.name, kindTemplate, p.templates.index.count(p.name), p.templates.breaker.held())
+	p.config.Metrics.counted(p.name, kindWorkspace, p.workspaces.Store.Table.Count(p.name), p.workspaces.breaker.held())
+	p.config.Metrics.counted(p.name, kindTemplate, p.templates.Store.Table.Count(p.name), p.templates.breaker.held())
 }
 
 // after is a moment from now on, moved a little so that control planes and replicas

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -35,7 +35,7 @@ func blindError(kind string, n int) error {
 // were returned. Those that Coder says are gone leave the log.
 func (f *feed[Item]) missing(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID, returned int) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
-		entry, _ := f.index.find(f.plane.name, uidOf(id))
+		entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
 		if entry == nil {
 			f.queue.forget(id)
 			f.breaker.acquit(id)
@@ -121,7 +121,7 @@ func (f *feed[Item]) witness(ctx context.Context, coder Coder, absent []uuid.UUI
 		lost[id] = true
 	}
 	var others []uuid.UUID
-	for _, entry := range f.index.of(f.plane.name) {
+	for _, entry := range f.Store.Table.Of(f.plane.name) {
 		if id := idOf(entry.Object); !lost[id] && len(others) < witnesses {
 			others = append(others, id)
 		}
@@ -166,14 +166,14 @@ func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {
 	var surprising []uuid.UUID
 	allowed := map[uuid.UUID]bool{}
 	for _, d := range gone {
-		entry, _ := f.index.find(f.plane.name, uidOf(d.id))
+		entry, _ := f.Store.Table.Find(f.plane.name, uidOf(d.id))
 		if entry != nil && entry.Object.GetDeletionTimestamp() == nil {
 			surprising = append(surprising, d.id)
 			continue
 		}
 		allowed[d.id] = true
 	}
-	let, held, again := f.breaker.admit(now, surprising, f.index.count(f.plane.name))
+	let, held, again := f.breaker.admit(now, surprising, f.Store.Table.Count(f.plane.name))
 	for _, id := range let {
 		allowed[id] = true
 	}
@@ -196,11 +196,11 @@ func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {
 }
 
 func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
-	entry, since := f.index.find(f.plane.name, uidOf(d.id))
+	entry, since := f.Store.Table.Find(f.plane.name, uidOf(d.id))
 	if entry == nil {
 		return nil
 	}
-	unlock, ok := f.Log.TryLock(entry.Key)
+	unlock, ok := f.Store.TryLock(entry.Key)
 	if !ok || since > d.began {
 		if ok {
 			unlock()
@@ -209,7 +209,7 @@ func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
 		return nil
 	}
 	defer unlock()
-	_, err := f.Sequencer.Propose(ctx, objectlog.Proposal{Key: entry.Key, Expect: entry.Revision})
+	err := f.Store.Propose(ctx, records.Proposal{Key: entry.Key, Expect: entry.Revision})
 	changed, err := changedKeys(err)
 	if err != nil || len(changed) > 0 {
 		f.mark(d.id, soon)

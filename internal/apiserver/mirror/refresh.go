@@ -126,7 +126,7 @@ func (p *plane) readTemplates(ctx context.Context, connection connections.Connec
 	coder := p.config.Open(connection)
 	began := f.moment()
 	var known []uuid.UUID
-	for _, entry := range f.index.of(p.name) {
+	for _, entry := range f.Store.Table.Of(p.name) {
 		known = append(known, idOf(entry.Object))
 	}
 	var items []coderd.Template

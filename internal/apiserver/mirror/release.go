@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -39,7 +39,7 @@ func (e *era) releaseAllBut(ctx context.Context, served map[types.NamespacedName
 func (e *era) orphans(served map[types.NamespacedName]connections.Member) []types.NamespacedName {
 	seen := map[types.NamespacedName]bool{}
 	var all []types.NamespacedName
-	for _, name := range append(e.workspaces.index.controlPlanes(), e.templates.index.controlPlanes()...) {
+	for _, name := range append(e.workspaces.Store.Table.ControlPlanes(), e.templates.Store.Table.ControlPlanes()...) {
 		_, wanted := served[name]
 		e.mu.Lock()
 		orphan := !wanted || e.orphaned[name]
@@ -55,28 +55,27 @@ func (e *era) orphans(served map[types.NamespacedName]connections.Member) []type
 // releasePlane takes the objects of a control plane out of a log, but for those that
 // are being written. It says whether none is left.
 func releasePlane[Item any](ctx context.Context, s *stock[Item], name types.NamespacedName) (done bool, err error) {
-	entries := s.index.of(name)
+	entries := s.Store.Table.Of(name)
 	for len(entries) > 0 && err == nil {
 		n := min(commitsAtOnce, len(entries))
-		err = s.release(entries[:n], func(proposals ...objectlog.Proposal) error {
-			_, err := s.Sequencer.Propose(ctx, proposals...)
-			return err
+		err = s.release(entries[:n], func(proposals ...records.Proposal) error {
+			return s.Store.Propose(ctx, proposals...)
 		})
 		entries = entries[n:]
 	}
-	return err == nil && s.index.count(name) == 0, err
+	return err == nil && s.Store.Table.Count(name) == 0, err
 }
 
 // release takes entries out of the log whose locks are free.
-func (s *stock[Item]) release(entries []*objectlog.Entry, propose func(...objectlog.Proposal) error) error {
-	var proposals []objectlog.Proposal
+func (s *stock[Item]) release(entries []*records.Entry, propose func(...records.Proposal) error) error {
+	var proposals []records.Proposal
 	for _, entry := range entries {
-		unlock, ok := s.Log.TryLock(entry.Key)
+		unlock, ok := s.Store.TryLock(entry.Key)
 		if !ok {
 			continue
 		}
 		defer unlock()
-		proposals = append(proposals, objectlog.Proposal{Key: entry.Key, Expect: entry.Revision})
+		proposals = append(proposals, records.Proposal{Key: entry.Key, Expect: entry.Revision})
 	}
 	_, err := changedKeys(propose(proposals...))
 	return err
@@ -86,22 +85,18 @@ func (s *stock[Item]) release(entries []*objectlog.Entry, propose func(...object
 // It is for the writer, in a namespace for which Released is true: elsewhere they
 // come back. It returns when they are gone.
 func (m *Mirror) Release(ctx context.Context, namespace string) error {
-	if err := releaseNamespace(ctx, m.config.Workspaces, keyPrefix("coderworkspaces")+namespace+"/"); err != nil {
+	if err := releaseNamespace(ctx, m.config.Workspaces, namespace); err != nil {
 		return fmt.Errorf("releasing the workspaces of namespace %q: %w", namespace, err)
 	}
-	if err := releaseNamespace(ctx, m.config.Templates, keyPrefix("codertemplates")+namespace+"/"); err != nil {
+	if err := releaseNamespace(ctx, m.config.Templates, namespace); err != nil {
 		return fmt.Errorf("releasing the templates of namespace %q: %w", namespace, err)
 	}
 	return nil
 }
 
-func releaseNamespace[Item any](ctx context.Context, r Resource[Item], prefix string) error {
+func releaseNamespace[Item any](ctx context.Context, r Resource[Item], namespace string) error {
 	for ctx.Err() == nil {
-		var entries []*objectlog.Entry
-		r.Log.Scan(prefix, func(entry *objectlog.Entry) bool {
-			entries = append(entries, entry)
-			return len(entries) < commitsAtOnce
-		})
+		entries := r.Store.Table.In(namespace, commitsAtOnce)
 		if len(entries) == 0 {
 			return nil
 		}
@@ -113,18 +108,18 @@ func releaseNamespace[Item any](ctx context.Context, r Resource[Item], prefix st
 }
 
 // releaseEntries waits for the lock of each, and takes all out of the log together.
-func releaseEntries[Item any](ctx context.Context, r Resource[Item], entries []*objectlog.Entry) error {
-	var proposals []objectlog.Proposal
+func releaseEntries[Item any](ctx context.Context, r Resource[Item], entries []*records.Entry) error {
+	var proposals []records.Proposal
 	for _, entry := range entries {
 		// Keys are locked in their order here, and nobody else waits for more than one.
-		unlock, err := r.Log.Lock(ctx, entry.Key)
+		unlock, err := r.Store.Table.Lock(ctx, entry.Key)
 		if err != nil {
 			return fmt.Errorf("waiting for a write of %s: %w", entry.Key, err)
 		}
 		defer unlock()
-		proposals = append(proposals, objectlog.Proposal{Key: entry.Key, Expect: entry.Revision})
+		proposals = append(proposals, records.Proposal{Key: entry.Key, Expect: entry.Revision})
 	}
-	_, err := r.Sequencer.Propose(ctx, proposals...)
+	err := r.Store.Propose(ctx, proposals...)
 	_, err = changedKeys(err)
 	return err
 }

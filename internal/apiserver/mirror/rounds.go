@@ -67,7 +67,7 @@ func (r *rounds) begin(hurried bool) {
 	f := r.plane.workspaces
 	timing := &r.plane.config.Timing
 	r.left = nil
-	for _, entry := range f.index.of(r.plane.name) {
+	for _, entry := range f.Store.Table.Of(r.plane.name) {
 		r.left = append(r.left, idOf(entry.Object))
 	}
 	r.left = slices.Clip(r.left)

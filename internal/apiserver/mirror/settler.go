@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
 // settleWithin is how old an item may be when it is settled. Older ones are read
@@ -44,7 +46,7 @@ func newSettler[Item any](f *feed[Item]) *settler[Item] {
 
 // push has an item settled. The key's lock is held.
 func (t *settler[Item]) push(s *seen[Item], now time.Time) {
-	_, revision := t.feed.index.find(t.feed.plane.name, uidOf(s.id))
+	_, revision := t.feed.Store.Table.Find(t.feed.plane.name, uidOf(s.id))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, ok := t.items[s.id]; !ok {
@@ -108,14 +110,14 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 	f := t.feed
 	config := f.plane.config
 	connection, live := f.plane.live()
-	entry, revision := f.index.find(f.plane.name, uidOf(id))
+	entry, revision := f.Store.Table.Find(f.plane.name, uidOf(id))
 	if entry == nil {
 		t.forget(id)
 	}
 	if !live || entry == nil {
 		return
 	}
-	unlock, ok := f.Log.TryLock(entry.Key)
+	unlock, ok := f.Store.TryLock(entry.Key)
 	if !ok {
 		f.mark(id, soon)
 		return
@@ -125,8 +127,13 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 		f.mark(id, soon)
 		return
 	}
+	if !config.Held() {
+		// Another replica may be doing the same.
+		f.mark(id, soon)
+		return
+	}
 	record, _ := config.Records.Get(f.plane.name, uidOf(id))
-	again, err := f.Kind.Settle(ctx, connection, next.item, record)
+	again, err := f.Kind.Settle(coderd.WithBeforeChange(ctx, f.plane.certain), connection, next.item, record)
 	if t.settled(id) {
 		f.mark(id, soon)
 	}

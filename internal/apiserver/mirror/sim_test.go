@@ -20,9 +20,9 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -43,11 +43,6 @@ func (t firedTimer) C() <-chan time.Time      { return t }
 func (t firedTimer) Stop() bool               { return true }
 func (t firedTimer) Reset(time.Duration) bool { return true }
 
-// counter gives dense revisions.
-type counter struct{}
-
-func (*counter) Next(head uint64) uint64 { return head + 1 }
-
 // sim is a mirror whose tasks are done one after the other, in the order in which
 // they are due.
 type sim struct {
@@ -55,7 +50,7 @@ type sim struct {
 	ctx     context.Context
 	clock   simClock
 	random  *rand.Rand
-	records *metadatatest.Records
+	records *recordstest.Records
 	board   *partition.Board
 	members *fakeMembers
 	coders  map[types.NamespacedName]*fakeCoder
@@ -64,7 +59,7 @@ type sim struct {
 	ticked  time.Time
 	running []*plane
 
-	workspaces, templates *objectlog.Log
+	workspaces, templates *recordstest.Log
 	released              map[string]bool
 	// before each step something may happen.
 	before func()
@@ -77,10 +72,11 @@ func newSim(t testing.TB, seed uint64) *sim {
 		clock:   simClock{clocktesting.NewFakeClock(time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC))},
 		board:   &partition.Board{},
 		members: &fakeMembers{}, coders: map[types.NamespacedName]*fakeCoder{},
-		workspaces: objectlog.New(objectlog.Config{History: 1 << 20}), templates: objectlog.New(objectlog.Config{History: 1 << 20}),
 		released: map[string]bool{},
 	}
-	s.records = metadatatest.NewWithClock(t, s.clock)
+	s.records = recordstest.NewWithClock(t, s.clock)
+	s.workspaces = s.records.Log(s.records.Workspaces, func() records.Object { return &aggregationv1alpha1.CoderWorkspace{} })
+	s.templates = s.records.Log(s.records.Templates, func() records.Object { return &aggregationv1alpha1.CoderTemplate{} })
 	s.lead()
 	return s
 }
@@ -88,11 +84,10 @@ func newSim(t testing.TB, seed uint64) *sim {
 // lead makes another writer of the same logs.
 func (s *sim) lead() {
 	s.t.Helper()
-	revisions := &counter{}
 	m, err := New(Config{
 		Connections: s.members, Records: s.records, Board: s.board,
-		Workspaces: Resource[coderd.Workspace]{Log: s.workspaces, Sequencer: objectlog.NewSequencer(s.workspaces, revisions, nil, s.clock), Kind: &workspaceKind{sim: s}},
-		Templates:  Resource[coderd.Template]{Log: s.templates, Sequencer: objectlog.NewSequencer(s.templates, revisions, nil, s.clock), Kind: templateKind{}},
+		Workspaces: Resource[coderd.Workspace]{Store: s.records.Workspaces, Kind: &workspaceKind{sim: s}},
+		Templates:  Resource[coderd.Template]{Store: s.records.Templates, Kind: templateKind{}},
 		Released:   func(namespace string) bool { return s.released[namespace] },
 		Clock:      s.clock,
 		Jitter:     func() float64 { return 0.5 },
@@ -181,20 +176,19 @@ func (s *sim) ready(c *fakeCoder) func() bool {
 	return func() bool { return s.state(c).State == partition.Ready }
 }
 
-// objects are those of a log, by name within a namespace, with what tells their
+// objects are those of a log, by the name that Coder gives them in a namespace, with what tells their
 // versions.
-func objects(log *objectlog.Log, namespace string) map[string]string {
+func objects(log *recordstest.Log, namespace string) map[string]string {
 	all := map[string]string{}
-	log.Scan("", func(e *objectlog.Entry) bool {
+	for _, e := range log.Live() {
 		if e.Object.GetNamespace() == namespace {
-			all[e.Object.GetName()] = string(e.Object.GetUID()) + " " + versionIn(e.Object)
+			all[cmp.Or(e.Natural, e.Object.GetName())] = string(e.Object.GetUID()) + " " + versionIn(e.Object)
 		}
-		return true
-	})
+	}
 	return all
 }
 
-func versionIn(o objectlog.Object) string {
+func versionIn(o records.Object) string {
 	switch o := o.(type) {
 	case *aggregationv1alpha1.CoderWorkspace:
 		return o.Status.LatestBuildID
@@ -509,6 +503,19 @@ func (c *fakeCoder) WorkspacePage(_ context.Context, offset, limit int) (page co
 	return page, err
 }
 
+func (c *fakeCoder) DisconnectedWorkspaces(_ context.Context, offset, limit int) (page coderd.WorkspacePage, err error) {
+	err = c.call("agents", 1, func() {
+		all := slices.DeleteFunc(c.visible(), func(w *fakeWorkspace) bool {
+			return !slices.ContainsFunc(w.Agents, func(a coderd.Agent) bool { return a.Status == agentDisconnected })
+		})
+		page.Count = len(all)
+		for _, w := range all[min(offset, len(all)):min(offset+limit, len(all))] {
+			page.Workspaces = append(page.Workspaces, w.Workspace)
+		}
+	})
+	return page, err
+}
+
 func (c *fakeCoder) WorkspacesByID(_ context.Context, ids []uuid.UUID) (all []coderd.Workspace, err error) {
 	if len(ids) > coderd.MaxWorkspaceIDs {
 		c.sim.t.Errorf("%d ids in one request", len(ids))
@@ -575,13 +582,16 @@ type workspaceKind struct {
 	settle func(coderd.Workspace, *metadata.Record) (bool, error)
 }
 
-func (*workspaceKind) Object(_ context.Context, c connections.Connection, w coderd.Workspace, r *metadata.Record, previous objectlog.Object) (objectlog.Object, error) {
+func (*workspaceKind) Object(_ context.Context, c connections.Connection, w coderd.Workspace, r *metadata.Record, previous records.Object) (records.Object, error) {
 	o := &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{
 		Name: objectName(w), Namespace: c.ControlPlane.Namespace, UID: types.UID(w.ID.String()),
 		CreationTimestamp: metav1.Time{Time: w.CreatedAt.Truncate(time.Second)}, Generation: 1,
 		Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: c.ControlPlane.Name},
 	}}
 	o.Status.LatestBuildStatus, o.Status.LatestBuildID = w.LatestBuild.Status, fmt.Sprint(w.LatestBuild.Number)
+	for _, a := range w.Agents {
+		o.Status.Agents = append(o.Status.Agents, aggregationv1alpha1.WorkspaceAgent{Name: a.Name, Status: a.Status})
+	}
 	o.Spec.TemplateName = string(w.LatestBuild.Transition)
 	if old, ok := previous.(*aggregationv1alpha1.CoderWorkspace); ok {
 		o.Generation = old.Generation
@@ -610,7 +620,7 @@ func (k *workspaceKind) Settle(_ context.Context, _ connections.Connection, w co
 	return false, nil
 }
 
-func (*workspaceKind) WithSync(o objectlog.Object, reachable bool, since time.Time, message string) objectlog.Object {
+func (*workspaceKind) WithSync(o records.Object, reachable bool, since time.Time, message string) records.Object {
 	w := o.(*aggregationv1alpha1.CoderWorkspace).DeepCopy()
 	want := metav1.Condition{Type: aggregationv1alpha1.ConditionSynced, Status: metav1.ConditionFalse, Message: message, LastTransitionTime: metav1.Time{Time: since}}
 	if reachable {
@@ -625,7 +635,7 @@ func (*workspaceKind) WithSync(o objectlog.Object, reachable bool, since time.Ti
 
 type templateKind struct{}
 
-func (templateKind) Object(_ context.Context, c connections.Connection, t coderd.Template, r *metadata.Record, _ objectlog.Object) (objectlog.Object, error) {
+func (templateKind) Object(_ context.Context, c connections.Connection, t coderd.Template, r *metadata.Record, _ records.Object) (records.Object, error) {
 	o := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{
 		Name: t.OrganizationName + "." + t.Name, Namespace: c.ControlPlane.Namespace, UID: types.UID(t.ID.String()), Generation: 1,
 		Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: c.ControlPlane.Name},
@@ -639,4 +649,4 @@ func (templateKind) Settle(context.Context, connections.Connection, coderd.Templ
 	return false, nil
 }
 
-func (templateKind) WithSync(objectlog.Object, bool, time.Time, string) objectlog.Object { return nil }
+func (templateKind) WithSync(records.Object, bool, time.Time, string) records.Object { return nil }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
 // newStaleTask writes into every object of a control plane that Coder does not
@@ -38,7 +38,7 @@ func newStaleTask(p *plane) *task {
 // desync writes into the objects that Coder does not answer. It says whether it is
 // done.
 func (f *feed[Item]) desync(ctx context.Context) (done bool, err error) {
-	entries := f.index.of(f.plane.name)
+	entries := f.Store.Table.Of(f.plane.name)
 	done = true
 	for len(entries) > 0 {
 		n := min(commitsAtOnce, len(entries))
@@ -52,27 +52,27 @@ func (f *feed[Item]) desync(ctx context.Context) (done bool, err error) {
 	return done, nil
 }
 
-func (f *feed[Item]) desyncSome(ctx context.Context, entries []*objectlog.Entry) (all bool, err error) {
+func (f *feed[Item]) desyncSome(ctx context.Context, entries []*records.Entry) (all bool, err error) {
 	since, message, ok := f.plane.outage()
 	if !ok {
 		return true, nil
 	}
 	all = true
-	var proposals []objectlog.Proposal
+	var proposals []records.Proposal
 	for _, entry := range entries {
 		object := f.Kind.WithSync(entry.Object, false, since, message)
 		if object == nil {
 			continue
 		}
-		unlock, ok := f.Log.TryLock(entry.Key)
+		unlock, ok := f.Store.TryLock(entry.Key)
 		if !ok {
 			all = false
 			continue
 		}
 		defer unlock()
-		proposals = append(proposals, objectlog.Proposal{Key: entry.Key, Expect: entry.Revision, Object: object})
+		proposals = append(proposals, records.Proposal{Key: entry.Key, Expect: entry.Revision, Object: object})
 	}
-	_, err = f.Sequencer.Propose(ctx, proposals...)
+	err = f.Store.Propose(ctx, proposals...)
 	changed, err := changedKeys(err)
 	f.plane.config.Metrics.committed(f.kind, len(proposals)-len(changed))
 	return all && len(changed) == 0, err

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
@@ -24,7 +24,6 @@ type stock[Item any] struct {
 	Resource[Item]
 	// kind is the name of the kind, prefix the beginning of its keys.
 	kind, prefix string
-	index        *index
 	source       source[Item]
 }
 
@@ -41,7 +40,7 @@ type source[Item any] struct {
 	// busy says that the item changes by itself soon.
 	busy func(controlPlane types.NamespacedName, item Item) bool
 	// busyObject says the same of an object in the log.
-	busyObject func(objectlog.Object) bool
+	busyObject func(records.Object) bool
 	// gone says that an error proves a deletion by itself: that the token would see
 	// the item if it were there.
 	gone func(error) bool
@@ -57,7 +56,6 @@ func newWorkspaces(
 		Resource: r,
 		kind:     kindWorkspace,
 		prefix:   keyPrefix("coderworkspaces"),
-		index:    newIndex(r.Log),
 		source: source[coderd.Workspace]{
 			call: callWorkspaces, batch: coderd.MaxWorkspaceIDs,
 			id: func(w coderd.Workspace) uuid.UUID { return w.ID },
@@ -83,14 +81,13 @@ func newTemplates(r Resource[coderd.Template]) *stock[coderd.Template] {
 		Resource: r,
 		kind:     kindTemplate,
 		prefix:   keyPrefix("codertemplates"),
-		index:    newIndex(r.Log),
 		source: source[coderd.Template]{
 			call: callTemplates, batch: 1 << 20,
 			id:         func(t coderd.Template) uuid.UUID { return t.ID },
 			read:       readTemplates,
 			one:        func(ctx context.Context, c Coder, id uuid.UUID) (coderd.Template, error) { return c.Template(ctx, id) },
 			busy:       func(types.NamespacedName, coderd.Template) bool { return false },
-			busyObject: func(objectlog.Object) bool { return false },
+			busyObject: func(records.Object) bool { return false },
 			gone:       isGone, ownerSeesAll: true,
 		},
 	}
@@ -101,15 +98,23 @@ func keyPrefix(resource string) string {
 }
 
 // key is where an object is in the log.
-func (s *stock[Item]) key(object objectlog.Object) string {
+func (s *stock[Item]) key(object records.Object) string {
 	return s.prefix + object.GetNamespace() + "/" + object.GetName()
+}
+
+// controlPlaneOf is where an object lives.
+func controlPlaneOf(object records.Object) types.NamespacedName {
+	return types.NamespacedName{
+		Namespace: object.GetNamespace(),
+		Name:      object.GetLabels()[aggregationv1alpha1.LabelControlPlaneName],
+	}
 }
 
 // uidOf is the uid of an item's object.
 func uidOf(id uuid.UUID) types.UID { return types.UID(id.String()) }
 
 // idOf is the id in Coder of an object.
-func idOf(object objectlog.Object) uuid.UUID {
+func idOf(object records.Object) uuid.UUID {
 	id, err := uuid.Parse(string(object.GetUID()))
 	if err != nil {
 		return uuid.Nil
@@ -141,7 +146,7 @@ func busyWorkspace(w coderd.Workspace) bool {
 	})
 }
 
-func busyWorkspaceObject(object objectlog.Object) bool {
+func busyWorkspaceObject(object records.Object) bool {
 	workspace, ok := object.(*aggregationv1alpha1.CoderWorkspace)
 	return ok && slices.Contains(unsettled[:], workspace.Status.LatestBuildStatus)
 }

@@ -39,7 +39,7 @@ func newSyncer(p *plane, known *partition.Partition) *syncer {
 	if known != nil {
 		s.takeover = known.Seen && known.State == partition.Ready
 	} else {
-		s.takeover = p.workspaces.index.count(p.name)+p.templates.index.count(p.name) > 0
+		s.takeover = p.workspaces.Store.Table.Count(p.name)+p.templates.Store.Table.Count(p.name) > 0
 	}
 	s.task = newTask("sync", s.step)
 	return s
@@ -111,13 +111,16 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 func (s *syncer) resume() {
 	p := s.plane
 	markBusy(p.workspaces)
-	markBusy(p.templates)
+	// All of them are one request.
+	for _, entry := range p.templates.Store.Table.Of(p.name) {
+		p.templates.mark(idOf(entry.Object), 0)
+	}
 	p.rounds.hurry()
 	p.census.soon()
 }
 
 func markBusy[Item any](f *feed[Item]) {
-	for _, entry := range f.index.of(f.plane.name) {
+	for _, entry := range f.Store.Table.Of(f.plane.name) {
 		id := idOf(entry.Object)
 		record, _ := f.plane.config.Records.Get(f.plane.name, entry.Object.GetUID())
 		if asks(record) || f.source.busyObject(entry.Object) {
@@ -138,7 +141,7 @@ func (s *syncer) readAll(ctx context.Context, connection connections.Connection,
 func (s *syncer) readWorkspaces(ctx context.Context, connection connections.Connection, coder Coder) error {
 	p := s.plane
 	f := p.workspaces
-	known := f.index.of(p.name)
+	known := f.Store.Table.Of(p.name)
 	found, count, err := s.enumerate(ctx, connection, coder)
 	if err != nil {
 		return err

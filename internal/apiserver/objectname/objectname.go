@@ -41,7 +41,7 @@ func (w Workspace) String() string {
 
 // ParseTemplate takes the name of a template's object apart.
 func ParseTemplate(name string) (Template, error) {
-	prefix, parts, err := split(name, 2, "<organization>.<template>")
+	prefix, parts, err := split(name, 2, "<organization>.<template>", "coder.")
 	if err != nil {
 		return Template{}, err
 	}
@@ -50,15 +50,30 @@ func ParseTemplate(name string) (Template, error) {
 
 // ParseWorkspace takes the name of a workspace's object apart.
 func ParseWorkspace(name string) (Workspace, error) {
-	prefix, parts, err := split(name, 3, "<organization>.<user>.<workspace>")
+	prefix, parts, err := split(name, 3, "<organization>.<user>.<workspace>", "coder.ada.")
 	if err != nil {
 		return Workspace{}, err
 	}
 	return Workspace{Prefix: prefix, Organization: parts[0], Owner: parts[1], Name: parts[2]}, nil
 }
 
-func split(name string, want int, form string) (string, []string, error) {
+// idSuffix is what WithID adds. No name in Coder has two hyphens next to each other.
+var idSuffix = regexp.MustCompile(`--[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|--[0-9a-f]{8}$`)
+
+// WithID returns the name of an object whose own name belongs to an object that was
+// renamed in Coder. The id is a whole one, or its first eight digits.
+func WithID(name, id string) string { return name + "--" + id }
+
+// WithoutID returns the name without what WithID added.
+func WithoutID(name string) string { return idSuffix.ReplaceAllString(name, "") }
+
+// split takes a name apart. The example is what may be in front of a name in Coder, which
+// people give instead of the name of the object.
+func split(name string, want int, form, example string) (string, []string, error) {
 	parts := strings.Split(name, ".")
+	if len(parts) == 1 && part.MatchString(name) && len(name) <= maxPart {
+		return "", nil, fmt.Errorf("must be %s, for example %q: %q alone is its name in Coder", form, example+name, name)
+	}
 	if len(parts) != want && len(parts) != want+1 {
 		return "", nil, fmt.Errorf("must be %s, or <control-plane>.%s for a control plane that is not the first of its namespace", form, form)
 	}

@@ -119,3 +119,18 @@ func wantParts(t *testing.T, name, prefix string, parts ...string) {
 		}
 	}
 }
+
+func TestID(t *testing.T) {
+	for _, id := range []string{"1234abcd", "1234abcd-0000-4000-8000-000000000000"} {
+		name := WithID("coder.ada.dev", id)
+		if name != "coder.ada.dev--"+id || WithoutID(name) != "coder.ada.dev" {
+			t.Errorf("%s is %s without it", name, WithoutID(name))
+		}
+		if _, err := ParseWorkspace(name); err == nil {
+			t.Errorf("a new object may have the name %s", name)
+		}
+	}
+	if plain := "coder.ada.dev-1234abcd"; WithoutID(plain) != plain {
+		t.Errorf("%s is %s without an id", plain, WithoutID(plain))
+	}
+}

@@ -3,8 +3,11 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
@@ -23,6 +26,19 @@ func Connection(ctx context.Context, provider connections.Provider, namespace, p
 	}
 	// One that is not ready may be the one with this prefix.
 	return nil, coderfault.Subject{}.Status(err)
+}
+
+// Unconnected returns what is known of a control plane whose connection cannot be had
+// because of an error, which it returns if nothing is known.
+func Unconnected(
+	ctx context.Context, provider connections.Provider, controlPlane types.NamespacedName, because error,
+) (connections.Connection, error) {
+	members, err := provider.Members(ctx)
+	i := slices.IndexFunc(members, func(m connections.Member) bool { return m.ControlPlane == controlPlane && !m.Deleting })
+	if err != nil || i < 0 {
+		return connections.Connection{}, because
+	}
+	return connections.Connection{ControlPlane: members[i].ControlPlane, UID: members[i].UID, Rules: members[i].Rules}, nil
 }
 
 // NoControlPlane says that nothing can be created under a name.
@@ -61,4 +77,11 @@ func Organization(
 			"the default organization is not %q, which stands in metadata.name", inName)), nil
 	}
 	return found, nil, nil
+}
+
+// AddsOwner reports whether an object gets an owner that it did not have.
+func AddsOwner(was, wanted metav1.Object) bool {
+	return slices.ContainsFunc(wanted.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
+		return !slices.ContainsFunc(was.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == r.UID })
+	})
 }

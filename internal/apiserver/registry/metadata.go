@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,12 @@ func Labels(controlPlane types.NamespacedName) map[string]string {
 		labels[aggregationv1alpha1.LabelControlPlaneName] = controlPlane.Name
 	}
 	return labels
+}
+
+// KeepsFirstName is the error for a spec that has the name that something was given in
+// Coder after its object was made.
+func KeepsFirstName(first string) string {
+	return fmt.Sprintf("is the name in Coder since a rename there; objects keep the names that they had first, so it must be %q", first)
 }
 
 // SameOrganization says whether an organization in a spec may mean the one in

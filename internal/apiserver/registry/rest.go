@@ -2,7 +2,9 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,7 +16,6 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/dryrun"
-	"k8s.io/utils/clock"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 )
@@ -26,6 +27,15 @@ type Checker interface {
 	CheckUpdate(ctx context.Context, wanted, current runtime.Object) error
 }
 
+// Seen is what this replica knows of the objects.
+type Seen interface {
+	// Revision is the newest one that this replica has seen.
+	Revision() uint64
+	// FirstName gives the name of the object that has a name in Coder by now, where that
+	// is not its own. It is empty where there is none.
+	FirstName(namespace, name string) string
+}
+
 // REST offers the verbs of a Store where the Gate lets them through.
 type REST struct {
 	*genericregistry.Store
@@ -34,7 +44,9 @@ type REST struct {
 	shortNames []string
 	// prefix gives the part of an object's name that tells its control plane.
 	prefix func(name string) string
-	clock  clock.PassiveClock
+	// checkName returns why a name cannot be that of an object.
+	checkName func(name string) error
+	seen      Seen
 }
 
 var (
@@ -77,8 +89,18 @@ func (r *REST) believed(ctx context.Context, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	if doubt := r.gate.absent(ctx, request.NamespaceValue(ctx), r.prefix(name)); doubt != nil {
+	namespace := request.NamespaceValue(ctx)
+	if doubt := r.gate.absent(ctx, namespace, r.prefix(name)); doubt != nil {
 		return doubt
+	}
+	if first := r.seen.FirstName(namespace, name); first != "" {
+		return renamed(apierrors.NewNotFound(r.DefaultQualifiedResource, name), first)
+	}
+	if wrong := r.checkName(name); wrong != nil && !strings.Contains(name, ".") {
+		// A usual mistake: the name in Coder.
+		said := apierrors.NewNotFound(r.DefaultQualifiedResource, name)
+		said.ErrStatus.Message += "; its name " + wrong.Error()
+		return said
 	}
 	return err
 }
@@ -97,14 +119,14 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 }
 
 // emptyList is the list of a namespace that has nothing. Its revision is one that
-// the log reaches in a moment.
+// this replica has seen, or the first, from which a watch is told to list again.
 func (r *REST) emptyList() (runtime.Object, error) {
 	list := r.NewList()
 	accessor, err := meta.ListAccessor(list)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
-	accessor.SetResourceVersion(strconv.FormatInt(r.clock.Now().UnixMicro(), 10))
+	accessor.SetResourceVersion(strconv.FormatUint(max(r.seen.Revision(), 1), 10))
 	return list, meta.SetList(list, nil)
 }
 
@@ -126,7 +148,13 @@ func (r *REST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (_ runtime.Object, err error) {
 	defer coderfault.Name(ctx, &err)
-	return r.Store.Create(ctx, obj, r.checkedCreate(validate, options.DryRun), options)
+	created, err := r.Store.Create(ctx, obj, r.checkedCreate(validate, options.DryRun), options)
+	if accessor, ok := obj.(metav1.Object); ok && apierrors.IsAlreadyExists(err) {
+		if first := r.seen.FirstName(request.NamespaceValue(ctx), accessor.GetName()); first != "" {
+			return nil, renamed(apierrors.NewAlreadyExists(r.DefaultQualifiedResource, accessor.GetName()), first)
+		}
+	}
+	return created, err
 }
 
 // Update implements rest.Updater.
@@ -188,6 +216,13 @@ func (r *REST) DeleteCollection(
 		return nil, err
 	}
 	return r.Store.DeleteCollection(ctx, validate, options, list)
+}
+
+// renamed adds to an error about the name that something has in Coder now that its object
+// has the one that it had first.
+func renamed(err *apierrors.StatusError, first string) error {
+	err.ErrStatus.Message = fmt.Sprintf("%s; what has this name in Coder now was renamed there, and its object is %q", err.ErrStatus.Message, first)
+	return err
 }
 
 func (r *REST) notFound(name string) error {

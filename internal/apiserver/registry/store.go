@@ -12,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
@@ -37,6 +36,8 @@ type Kind struct {
 	Checker          Checker
 	// Prefix gives the part of an object's name that tells its control plane.
 	Prefix func(name string) string
+	// CheckName returns why a name cannot be that of an object.
+	CheckName func(name string) error
 	// Attributes are what selectors match. Nil is those of metadata alone.
 	Attributes storage.AttrFunc
 	// Indexers let the cache find objects by the fields IndexFields.
@@ -50,7 +51,7 @@ func ResourcePrefix(plural string) string {
 }
 
 // NewREST makes the verbs of a kind. Decorate puts its storage under them.
-func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.StorageDecorator, gate *Gate, c clock.PassiveClock) (*REST, error) {
+func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.StorageDecorator, gate *Gate, seen Seen) (*REST, error) {
 	store := &genericregistry.Store{
 		NewFunc:                   kind.New,
 		NewListFunc:               kind.NewList,
@@ -72,7 +73,7 @@ func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.Storage
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, err
 	}
-	return &REST{Store: store, gate: gate, checker: kind.Checker, shortNames: kind.ShortNames, prefix: kind.Prefix, clock: c}, nil
+	return &REST{Store: store, gate: gate, checker: kind.Checker, shortNames: kind.ShortNames, prefix: kind.Prefix, checkName: kind.CheckName, seen: seen}, nil
 }
 
 // restOptions puts our storage under a Store.

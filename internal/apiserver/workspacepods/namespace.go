@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
@@ -23,7 +23,9 @@ const maxQuote = 300
 // namespace is what is known of the pods of one namespace. It is guarded by
 // Watcher.mu.
 type namespace struct {
-	name   string
+	name string
+	// read is set once the pods were read, or when they may not be read.
+	read   bool
 	pods   map[string]*record
 	groups map[uuid.UUID]*group
 }
@@ -213,10 +215,7 @@ func reasonOf(kind podproblem.Kind) string {
 	}
 }
 
-// clean makes one short line without secrets and control characters of a foreign text.
+// clean returns one short line without secrets of a foreign text.
 func clean(text string) string {
-	line := strings.Join(strings.FieldsFunc((&redaction.Redactor{}).Text(text), func(c rune) bool {
-		return c < ' ' || c == ' ' || c == 0x7f
-	}), " ")
-	return truncate.String(line, maxQuote)
+	return truncate.String(truncate.OneLine(new(redaction.Redactor).Text(text)), maxQuote)
 }

@@ -20,9 +20,6 @@ const askAgain = time.Minute
 // watch follows the pods of a namespace until the context ends.
 func (w *Watcher) watch(ctx context.Context, name string) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("namespace", name))
-	if !w.mayRead(ctx, name) {
-		return
-	}
 	n := newNamespace(name)
 	w.mu.Lock()
 	w.pods[name] = n
@@ -34,6 +31,9 @@ func (w *Watcher) watch(ctx context.Context, name string) {
 			delete(w.pods, name)
 		}
 	}()
+	if !w.mayRead(ctx, n) {
+		return
+	}
 	reflector := cache.NewReflectorWithOptions(w.listerWatcher(name), &corev1.Pod{}, &sink{w, n},
 		cache.ReflectorOptions{Name: "pods of workspaces", TypeDescription: "Pod"})
 	reflector.RunWithContext(ctx)
@@ -41,9 +41,9 @@ func (w *Watcher) watch(ctx context.Context, name string) {
 
 // mayRead waits until the pods of a namespace may be read. A reflector would log an
 // error every few seconds instead.
-func (w *Watcher) mayRead(ctx context.Context, name string) bool {
+func (w *Watcher) mayRead(ctx context.Context, n *namespace) bool {
 	for told := false; ; {
-		_, err := w.config.Client.CoreV1().Pods(name).List(ctx, metav1.ListOptions{LabelSelector: Label, Limit: 1})
+		_, err := w.config.Client.CoreV1().Pods(n.name).List(ctx, metav1.ListOptions{LabelSelector: Label, Limit: 1})
 		if !apierrors.IsForbidden(err) {
 			return ctx.Err() == nil
 		}
@@ -51,6 +51,7 @@ func (w *Watcher) mayRead(ctx context.Context, name string) bool {
 			log.FromContext(ctx).Info("Pods may not be read, so workspaces do not show problems of their pods", "error", err.Error())
 			told = true
 		}
+		w.setRead(n)
 		select {
 		case <-ctx.Done():
 			return false
@@ -186,6 +187,7 @@ func (s *sink) Replace(objs []any, _ string) error {
 		}
 		return changed
 	})
+	s.watcher.setRead(s.namespace)
 	return nil
 }
 

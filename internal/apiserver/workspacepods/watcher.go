@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -34,6 +35,9 @@ type Config struct {
 	// Changed is called when something about the pods of a workspace changed. It must
 	// not block.
 	Changed func(controlPlane types.NamespacedName, workspace uuid.UUID)
+	// Read is called when the pods in a namespace of a control plane were read for the
+	// first time, or may not be read. It must not block. Nil is not called.
+	Read func(controlPlane types.NamespacedName)
 }
 
 // Problem is what a condition says about the pods of a workspace.
@@ -80,12 +84,18 @@ func (w *Watcher) Serve(members []connections.Member) {
 
 // Problem returns the problem of the pods of a workspace, or nil. A pod that is gone
 // is a problem only if that happened after the workspace was built: builtAt is zero
-// while it is not running.
-func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID, builtAt time.Time) *Problem {
+// while it is not running. Shown is the problem that the workspace shows since its last
+// build, or nil: it is kept while the pods are not read.
+func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID, builtAt time.Time, shown *Problem) *Problem {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	groups := w.groups(controlPlane, workspace)
+	// That a pod is gone may have been seen by the replica that mirrored before.
+	if !w.read(controlPlane) || len(groups) == 0 && shown != nil && shown.Reason == aggregationv1alpha1.ReasonPodGone {
+		return shown
+	}
 	last, alive := (*gone)(nil), false
-	for _, g := range w.groups(controlPlane, workspace) {
+	for _, g := range groups {
 		if p := g.problem(); p != nil {
 			return p
 		}
@@ -115,6 +125,12 @@ func (w *Watcher) Unsettled(controlPlane types.NamespacedName, workspace uuid.UU
 	return false
 }
 
+// read reports whether the pods in all namespaces of a control plane were read.
+func (w *Watcher) read(controlPlane types.NamespacedName) bool {
+	namespaces, ok := w.planes[controlPlane]
+	return ok && !slices.ContainsFunc(namespaces, func(name string) bool { return w.pods[name] == nil || !w.pods[name].read })
+}
+
 // groups are the pods of a workspace in each namespace of its control plane.
 func (w *Watcher) groups(controlPlane types.NamespacedName, workspace uuid.UUID) []*group {
 	var found []*group
@@ -131,19 +147,38 @@ func (w *Watcher) report(name string, workspaces []uuid.UUID) {
 	if len(workspaces) == 0 {
 		return
 	}
+	for _, plane := range w.planesOf(name) {
+		for _, workspace := range workspaces {
+			w.config.Changed(plane, workspace)
+		}
+	}
+}
+
+// setRead records that the pods of a namespace were read, or may not be read.
+func (w *Watcher) setRead(n *namespace) {
 	w.mu.Lock()
+	first := !n.read
+	n.read = true
+	w.mu.Unlock()
+	if !first || w.config.Read == nil {
+		return
+	}
+	for _, plane := range w.planesOf(n.name) {
+		w.config.Read(plane)
+	}
+}
+
+// planesOf returns the control planes to which a namespace belongs.
+func (w *Watcher) planesOf(name string) []types.NamespacedName {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var planes []types.NamespacedName
 	for plane, namespaces := range w.planes {
 		if slices.Contains(namespaces, name) {
 			planes = append(planes, plane)
 		}
 	}
-	w.mu.Unlock()
-	for _, plane := range planes {
-		for _, workspace := range workspaces {
-			w.config.Changed(plane, workspace)
-		}
-	}
+	return planes
 }
 
 // wanted are the namespaces of all control planes.

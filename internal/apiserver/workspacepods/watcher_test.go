@@ -65,7 +65,7 @@ func (f *fixture) run() {
 	f.eventually("the pods are watched", func() bool {
 		f.Watcher.mu.Lock()
 		defer f.Watcher.mu.Unlock()
-		return f.pods["coder"] != nil && f.pods["work"] != nil
+		return f.read(cp)
 	})
 }
 
@@ -82,7 +82,7 @@ func (f *fixture) reported(id uuid.UUID) int {
 
 // problem is what is said of the workspace dev, which was built before the test.
 func (f *fixture) problem() string {
-	if p := f.Problem(cp, dev, began.Add(-time.Minute)); p != nil {
+	if p := f.Problem(cp, dev, began.Add(-time.Minute), nil); p != nil {
 		return p.Reason + ": " + p.Message
 	}
 	return ""
@@ -168,7 +168,7 @@ func TestPodsElsewhereDoNotCount(t *testing.T) {
 		t.Errorf("got the problem %s", got)
 	}
 	// Nor do pods in the namespace of another control plane.
-	if p := f.Problem(types.NamespacedName{Namespace: "other", Name: "coder"}, dev, began); p != nil {
+	if p := f.Problem(types.NamespacedName{Namespace: "other", Name: "coder"}, dev, began, nil); p != nil {
 		t.Errorf("got %+v", p)
 	}
 }
@@ -191,10 +191,10 @@ func TestAPodThatIsGone(t *testing.T) {
 	}
 	f.clock.Step(replacedWithin)
 	f.becomes("PodGone")
-	if p := f.Problem(cp, dev, began.Add(time.Minute)); p != nil {
+	if p := f.Problem(cp, dev, began.Add(time.Minute), nil); p != nil {
 		t.Errorf("a pod that went before the workspace was built: %+v", p)
 	}
-	if p := f.Problem(cp, dev, time.Time{}); p != nil {
+	if p := f.Problem(cp, dev, time.Time{}, nil); p != nil {
 		t.Errorf("the workspace does not run: %+v", p)
 	}
 	next := pod("coder", "next", runs())
@@ -288,7 +288,7 @@ func TestNoRightToReadPods(t *testing.T) {
 	f.eventually("the other namespace is watched", func() bool {
 		f.Watcher.mu.Lock()
 		defer f.Watcher.mu.Unlock()
-		return f.pods["work"] != nil
+		return f.read(cp)
 	})
 	mu.Lock()
 	if lists > 1 {
@@ -300,4 +300,31 @@ func TestNoRightToReadPods(t *testing.T) {
 		f.clock.Step(askAgain)
 		return strings.HasPrefix(f.problem(), "ImagePullFailed")
 	})
+}
+
+// TestUntilThePodsAreRead keeps what a workspace shows, and says when that is over.
+func TestUntilThePodsAreRead(t *testing.T) {
+	f := newFixture(t, pod("coder", "ws", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}))
+	read := make(chan types.NamespacedName, 10)
+	f.config.Read = func(controlPlane types.NamespacedName) { read <- controlPlane }
+	shown := &Problem{Reason: "ImagePullFailed", Message: "no image"}
+	if got := f.Problem(cp, dev, began, shown); got != shown {
+		t.Errorf("before it runs: %v", got)
+	}
+	f.run()
+	for range 2 {
+		if got := <-read; got != cp {
+			t.Errorf("the pods of %s were read", got)
+		}
+	}
+	if got := f.Problem(cp, dev, began, shown); got != nil {
+		t.Errorf("with a healthy pod: %v", got)
+	}
+	gone := &Problem{Reason: "PodGone", Message: "gone"}
+	if got := f.Problem(cp, uuid.New(), began, gone); got != gone {
+		t.Errorf("of a pod that went before: %v", got)
+	}
+	if got := f.Problem(cp, uuid.New(), began, shown); got != nil {
+		t.Errorf("of a workspace without pods: %v", got)
+	}
 }

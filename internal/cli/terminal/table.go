@@ -17,7 +17,14 @@ type Cell struct {
 type Table struct {
 	Header []string
 	Rows   [][]Cell
+	// Columns is the width of the terminal. A table with a header that does not fit is
+	// written with a line for each cell, because a terminal breaks long lines inside of
+	// words. 0 is no limit.
+	Columns int
 }
+
+// gap is the number of spaces between two columns.
+const gap = 3
 
 // Add adds a row.
 func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
@@ -49,6 +56,10 @@ func (t *Table) Write(w io.Writer, paint Paint) {
 	}
 	rows = append(rows, t.Rows...)
 	widths := columnWidths(rows)
+	if t.Columns > 0 && len(t.Header) > 0 && total(widths) > t.Columns {
+		t.list(w, paint)
+		return
+	}
 	for _, row := range rows {
 		for len(row) > 0 && row[len(row)-1].Text == "" {
 			row = row[:len(row)-1]
@@ -57,11 +68,33 @@ func (t *Table) Write(w io.Writer, paint Paint) {
 		for i, cell := range row {
 			line.WriteString(paint.Text(cell.Colour, cell.Text))
 			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell.Text)+3))
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell.Text)+gap))
 			}
 		}
 		fmt.Fprintln(w, line.String())
 	}
+}
+
+// list writes a line for each cell, and an empty line between two rows.
+func (t *Table) list(w io.Writer, paint Paint) {
+	for i, row := range t.Rows {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		lines := &Table{}
+		for j, cell := range row {
+			lines.Add(Cell{t.Header[j], Faint}, cell)
+		}
+		lines.Write(w, paint)
+	}
+}
+
+func total(widths []int) int {
+	sum := gap * (len(widths) - 1)
+	for _, width := range widths {
+		sum += width
+	}
+	return sum
 }
 
 func columnWidths(rows [][]Cell) []int {

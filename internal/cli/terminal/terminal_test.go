@@ -62,6 +62,21 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestNarrow breaks nothing inside of a word.
+func TestNarrow(t *testing.T) {
+	if got, want := Wrap("one two a-long-word x", 10, "  "), "one two\n  a-long-word\n  x"; got != want {
+		t.Errorf("the text is %q, want %q", got, want)
+	}
+	table := &Table{Header: []string{"NAME", "STATE"}, Columns: 12}
+	table.Add(Text("production"), Text("Ready"))
+	table.Add(Text("b"), Text("Pending"))
+	var out bytes.Buffer
+	table.Write(&out, false)
+	if want := "NAME    production\nSTATE   Ready\n\nNAME    b\nSTATE   Pending\n"; out.String() != want {
+		t.Errorf("the table is %q, want %q", out.String(), want)
+	}
+}
+
 // TestProgressFits never writes more on a terminal than one line holds.
 func TestProgressFits(t *testing.T) {
 	var out bytes.Buffer

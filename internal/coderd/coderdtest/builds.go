@@ -107,6 +107,9 @@ func (s *Server) postBuild(r *request) {
 		v.check(false, "transition", "oneof", body.Transition)
 	}
 	v.refuse()
+	if w.owner != r.user && !r.user.has("owner") {
+		refuse(http.StatusForbidden, "You do not have permission to build this workspace.")
+	}
 	if w.deleted && body.Transition != codersdk.WorkspaceTransitionDelete {
 		refuseDetailed(http.StatusConflict, fmt.Sprintf("Cannot %s a deleted workspace!", body.Transition),
 			"This workspace has been deleted and cannot be modified.")

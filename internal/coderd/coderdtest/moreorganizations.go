@@ -9,3 +9,16 @@ func (s *Server) AddOrganization(name string) uuid.UUID {
 	defer s.mu.Unlock()
 	return s.addOrganization(name, false).ID
 }
+
+// RenameOrganization is somebody renaming an organization.
+func (s *Server) RenameOrganization(name, to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	org := s.organizationNamed(name)
+	org.Name = to
+	for _, t := range s.templates {
+		if t.OrganizationID == org.ID {
+			t.OrganizationName = to
+		}
+	}
+}

@@ -174,6 +174,7 @@ func (s *Server) getTemplates(r *request) {
 
 func (s *Server) postTemplate(r *request) {
 	org := s.pathOrganization(r)
+	r.needsRole("owner", "template-admin")
 	var body codersdk.CreateTemplateRequest
 	r.read(&body)
 	var v validation

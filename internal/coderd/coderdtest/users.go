@@ -139,6 +139,9 @@ func (u *user) sdk() codersdk.User {
 		OrganizationIDs: u.orgs,
 		Roles:           []codersdk.SlimRole{},
 	}
+	if u.suspended {
+		out.Status = codersdk.UserStatusSuspended
+	}
 	for _, role := range u.roles {
 		out.Roles = append(out.Roles, codersdk.SlimRole{Name: role, DisplayName: role})
 	}
@@ -151,8 +154,24 @@ func (s *Server) routeUsers(open, closed route) {
 	open("POST /api/v2/users/login", s.postLogin)
 	closed("POST /api/v2/users/logout", s.postLogout)
 	closed("POST /api/v2/users", s.postUser)
+	closed("POST /api/v2/authcheck", s.postAuthCheck)
+	closed("GET /api/v2/users", s.getUsers)
 	closed("GET /api/v2/users/{user}", func(r *request) { r.write(http.StatusOK, s.pathUser(r).sdk()) })
 	closed("PUT /api/v2/users/{user}/roles", s.putRoles)
+}
+
+// getUsers finds users by a part of their name or email, as Coder does.
+func (s *Server) getUsers(r *request) {
+	r.needsRole("owner", "user-admin")
+	q := strings.ToLower(r.URL.Query().Get("q"))
+	out := codersdk.GetUsersResponse{Users: []codersdk.User{}}
+	for _, u := range s.users {
+		if strings.Contains(strings.ToLower(u.username), q) || strings.Contains(strings.ToLower(u.email), q) {
+			out.Users = append(out.Users, u.sdk())
+		}
+	}
+	out.Count = len(out.Users)
+	r.write(http.StatusOK, out)
 }
 
 func (s *Server) getFirstUser(r *request) {

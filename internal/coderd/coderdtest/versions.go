@@ -110,6 +110,7 @@ func (s *Server) routeVersions(closed route) {
 
 func (s *Server) postVersion(r *request) {
 	org := s.pathOrganization(r)
+	r.needsRole("owner", "template-admin")
 	var body codersdk.CreateTemplateVersionRequest
 	r.read(&body)
 	var v validation

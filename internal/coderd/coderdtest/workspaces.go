@@ -91,10 +91,12 @@ func (s *Server) getWorkspaces(r *request) {
 }
 
 // searched are the workspaces that the query chooses. Of the words that Coder
-// knows there it understands id.
+// knows there it understands id and has-agent.
 func (s *Server) searched(r *request) []*workspace {
 	all := s.ordered()
-	if q := r.URL.Query().Get("q"); q != "" {
+	if q := r.URL.Query().Get("q"); strings.HasPrefix(q, "has-agent:") {
+		all = slices.DeleteFunc(slices.Clone(all), func(w *workspace) bool { return !w.hasAgent(strings.TrimPrefix(q, "has-agent:")) })
+	} else if q != "" {
 		all = nil
 		for id := range r.ids(q) {
 			if w := s.workspaceByID(id); w != nil && !w.deleted {
@@ -128,6 +130,12 @@ func (r *request) ids(q string) map[uuid.UUID]bool {
 	return wanted
 }
 
+// hasAgent reports whether an agent of a workspace that was started has a status.
+func (w *workspace) hasAgent(status string) bool {
+	return w.latest().transition == codersdk.WorkspaceTransitionStart &&
+		slices.ContainsFunc(w.agents, func(a Agent) bool { return a.Status == status })
+}
+
 func (w *workspace) rank() int {
 	if b := w.latest(); b.transition == codersdk.WorkspaceTransitionStart && b.job.status == codersdk.ProvisionerJobSucceeded {
 		return 1
@@ -149,7 +157,13 @@ func (r *request) positive(name string) int {
 }
 
 func (s *Server) postWorkspace(r *request) {
-	owner := s.pathUser(r)
+	owner := s.userNamed(r.PathValue("user"))
+	if owner == nil {
+		owner = s.pathUser(r)
+	}
+	if owner != r.user && !r.user.has("owner") {
+		refuse(http.StatusForbidden, "Unauthorized to create workspace.")
+	}
 	var body codersdk.CreateWorkspaceRequest
 	r.read(&body)
 	var v validation

@@ -124,7 +124,7 @@ func (d *Dynamic) Members(ctx context.Context) ([]Member, error) {
 
 // member opens the connection of a control plane that is served.
 func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) Member {
-	member := Member{ControlPlane: client.ObjectKeyFromObject(cp), UID: cp.UID, NeverServed: neverServed(&cp.Status)}
+	member := Member{ControlPlane: client.ObjectKeyFromObject(cp), UID: cp.UID, NeverServed: neverServed(&cp.Status), Rules: cp.Spec.Identity.Rules}
 	if prefix := cp.Status.ObjectNamePrefix; prefix != nil {
 		member.NamePrefix, member.Named = *prefix, true
 	}
@@ -141,6 +141,7 @@ func (d *Dynamic) member(ctx context.Context, cp *coderv1alpha1.CoderControlPlan
 	member.Connection = &Connection{
 		ControlPlane: member.ControlPlane, NamePrefix: member.NamePrefix, Client: opened,
 		AccessURL: cp.Status.AccessURL, WildcardHost: wildcardHost(cp.Spec.Expose),
+		UID: cp.UID, Rules: cp.Spec.Identity.Rules,
 	}
 	return member
 }

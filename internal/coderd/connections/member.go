@@ -2,6 +2,8 @@ package connections
 
 import (
 	"k8s.io/apimachinery/pkg/types"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
 // Member is a control plane whose objects are served.
@@ -23,6 +25,8 @@ type Member struct {
 	// that this process watches. A
 	// pod elsewhere may carry a forged label.
 	PodNamespaces []string
+	// Rules are spec.identity.rules. They may not be written to.
+	Rules []coderv1alpha1.IdentityRule
 	// Connection is nil where there is none now.
 	Connection *Connection
 	// Reason says for people why there is none.

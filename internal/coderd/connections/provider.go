@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
@@ -21,6 +22,11 @@ type Connection struct {
 	// AccessURL is where users reach Coder, and WildcardHost the host name of apps with a
 	// host of their own, for example *.coder.example.com. Both may be empty.
 	AccessURL, WildcardHost string
+	// UID tells the control plane from another one that had the name before. A static one
+	// has none.
+	UID types.UID
+	// Rules are spec.identity.rules. They may not be written to.
+	Rules []coderv1alpha1.IdentityRule
 	// Client acts as the operator.
 	Client *coderd.Client
 }

@@ -26,9 +26,8 @@ func (p *pass) entitlements(ctx context.Context) error {
 	answer, err := coder.Entitlements(ctx)
 	switch {
 	case coderd.IsNotSupported(err):
-		allowance = Allowance{
-			Tier: string(coderd.TierNone), ExternalProvisioners: string(coderd.NotEntitled), WorkspaceProxy: string(coderd.NotEntitled),
-		}
+		none := string(coderd.NotEntitled)
+		allowance = Allowance{Tier: string(coderd.TierNone), ExternalProvisioners: none, WorkspaceProxy: none, HighAvailability: none}
 	case err != nil:
 		p.result.AllowanceErr = err
 		p.requeue(retryAfter(err))
@@ -38,6 +37,7 @@ func (p *pass) entitlements(ctx context.Context) error {
 			Tier:                 string(answer.Tier()),
 			ExternalProvisioners: entitlement(answer.Of(coderd.FeatureExternalProvisioners)),
 			WorkspaceProxy:       entitlement(answer.Of(coderd.FeatureWorkspaceProxy)),
+			HighAvailability:     entitlement(answer.Of(coderd.FeatureHighAvailability)),
 		}
 	}
 	p.result.Allowance = &allowance

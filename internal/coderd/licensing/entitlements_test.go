@@ -14,7 +14,7 @@ import (
 func TestWhatIsAllowedIsKnownWithoutALicenseOfOurs(t *testing.T) {
 	w := newLicensedWorld(t)
 	result := w.want("", None, "")
-	if diff := cmp.Diff(&Allowance{Tier: "none", ExternalProvisioners: "not_entitled", WorkspaceProxy: "not_entitled"}, result.Allowance); diff != "" {
+	if diff := cmp.Diff(&Allowance{Tier: "none", ExternalProvisioners: "not_entitled", WorkspaceProxy: "not_entitled", HighAvailability: "not_entitled"}, result.Allowance); diff != "" {
 		t.Errorf("without a license (-want +got):\n%s", diff)
 	}
 	w.wantAsked("1 GET entitlements")
@@ -23,7 +23,7 @@ func TestWhatIsAllowedIsKnownWithoutALicenseOfOurs(t *testing.T) {
 	w.coder.SetFeature(coderd.FeatureExternalProvisioners, "from the future")
 	w.forward(DefaultRest)
 	result = w.want("", None, "")
-	if diff := cmp.Diff(&Allowance{Tier: "premium", ExternalProvisioners: "unknown", WorkspaceProxy: "grace_period"}, result.Allowance); diff != "" {
+	if diff := cmp.Diff(&Allowance{Tier: "premium", ExternalProvisioners: "unknown", WorkspaceProxy: "grace_period", HighAvailability: "entitled"}, result.Allowance); diff != "" {
 		t.Errorf("with a person's license (-want +got):\n%s", diff)
 	}
 }

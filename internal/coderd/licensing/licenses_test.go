@@ -192,7 +192,7 @@ func TestASecretThatCannotBeReadChangesNothing(t *testing.T) {
 
 func TestTheBuildWithoutLicensesIsNoError(t *testing.T) {
 	w := newWorld(t)
-	none := Allowance{Tier: "none", ExternalProvisioners: "not_entitled", WorkspaceProxy: "not_entitled"}
+	none := Allowance{Tier: "none", ExternalProvisioners: "not_entitled", WorkspaceProxy: "not_entitled", HighAvailability: "not_entitled"}
 	result := w.want(license(100), Failed, coderv1alpha1.ReasonNotSupported)
 	if result.Allowance == nil || *result.Allowance != none || result.RequeueAfter != DefaultRest || len(result.Events)+len(result.Own) != 0 {
 		t.Errorf("%+v", result)

@@ -33,10 +33,11 @@ const (
 type Allowance struct {
 	// Tier is none, trial, enterprise, premium or unknown.
 	Tier string
-	// ExternalProvisioners and WorkspaceProxy are entitled, grace_period,
-	// not_entitled or unknown.
+	// ExternalProvisioners, WorkspaceProxy and HighAvailability are entitled,
+	// grace_period, not_entitled or unknown.
 	ExternalProvisioners string
 	WorkspaceProxy       string
+	HighAvailability     string
 }
 
 // Result is what a pass came to. Its texts are stable from pass to pass and

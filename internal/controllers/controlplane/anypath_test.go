@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -152,11 +153,14 @@ func (f *scene) withoutRecords(part string, unasked bool) string {
 		cp.Status.Version, cp.Status.Image, cp.Status.OperatorAccessReady = "", "", false
 		cp.Status.EverServed = nil
 		cp.Status.OperatorTokenExpiresAt, cp.Status.OperatorTokenSecretRef = nil, nil
-		cp.Status.LicenseTier, cp.Status.WorkspaceProxyEntitlement, cp.Status.ExternalProvisionerDaemonsEntitlement = "", "", ""
+		cp.Status.LicenseTier, cp.Status.HighAvailabilityEntitlement = "", ""
+		cp.Status.WorkspaceProxyEntitlement, cp.Status.ExternalProvisionerDaemonsEntitlement = "", ""
 		cp.Status.LicenseUUIDs, cp.Status.LicenseExpiresAt, cp.Status.LicenseLastApplied, cp.Status.LicenseLastAppliedHash = nil, nil, nil, ""
 		var kept []metav1.Condition
 		for _, c := range cp.Status.Conditions {
-			if c.Type != coderv1alpha1.ConditionLicenseApplied && c.Type != coderv1alpha1.ConditionServed {
+			if !slices.Contains([]string{
+				coderv1alpha1.ConditionLicenseApplied, coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionServed,
+			}, c.Type) {
 				kept = append(kept, c)
 			}
 		}

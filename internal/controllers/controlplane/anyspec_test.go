@@ -249,6 +249,31 @@ func (d dice) coder(s *coderv1alpha1.CoderControlPlaneSpec) {
 		})
 	}
 	d.rights(&s.RBAC)
+	d.maybe(func() { s.Identity.Rules = []coderv1alpha1.IdentityRule{d.rule(), d.rule()} })
+}
+
+func (d dice) rule() (r coderv1alpha1.IdentityRule) {
+	switch d.IntN(4) {
+	case 0:
+		r.Match.UserName = pick(d, "alice", "oidc:*")
+	case 1:
+		r.Match.Group = pick(d, "ops", "people")
+	case 2:
+		r.Match.Extra = &coderv1alpha1.ExtraMatch{Key: "example.com/email", Value: pick(d, "*", "*@example.com")}
+	default:
+		r.Match.ServiceAccount = &coderv1alpha1.ServiceAccountMatch{Namespace: "flux-system", Name: pick(d, "kustomize-controller", "*")}
+	}
+	switch d.IntN(4) {
+	case 0:
+		r.CoderUser = &coderv1alpha1.CoderUserReference{Username: pick(d, "alice", "{name}")}
+	case 1:
+		r.CoderUser = &coderv1alpha1.CoderUserReference{Email: "alice@example.com"}
+	case 2:
+		r.Operator = true
+	default:
+		r.Nobody = true
+	}
+	return r
 }
 
 func (d dice) rights(s *coderv1alpha1.RBACSpec) {

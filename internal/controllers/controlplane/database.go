@@ -2,14 +2,12 @@ package controlplane
 
 import (
 	"fmt"
-	"regexp"
-	"slices"
-	"strings"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // databaseMissing says that the spec gives coderd no database.
@@ -44,69 +42,10 @@ func (s *scope) databaseSecretMissing(reference workloadresources.Reference, key
 // databaseTrouble knows from Coder's own words whether it is not ready because of
 // the database.
 func databaseTrouble(_, words string) *workload.Problem {
-	cause := databaseCause(words)
-	if cause == "" {
+	found := podproblem.FindDatabase(words)
+	if found == nil {
 		return nil
 	}
 	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseUnreachable, Message: fmt.Sprintf(
-		"Coder cannot use its database: %s; check the database, and the value of %s", workload.Clipped(cause), resources.EnvDatabase)}
-}
-
-// What coderd writes while it cannot use its database. It tries for half a
-// minute, with a warning each time, and then ends with an error.
-var (
-	retryingLine = regexp.MustCompile(`(?:ping|connect to) postgres: retrying`)
-	// fieldError is the field of that warning, in a log for people and in JSON.
-	fieldError = regexp.MustCompile(`(?:error=|"error":\s*)("(?:[^"\\]|\\.)*"|\S+)`)
-	endLine    = regexp.MustCompile(`unable to connect after \d+ tries; last error: (.*)`)
-	badURLLine = regexp.MustCompile(`(?:escaping postgres URL|parse postgres url|invalid postgres url)`)
-	failedLine = regexp.MustCompile(`connect to postgres: (?:connect to postgres: )?(.*)`)
-)
-
-// databaseCause is what coderd says is wrong with its database, or empty where it
-// says nothing of that. The last word counts.
-func databaseCause(text string) string {
-	for _, line := range slices.Backward(workload.LogLines(text)) {
-		switch {
-		case retryingLine.MatchString(line):
-			return stableCause(unquoted(firstGroup(fieldError, line)), "no connection")
-		case badURLLine.MatchString(line):
-			return "the address of the database is not a URL that Coder can read"
-		case endLine.MatchString(line):
-			return stableCause(firstGroup(endLine, line), "no connection")
-		case strings.Contains(line, "error:") && failedLine.MatchString(line):
-			return stableCause(firstGroup(failedLine, line), "no connection")
-		}
-	}
-	return ""
-}
-
-// What changes from try to try of the same failure.
-var (
-	connectionEnds = regexp.MustCompile(`(read|write) (tcp|udp) \S+->(\S+):`)
-	resolver       = regexp.MustCompile(`lookup (\S+) on \S+:`)
-)
-
-func stableCause(cause, unknown string) string {
-	cause = connectionEnds.ReplaceAllString(cause, "$1 $2 $3:")
-	cause = resolver.ReplaceAllString(cause, "lookup $1:")
-	if cause = workload.OneLine(cause); cause == "" {
-		return unknown
-	}
-	return cause
-}
-
-func firstGroup(pattern *regexp.Regexp, line string) string {
-	groups := pattern.FindStringSubmatch(line)
-	if len(groups) < 2 {
-		return ""
-	}
-	return groups[1]
-}
-
-// unquoted takes the quotes off a logged value, and the backslashes that they
-// made necessary.
-func unquoted(value string) string {
-	value = strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`)
-	return strings.ReplaceAll(value, `\"`, `"`)
+		"Coder cannot use its database: %s; check the database, and the value of %s", workload.Quote(found.Cause), resources.EnvDatabase)}
 }

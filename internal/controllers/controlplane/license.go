@@ -135,7 +135,8 @@ func (s *scope) licenseAsked() bool { return s.cp.Spec.LicenseSecretRef != nil }
 func setLicense(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	if s.accessDisabled() {
 		// Nobody looks any more.
-		status.LicenseTier, status.ExternalProvisionerDaemonsEntitlement, status.WorkspaceProxyEntitlement = "", "", ""
+		status.LicenseTier, status.HighAvailabilityEntitlement = "", ""
+		status.ExternalProvisionerDaemonsEntitlement, status.WorkspaceProxyEntitlement = "", ""
 	}
 	if result := s.license.result; result != nil {
 		status.LicenseUUIDs = slices.Clone(result.Own)
@@ -149,6 +150,7 @@ func setLicense(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 			status.LicenseTier = allowance.Tier
 			status.ExternalProvisionerDaemonsEntitlement = allowance.ExternalProvisioners
 			status.WorkspaceProxyEntitlement = allowance.WorkspaceProxy
+			status.HighAvailabilityEntitlement = allowance.HighAvailability
 		}
 	}
 	if !s.licenseAsked() && len(status.LicenseUUIDs) == 0 {
@@ -187,6 +189,30 @@ func licenseApplied(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *me
 		c = conditions.True(coderv1alpha1.ConditionLicenseApplied, result.Reason, workload.Redact(result.Message))
 	default:
 		c.Reason, c.Message = result.Reason, workload.Redact(result.Message)
+	}
+	return &c
+}
+
+// highAvailabilityEntitled is nil where no more than one replica is asked for.
+func highAvailabilityEntitled(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *metav1.Condition {
+	const kind = coderv1alpha1.ConditionHighAvailabilityEntitled
+	wanted := s.Wanted()
+	if wanted <= 1 {
+		return nil
+	}
+	var c metav1.Condition
+	switch coderd.Entitlement(status.HighAvailabilityEntitlement) {
+	case coderd.Entitled:
+		c = conditions.True(kind, coderv1alpha1.ReasonEntitled, fmt.Sprintf("the licenses of Coder allow %d replicas", wanted))
+	case coderd.GracePeriod:
+		c = conditions.True(kind, coderv1alpha1.ReasonLicenseInGracePeriod, fmt.Sprintf(
+			"%d replicas run in the grace period of a license that has ended; add another license (spec.licenseSecretRef), or set spec.replicas to 1", wanted))
+	case coderd.NotEntitled:
+		c = conditions.False(kind, coderv1alpha1.ReasonNotEntitled, fmt.Sprintf(
+			"%d replicas are asked for, and this Coder has no license with the feature %s: users may not reach their workspaces; "+
+				"add such a license (spec.licenseSecretRef), or set spec.replicas to 1", wanted, coderd.FeatureHighAvailability))
+	default:
+		c = conditions.Unknown(kind, coderv1alpha1.ReasonNotChecked, "Coder has not said what its licenses allow")
 	}
 	return &c
 }

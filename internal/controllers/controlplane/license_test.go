@@ -260,6 +260,42 @@ func TestTheBuildWithoutLicensesIsReady(t *testing.T) {
 	}
 }
 
+// TestMoreThanOneReplicaNeedsALicense: the condition follows what the running Coder
+// says, and Coder runs all the same.
+func TestMoreThanOneReplicaNeedsALicense(t *testing.T) {
+	replicas := func(n int32) func(*coderv1alpha1.CoderControlPlane) {
+		return func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To(n) }
+	}
+	const kind = coderv1alpha1.ConditionHighAvailabilityEntitled
+	f := newFixture(t, databaseSecret(), newControlPlane(replicas(2)))
+	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.clock))
+	f.settle()
+	f.mustHave(kind, metav1.ConditionUnknown, coderv1alpha1.ReasonNotChecked)
+	f.podsReady(2)
+	f.settle()
+	without := f.mustHave(kind, metav1.ConditionFalse, coderv1alpha1.ReasonNotEntitled)
+	if !strings.Contains(without.Message, "2 replicas are asked for") || !strings.Contains(without.Message, "spec.licenseSecretRef") {
+		t.Errorf("message %q", without.Message)
+	}
+	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
+	if n := f.events.count("Warning " + coderv1alpha1.ReasonNotEntitled); n != 1 {
+		t.Errorf("%d Events in %q", n, f.events.all())
+	}
+	f.putLicense(f.licenseFor(100))
+	f.change(withLicense)
+	f.settle()
+	f.mustHave(kind, metav1.ConditionTrue, coderv1alpha1.ReasonEntitled)
+	f.coder.SetFeature(coderd.FeatureHighAvailability, string(coderd.GracePeriod))
+	f.clock.SetTime(f.clock.Now().Add(licensing.DefaultRest))
+	f.settle()
+	f.mustHave(kind, metav1.ConditionTrue, coderv1alpha1.ReasonLicenseInGracePeriod)
+	f.change(replicas(1))
+	f.settle()
+	if c := conditions.Find(f.controlPlane().Status.Conditions, kind); c != nil {
+		t.Errorf("with one replica there is %+v", c)
+	}
+}
+
 // TestALicenseRollsNoPods: the pods have nothing to do with it, but a change of the
 // Secret must be looked at.
 func TestALicenseRollsNoPods(t *testing.T) {

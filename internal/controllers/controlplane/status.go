@@ -60,7 +60,7 @@ func runningImage(s *scope) string {
 // summary is how Ready follows from the parts.
 func summary(s *scope, parts []metav1.Condition) workload.Summary {
 	sum := workload.Summary{
-		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionServed),
+		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionServed),
 		Works: "Coder runs, and the operator has access to it",
 		Stalled: func(part *metav1.Condition) bool {
 			return part.Reason == coderv1alpha1.ReasonDatabaseMissing ||
@@ -133,7 +133,9 @@ func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.C
 	parts := []metav1.Condition{
 		s.ResourcesApplied(), s.DeploymentAvailable(), coderReachable(s), operatorAccess(s), served(s, status),
 	}
-	for _, part := range []*metav1.Condition{licenseApplied(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported()} {
+	for _, part := range []*metav1.Condition{
+		licenseApplied(s, status), highAvailabilityEntitled(s, status), s.WorkspaceAccess(), s.Exposed(), s.MetricsExported(),
+	} {
 		if part != nil {
 			parts = append(parts, *part)
 		}

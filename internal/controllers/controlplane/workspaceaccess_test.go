@@ -18,6 +18,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
+	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
@@ -184,7 +185,7 @@ func TestRightsThatAreNotMeantAnyMoreGo(t *testing.T) {
 }
 
 func TestOwnerByLabels(t *testing.T) {
-	role := resources.WorkspaceRole(newControlPlane(), "work")
+	role := workloadresources.WorkspaceRole(resources.Workload(newControlPlane(), resources.Inputs{}), "work")
 	requests := workload.OwnerByLabels(kind())(t.Context(), role)
 	if len(requests) != 1 || requests[0].String() != "coder/coder" {
 		t.Errorf("a change of the Role reconciles %v, want coder/coder", requests)

@@ -88,7 +88,7 @@ func refusedBy(parent *gatewayv1.RouteParentStatus) *Problem {
 		condition := meta.FindStatusCondition(parent.Conditions, string(kind))
 		if condition != nil && condition.Status == metav1.ConditionFalse {
 			return &Problem{coderv1alpha1.ReasonRouteRefused, fmt.Sprintf("Gateway %q refuses the HTTPRoute: %s: %s",
-				parent.ParentRef.Name, condition.Reason, Clipped(OneLine(condition.Message)))}
+				parent.ParentRef.Name, condition.Reason, Quote(condition.Message))}
 		}
 	}
 	return nil

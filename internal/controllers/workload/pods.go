@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,11 +13,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
-
-// revisionAnnotation is what the Deployment controller counts revisions in.
-const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 // podTrouble says why the pods of the newest revision are not ready, or nil where
 // nothing is wrong yet. It reads pods and logs from the API server.
@@ -31,7 +26,8 @@ func (t *Toolkit) podTrouble(ctx context.Context, p *Pass) (*Problem, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, look := range []func(*corev1.Pod) *Problem{configTrouble, imageTrouble} {
+	config := troubleOf(podproblem.FindConfig, coderv1alpha1.ReasonContainerConfigInvalid)
+	for _, look := range []func(*corev1.Pod) *Problem{config, imageTrouble} {
 		if found := firstTrouble(pods, look); found != nil {
 			return found, nil
 		}
@@ -42,7 +38,9 @@ func (t *Toolkit) podTrouble(ctx context.Context, p *Pass) (*Problem, error) {
 		}
 	}
 	process := func(pod *corev1.Pod) *Problem { return t.processTrouble(ctx, p, pod) }
-	for _, look := range []func(*corev1.Pod) *Problem{process, schedulingTrouble, evictionTrouble} {
+	scheduling := troubleOf(podproblem.FindUnschedulable, coderv1alpha1.ReasonUnschedulable)
+	eviction := troubleOf(podproblem.FindEvicted, coderv1alpha1.ReasonPodsRefused)
+	for _, look := range []func(*corev1.Pod) *Problem{process, scheduling, eviction} {
 		if found := firstTrouble(pods, look); found != nil {
 			return found, nil
 		}
@@ -67,7 +65,9 @@ func (t *Toolkit) newestPods(ctx context.Context, p *Pass) ([]corev1.Pod, error)
 	if err := t.Live.List(ctx, sets, ours...); err != nil {
 		return nil, fmt.Errorf("listing replica sets: %w", err)
 	}
-	newest := newestReplicaSet(sets.Items, p.Deployment)
+	newest := podproblem.NewestReplicaSet(slices.DeleteFunc(sets.Items, func(set appsv1.ReplicaSet) bool {
+		return !metav1.IsControlledBy(&set, p.Deployment)
+	}))
 	if newest == nil {
 		return nil, nil
 	}
@@ -84,33 +84,18 @@ func (t *Toolkit) newestPods(ctx context.Context, p *Pass) ([]corev1.Pod, error)
 	return pods, nil
 }
 
-func newestReplicaSet(sets []appsv1.ReplicaSet, d *appsv1.Deployment) *appsv1.ReplicaSet {
-	var newest *appsv1.ReplicaSet
-	highest := -1
-	for i := range sets {
-		revision, err := strconv.Atoi(sets[i].Annotations[revisionAnnotation])
-		if err != nil {
-			revision = 0
+// troubleOf reports what find finds with a reason of ours, in the words that all components use.
+func troubleOf(find func(*corev1.Pod) *podproblem.Problem, reason string) func(*corev1.Pod) *Problem {
+	return func(pod *corev1.Pod) *Problem {
+		if found := find(pod); found != nil {
+			return &Problem{reason, found.Sentence(Quote)}
 		}
-		if metav1.IsControlledBy(&sets[i], d) && revision > highest {
-			newest, highest = &sets[i], revision
-		}
-	}
-	return newest
-}
-
-// configTrouble is a Secret, ConfigMap or key that does not exist, or another
-// part of the spec that the kubelet cannot make a container of.
-func configTrouble(pod *corev1.Pod) *Problem {
-	found := podproblem.FindConfig(pod)
-	if found == nil {
 		return nil
 	}
-	return &Problem{coderv1alpha1.ReasonContainerConfigInvalid,
-		fmt.Sprintf("container %q cannot be made: %s", found.Container, Clipped(Redact(OneLine(found.Message))))}
 }
 
-// imageTrouble is an image that a node cannot fetch.
+// imageTrouble is an image that a node cannot fetch. The reason of Kubernetes is left out: it
+// changes from try to try.
 func imageTrouble(pod *corev1.Pod) *Problem {
 	found := podproblem.FindImagePull(pod)
 	if found == nil {
@@ -125,34 +110,11 @@ func imageTrouble(pod *corev1.Pod) *Problem {
 		found.Image, found.Container, cause)}
 }
 
-// schedulingTrouble is a pod that no node takes.
-func schedulingTrouble(pod *corev1.Pod) *Problem {
-	found := podproblem.FindUnschedulable(pod)
-	if found == nil {
-		return nil
-	}
-	return &Problem{coderv1alpha1.ReasonUnschedulable, "no node takes the pod: " + Clipped(OneLine(found.Message))}
-}
-
-// evictionTrouble is a pod that its node ended, for example because its disk is full.
-func evictionTrouble(pod *corev1.Pod) *Problem {
-	found := podproblem.FindEvicted(pod)
-	if found == nil {
-		return nil
-	}
-	return &Problem{coderv1alpha1.ReasonPodsRefused, fmt.Sprintf("the node ended the pod (%s): %s",
-		found.Reason, Clipped(OneLine(found.Message)))}
-}
-
-// generatedName is the part of a refusal that names the pod.
-var generatedName = regexp.MustCompile(`pods "[^"]*" is forbidden: `)
-
-// refusedPods is what the Deployment says where the API server takes no pods.
+// refusedPods is what the Deployment says if the API server refuses its pods.
 func refusedPods(d *appsv1.Deployment) *Problem {
-	failure := deploymentCondition(d, appsv1.DeploymentReplicaFailure)
-	if failure == nil || failure.Status != corev1.ConditionTrue {
+	found := podproblem.FindRefused(d)
+	if found == nil {
 		return nil
 	}
-	message := Clipped(OneLine(generatedName.ReplaceAllString(failure.Message, "")))
-	return &Problem{coderv1alpha1.ReasonPodsRefused, "the API server refuses the pods: " + message}
+	return &Problem{coderv1alpha1.ReasonPodsRefused, found.Sentence(Quote)}
 }

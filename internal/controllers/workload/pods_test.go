@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // addPod makes the ReplicaSet of the Deployment and a pod of it.
@@ -19,7 +20,7 @@ func (f *fixture) addPod(status corev1.PodStatus) {
 	d := f.deployment()
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Name: "coder-rs1", Namespace: "coder", UID: "rs-uid", Labels: d.Spec.Selector.MatchLabels,
-		Annotations:     map[string]string{revisionAnnotation: "1"},
+		Annotations:     map[string]string{podproblem.RevisionAnnotation: "1"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 	}}
 	f.create(set)

@@ -10,7 +10,8 @@ import (
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
-	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // fresh is how old a line may be to tell what a running process is doing. Coder
@@ -20,25 +21,12 @@ const fresh = 20 * time.Second
 // processTrouble is a container that ends, or runs and does not get ready. The kind
 // may know more from its own words.
 func (t *Toolkit) processTrouble(ctx context.Context, p *Pass, pod *corev1.Pod) *Problem {
-	for _, status := range podproblem.Containers(pod) {
-		if status.Ready || endedWell(pod, &status) {
-			continue
-		}
-		if found := t.containerTrouble(ctx, p, pod, &status); found != nil {
+	for _, unready := range podproblem.FindUnready(pod) {
+		if found := t.containerTrouble(ctx, p, pod, unready.Status); found != nil {
 			return found
 		}
 	}
 	return nil
-}
-
-// endedWell says of an init container that it did what it is for.
-func endedWell(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
-	for _, init := range pod.Status.InitContainerStatuses {
-		if init.Name == status.Name {
-			return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
-		}
-	}
-	return false
 }
 
 func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod, status *corev1.ContainerStatus) *Problem {
@@ -47,28 +35,30 @@ func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod
 	if explains && status.State.Running != nil {
 		running = t.tail(ctx, pod, LogRequest{Container: status.Name, Since: fresh})
 	}
-	var secrets []string
+	redactor := &redaction.Redactor{}
 	if words != "" || running != "" {
-		secrets = t.secretValues(ctx, p, pod)
+		redactor = t.secretsOf(ctx, p, pod)
+		// Before anything is cut off, so that no part of a secret is left.
+		words, running = redactor.Message(words), redactor.Message(running)
 	}
 	for _, text := range []string{running, words} {
 		if !explains || text == "" {
 			continue
 		}
 		if cause := p.Hooks.Explain(status.Name, text); cause != nil {
-			return &Problem{cause.Reason, Clipped(Redact(cause.Message, secrets...))}
+			return &Problem{cause.Reason, redactor.Quote(cause.Message, longestQuote)}
 		}
 	}
-	return crashTrouble(status, resources.PodContainer(p.Workload), Redact(lastLine(words), secrets...))
+	return crashTrouble(status, resources.PodContainer(p.Workload), redactor.Quote(podproblem.LastLine(words), longestQuote))
 }
 
 // crashTrouble is a container that ended at least once and is not ready.
 func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Problem {
-	ended := podproblem.LastTermination(status)
-	if ended == nil || (ended.ExitCode == 0 && status.State.Running != nil) {
+	ended := podproblem.Ended(status)
+	if ended == nil {
 		return nil
 	}
-	if ended.Reason == "OOMKilled" {
+	if podproblem.IsOutOfMemory(ended) {
 		field := "spec.resources.limits.memory"
 		if status.Name != main {
 			field = "its memory limit in spec.podTemplate"
@@ -78,7 +68,7 @@ func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Proble
 	}
 	message := fmt.Sprintf("container %q ended with exit code %d", status.Name, ended.ExitCode)
 	if lastLine != "" {
-		message += ": " + Clipped(lastLine)
+		message += ": " + lastLine
 	}
 	return &Problem{coderv1alpha1.ReasonCrashLooping, message}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // ApplyWorkspaceAccess grants the rights in every namespace of the spec and
@@ -145,7 +146,7 @@ func missingRights(err error) string {
 	if !found {
 		return ""
 	}
-	return ": " + OneLine(rules)
+	return ": " + truncate.OneLine(rules)
 }
 
 // RemoveWorkspaceAccess takes back the rights in all namespaces: the garbage

@@ -13,6 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/registration"
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // describePods completes the Workload with token, address and image, so that pods
@@ -67,7 +68,7 @@ func waits(what string) error {
 
 // cannotRegister is a proxy that ends because Coder is away or refuses it.
 func (s *scope) cannotRegister(_, words string) *workload.Problem {
-	for _, line := range slices.Backward(workload.LogLines(words)) {
+	for _, line := range slices.Backward(podproblem.LogLines(words)) {
 		_, cause, found := strings.Cut(line, "register proxy: ")
 		if !found {
 			continue
@@ -77,7 +78,7 @@ func (s *scope) cannotRegister(_, words string) *workload.Problem {
 			reason, remedy = coderv1alpha1.ReasonCoderRefused, "the condition Registered says how its token stands with Coder"
 		}
 		return &workload.Problem{Reason: reason, Message: fmt.Sprintf("the proxy cannot register with Coder at %s: %s; %s",
-			s.inputs.PrimaryAccessURL, workload.Clipped(registration.Stable(cause)), remedy)}
+			s.inputs.PrimaryAccessURL, workload.Quote(registration.Stable(cause)), remedy)}
 	}
 	return nil
 }

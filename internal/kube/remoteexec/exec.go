@@ -3,6 +3,7 @@ package remoteexec
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -48,8 +49,17 @@ func (c Command) query(to *url.URL) *url.URL {
 
 // Run runs a command through the subresource at this address until it ends or the
 // context is done. The error is a utilexec.ExitError if the command ended with an exit
-// code other than 0, and an API status if the server refused to run it.
+// code other than 0, and an API status if the server refused to run it. It tries again
+// for a few seconds if the request reached no server, so a command never runs twice.
 func Run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command) error {
+	err := Retry(ctx, unreached, func() error { return run(ctx, cfg, subresource, c) })
+	if err != nil && unreached(err) {
+		return fmt.Errorf("no replica of the aggregated API was reached within %s, and nothing ran; try again: %w", patience(), err)
+	}
+	return err
+}
+
+func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command) error {
 	to := c.query(subresource)
 	socket, err := remotecommand.NewWebSocketExecutor(cfg, http.MethodGet, to.String())
 	if err != nil {
@@ -74,6 +84,9 @@ func Run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 	}
 	err = executor.StreamWithContext(ctx, options)
 	var exit utilexec.ExitError
+	if err != nil && lost(err) {
+		return fmt.Errorf("the connection to the aggregated API ended before an answer came, so the command may run: %w", err)
+	}
 	if err == nil || refusal == nil || errors.As(err, &exit) || ctx.Err() != nil {
 		return err
 	}
@@ -92,5 +105,5 @@ func statusOf(err error) error {
 
 // MayFallBack reports whether SPDY may work if a WebSocket does not.
 func MayFallBack(err error) bool {
-	return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	return httpstream.IsUpgradeFailure(err) && !lost(err) || httpstream.IsHTTPSProxyError(err)
 }

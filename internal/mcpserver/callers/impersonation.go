@@ -2,6 +2,7 @@ package callers
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -25,6 +26,8 @@ type impersonator struct {
 	next http.RoundTripper
 	// local sends what Local calls, as the kubeconfig says.
 	local http.RoundTripper
+	// extra are the keys of the extra attributes that are passed on.
+	extra []string
 }
 
 var _ utilnet.RoundTripperWrapper = (*impersonator)(nil)
@@ -55,7 +58,35 @@ func (i *impersonator) RoundTrip(r *http.Request) (*http.Response, error) {
 	for _, group := range Groups(u) {
 		r.Header.Add(authenticationv1.ImpersonateGroupHeader, group)
 	}
+	if err := i.passExtra(r.Header, u); err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, err
+	}
 	return toldAtOnce(i.next.RoundTrip(r))
+}
+
+// passExtra adds the extra attributes of a person. A service account is impersonated by
+// its name alone.
+func (i *impersonator) passExtra(header http.Header, u user.Info) error {
+	if isServiceAccount(u.GetName()) {
+		return nil
+	}
+	for _, key := range i.extra {
+		for _, value := range u.GetExtra()[key] {
+			if !isPlain(value) {
+				return fmt.Errorf("a value of the extra attribute %q of user %q cannot be passed on: Kubernetes takes on only plain ASCII characters", key, u.GetName())
+			}
+			header.Add(authenticationv1.ImpersonateUserExtraHeaderPrefix+strings.ReplaceAll(key, "/", "%2F"), value)
+		}
+	}
+	return nil
+}
+
+// ValidExtraKey reports whether extra attributes with this key can be passed on.
+func ValidExtraKey(key string) bool {
+	return key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-._/") == ""
 }
 
 // toldAtOnce takes off the header at which client-go waits and asks again, up to ten

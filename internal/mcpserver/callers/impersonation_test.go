@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 )
@@ -71,6 +72,18 @@ func TestEachRequestIsSentAsItsCaller(t *testing.T) {
 		"a service account by its name alone": {
 			ctx: func(ctx context.Context) context.Context {
 				return as(ctx, "system:serviceaccount:coder:robot", "system:serviceaccounts", "others")
+			},
+			want: map[string][]string{"Impersonate-User": {"system:serviceaccount:coder:robot"}},
+		},
+		"only the extra attributes that are passed on": {
+			ctx: func(ctx context.Context) context.Context {
+				return request.WithUser(ctx, &user.DefaultInfo{Name: "alice", Extra: map[string][]string{"example.com/email": {"a@b.c", "d@e.f"}, "other": {"x"}}})
+			},
+			want: map[string][]string{"Impersonate-User": {"alice"}, "Impersonate-Extra-Example.com%2femail": {"a@b.c", "d@e.f"}},
+		},
+		"no extra attribute of a service account": {
+			ctx: func(ctx context.Context) context.Context {
+				return request.WithUser(ctx, &user.DefaultInfo{Name: "system:serviceaccount:coder:robot", Extra: map[string][]string{"example.com/email": {"a@b.c"}}})
 			},
 			want: map[string][]string{"Impersonate-User": {"system:serviceaccount:coder:robot"}},
 		},

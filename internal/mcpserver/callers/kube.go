@@ -24,8 +24,8 @@ type Kube struct {
 // New makes the one client of all callers. The rights of base are those to
 // impersonate; they do nothing else. The mapper is given, and must have a client
 // of its own, because discovery does not hand the context on.
-func New(base *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (*Kube, error) {
-	cfg := impersonating(base)
+func New(base *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, extra ...string) (*Kube, error) {
+	cfg := impersonating(base, extra...)
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("making the connection that acts as the caller: %w", err)
@@ -45,7 +45,7 @@ func New(base *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) (*Ku
 	return &Kube{WithWatch: objects, Raw: raw, Exec: exec}, nil
 }
 
-func impersonating(base *rest.Config) *rest.Config {
+func impersonating(base *rest.Config, extra ...string) *rest.Config {
 	cfg := rest.CopyConfig(base)
 	// The API server's own fairness limits callers; client-go's limit would make
 	// all of them share five requests a second.
@@ -57,7 +57,7 @@ func impersonating(base *rest.Config) *rest.Config {
 	as := cfg.Impersonate
 	cfg.Impersonate = rest.ImpersonationConfig{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &impersonator{next: next, local: actingAs(as, next)}
+		return &impersonator{next: next, local: actingAs(as, next), extra: extra}
 	})
 	return cfg
 }

@@ -60,7 +60,7 @@ func (k *kubeAPI) client(t *testing.T, change ...func(*rest.Config)) *Kube {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, meta.RESTScopeNamespace)
-	kube, err := New(cfg, scheme, mapper)
+	kube, err := New(cfg, scheme, mapper, "example.com/email")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,11 +43,11 @@ func (g *gathering) containerLogs(ctx context.Context, suspects []suspect) []con
 	logs := make([]containerLog, 0, 2*len(suspects))
 	for _, s := range suspects {
 		for _, previous := range []bool{false, true} {
-			if previous && !s.hasPrevious() || !previous && !s.hasStarted() {
+			if previous && !hasPrevious(s) || !previous && !hasStarted(s) {
 				continue
 			}
 			if words := g.containerLog(ctx, s, previous); words != "" {
-				logs = append(logs, containerLog{pod: s.pod.Name, container: s.status.Name, previous: previous, text: words})
+				logs = append(logs, containerLog{pod: s.Pod.Name, container: s.Status.Name, previous: previous, text: words})
 			}
 		}
 	}
@@ -56,18 +56,18 @@ func (g *gathering) containerLogs(ctx context.Context, suspects []suspect) []con
 
 func (g *gathering) containerLog(ctx context.Context, s suspect, previous bool) string {
 	query := url.Values{
-		"container":  {s.status.Name},
+		"container":  {s.Status.Name},
 		"tailLines":  {strconv.Itoa(containerLogLines)},
 		"limitBytes": {strconv.Itoa(containerLogBytes)},
 	}
 	if previous {
 		query.Set("previous", "true")
 	}
-	path := callers.SubresourcePath(corev1.SchemeGroupVersion, s.pod.Namespace, pods, s.pod.Name, "log")
+	path := callers.SubresourcePath(corev1.SchemeGroupVersion, s.Pod.Namespace, pods, s.Pod.Name, "log")
 	words, err := g.rawTail(ctx, path, query, containerLogLines)
 	// 400 says that there is no such log yet or any more, 404 that the pod is gone.
 	if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
-		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: podLogs, Namespace: s.pod.Namespace, Name: s.pod.Name, Err: err})
+		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: podLogs, Namespace: s.Pod.Namespace, Name: s.Pod.Name, Err: err})
 	}
 	return words
 }
@@ -112,18 +112,12 @@ func containerLogsShown(all []containerLog) []Log {
 	return shown
 }
 
-// suspect is a container that may tell what is wrong.
-type suspect struct {
-	pod    *corev1.Pod
-	status *corev1.ContainerStatus
+// hasStarted reports whether the container has a log of its own.
+func hasStarted(s suspect) bool {
+	return s.Status.State.Running != nil || s.Status.State.Terminated != nil
 }
 
-// hasStarted says that the container has a log of its own.
-func (s suspect) hasStarted() bool {
-	return s.status.State.Running != nil || s.status.State.Terminated != nil
-}
-
-// hasPrevious says that there was a container before this one.
-func (s suspect) hasPrevious() bool {
-	return s.status.LastTerminationState.Terminated != nil && s.status.RestartCount > 0
+// hasPrevious reports whether there was a container before this one.
+func hasPrevious(s suspect) bool {
+	return s.Status.LastTerminationState.Terminated != nil && s.Status.RestartCount > 0
 }

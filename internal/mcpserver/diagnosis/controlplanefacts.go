@@ -12,6 +12,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 const (
@@ -57,7 +58,7 @@ func (g *gathering) controlPlane(ctx context.Context, cp *coderv1alpha1.CoderCon
 	})
 	g.part(func() {
 		f.pods, f.sets = g.podsOfControlPlane(ctx, cp)
-		f.current, f.earlier = byRevision(f.pods, newestReplicaSet(f.sets))
+		f.current, f.earlier = byRevision(f.pods, podproblem.NewestReplicaSet(f.sets))
 		f.logs = g.containerLogs(ctx, suspects(f.current, !isTrue(cp.Status.Conditions, coderv1alpha1.ConditionReady)))
 	})
 	var all []corev1.Event

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // missingReferences are Secrets, ConfigMaps and keys that the spec names. Whether
@@ -37,16 +39,15 @@ func refusedByCondition(f *controlPlaneFacts) []conclusion {
 	if len(refusedPods(f.podFacts)) > 0 || f.deployment == nil {
 		return nothing()
 	}
-	for _, c := range f.deployment.Status.Conditions {
-		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-			return one(Finding{
-				Severity: severityError, Where: "Deployment/" + f.deployment.Name,
-				What:     "the API server refuses the pods: " + oneLine(withoutPodName(c.Message), longestSentence),
-				Evidence: evidence("condition ReplicaFailure, " + c.Reason + ": " + c.Message), Do: refusalRemedy(c.Message, f.remedy),
-			}, showEvents(f.object.Namespace, "ReplicaSet", ""))
-		}
+	found := podproblem.FindRefused(f.deployment)
+	if found == nil {
+		return nothing()
 	}
-	return nothing()
+	return one(Finding{
+		Severity: severityError, Where: "Deployment/" + f.deployment.Name,
+		What:     found.Sentence(func(message string) string { return oneLine(message, longestSentence) }),
+		Evidence: evidence("condition ReplicaFailure, " + found.Reason + ": " + found.Message), Do: refusalRemedy(found.Message, f.remedy),
+	}, showEvents(f.object.Namespace, "ReplicaSet", ""))
 }
 
 // unusableDatabaseOfCoder is told by coderd's last lines, by the operator, or by
@@ -60,10 +61,10 @@ func unusableDatabaseOfCoder(f *controlPlaneFacts) []conclusion {
 	}
 	for _, s := range speaking {
 		for _, source := range f.wordsOf(s) {
-			if trouble, line, found := unusableDatabase(source.words); found {
+			if found := podproblem.FindDatabase(source.words); found != nil {
 				return one(Finding{
-					Severity: severityError, Where: whereContainer(s), What: "Coder cannot use its database: " + trouble.what,
-					Evidence: evidence(line), Do: trouble.do + do,
+					Severity: severityError, Where: whereContainer(s), What: "Coder cannot use its database: " + found.What,
+					Evidence: evidence(found.Line), Do: found.Do + do,
 				}, showLog(s, source.previous))
 			}
 		}
@@ -74,12 +75,10 @@ func unusableDatabaseOfCoder(f *controlPlaneFacts) []conclusion {
 		if c.Status != metav1.ConditionFalse || c.Reason != coderv1alpha1.ReasonDatabaseUnreachable && !f.coderComplains(c) {
 			continue
 		}
-		trouble, known := databaseTroubleOf(c.Message)
-		if !known {
-			trouble = databaseTrouble{what: oneLine(c.Message, longestSentence), do: "see the database and its address"}
-		}
+		what, remedy := podproblem.DescribeDatabase(c.Message)
 		return one(Finding{
-			Severity: severityError, Where: f.where(), What: "Coder cannot use its database: " + trouble.what, Evidence: proof(c), Do: trouble.do + do,
+			Severity: severityError, Where: f.where(), What: "Coder cannot use its database: " + cmp.Or(what, oneLine(c.Message, longestSentence)),
+			Evidence: proof(c), Do: cmp.Or(remedy, podproblem.SeeDatabase) + do,
 		})
 	}
 	return nothing()

@@ -11,6 +11,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // now is when everything here happens.
@@ -68,7 +69,7 @@ func aReplicaSet(revision string, has, wanted int32) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "coder", Name: "coder-r" + revision, UID: types.UID("set" + revision), Labels: ourLabels,
-			Annotations: map[string]string{revisionAnnotation: revision},
+			Annotations: map[string]string{podproblem.RevisionAnnotation: revision},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To(wanted)}, Status: appsv1.ReplicaSetStatus{Replicas: has},
 	}

@@ -7,7 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // podFacts is what is known of pods, whoever they belong to.
@@ -49,7 +49,7 @@ func (f podFacts) eventOf(kind, name string, reasons ...string) *corev1.Event {
 // logOf is the log that tells why a container ended, or is not ready.
 func (f podFacts) logOf(s suspect, previous bool) string {
 	for _, l := range f.logs {
-		if l.pod == s.pod.Name && l.container == s.status.Name && l.previous == previous {
+		if l.pod == s.Pod.Name && l.container == s.Status.Name && l.previous == previous {
 			return l.text
 		}
 	}
@@ -59,24 +59,24 @@ func (f podFacts) logOf(s suspect, previous bool) string {
 // lastWords are those of a container that ended: what the kubelet kept of them, or
 // its log.
 func (f podFacts) lastWords(s suspect) string {
-	ended := podproblem.LastTermination(s.status)
+	ended := podproblem.LastTermination(s.Status)
 	if ended == nil {
 		return ""
 	}
 	if ended.Message != "" {
 		return ended.Message
 	}
-	return f.logOf(s, s.status.State.Terminated == nil)
+	return f.logOf(s, s.Status.State.Terminated == nil)
 }
 
 func wherePod(pod *corev1.Pod) string { return "Pod/" + pod.Name }
 
 func whereContainer(s suspect) string {
-	return fmt.Sprintf("Pod/%s, container %s", s.pod.Name, s.status.Name)
+	return fmt.Sprintf("Pod/%s, container %s", s.Pod.Name, s.Status.Name)
 }
 
 func showLog(s suspect, previous bool) Next {
-	arguments := map[string]any{"namespace": s.pod.Namespace, "name": s.pod.Name, "container": s.status.Name}
+	arguments := map[string]any{"namespace": s.Pod.Namespace, "name": s.Pod.Name, "container": s.Status.Name}
 	if previous {
 		arguments["previous"] = true
 	}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 // refusedPods are pods that the API server does not take.
@@ -20,21 +20,13 @@ func refusedPods(f podFacts) []conclusion {
 		if refused == nil || set.Status.Replicas >= ptr.Deref(set.Spec.Replicas, 1) {
 			continue
 		}
-		message := withoutPodName(refused.Message)
+		message := podproblem.Refusal(refused.Message)
 		return one(Finding{
 			Severity: severityError, Where: "ReplicaSet/" + set.Name, What: "the API server refuses its pods: " + oneLine(message, longestSentence),
 			Evidence: evidence("Event FailedCreate: " + refused.Message), Do: refusalRemedy(message, f.remedy),
 		}, showEvents(set.Namespace, "ReplicaSet", set.Name))
 	}
 	return nothing()
-}
-
-// withoutPodName takes out the name of the pod, which is another in each try.
-func withoutPodName(message string) string {
-	if _, rest, found := strings.Cut(message, "is forbidden: "); found {
-		return rest
-	}
-	return message
 }
 
 func refusalRemedy(message string, r remedies) string {
@@ -54,8 +46,8 @@ func refusalRemedy(message string, r remedies) string {
 func unschedulablePods(f podFacts) []conclusion {
 	for i := range f.current {
 		pod := &f.current[i]
-		c := podCondition(pod, corev1.PodScheduled)
-		if c == nil || c.Status != corev1.ConditionFalse {
+		c := podproblem.FindUnschedulable(pod)
+		if c == nil {
 			continue
 		}
 		return one(Finding{
@@ -84,12 +76,13 @@ func schedulingRemedy(message string, r remedies) string {
 func evictedPods(f podFacts) []conclusion {
 	for i := range f.current {
 		pod := &f.current[i]
-		if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" {
+		found := podproblem.FindEvicted(pod)
+		if found == nil {
 			continue
 		}
 		return one(Finding{
-			Severity: severityError, Where: wherePod(pod), Evidence: evidence(pod.Status.Message),
-			What: fmt.Sprintf("the node ended the pod (%s): %s", oneLine(pod.Status.Reason, longestSentence), oneLine(pod.Status.Message, longestSentence)),
+			Severity: severityError, Where: wherePod(pod), Evidence: evidence(found.Message),
+			What: fmt.Sprintf("the node ended the pod (%s): %s", oneLine(found.Reason, longestSentence), oneLine(found.Message, longestSentence)),
 			Do:   "free what the node is short of, or give the pod requests in " + f.remedy.resources,
 		}, showEvents(pod.Namespace, "Pod", pod.Name))
 	}
@@ -128,22 +121,22 @@ func fromEvents(f podFacts, reasons []string, what, do string) []conclusion {
 // unpulledImages are images that a node cannot fetch.
 func unpulledImages(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
-		waiting := s.status.State.Waiting
+		waiting := s.Status.State.Waiting
 		if waiting == nil || !podproblem.IsImagePull(waiting.Reason) {
 			continue
 		}
 		said := waiting.Message
 		// While it waits for the next try, the kubelet says no more than that it waits:
 		// the Event of the last try has what the registry said.
-		if e := f.failedPull(s.pod.Name); e != nil {
+		if e := f.failedPull(s.Pod.Name); e != nil {
 			said = e.Message
 		}
 		cause, do := pullCause(waiting.Reason+" "+waiting.Message+" "+said, f.remedy)
 		return one(Finding{
 			Severity: severityError, Where: whereContainer(s),
-			What:     fmt.Sprintf("image %q cannot be pulled: %s", podproblem.ImageOf(s.pod, s.status.Name), cause),
+			What:     fmt.Sprintf("image %q cannot be pulled: %s", podproblem.ImageOf(s.Pod, s.Status.Name), cause),
 			Evidence: evidence(waiting.Reason + ": " + said), Do: do,
-		}, showEvents(s.pod.Namespace, "Pod", s.pod.Name))
+		}, showEvents(s.Pod.Namespace, "Pod", s.Pod.Name))
 	}
 	return nothing()
 }
@@ -191,7 +184,7 @@ func pullCause(said string, r remedies) (text, do string) {
 // invalidConfigs are containers that the kubelet cannot make.
 func invalidConfigs(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
-		waiting := s.status.State.Waiting
+		waiting := s.Status.State.Waiting
 		if waiting == nil || !podproblem.IsConfig(waiting.Reason) {
 			continue
 		}
@@ -199,7 +192,7 @@ func invalidConfigs(f podFacts) []conclusion {
 			Severity: severityError, Where: whereContainer(s), What: "the container cannot be made: " + oneLine(waiting.Message, longestSentence),
 			Evidence: evidence(waiting.Reason + ": " + waiting.Message),
 			Do:       "make the Secret, ConfigMap or key that is named, or correct " + f.remedy.references,
-		}, showEvents(s.pod.Namespace, "Pod", s.pod.Name))
+		}, showEvents(s.Pod.Namespace, "Pod", s.Pod.Name))
 	}
 	return nothing()
 }
@@ -207,12 +200,12 @@ func invalidConfigs(f podFacts) []conclusion {
 // outOfMemory are containers that were ended because of their memory limit.
 func outOfMemory(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
-		if ended := podproblem.LastTermination(s.status); ended != nil && ended.Reason == "OOMKilled" {
+		if ended := podproblem.LastTermination(s.Status); ended != nil && podproblem.IsOutOfMemory(ended) {
 			return one(Finding{
 				Severity: severityError, Where: whereContainer(s),
 				What:     fmt.Sprintf("the container was ended because it used more memory than its limit (OOMKilled), %s", restarts(s)),
 				Evidence: evidence(f.lastWords(s)), Do: "raise the memory limit in " + f.remedy.resources,
-			}, showLog(s, s.hasPrevious()))
+			}, showLog(s, hasPrevious(s)))
 		}
 	}
 	return nothing()
@@ -221,31 +214,31 @@ func outOfMemory(f podFacts) []conclusion {
 // crashes are containers that ended and are not ready.
 func crashes(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
-		ended := podproblem.LastTermination(s.status)
-		if ended == nil || ended.Reason == "OOMKilled" || ended.ExitCode == 0 && s.status.State.Running != nil {
+		ended := podproblem.Ended(s.Status)
+		if ended == nil || podproblem.IsOutOfMemory(ended) {
 			continue
 		}
 		words := f.lastWords(s)
 		what := fmt.Sprintf("the container ended with exit code %d", ended.ExitCode)
-		if s.status.RestartCount > 0 {
+		if s.Status.RestartCount > 0 {
 			what = fmt.Sprintf("the container keeps ending with exit code %d, %s", ended.ExitCode, restarts(s))
 		}
-		if line := decisiveLine(words); line != "" {
+		if line := podproblem.LastLine(words); line != "" {
 			what += ": " + oneLine(line, longestSentence)
 		}
 		return one(Finding{
 			Severity: severityError, Where: whereContainer(s), What: what,
 			Evidence: cmp.Or(evidence(words), endedEvidence(ended)), Do: crashRemedy(f, s, ended),
-		}, showLog(s, s.hasPrevious()))
+		}, showLog(s, hasPrevious(s)))
 	}
 	return nothing()
 }
 
 func restarts(s suspect) string {
-	if s.status.RestartCount == 1 {
+	if s.Status.RestartCount == 1 {
 		return "1 restart"
 	}
-	return fmt.Sprintf("%d restarts", s.status.RestartCount)
+	return fmt.Sprintf("%d restarts", s.Status.RestartCount)
 }
 
 func endedEvidence(ended *corev1.ContainerStateTerminated) string {
@@ -253,7 +246,7 @@ func endedEvidence(ended *corev1.ContainerStateTerminated) string {
 }
 
 func crashRemedy(f podFacts, s suspect, ended *corev1.ContainerStateTerminated) string {
-	killed := f.eventOf("Pod", s.pod.Name, "Killing") != nil && f.eventOf("Pod", s.pod.Name, "Unhealthy") != nil
+	killed := f.eventOf("Pod", s.Pod.Name, "Killing") != nil && f.eventOf("Pod", s.Pod.Name, "Unhealthy") != nil
 	switch {
 	case ended.ExitCode == 126 || ended.ExitCode == 127:
 		return "correct the command: the image has no such program, or cannot run it"
@@ -267,8 +260,8 @@ func crashRemedy(f podFacts, s suspect, ended *corev1.ContainerStateTerminated) 
 // unreadyProcesses run and do not get ready.
 func unreadyProcesses(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
-		unhealthy := f.eventOf("Pod", s.pod.Name, "Unhealthy", "ProbeWarning")
-		if s.status.State.Running == nil || unhealthy == nil {
+		unhealthy := f.eventOf("Pod", s.Pod.Name, "Unhealthy", "ProbeWarning")
+		if s.Status.State.Running == nil || unhealthy == nil {
 			continue
 		}
 		return []conclusion{{
@@ -286,8 +279,8 @@ func unreadyProcesses(f podFacts) []conclusion {
 // restarted are containers that are ready now, and were not always.
 func restarted(f podFacts) []conclusion {
 	for _, s := range running(f.current) {
-		ended := s.status.LastTerminationState.Terminated
-		if !s.status.Ready || ended == nil || ended.ExitCode == 0 {
+		ended := s.Status.LastTerminationState.Terminated
+		if !s.Status.Ready || ended == nil || ended.ExitCode == 0 {
 			continue
 		}
 		return one(Finding{
@@ -297,20 +290,4 @@ func restarted(f podFacts) []conclusion {
 		}, showLog(s, true))
 	}
 	return nothing()
-}
-
-// decisiveLine is the line in which a process says why it ends: its last error, or
-// else the last line.
-func decisiveLine(words string) string {
-	last, lastError := "", ""
-	for line := range strings.Lines(words) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		last = line
-		if rest, found := strings.CutPrefix(line, "error: "); found {
-			lastError = rest
-		}
-	}
-	return cmp.Or(lastError, last)
 }

@@ -4,37 +4,27 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/coder-k8s/coder-k8s/internal/kube/podproblem"
+	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
 const (
 	mostPods        = 20
 	mostReplicaSets = 50
-	// revisionAnnotation is what the Deployment controller counts revisions in.
-	revisionAnnotation = "deployment.kubernetes.io/revision"
 )
 
-// endedWell says of an init container that it did what it is for.
-func endedWell(pod *corev1.Pod, status *corev1.ContainerStatus) bool {
-	return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0 &&
-		slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == status.Name })
-}
+// suspect is a container that may tell what is wrong.
+type suspect = podproblem.Unready
 
 // inTrouble are the containers that are not ready, of the pods that matter.
 func inTrouble(all []corev1.Pod) []suspect {
 	var found []suspect
 	for i := range all {
-		for _, status := range podproblem.Containers(&all[i]) {
-			if !status.Ready && !endedWell(&all[i], &status) {
-				found = append(found, suspect{&all[i], &status})
-			}
-		}
+		found = append(found, podproblem.FindUnready(&all[i])...)
 	}
 	return found
 }
@@ -45,7 +35,7 @@ func running(all []corev1.Pod) []suspect {
 	for i := range all {
 		for _, status := range all[i].Status.ContainerStatuses {
 			if status.State.Running != nil {
-				found = append(found, suspect{&all[i], &status})
+				found = append(found, suspect{Pod: &all[i], Status: &status})
 			}
 		}
 	}
@@ -67,22 +57,6 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 		}
 	}
 	return nil
-}
-
-// newestReplicaSet is that of the newest revision of a Deployment, or nil.
-func newestReplicaSet(sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
-	var newest *appsv1.ReplicaSet
-	highest := -1
-	for i := range sets {
-		revision, err := strconv.Atoi(sets[i].Annotations[revisionAnnotation])
-		if err != nil {
-			revision = 0
-		}
-		if revision > highest {
-			newest, highest = &sets[i], revision
-		}
-	}
-	return newest
 }
 
 // byRevision parts the pods that are not ending into those of the newest revision
@@ -140,10 +114,10 @@ func stateOf(pod *corev1.Pod) string {
 	}
 	for _, s := range inTrouble([]corev1.Pod{*pod}) {
 		switch {
-		case s.status.State.Waiting != nil && s.status.State.Waiting.Reason != "":
-			return s.status.State.Waiting.Reason
-		case s.status.State.Terminated != nil:
-			return s.status.State.Terminated.Reason
+		case s.Status.State.Waiting != nil && s.Status.State.Waiting.Reason != "":
+			return s.Status.State.Waiting.Reason
+		case s.Status.State.Terminated != nil:
+			return s.Status.State.Terminated.Reason
 		}
 	}
 	if c := podCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // How many bytes of the words of others are told.
@@ -15,7 +16,7 @@ const (
 
 // oneLine is the beginning of the words of others, in one line.
 func oneLine(words string, most int) string {
-	return head(strings.Join(strings.Fields(text.Clean(words)), " "), most)
+	return truncate.String(truncate.OneLine(text.Clean(words)), most)
 }
 
 // evidence is the end of the words of others, line by line: what is newest in a
@@ -24,22 +25,13 @@ func evidence(words string) string {
 	return tail(strings.TrimSpace(text.Clean(words)), longestEvidence)
 }
 
-// head is the beginning of a text that may be too long.
-func head(s string, most int) string {
-	const more = "…"
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most-len(more)], "") + more
-}
-
 // tail is the end of a text that may be too long, from the beginning of a line
 // where that is possible.
 func tail(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	const more = "…"
+	const more = truncate.Ellipsis
 	s = s[len(s)-most+len(more):]
 	if _, lines, found := strings.Cut(s, "\n"); found && strings.TrimSpace(lines) != "" {
 		s = lines

@@ -6,13 +6,8 @@ import (
 	"strings"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
-)
-
-const (
-	// errorLines is how many lines of an error of Terraform are read: the rest is
-	// about other errors.
-	errorLines = 16
-	frame      = "╷│╵ \t"
+	"github.com/coder-k8s/coder-k8s/internal/terraformerror"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // logPrefix is the time and the stage in front of each line of a build log.
@@ -21,28 +16,17 @@ var logPrefix = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\S+ \[([^\]]*)\] ?`)
 // terraformError is the first error of Terraform in the log of a build: its summary,
 // the place and the detail, line by line. It is empty where there is none.
 func terraformError(log string) string {
-	var block []string
-	stage := ""
-	for line := range strings.Lines(log) {
-		of := ""
-		if groups := logPrefix.FindStringSubmatch(line); groups != nil {
-			line, of = line[len(groups[0]):], groups[1]
+	return strings.Join(terraformerror.Find(func(yield func(stage, line string) bool) {
+		for line := range strings.Lines(log) {
+			stage := ""
+			if groups := logPrefix.FindStringSubmatch(line); groups != nil {
+				line, stage = line[len(groups[0]):], groups[1]
+			}
+			if !yield(stage, line) {
+				return
+			}
 		}
-		line = strings.TrimRight(strings.TrimLeft(line, frame), " \t\r\n")
-		isError := strings.HasPrefix(line, "Error: ")
-		switch {
-		case len(block) == 0 && !isError:
-			continue
-		case len(block) == 0:
-			stage = of
-		case isError, of != stage, len(block) == errorLines:
-			return strings.Join(block, "\n")
-		}
-		if line != "" {
-			block = append(block, line)
-		}
-	}
-	return strings.Join(block, "\n")
+	}), "\n")
 }
 
 // sourceLine is a line of a template that an error quotes, with its number, or the
@@ -107,7 +91,7 @@ func failedBuild(problem, log string) (what, shown, do string) {
 	default:
 		what = "Coder gives no reason"
 	}
-	shown = head(strings.TrimSpace(said), longestEvidence)
+	shown = truncate.String(strings.TrimSpace(said), longestEvidence)
 	if block == "" && log != "" {
 		shown = tail(strings.TrimSpace(said+"\n"+log), longestEvidence)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 const (
@@ -86,10 +87,7 @@ func state(tmpl *aggregationv1alpha1.CoderTemplate) string {
 
 func clean(words string) string {
 	const most = 1000
-	if words = text.Clean(words); len(words) > most {
-		words = strings.ToValidUTF8(words[:most], "") + "…"
-	}
-	return words
+	return truncate.String(text.Clean(words), most)
 }
 
 // part is a block with the answer of a subresource, or a line that says why there is

@@ -45,7 +45,7 @@ func resourceTemplates() []mcp.ResourceTemplate {
 		},
 		{
 			URITemplate: "coder://templates/{namespace}/{name}/files/{+path}", Name: "template-file", Title: "File of a template", MIMEType: textType,
-			Description: "One file of the template's source. Literal secrets are replaced by (redacted).",
+			Description: "One file of the template's source. Literal secrets are replaced by [redacted].",
 		},
 	}
 }

@@ -6,10 +6,8 @@ import (
 	"strings"
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
-
-// redacted stands where a value was.
-const redacted = "(redacted)"
 
 // ownAnnotations is the end of the domains whose annotations this project writes.
 const ownAnnotations = "coder.com"
@@ -48,7 +46,7 @@ func redact(key string, value any) any {
 		return out
 	case string:
 		if key == "gmsaCredentialSpec" {
-			return redacted
+			return redaction.Placeholder
 		}
 		return redactText(value)
 	default:
@@ -69,8 +67,8 @@ func redactMap(key string, from map[string]any) map[string]any {
 			out[name] = redact(name, value)
 		}
 	}
-	if name, ok := from["name"].(string); ok && isFilled(from["value"]) && (key != "parameters" || isNameOfSecret(name)) {
-		out["value"] = redacted
+	if name, ok := from["name"].(string); ok && isFilled(from["value"]) && (key != "parameters" || redaction.VariableNamesSecret(name)) {
+		out["value"] = redaction.Placeholder
 	}
 	return out
 }
@@ -80,7 +78,7 @@ func isFilled(value any) bool { return value != nil && value != "" }
 func onlyNames(from map[string]any) map[string]any {
 	out := make(map[string]any, len(from))
 	for name := range from {
-		out[name] = redacted
+		out[name] = redaction.Placeholder
 	}
 	return out
 }
@@ -113,30 +111,22 @@ func redactArguments(arguments []any) []any {
 		flag, _, hasValue := strings.Cut(word, "=")
 		switch {
 		case strings.ContainsAny(flag, " \n\t"):
-			out = append(out, redacted)
+			out = append(out, redaction.Placeholder)
 		case strings.HasPrefix(word, "-") && hasValue:
-			out = append(out, flag+"="+redacted)
+			out = append(out, flag+"="+redaction.Placeholder)
 		case strings.HasPrefix(word, "-"), i == 0 && !hasValue:
 			out = append(out, redactText(word))
 		default:
-			out = append(out, redacted)
+			out = append(out, redaction.Placeholder)
 		}
 	}
 	return out
 }
 
-var secretNames = regexp.MustCompile(`(?i)pass|secret|token|credential|private|key|auth|cookie|\bpat\b|_pat$|^pat_`)
-
-// isNameOfSecret says that what has this name is likely to be secret.
-func isNameOfSecret(name string) bool { return secretNames.MatchString(name) }
-
-var (
-	userOfAddress  = regexp.MustCompile(`(://)[^/\s@"']+@`)
-	queryOfAddress = regexp.MustCompile(`((?:://|^/)[^\s?"']*\?)[^\s"']+`)
-)
+// queryOfAddress matches the parameters of an address or of a path.
+var queryOfAddress = regexp.MustCompile(`((?:://|^/)[^\s?"']*\?)[^\s"']+`)
 
 // redactText is for any text in an object.
 func redactText(s string) string {
-	s = userOfAddress.ReplaceAllString(s, "${1}"+redacted+"@")
-	return text.Clean(queryOfAddress.ReplaceAllString(s, "${1}"+redacted))
+	return text.Clean(queryOfAddress.ReplaceAllString(redaction.Users(s), "${1}"+redaction.Placeholder))
 }

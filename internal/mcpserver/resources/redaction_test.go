@@ -16,6 +16,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
 // marker is the text of every field of a filled object.
@@ -152,7 +153,7 @@ func TestNothingSecretIsShown(t *testing.T) {
 				}
 			}
 			for _, path := range c.must {
-				if before[path] != marker || after[path] != redacted {
+				if before[path] != marker || after[path] != redaction.Placeholder {
 					t.Errorf("%s was %q and is %q", path, before[path], after[path])
 				}
 			}
@@ -174,28 +175,28 @@ func TestRedactObject(t *testing.T) {
 		"annotations": {
 			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","objectset.rio.cattle.io/applied":"H4s",
 				"coder.com/replicas":"2","aggregation.coder.com/x":"token=hunter22","evilcoder.com/x":"y"}}}`,
-			`{"metadata":{"annotations":{"objectset.rio.cattle.io/applied":"(redacted)",
-				"coder.com/replicas":"2","aggregation.coder.com/x":"token=(redacted)","evilcoder.com/x":"(redacted)"}}}`,
+			`{"metadata":{"annotations":{"objectset.rio.cattle.io/applied":"[redacted]",
+				"coder.com/replicas":"2","aggregation.coder.com/x":"token=[redacted]","evilcoder.com/x":"[redacted]"}}}`,
 		},
 		"environment": {
 			`{"extraEnv":[{"name":"CODER_PG_CONNECTION_URL","value":"postgres://u:p@h/db"},{"name":"A","value":""},{"name":"B","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]}`,
-			`{"extraEnv":[{"name":"CODER_PG_CONNECTION_URL","value":"(redacted)"},{"name":"A","value":""},{"name":"B","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]}`,
+			`{"extraEnv":[{"name":"CODER_PG_CONNECTION_URL","value":"[redacted]"},{"name":"A","value":""},{"name":"B","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}]}`,
 		},
 		"parameters": {
 			`{"parameters":[{"name":"size","value":"8"},{"name":"Git_Token","value":"x"},{"name":"api-key","value":"x"},{"name":"dotfiles","value":"https://ada:pw@git/x"},{"name":"pat","value":"x"},{"name":"pattern","value":"x"}]}`,
-			`{"parameters":[{"name":"size","value":"8"},{"name":"Git_Token","value":"(redacted)"},{"name":"api-key","value":"(redacted)"},{"name":"dotfiles","value":"https://(redacted)@git/x"},{"name":"pat","value":"(redacted)"},{"name":"pattern","value":"x"}]}`,
+			`{"parameters":[{"name":"size","value":"8"},{"name":"Git_Token","value":"[redacted]"},{"name":"api-key","value":"[redacted]"},{"name":"dotfiles","value":"https://[redacted]@git/x"},{"name":"pat","value":"[redacted]"},{"name":"pattern","value":"x"}]}`,
 		},
 		"arguments": {
 			`{"command":["/opt/coder","server"],"args":["--postgres-url=postgres://u:p@h/db","--psk","abc","--verbose","-c","export A=b; run","plain","A=b","-x y"]}`,
-			`{"command":["/opt/coder","(redacted)"],"args":["--postgres-url=(redacted)","--psk","(redacted)","--verbose","-c","(redacted)","(redacted)","(redacted)","(redacted)"]}`,
+			`{"command":["/opt/coder","[redacted]"],"args":["--postgres-url=[redacted]","--psk","[redacted]","--verbose","-c","[redacted]","[redacted]","[redacted]","[redacted]"]}`,
 		},
 		"addresses": {
 			`{"a":"https://token@git/x","b":"postgres://u:p@h/db?sslkey=x","c":"https://h/x?sig=abc more","httpGet":{"path":"/healthz?code=abc"},"d":"what?"}`,
-			`{"a":"https://(redacted)@git/x","b":"postgres://(redacted)@h/db?(redacted)","c":"https://h/x?(redacted) more","httpGet":{"path":"/healthz?(redacted)"},"d":"what?"}`,
+			`{"a":"https://[redacted]@git/x","b":"postgres://[redacted]@h/db?[redacted]","c":"https://h/x?[redacted] more","httpGet":{"path":"/healthz?[redacted]"},"d":"what?"}`,
 		},
 		"text": {
 			`{"message":"dial: password=hunter22 refused\u001b[31m","generation":3,"ready":true,"none":null}`,
-			`{"message":"dial: password=(redacted) refused","generation":3,"ready":true,"none":null}`,
+			`{"message":"dial: password=[redacted] refused","generation":3,"ready":true,"none":null}`,
 		},
 	} {
 		var from, want map[string]any
@@ -221,10 +222,10 @@ func TestRedactSource(t *testing.T) {
 		"  token  = coder_agent.main[0].token": "  token  = coder_agent.main[0].token",
 		`  url = "postgres://u:${var.password}@h/db"` + "\n":                                   `  url = "postgres://u:${var.password}@h/db"` + "\n",
 		"env = [\"CODER_AGENT_TOKEN=${coder_agent.main.token}\"]\nx = 1\n":                     "env = [\"CODER_AGENT_TOKEN=${coder_agent.main.token}\"]\nx = 1\n",
-		`password = "hunter22"` + "\n":                                                         `password = "(redacted)"` + "\n",
-		`password = "var.hunter22"` + "\n":                                                     `password = "(redacted)"` + "\n",
-		`url = "postgres://u:hunter22@${var.host}/db"`:                                         `url = "postgres://u:(redacted)@${var.host}/db"`,
-		"a = 1\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nb = 2\n": "a = 1\n(redacted)\nb = 2\n",
+		`password = "hunter22"` + "\n":                                                         `password = "[redacted]"` + "\n",
+		`password = "var.hunter22"` + "\n":                                                     `password = "[redacted]"` + "\n",
+		`url = "postgres://u:hunter22@${var.host}/db"`:                                         `url = "postgres://u:[redacted]@${var.host}/db"`,
+		"a = 1\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\nb = 2\n": "a = 1\n[redacted]\nb = 2\n",
 		`display_name = "Small" # ok` + "\n":                                                   `display_name = "Small" # ok` + "\n",
 	} {
 		if got := redactSource(source); got != want {

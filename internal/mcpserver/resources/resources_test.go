@@ -72,7 +72,7 @@ func TestControlPlanes(t *testing.T) {
 	}
 	want := map[string]any{"controlPlanes": []any{prod, map[string]any{
 		"namespace": "other", "name": "test", "uri": "coder://controlplanes/other/test", "ready": false,
-		"reason": "DatabaseUnreachable", "message": "postgres://u:(redacted)@h refused",
+		"reason": "DatabaseUnreachable", "message": "postgres://u:[redacted]@h refused",
 	}}}
 	if diff := cmp.Diff(want, w.readJSON(t, "coder://controlplanes")); diff != "" {
 		t.Errorf("all (-want +got):\n%s", diff)
@@ -174,7 +174,7 @@ func TestPods(t *testing.T) {
 	want := map[string]any{"pods": []any{map[string]any{
 		"name": "prod-7d4f8b9c6-abcde", "phase": "Running", "ready": "1/2", "restarts": 4.0, "node": "n1", "started": "2030-01-01T00:00:00Z",
 		"containers": []any{
-			map[string]any{"name": "coder", "image": "coder:1", "ready": false, "state": "CrashLoopBackOff: password=(redacted)", "last": "Error, exit code 1"},
+			map[string]any{"name": "coder", "image": "coder:1", "ready": false, "state": "CrashLoopBackOff: password=[redacted]", "last": "Error, exit code 1"},
 			map[string]any{"name": "sidecar", "image": "s:1", "ready": true, "state": "running"},
 		},
 	}}}
@@ -208,7 +208,7 @@ func TestEvents(t *testing.T) {
 	for _, e := range got["events"].([]any) {
 		messages = append(messages, e.(map[string]any)["message"].(string))
 	}
-	if diff := cmp.Diff([]string{"d", "b", "c", "a", "e token=(redacted)"}, messages); diff != "" || got["truncated"] != nil {
+	if diff := cmp.Diff([]string{"d", "b", "c", "a", "e token=[redacted]"}, messages); diff != "" || got["truncated"] != nil {
 		t.Errorf("events, truncated %v (-want +got):\n%s", got["truncated"], diff)
 	}
 	want := map[string]any{"time": "2030-01-01T00:04:00Z", "type": "Warning", "reason": "BackOff", "object": "Deployment/prod", "message": "d", "count": 2.0}
@@ -248,7 +248,7 @@ func TestLog(t *testing.T) {
 	path := "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces/coder.ada.dev/log"
 	w.raw[path] = "one\x1b[31m\ntwo token=hunter22\n"
 	got, err := w.read(t, "coder://workspaces/coder/coder.ada.dev/log")
-	if err != nil || got.Text != "one\ntwo token=(redacted)\n" || got.MIMEType != "text/plain" {
+	if err != nil || got.Text != "one\ntwo token=[redacted]\n" || got.MIMEType != "text/plain" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	var long strings.Builder
@@ -275,7 +275,7 @@ func TestFiles(t *testing.T) {
 		"./logo.png": "\x89PNG\xff", "modules/x.tf": "archived", "huge.bin": strings.Repeat("\xff", maxBytes+1),
 	})
 	for uri, want := range map[string]string{
-		"coder.small/files/main.tf":       `password = "(redacted)"`,
+		"coder.small/files/main.tf":       `password = "[redacted]"`,
 		"coder.small/files/docs/a%20b.md": "ä",
 		"coder.packed/files/main.tf":      "shown",
 		"coder.packed/files/modules/x.tf": "archived",

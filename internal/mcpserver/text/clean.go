@@ -1,14 +1,10 @@
 package text
 
-// redacted stands where a secret was.
-const redacted = "(redacted)"
+import "github.com/coder-k8s/coder-k8s/internal/redaction"
 
-// Clean takes out terminal sequences and control characters other than line
-// breaks and tabs, mends invalid UTF-8, and replaces what looks like a secret
-// (tokens, passwords in addresses, private keys) by "(redacted)".
+// Clean removes terminal sequences and control characters other than line breaks and tabs,
+// replaces invalid UTF-8, and replaces what looks like a secret (tokens, passwords in
+// addresses, private keys) by redaction.Placeholder.
 //
-// The result can be longer than s, as the replacement can be longer than a
-// secret.
-func Clean(s string) string {
-	return redact(redactPrivateKeys(readable(s)))
-}
+// The result can be longer than s, because the placeholder can be longer than a secret.
+func Clean(s string) string { return redaction.Prose(readable(s)) }

@@ -53,7 +53,7 @@ func TestGetBuildLogsKeepsTheNewestAndNoSecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Count(out.Logs, "\n"); got != want || !strings.HasSuffix(out.Logs, "(redacted)\n") || strings.Contains(out.Logs, "0123456789") {
+		if got := strings.Count(out.Logs, "\n"); got != want || !strings.HasSuffix(out.Logs, "[redacted]\n") || strings.Contains(out.Logs, "0123456789") {
 			t.Errorf("%d lines give %d, which end with %q", lines, got, out.Logs[max(0, len(out.Logs)-60):])
 		}
 		if cut := want < 1001; out.Truncated != cut || cut != (out.Message != "") {

@@ -34,7 +34,7 @@ func TestListProvisionersTellsWhyTheyAreNotReady(t *testing.T) {
 			Name: "a", Namespace: "coder", ControlPlane: "coder", Organization: "acme", Tags: map[string]string{"scope": "organization"},
 			Phase: "Pending", Replicas: 2, ReadyReplicas: 1, Reason: "CrashLooping", Message: hostileClean,
 		},
-		{Name: "b", Namespace: "coder", URL: "https://u:(redacted)@coder.example.com"},
+		{Name: "b", Namespace: "coder", URL: "https://u:[redacted]@coder.example.com"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -35,7 +35,7 @@ func TestGetWorkspaceTellsItAll(t *testing.T) {
 		Build: &workspaceBuild{Number: 3, Transition: "start", Status: "running", Reason: "initiator", Version: "v1", VersionID: activeID,
 			CreatedAt: "2026-05-01T10:00:00Z"},
 		Agents:     []workspaceAgent{{Name: "main", Status: "connected", LifecycleState: "ready"}},
-		Parameters: map[string]string{"cpu": "4", "key": "ghp_(redacted)"},
+		Parameters: map[string]string{"cpu": "4", "key": "ghp_[redacted]"},
 		Preset:     "large",
 		Schedule:   workspaceSchedule{TTL: "8h0m0s", Autostart: "30 9 * * 1-5", AutomaticUpdates: "never"},
 	}

@@ -88,7 +88,7 @@ func (in createWorkspaceInput) workspace() (*aggregationv1alpha1.CoderWorkspace,
 	case strings.Contains(in.Name, "."):
 		return nil, toolset.UsageError(fmt.Sprintf("name %q has a dot: give the workspace's own name alone, such as dev; organization and owner are put in front of it", in.Name))
 	case dot <= 0 || dot == len(in.Template)-1:
-		return nil, toolset.UsageError(fmt.Sprintf("template %q must be organization.template, as list_templates names it, for example coder.kubernetes", in.Template))
+		return nil, toolset.UsageError(fmt.Sprintf("template %q must be organization.template, as list_templates names it, for example %q", in.Template, "coder."+strings.Trim(in.Template, ".")))
 	}
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{

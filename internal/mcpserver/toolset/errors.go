@@ -16,6 +16,7 @@ import (
 
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
 // UsageError is a mistake in the arguments.
@@ -203,5 +204,5 @@ var addressPattern = regexp.MustCompile(`[a-z]+://[^\s"']+|\[[0-9a-fA-F]*:[0-9a-
 // scrub takes out addresses, which say nothing to a caller and something to an
 // attacker, line breaks, and what text.Clean does.
 func scrub(s string) string {
-	return strings.Join(strings.Fields(addressPattern.ReplaceAllString(text.Clean(s), "(address)")), " ")
+	return truncate.OneLine(addressPattern.ReplaceAllString(text.Clean(s), "(address)"))
 }

@@ -57,17 +57,6 @@ func Read(heading string) Table {
 	return table
 }
 
-// Around is the row of a path, or of the nearest value around it.
-func (t Table) Around(path string) (Row, bool) {
-	for path != "" {
-		if row, ok := t[path]; ok {
-			return row, true
-		}
-		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
-	}
-	return Row{}, false
-}
-
 // Whole says whether a path is a value of its own: it has a row, and no row is below
 // it.
 func (t Table) Whole(path string) bool {

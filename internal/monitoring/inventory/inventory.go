@@ -18,7 +18,6 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/librarymetrics"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/replication"
 	workload "github.com/coder-k8s/coder-k8s/internal/controllers/workload/metrics"
 	mcp "github.com/coder-k8s/coder-k8s/internal/mcpserver/metrics"
 	"github.com/coder-k8s/coder-k8s/internal/monitoring/buildinfo"
@@ -43,7 +42,6 @@ func Own() ([]Metric, error) {
 		func() error { return buildinfo.Register(r) },
 		func() error { _, err := workload.New(r); return err },
 		func() error { _, err := mirror.NewMetrics(r); return err },
-		func() error { _, err := replication.NewMetrics(r); return err },
 		func() error { _, err := certificates.NewMetrics(r); return err },
 		func() error { _, err := mcp.New(r, nil); return err },
 	} {

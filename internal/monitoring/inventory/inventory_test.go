@@ -28,7 +28,7 @@ func TestOwnMetrics(t *testing.T) {
 		"coder_k8s_build_info":                           {Type: "gauge", Labels: []string{"version", "commit", "go_version"}},
 		"coder_k8s_ready":                                {Type: "gauge", Labels: []string{"kind", "namespace", "name"}},
 		"coder_k8s_mirror_syncs_total":                   {Type: "counter", Labels: []string{"namespace", "name", "result"}},
-		"coder_k8s_replication_writer":                   {Type: "gauge"},
+		"coder_k8s_mirror_leader":                        {Type: "gauge"},
 		"coder_k8s_mcp_rate_limited_total":               {Type: "counter"},
 		"coder_k8s_time_to_ready_seconds":                {Type: "histogram", Labels: []string{"kind"}},
 		"coder_k8s_certificate_expiry_timestamp_seconds": {Type: "gauge", Labels: []string{"secret"}},

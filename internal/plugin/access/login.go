@@ -39,8 +39,9 @@ func NewLoginCommand(s *session.Session) *cobra.Command {
 		Use:   "login [CONTROLPLANE]",
 		Short: "Log in to Coder for the first time",
 		Long: "Finds the account of the initial admin, copies its password to the clipboard and opens Coder's login in the browser\n" +
-			"as kubectl coder open does. With --show-password it prints the password instead, and opens nothing.\n" +
-			"The account stands in the Secret CONTROLPLANE-initial-admin, which you must be allowed to read.",
+			"as kubectl coder open does. On a machine without a clipboard or a browser it prints the address, and the command that\n" +
+			"prints the password. With --show-password it prints the account with its password, and opens nothing.\n" +
+			"The account is in the Secret CONTROLPLANE-initial-admin, which you must be allowed to read.",
 		Example: "  kubectl coder login -n coder\n  kubectl coder login -n coder --show-password",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -49,7 +50,7 @@ func NewLoginCommand(s *session.Session) *cobra.Command {
 			return nil
 		},
 		RunE:              func(cmd *cobra.Command, args []string) error { return l.do(cmd.Context(), args) },
-		ValidArgsFunction: s.CompleteNames("CoderControlPlane"),
+		ValidArgsFunction: s.CompleteName("CoderControlPlane"),
 	}
 	l.addFlags(cmd)
 	l.format.AddFlag(cmd, output.JSON, output.YAML)
@@ -85,12 +86,13 @@ func (l *login) do(ctx context.Context, args []string) error {
 		return err
 	}
 	if l.show {
-		return l.print(found)
+		return l.print(ctx, cluster, cp, found)
 	}
+	password := "The password is on the clipboard."
 	if err := l.Copy(ctx, found.Password); err != nil {
-		return fmt.Errorf("the password could not be copied: %w; --show-password prints it", err)
+		password = fmt.Sprintf("The password could not be copied: %v. This prints it:\n  kubectl coder login -n %s %s --show-password", err, cp.Namespace, cp.Name)
 	}
-	fmt.Fprintf(l.ErrOut, "Log in as %s. The password is on the clipboard.\n", terminal.Clean(found.Email))
+	fmt.Fprintf(l.ErrOut, "Log in as %s. %s\n", terminal.Clean(found.Email), terminal.Visible(password))
 	return l.enter(ctx, cluster, cp, "/login")
 }
 
@@ -122,12 +124,17 @@ func initialAdmin(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.Cod
 	return found, nil
 }
 
-func (l *login) print(a account) error {
+func (l *login) print(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane, a account) error {
 	if l.format.Structured() {
 		return l.format.Write(l.Out, a)
 	}
 	table := &terminal.Table{}
-	for _, row := range [][2]string{{"URL", a.URL}, {"Username", a.Username}, {"Email", a.Email}, {"Password", a.Password}} {
+	where := [2]string{"URL", publicURL(ctx, c, cp)}
+	if where[1] == "" {
+		// The other addresses are known only inside of the cluster.
+		where = [2]string{"Open with", fmt.Sprintf("kubectl coder open -n %s controlplane/%s", cp.Namespace, cp.Name)}
+	}
+	for _, row := range [][2]string{where, {"Username", a.Username}, {"Email", a.Email}, {"Password", a.Password}} {
 		table.Add(terminal.Text(row[0]).In(terminal.Faint), terminal.Text(row[1]))
 	}
 	table.Write(l.Out, l.Paint)

@@ -11,6 +11,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/remote"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
@@ -140,7 +141,10 @@ func (d *door) enter(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.
 	var failed error
 	err = d.Forward(ctx, c, to, d.port, func(local int) {
 		failed = d.show(ctx, fmt.Sprintf("%s://localhost:%d%s", scheme, local, path))
-		fmt.Fprintf(d.ErrOut, "Coder of control plane %s/%s is there until this command is interrupted.\n", cp.Namespace, cp.Name)
+		fmt.Fprintf(d.ErrOut, "Coder of control plane %s/%s is there until this command is interrupted (Ctrl-C).\n", cp.Namespace, cp.Name)
+		if public := publicURL(ctx, c, cp); public != "" {
+			fmt.Fprintf(d.ErrOut, "Without this command it is at %s\n", terminal.Clean(strings.TrimSuffix(public, "/")+path))
+		}
 	})
 	if ctx.Err() != nil {
 		// That is how it is meant to end.

@@ -43,7 +43,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 			return nil
 		},
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args[0]) },
-		ValidArgsFunction: s.CompleteNames("CoderWorkspace", "CoderTemplate", "CoderControlPlane"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace", "CoderTemplate", "CoderControlPlane"),
 	}
 	r.flags = cmd
 	flags := cmd.Flags()
@@ -58,6 +58,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 	flags.BoolVar(&r.previous, "previous", false, "of pods: the containers before their last restart")
 	flags.StringVarP(&r.container, "container", "c", "", "of pods: only this container")
 	flags.StringSliceVar(&r.podNamespaces, "pod-namespace", nil, "with --agent: where to look for the pods")
+	r.completeFlags(cmd)
 	return cmd
 }
 

@@ -38,7 +38,7 @@ func NewExecCommand(s *session.Session) *cobra.Command {
 			}
 			return e.run(cmd.Context(), args[0], args[1:])
 		},
-		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
 	flags := cmd.Flags()
 	flags.BoolVarP(&e.stdin, "stdin", "i", false, "pass standard input to the command")
@@ -71,7 +71,7 @@ func NewSSHCommand(s *session.Session) *cobra.Command {
 			e.tty = e.Interactive && e.Screen
 			return e.run(cmd.Context(), args[0], args[1:])
 		},
-		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
 	e.addFlags(cmd, "", "the agent whose shell to open")
 	flags := cmd.Flags()

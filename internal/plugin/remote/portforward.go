@@ -37,7 +37,7 @@ func NewPortForwardCommand(s *session.Session) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.forward(cmd.Context(), args[0], args[1:])
 		},
-		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderWorkspace"),
 	}
 	t.addFlags(cmd, "", "the agent whose ports are meant")
 	return cmd

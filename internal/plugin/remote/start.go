@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
@@ -61,7 +62,7 @@ func (t *target) started(ctx context.Context, c *session.Cluster, ws *aggregatio
 		}
 		switch {
 		case errors.Is(ctx.Err(), context.Canceled):
-			return fmt.Errorf("interrupted; workspace %s goes on starting without this command", ws.Name)
+			return &cli.InterruptedError{GoesOn: fmt.Sprintf("workspace %s goes on starting without this command", ws.Name)}
 		case err != nil:
 			return fmt.Errorf("workspace %s cannot be entered after %s: %s; it goes on without this command, and --start-timeout waits longer", ws.Name, t.timeout, state)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
@@ -24,6 +25,7 @@ type target struct {
 func (t *target) addFlags(cmd *cobra.Command, shorthand, agent string) {
 	flags := cmd.Flags()
 	flags.StringVarP(&t.agent, "agent", shorthand, "", agent+"; needed if the workspace has several")
+	t.CompleteAgents(cmd, "agent")
 	flags.BoolVar(&t.start, "start", false, "start the workspace if it does not run, and wait until its agent is connected")
 	flags.DurationVar(&t.timeout, "start-timeout", startTimeout, "how long --start waits")
 }
@@ -38,7 +40,11 @@ func (t *target) find(ctx context.Context, name string) (*session.Cluster, *aggr
 	if err != nil {
 		return nil, nil, err
 	}
-	ws, err := cluster.Workspace(ctx, named.Name)
+	var ws *aggregationv1alpha1.CoderWorkspace
+	err = remoteexec.Retry(ctx, session.IsTemporary, func() error {
+		ws, err = cluster.Workspace(ctx, named.Name)
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}

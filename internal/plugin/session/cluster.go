@@ -99,6 +99,8 @@ func newMapper() meta.RESTMapper {
 	for _, kind := range Kinds() {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
+	// It can be created and not read.
+	mapper.Add(aggregationv1alpha1.GroupVersion.WithKind("CoderSelfReview"), meta.RESTScopeNamespace)
 	return mapper
 }
 

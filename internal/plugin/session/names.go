@@ -108,9 +108,12 @@ func named[T any, P object[T], L client.ObjectList](ctx context.Context, c *Clus
 	if err == nil || !apierrors.IsNotFound(err) {
 		return exact, err
 	}
-	if c.List(ctx, list, client.InNamespace(c.Namespace)) != nil {
-		// Who may read one by name and not list them has to give the whole name.
+	if failed := c.List(ctx, list, client.InNamespace(c.Namespace)); apierrors.IsForbidden(failed) {
+		// A user who may read one by name and not list them has to give the whole name.
 		return nil, err
+	} else if failed != nil {
+		// That the name is not found says nothing if the others cannot be read.
+		return nil, failed
 	}
 	var candidates []string
 	all := items(list)

@@ -31,8 +31,9 @@ type Session struct {
 	Clock Clock
 	// Paint is for standard output.
 	Paint terminal.Paint
-	// Screen says that standard output is a terminal.
-	Screen bool
+	// Screen says that standard output is a terminal of so many ScreenColumns.
+	Screen        bool
+	ScreenColumns int
 	// Interactive says that somebody can answer on standard input.
 	Interactive bool
 	// Live says that standard error is a terminal of so many Columns.
@@ -58,7 +59,7 @@ func New(streams genericiooptions.IOStreams) *Session {
 		Live:        terminal.IsTerminal(streams.ErrOut) && os.Getenv("TERM") != "dumb",
 		Browse:      browse, Copy: copyText, Forward: forward, Check: installation.Check,
 	}
-	s.Columns = columns(streams.ErrOut)
+	s.Columns, s.ScreenColumns = columns(streams.ErrOut), columns(streams.Out)
 	return s
 }
 

@@ -35,6 +35,19 @@ func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1
 		tmpl.Name, nameOrID, len(seen), strings.Join(seen[:min(len(seen), most)], ", "))
 }
 
+// TemplateVersionNames returns the names of the newest versions of a template.
+func (c *Cluster) TemplateVersionNames(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) []string {
+	var list aggregationv1alpha1.CoderTemplateVersionList
+	if c.decode(ctx, tmpl.Namespace, "codertemplates", tmpl.Name, "versions", map[string]string{"limit": "20"}, &list) != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
+
 // decode reads a subresource that is JSON.
 func (c *Cluster) decode(ctx context.Context, namespace, resource, name, subresource string, query map[string]string, into any) error {
 	stream, err := c.Stream(ctx, namespace, resource, name, subresource, query)

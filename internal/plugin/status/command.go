@@ -50,6 +50,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 	flags.DurationVar(&r.interval, "interval", 2*time.Second, "with --watch: how often to look, at least 1s")
 	flags.BoolVar(&r.installation, "installation", true, "look at the installation of the operator too, which needs rights beyond a namespace")
 	flags.StringVar(&r.operatorNamespace, "operator-namespace", installation.Namespace, "where the operator is installed")
+	s.CompleteNamespaces(cmd, "operator-namespace")
 	return cmd
 }
 

@@ -17,7 +17,7 @@ type Report struct {
 	Templates        Count      `json:"templates"`
 	Workspaces       Count      `json:"workspaces"`
 	// Problems are what is wrong: with the installation first, then with objects.
-	Problems []installation.Problem `json:"problems"`
+	Problems []Problem `json:"problems"`
 	// NotSeen says what could not be looked at, and why.
 	NotSeen []string `json:"notSeen,omitempty"`
 
@@ -29,19 +29,29 @@ type Report struct {
 type Workload struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// State is Ready, Pending, or the reason for which it is not ready.
+	// Ready and State are the status and the reason of the condition Ready, which kubectl
+	// get shows as READY and STATUS.
+	Ready string `json:"ready"`
 	State string `json:"state"`
-	// Ready and Pods count the pods.
-	Ready int32 `json:"readyPods"`
-	Pods  int32 `json:"pods"`
+	// ReadyPods and Pods count the pods.
+	ReadyPods int32 `json:"readyPods"`
+	Pods      int32 `json:"pods"`
 	// Version is that of the Coder that answered last.
 	Version string `json:"version,omitempty"`
 	// Of is the control plane, or the address of the Coder, that it belongs to.
 	Of      string    `json:"of,omitempty"`
 	URL     string    `json:"url,omitempty"`
 	Created time.Time `json:"created"`
-	// ready is the colour of it.
-	ready bool
+}
+
+// Problem is what is wrong with the installation or with an object.
+type Problem struct {
+	installation.Problem `json:",inline"`
+	// Kind, Namespace, Name and Reason are those of an object that is not ready.
+	Kind      string `json:"kind,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Reason    string `json:"reason,omitempty"`
 }
 
 // Count is how many objects there are, and in which states.

@@ -8,32 +8,36 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/cli/output"
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
-	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-// mostProblems is how many the screen shows. -o json has all.
-const mostProblems = 20
+// mostFaults is how many the screen shows. -o json has all.
+const mostFaults = 20
 
 // screen is a report for people.
 type screen struct {
-	out    io.Writer
-	paint  terminal.Paint
-	now    time.Time
-	wide   bool
-	report *Report
+	out   io.Writer
+	paint terminal.Paint
+	now   time.Time
+	wide  bool
+	// columns is the width of the terminal, or 0.
+	columns int
+	report  *Report
 }
 
 func (r *run) draw(out io.Writer, report *Report) {
-	s := screen{out: out, paint: r.Paint, now: r.Clock.Now(), wide: r.format == output.Wide, report: report}
+	s := screen{out: out, paint: r.Paint, now: r.Clock.Now(), wide: r.format == output.Wide, columns: r.ScreenColumns, report: report}
 	s.workloads("Control planes", report.ControlPlanes, "VERSION", func(w Workload) string { return w.Version })
 	s.workloads("Provisioners", report.Provisioners, "OF", func(w Workload) string { return w.Of })
 	s.workloads("Workspace proxies", report.WorkspaceProxies, "OF", func(w Workload) string { return w.Of })
 	s.counts()
 	s.problems()
 	for _, what := range report.NotSeen {
-		fmt.Fprintln(s.out, s.paint.Text(terminal.Yellow, "Not looked at: ")+terminal.Clean(what))
+		s.wrapped("", s.paint.Text(terminal.Yellow, "Not looked at:"), terminal.Clean(what))
 	}
 	if len(report.Problems)+len(report.NotSeen) == 0 {
 		fmt.Fprintln(s.out, s.paint.Text(terminal.Green, "Nothing is wrong."))
@@ -45,18 +49,21 @@ func (s *screen) workloads(title string, all []Workload, column string, detail f
 		return
 	}
 	fmt.Fprintln(s.out, s.paint.Text(terminal.Bold, title))
-	table := &terminal.Table{Header: []string{"NAMESPACE", "NAME", "STATUS", "PODS", column, "AGE"}}
+	table := &terminal.Table{Columns: s.columns, Header: []string{"NAMESPACE", "NAME", "READY", "STATUS", "REPLICAS", column, "AGE"}}
 	if s.wide {
 		table.Header = append(table.Header, "URL")
 	}
 	for _, w := range all {
 		colour := terminal.Red
-		if w.ready {
+		switch {
+		case w.State == coderv1alpha1.ReasonScaledToZero:
+			colour = terminal.Yellow
+		case w.Ready == string(metav1.ConditionTrue):
 			colour = terminal.Green
 		}
 		row := []terminal.Cell{
-			terminal.Text(w.Namespace), terminal.Text(w.Name), terminal.Text(w.State).In(colour),
-			terminal.Text(fmt.Sprintf("%d/%d", w.Ready, w.Pods)), terminal.Text(detail(w)), terminal.Text(terminal.Ago(s.now, w.Created)),
+			terminal.Text(w.Namespace), terminal.Text(w.Name), terminal.Text(w.Ready).In(colour), terminal.Text(w.State).In(colour),
+			terminal.Text(fmt.Sprintf("%d/%d", w.ReadyPods, w.Pods)), terminal.Text(detail(w)), terminal.Text(terminal.Ago(s.now, w.Created)),
 		}
 		if s.wide {
 			row = append(row, terminal.Text(w.URL))
@@ -110,22 +117,33 @@ func (s *screen) problems() {
 		return
 	}
 	fmt.Fprintln(s.out, s.paint.Text(terminal.Bold, fmt.Sprintf("Wrong (%d)", len(all))))
-	for _, p := range all[:min(len(all), mostProblems)] {
-		s.problem(p)
+	found := faults(all)
+	for _, f := range found[:min(len(found), mostFaults)] {
+		s.fault(f)
 	}
-	if more := len(all) - mostProblems; more > 0 {
+	if more := len(found) - mostFaults; more > 0 {
 		fmt.Fprintf(s.out, "and %d more: -o json shows all\n", more)
 	}
 	fmt.Fprintln(s.out)
 }
 
-func (s *screen) problem(p installation.Problem) {
+func (s *screen) fault(f fault) {
 	since := ""
-	if p.Since != nil {
-		since = " for " + terminal.Ago(s.now, *p.Since)
+	if first := f.since(); first != nil {
+		since = " for " + terminal.Ago(s.now, *first)
 	}
-	fmt.Fprintf(s.out, "%s%s\n  %s\n", s.paint.Text(terminal.Red, terminal.Clean(p.Object)), since, terminal.Clean(p.What))
-	if p.Do != "" {
-		fmt.Fprintf(s.out, "  %s %s\n", s.paint.Text(terminal.Faint, "do:"), terminal.Clean(p.Do))
+	fmt.Fprintf(s.out, "%s%s\n", s.paint.Text(terminal.Red, terminal.Clean(f.title())), since)
+	s.wrapped("  ", "", terminal.Clean(f.text()))
+	if do := f[0].Do; do != "" {
+		// A command is not wrapped, so that it can be copied.
+		fmt.Fprintf(s.out, "  %s %s\n", s.paint.Text(terminal.Faint, "do:"), terminal.Clean(do))
 	}
+}
+
+// wrapped prints a text on lines that fit the terminal and begin with the indent.
+func (s *screen) wrapped(indent, label, text string) {
+	if label != "" {
+		label += " "
+	}
+	fmt.Fprintf(s.out, "%s%s%s\n", indent, label, terminal.Wrap(text, s.columns, indent))
 }

@@ -1,6 +1,8 @@
 package template
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
@@ -17,7 +19,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 			"The end of a name will do where it is clear: hello for coder.hello.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return cli.Usage("%q is no command of kubectl coder template: push, pull or diff", args[0])
+				return cli.UnknownCommand(cmd, args[0], nil)
 			}
 			return cmd.Help()
 		},
@@ -44,6 +46,24 @@ func completeNameAndPath(s *session.Session) cobra.CompletionFunc {
 		}
 		return nil, cobra.ShellCompDirectiveDefault
 	}
+}
+
+// completeVersion completes --version.
+func completeVersion(s *session.Session, cmd *cobra.Command) {
+	s.CompleteFlag(cmd, "version", func(ctx context.Context, c *session.Cluster, args []string) []string {
+		if len(args) == 0 {
+			return nil
+		}
+		name, err := templateName(args[0])
+		if err != nil {
+			return nil
+		}
+		tmpl, err := c.Template(ctx, name)
+		if err != nil {
+			return nil
+		}
+		return c.TemplateVersionNames(ctx, tmpl)
+	})
 }
 
 // templateName is the name without its kind, where one was given.

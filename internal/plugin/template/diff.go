@@ -57,6 +57,7 @@ func newDiffCommand(s *session.Session) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&d.version, "version", "", "the name or UUID of the version to compare with")
+	completeVersion(s, cmd)
 	return cmd
 }
 

@@ -30,6 +30,7 @@ func newPullCommand(s *session.Session) *cobra.Command {
 		ValidArgsFunction: completeNameAndPath(s),
 	}
 	cmd.Flags().StringVar(&p.version, "version", "", "the name or UUID of the version")
+	completeVersion(s, cmd)
 	cmd.Flags().BoolVar(&p.force, "force", false, "write into a directory that is not empty, over files of the same names")
 	return cmd
 }

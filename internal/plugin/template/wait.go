@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
@@ -56,7 +57,7 @@ func (p *push) await(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplat
 			return tmpl, fmt.Errorf("after %s the new version of template %s is not active; its build goes on without this command", p.timeout, tmpl.Name)
 		}
 		if err := p.Clock.Wait(ctx, pollInterval); err != nil {
-			return tmpl, fmt.Errorf("interrupted; the build goes on without this command: %w", err)
+			return tmpl, &cli.InterruptedError{GoesOn: "the build goes on without this command"}
 		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 // run is one call of the command.
 type run struct {
 	*session.Session
-	format output.Format
+	format     output.Format
+	everywhere bool
 }
 
 // NewCommand is kubectl coder tree.
@@ -25,7 +26,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 		Long: "Shows the control planes of the namespace, or one of them, with the objects that they own, their provisioners and\n" +
 			"proxies, templates, workspaces and the pods of all these. What you may not see is left out and named; the exit\n" +
 			"code is 3 then.",
-		Example: "  kubectl coder tree -n coder\n  kubectl coder tree workspace/dev",
+		Example: "  kubectl coder tree -n coder\n  kubectl coder tree workspace/dev\n  kubectl coder tree -A",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return cli.Usage("one tree at a time: a control plane, or workspace/NAME")
@@ -33,15 +34,19 @@ func NewCommand(s *session.Session) *cobra.Command {
 			return nil
 		},
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
-		ValidArgsFunction: s.CompleteNames("CoderControlPlane", "CoderWorkspace"),
+		ValidArgsFunction: s.CompleteName("CoderControlPlane", "CoderWorkspace"),
 	}
 	r.format.AddFlag(cmd, output.JSON, output.YAML)
+	cmd.Flags().BoolVarP(&r.everywhere, "all-namespaces", "A", false, "show the control planes of all namespaces")
 	return cmd
 }
 
 func (r *run) do(ctx context.Context, args []string) error {
 	target := session.Target{Kind: "CoderControlPlane"}
 	if len(args) == 1 {
+		if r.everywhere {
+			return cli.Usage("give a name or -A, not both")
+		}
 		var err error
 		if target, err = session.ParseTarget(args[0], "CoderControlPlane", "CoderWorkspace"); err != nil {
 			return err
@@ -52,9 +57,12 @@ func (r *run) do(ctx context.Context, args []string) error {
 		return err
 	}
 	var roots []*Node
-	if target.Kind == "CoderWorkspace" {
+	switch {
+	case r.everywhere:
+		roots, err = growAll(ctx, cluster)
+	case target.Kind == "CoderWorkspace":
 		roots, err = growWorkspace(ctx, cluster, target.Name)
-	} else {
+	default:
 		roots, err = grow(ctx, cluster, target.Name)
 	}
 	if len(roots) == 0 {
@@ -65,7 +73,7 @@ func (r *run) do(ctx context.Context, args []string) error {
 			return failed
 		}
 	} else {
-		write(r.Out, r.Paint, roots)
+		write(r.Out, r.Paint, roots, r.everywhere)
 	}
 	if err != nil {
 		return &cli.PartialError{Err: err}

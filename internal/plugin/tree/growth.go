@@ -36,6 +36,34 @@ func newGrowth(c *session.Cluster) *growth {
 	return &growth{cluster: c, owned: map[types.UID][]*Node{}, uids: map[*Node]types.UID{}}
 }
 
+// growAll returns the trees of the control planes of all namespaces.
+func growAll(ctx context.Context, c *session.Cluster) ([]*Node, error) {
+	var planes coderv1alpha1.CoderControlPlaneList
+	if err := c.List(ctx, &planes); err != nil {
+		return nil, err
+	}
+	if len(planes.Items) == 0 {
+		return nil, errors.New("there is no control plane on this cluster")
+	}
+	namespaces := make([]string, 0, len(planes.Items))
+	for i := range planes.Items {
+		namespaces = append(namespaces, planes.Items[i].Namespace)
+	}
+	slices.Sort(namespaces)
+	var roots []*Node
+	var unseen []error
+	for _, namespace := range slices.Compact(namespaces) {
+		in := *c
+		in.Namespace = namespace
+		found, err := grow(ctx, &in, "")
+		if err != nil {
+			unseen = append(unseen, fmt.Errorf("namespace %s: %w", namespace, err))
+		}
+		roots = append(roots, found...)
+	}
+	return roots, errors.Join(unseen...)
+}
+
 // grow gives the trees of the control planes of the namespace, of those whose name
 // is wanted: all where none is.
 func grow(ctx context.Context, c *session.Cluster, wanted string) ([]*Node, error) {
@@ -205,6 +233,7 @@ func (g *growth) aggregated(ctx context.Context, planes map[string]*Node) {
 		}
 		n := g.node("CoderTemplate", t)
 		n.judge(t.Status.Conditions)
+		n.State = session.TemplateState(t)
 		plane.Children = append(plane.Children, n)
 		templates[plane.Name+"/"+t.Status.OrganizationName+"/"+t.Name[strings.LastIndexByte(t.Name, '.')+1:]] = n
 	}
@@ -234,7 +263,7 @@ func (g *growth) aggregated(ctx context.Context, planes map[string]*Node) {
 func (g *growth) workspace(w *aggregationv1alpha1.CoderWorkspace) *Node {
 	n := g.node("CoderWorkspace", w)
 	n.judge(w.Status.Conditions)
-	n.State = w.Status.Phase
+	n.State = session.WorkspaceState(w)
 	return n
 }
 
@@ -275,7 +304,10 @@ func (n *Node) judge(conditions []metav1.Condition) {
 	case c == nil:
 		n.State, n.colour = "Unknown", terminal.Yellow
 	case c.Status == metav1.ConditionTrue:
-		n.State, n.colour = "Ready", terminal.Green
+		n.State, n.colour = c.Reason, terminal.Green
+		if c.Reason == coderv1alpha1.ReasonScaledToZero {
+			n.colour = terminal.Yellow
+		}
 	default:
 		n.State, n.colour = c.Reason, terminal.Red
 		if meta.IsStatusConditionTrue(conditions, coderv1alpha1.ConditionReconciling) {

@@ -40,27 +40,32 @@ func (n *Node) sort() {
 	}
 }
 
-// write draws the nodes, with a column for the state.
-func write(w io.Writer, paint terminal.Paint, roots []*Node) {
+// write draws the nodes, with a column for the state. The roots have their namespace if
+// there may be several.
+func write(w io.Writer, paint terminal.Paint, roots []*Node, namespaces bool) {
 	table := &terminal.Table{}
 	for _, root := range roots {
-		root.rows(table, "", "", root.Namespace)
+		kind := root.Kind
+		if namespaces {
+			kind = root.Kind + "/" + root.Namespace
+		}
+		root.rows(table, "", "", kind, root.Namespace)
 	}
 	table.Write(w, paint)
 }
 
-func (n *Node) rows(table *terminal.Table, first, rest, namespace string) {
+func (n *Node) rows(table *terminal.Table, first, rest, kind, namespace string) {
 	name := n.Name
 	if n.Namespace != namespace {
 		name = n.Namespace + "/" + name
 	}
 	state := terminal.Cell{Text: terminal.Clean(n.State), Colour: n.colour}
-	table.Add(terminal.Text(fmt.Sprintf("%s%s/%s", first, n.Kind, name)), state)
+	table.Add(terminal.Text(fmt.Sprintf("%s%s/%s", first, kind, name)), state)
 	for i, child := range n.Children {
 		if i == len(n.Children)-1 {
-			child.rows(table, rest+"└─", rest+"  ", namespace)
+			child.rows(table, rest+"└─", rest+"  ", child.Kind, namespace)
 		} else {
-			child.rows(table, rest+"├─", rest+"│ ", namespace)
+			child.rows(table, rest+"├─", rest+"│ ", child.Kind, namespace)
 		}
 	}
 }

@@ -13,21 +13,35 @@ import (
 // action is one of the commands.
 type action struct {
 	verb, done string
-	// phase is that of a workspace when the action has come to its end.
+	// phase is that of a workspace when the action has come to its end. Empty is any.
 	phase string
 	// ends says that it ends what runs, so that it is confirmed.
 	ends bool
 	// anew says that it always makes a build.
 	anew bool
+	// updates says that it changes the version in the spec, and uses no subresource.
+	updates bool
 }
 
-// Commands are start, stop and restart.
+// Commands are start, stop, restart and update.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{
 		newCommand(s, action{verb: "start", done: "started", phase: "Running"}),
 		newCommand(s, action{verb: "stop", done: "stopped", phase: "Stopped", ends: true}),
 		newCommand(s, action{verb: "restart", done: "restarted", phase: "Running", ends: true, anew: true}),
+		newUpdateCommand(s),
 	}
+}
+
+func newUpdateCommand(s *session.Session) *cobra.Command {
+	cmd := newCommand(s, action{verb: "update", done: "updated", ends: true, anew: true, updates: true})
+	cmd.Short = "Bring workspaces to the active version of their templates"
+	cmd.Long = "Builds workspaces again from the active version of their templates: it writes status.activeVersionID of the template\n" +
+		"into spec.templateVersionID of the workspace. Those that have that version already are left as they are.\n" +
+		"The end of a name will do where it is clear: dev for coder.ada.dev.\n" +
+		"Without --wait the command ends as soon as Coder has taken the order.\n\n" +
+		"Exit codes: 0 all were updated; 1 none was, or --wait saw one fail; 2 wrong command line; 3 some were, the others are named."
+	return cmd
 }
 
 func newCommand(s *session.Session, a action) *cobra.Command {
@@ -44,7 +58,7 @@ func newCommand(s *session.Session, a action) *cobra.Command {
 		RunE:              func(cmd *cobra.Command, args []string) error { return r.do(cmd.Context(), args) },
 		ValidArgsFunction: s.CompleteNames("CoderWorkspace"),
 	}
-	r.selection.addFlags(cmd)
+	r.selection.addFlags(cmd, s)
 	r.format.AddFlag(cmd, output.JSON, output.YAML, output.Name)
 	flags := cmd.Flags()
 	flags.BoolVar(&r.wait, "wait", false, "wait until it is done, and show how far it is")

@@ -1,5 +1,5 @@
-// Package workspace owns the commands that start, stop and restart workspaces.
+// Package workspace owns the commands that start, stop, restart and update workspaces.
 //
-// They use the subresources of these names, which build again also what failed, and
-// change nothing of what Git says. What ends something that runs is confirmed first.
+// The first three use the subresources of these names, which build again also what
+// failed, and leave the spec that is in Git as it is. Update changes the spec. What ends something that runs is confirmed first.
 package workspace

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
@@ -28,6 +29,8 @@ type run struct {
 	timeout   time.Duration
 	dryRun    bool
 	yes       bool
+	// versions are those that update writes, by the UID of the workspace.
+	versions map[types.UID]string
 }
 
 // order is a workspace for which the action was asked.
@@ -52,6 +55,11 @@ func (r *run) do(ctx context.Context, names []string) error {
 	found, err := r.selection.find(ctx, cluster)
 	if err != nil {
 		return err
+	}
+	if r.updates {
+		if found, err = r.outdated(ctx, cluster, found); err != nil || len(found) == 0 {
+			return err
+		}
 	}
 	if r.ends && !r.dryRun {
 		if err := r.Confirm(ctx, r.yes, r.question(found)); err != nil {
@@ -86,20 +94,28 @@ func (r *run) question(found []aggregationv1alpha1.CoderWorkspace) string {
 // place asks for the action, for each workspace by itself: one that is refused does
 // not keep the others.
 func (r *run) place(ctx context.Context, c *session.Cluster, found []aggregationv1alpha1.CoderWorkspace) []*order {
-	var options []client.SubResourceCreateOption
-	if r.dryRun {
-		options = append(options, client.DryRunAll)
-	}
 	orders := make([]*order, 0, len(found))
 	for i := range found {
 		o := &order{workspace: &found[i], before: buildNumber(&found[i])}
-		o.err = c.SubResource(r.verb).Create(ctx, o.workspace, &aggregationv1alpha1.CoderWorkspaceAction{}, options...)
+		o.err = r.ask(ctx, c, o.workspace)
 		if o.err == nil && r.format.Structured() && !r.dryRun {
 			o.err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), o.workspace)
 		}
 		orders = append(orders, o)
 	}
 	return orders
+}
+
+// ask asks for the action.
+func (r *run) ask(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
+	if r.updates {
+		return r.update(ctx, c, ws)
+	}
+	var options []client.SubResourceCreateOption
+	if r.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	return c.SubResource(r.verb).Create(ctx, ws, &aggregationv1alpha1.CoderWorkspaceAction{}, options...)
 }
 
 func buildNumber(ws *aggregationv1alpha1.CoderWorkspace) int32 {

@@ -21,13 +21,26 @@ type selection struct {
 	owner, template string
 }
 
-func (s *selection) addFlags(cmd *cobra.Command) {
+func (s *selection) addFlags(cmd *cobra.Command, completing *session.Session) {
 	flags := cmd.Flags()
 	flags.StringVarP(&s.labels, "selector", "l", "", "workspaces with these labels, as team=compilers")
 	flags.BoolVar(&s.all, "all", false, "all workspaces of the namespace")
 	flags.BoolVarP(&s.everywhere, "all-namespaces", "A", false, "with --all or -l: those of all namespaces")
 	flags.StringVar(&s.owner, "owner", "", "with --all or -l: only those of this user of Coder")
-	flags.StringVar(&s.template, "template", "", "with --all or -l: only those of this template, without its organization")
+	flags.StringVar(&s.template, "template", "", "with --all or -l: only those of this template, for example kubernetes or coder.kubernetes")
+	completing.CompleteWorkspaceFields(cmd, "owner", func(ws *aggregationv1alpha1.CoderWorkspace) []string {
+		return []string{ws.Status.OwnerName}
+	})
+	completing.CompleteWorkspaceFields(cmd, "template", func(ws *aggregationv1alpha1.CoderWorkspace) []string {
+		return []string{ws.Status.TemplateName}
+	})
+	completing.CompleteWorkspaceFields(cmd, "selector", func(ws *aggregationv1alpha1.CoderWorkspace) []string {
+		var pairs []string
+		for key, value := range ws.Labels {
+			pairs = append(pairs, key+"="+value)
+		}
+		return pairs
+	})
 }
 
 // validate keeps a slip from meaning more workspaces than were meant.
@@ -67,7 +80,7 @@ func (s *selection) find(ctx context.Context, c *session.Cluster) ([]aggregation
 	}
 	var found []aggregationv1alpha1.CoderWorkspace
 	for _, ws := range list.Items {
-		if (s.owner == "" || ws.Status.OwnerName == s.owner) && (s.template == "" || ws.Status.TemplateName == s.template) {
+		if (s.owner == "" || ws.Status.OwnerName == s.owner) && s.ofTemplate(&ws) {
 			found = append(found, ws)
 		}
 	}
@@ -75,6 +88,12 @@ func (s *selection) find(ctx context.Context, c *session.Cluster) ([]aggregation
 		return nil, fmt.Errorf("there is no such workspace in %s: kubectl get coderworkspaces -A --show-labels lists all", where)
 	}
 	return found, nil
+}
+
+// ofTemplate reports whether the workspace is of the wanted template, which may have its
+// name in Coder or that of its object.
+func (s *selection) ofTemplate(ws *aggregationv1alpha1.CoderWorkspace) bool {
+	return s.template == "" || s.template == ws.Status.TemplateName || s.template == templateOf(ws)
 }
 
 func findNamed(ctx context.Context, c *session.Cluster, names []string) ([]aggregationv1alpha1.CoderWorkspace, error) {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
@@ -53,7 +54,7 @@ func (r *run) await(ctx context.Context, c *session.Cluster, orders []*order) er
 				r.timeout, len(waiting), all, r.done, o.workspace.Name, state(o.workspace))
 		}
 		if err := r.Clock.Wait(ctx, pollInterval); err != nil {
-			return fmt.Errorf("interrupted; what was asked for goes on without this command: %w", err)
+			return &cli.InterruptedError{GoesOn: "what was asked for goes on without this command"}
 		}
 	}
 }
@@ -79,7 +80,7 @@ func (r *run) look(ctx context.Context, c *session.Cluster, o *order) (ended boo
 		return true, nil
 	}
 	ready := meta.IsStatusConditionTrue(ws.Status.Conditions, aggregationv1alpha1.ConditionReady)
-	return ready && ws.Status.Phase == r.phase && (built || !r.anew), nil
+	return ready && (r.phase == "" || ws.Status.Phase == r.phase) && (built || !r.anew), nil
 }
 
 // state is what Coder says of the workspace.

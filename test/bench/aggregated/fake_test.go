@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/mirror"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	recordstore "github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -21,32 +22,28 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-type counter struct{}
-
-func (counter) Next(head uint64) uint64 { return head + 1 }
-
 // mirrored is a mirror over a Coder that answers from memory.
 type mirrored struct {
 	mirror *mirror.Mirror
 	board  *partition.Board
-	log    *objectlog.Log
+	store  *recordstore.Store
 }
 
 func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 	b.Helper()
-	m := &mirrored{board: &partition.Board{}, log: objectlog.New(objectlog.Config{})}
-	templates := objectlog.New(objectlog.Config{})
-	provider, records := connections.NewStatic("team", client), metadatatest.New(b)
+	kept := recordstest.New(b)
+	m := &mirrored{board: &partition.Board{}, store: kept.Workspaces}
+	provider := connections.NewStatic("team", client)
 	var err error
 	m.mirror, err = mirror.New(mirror.Config{
-		Connections: provider, Records: records, Board: m.board,
+		Connections: provider, Records: kept, Board: m.board,
 		Workspaces: mirror.Resource[coderd.Workspace]{
-			Log: m.log, Sequencer: objectlog.NewSequencer(m.log, counter{}, nil, clock.RealClock{}),
-			Kind: workspace.New(workspace.Config{Connections: provider, Records: records, Clock: clock.RealClock{}}),
+			Store: kept.Workspaces,
+			Kind:  workspace.New(workspace.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
 		},
 		Templates: mirror.Resource[coderd.Template]{
-			Log: templates, Sequencer: objectlog.NewSequencer(templates, counter{}, nil, clock.RealClock{}),
-			Kind: template.New(template.Config{Connections: provider, Records: records, Clock: clock.RealClock{}}),
+			Store: kept.Templates,
+			Kind:  template.New(template.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
 		},
 	})
 	if err != nil {
@@ -107,8 +104,8 @@ func benchmarkFirstSync(b *testing.B, n int) {
 		m.sync(b)
 		synced += time.Since(began)
 		heap += live() - before
-		if m.log.Len() != n {
-			b.Fatalf("the log has %d objects, want %d", m.log.Len(), n)
+		if m.store.Table.Count(types.NamespacedName{Namespace: "team"}) != n {
+			b.Fatalf("the log has %d objects, want %d", m.store.Table.Count(types.NamespacedName{Namespace: "team"}), n)
 		}
 	}
 	b.ReportMetric(0, "ns/op")

@@ -81,22 +81,41 @@ func (k *kube) ready(ctx context.Context, want int) error {
 	})
 }
 
-// deciding says when the operator began to decide changes, which is when its mirror
-// starts, by its own log.
-func (k *kube) deciding(ctx context.Context) (time.Time, error) {
+// forget removes all that the operator knows of Coder's objects, which nobody but the
+// operator may, while its policy is there.
+func (k *kube) forget(ctx context.Context) error {
+	const binding, policy = "validatingadmissionpolicybinding/coder-k8s-records", "config/policy/records.yaml"
+	if _, err := k.kubectl(ctx, "delete", binding); err != nil {
+		return err
+	}
+	for _, resource := range []string{"coderworkspacerecords", "codertemplaterecords", "codermirrorstates"} {
+		err := until(ctx, time.Second, func() error {
+			_, err := k.kubectl(ctx, "delete", "--raw", "/apis/internal.coder.com/v1alpha1/namespaces/coder/"+resource)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	_, err := k.kubectl(ctx, "apply", "-f", policy)
+	return err
+}
+
+// mirroring says when the operator became the one that mirrors Coder, by its own log.
+func (k *kube) mirroring(ctx context.Context) (time.Time, error) {
 	lines, err := k.kubectl(ctx, "-n", "coder-system", "logs", "-l", pods, "--tail=-1")
 	if err != nil {
 		return time.Time{}, err
 	}
 	for line := range strings.Lines(lines) {
-		if !strings.Contains(line, "Deciding changes from now on") {
+		if !strings.Contains(line, "Successfully acquired lease") || !strings.Contains(line, "coder-k8s-aggregated-api") {
 			continue
 		}
 		_, rest, _ := strings.Cut(line, `"ts":"`)
 		stamp, _, _ := strings.Cut(rest, `"`)
 		return time.Parse(time.RFC3339Nano, stamp)
 	}
-	return time.Time{}, errors.New("the operator's log does not say that it decides changes")
+	return time.Time{}, errors.New("the operator's log does not say that it mirrors Coder")
 }
 
 // process finds the process of a name in the pods of the cluster.

@@ -39,8 +39,8 @@ type program struct {
 // ends. Its log has the name and stays. Its calls to Coder go through a proxy.
 func startProgram(t *testing.T, c *cluster, name, proxy string, args ...string) *program {
 	t.Helper()
-	ports := freePorts(t, 4)
-	apiPort, mcpPort, healthPort, peerPort := ports[0], ports[1], ports[2], ports[3]
+	ports := freePorts(t, 3)
+	apiPort, mcpPort, healthPort := ports[0], ports[1], ports[2]
 	p := &program{
 		mcpURL: "http://127.0.0.1:" + mcpPort + "/mcp", apiPort: apiPort, health: "http://127.0.0.1:" + healthPort + "/readyz",
 		ended: make(chan struct{}), log: filepath.Join(setting(t, "CONFORMANCE_LOGS"), name+".log"),
@@ -48,7 +48,7 @@ func startProgram(t *testing.T, c *cluster, name, proxy string, args ...string) 
 	p.cmd = exec.Command(setting(t, "CONFORMANCE_PROGRAM"), append([]string{
 		"--kubeconfig", kubeconfig(t, c), "--leader-elect=false", "--metrics-bind-address=0", "--log-format=json",
 		"--health-probe-bind-address=127.0.0.1:" + healthPort, "--mcp-bind-address=127.0.0.1:" + mcpPort,
-		"--bind-address=127.0.0.1", "--secure-port=" + apiPort, "--peer-bind-address=127.0.0.1:" + peerPort,
+		"--bind-address=127.0.0.1", "--secure-port=" + apiPort,
 		// The suites are faster than people.
 		"--mcp-rate-limit=0",
 	}, args...)...)

@@ -115,7 +115,7 @@ func (s *scene) letIn(t *testing.T) {
 	s.token = s.cluster.token(t, namespace, caller, mcpAudience)
 	// The roles system:aggregate-to-… are what view and edit consist of; the
 	// controller that would put them together is not here.
-	s.cluster.bind(t, namespace, caller, "coder-k8s-view", "coder-k8s-edit", "coder-k8s-admin", "system:aggregate-to-view", "system:aggregate-to-edit")
+	s.cluster.bind(t, namespace, caller, "coder-k8s-view", "coder-k8s-edit", "coder-k8s-admin", "coder-k8s-owner-impersonator", "system:aggregate-to-view", "system:aggregate-to-edit")
 	// kube-apiserver hears of bindings in their order: whom this one lets in has all.
 	s.cluster.bind(t, namespace, caller, "coder-k8s-mcp-user")
 	for _, p := range []*program{s.server, s.withSessions} {

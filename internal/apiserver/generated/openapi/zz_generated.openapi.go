@@ -17,6 +17,10 @@ import (
 
 func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	return map[string]common.OpenAPIDefinition{
+		v1alpha1.CoderSelf{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_CoderSelf(ref),
+		v1alpha1.CoderSelfExtra{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfExtra(ref),
+		v1alpha1.CoderSelfReview{}.OpenAPIModelName():                  schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReview(ref),
+		v1alpha1.CoderSelfReviewStatus{}.OpenAPIModelName():            schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReviewStatus(ref),
 		v1alpha1.CoderTemplate{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplate(ref),
 		v1alpha1.CoderTemplateList{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateList(ref),
 		v1alpha1.CoderTemplateLogOptions{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateLogOptions(ref),
@@ -122,6 +126,239 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.TypeMeta{}.OpenAPIModelName():                          schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
 		runtime.Unknown{}.OpenAPIModelName():                           schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
 		version.Info{}.OpenAPIModelName():                              schema_k8sio_apimachinery_pkg_version_Info(ref),
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelf(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderSelf is who the caller is in one Coder.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"controlPlane": {
+						SchemaProps: spec.SchemaProps{
+							Description: "controlPlane is the name of the CoderControlPlane.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"actsAs": {
+						SchemaProps: spec.SchemaProps{
+							Description: "actsAs is CoderUser, Operator, Nobody or Unmapped.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"rule": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rule is the index in spec.identity.rules of the rule that decided. It is unset if no rule matches.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"reason": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reason says how the rule matched.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"coderUser": {
+						SchemaProps: spec.SchemaProps{
+							Description: "coderUser is the username of the Coder user as whom the caller acts.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"coderUserID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "coderUserID is the id of that user.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"problem": {
+						SchemaProps: spec.SchemaProps{
+							Description: "problem is why the caller cannot act as the user that the rule names.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"permission": {
+						SchemaProps: spec.SchemaProps{
+							Description: "permission is what an unmapped caller needs to change something.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"controlPlane", "actsAs"},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfExtra(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderSelfExtra is an extra attribute.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key of the attribute.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"values": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "values of the attribute.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"key"},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReview(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderSelfReview says who the caller is in each Coder of a namespace, and which rule of spec.identity of the CoderControlPlane decided that. It can only be created and is not kept: the answer has the status. Nobody can ask about somebody else.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object's metadata. It may be empty.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is filled in by the server.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CoderSelfReviewStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CoderSelfReviewStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderSelfReviewStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderSelfReviewStatus is who the caller is.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"user": {
+						SchemaProps: spec.SchemaProps{
+							Description: "user is the caller's name in Kubernetes.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "groups are the caller's groups.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"extra": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "extra are the caller's extra attributes, as rules can match them.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CoderSelfExtra{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"controlPlanes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "controlPlanes has an entry for each CoderControlPlane of the namespace.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CoderSelf{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CoderSelf{}.OpenAPIModelName(), v1alpha1.CoderSelfExtra{}.OpenAPIModelName()},
 	}
 }
 
@@ -624,7 +861,7 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateSpec(ref common.Refe
 				Properties: map[string]spec.Schema{
 					"organization": {
 						SchemaProps: spec.SchemaProps{
-							Description: "organization is the name of the organization in Coder. It equals the organization in the object's name and cannot change.",
+							Description: "organization is the name that the organization had in Coder when the object was made. It equals the organization in the object's name and cannot change.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -799,6 +1036,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateStatus(ref common.Re
 					"id": {
 						SchemaProps: spec.SchemaProps{
 							Description: "id is the UUID of the template in Coder.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"templateName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "templateName is the name of the template in Coder now. The object keeps the name that it had first.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1429,14 +1673,14 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref common.Ref
 				Properties: map[string]spec.Schema{
 					"organization": {
 						SchemaProps: spec.SchemaProps{
-							Description: "organization is the name of the organization in Coder. It equals the organization in the object's name and cannot change.",
+							Description: "organization is the name that the organization had in Coder when the object was made. It equals the organization in the object's name and cannot change.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"templateName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "templateName is the name of the template in the same organization. It cannot change.",
+							Description: "templateName is the name that the template in the same organization had when the object was made. It cannot change.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -1543,6 +1787,13 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 					"phase": {
 						SchemaProps: spec.SchemaProps{
 							Description: "phase is the status of the newest build: Pending, Starting, Running, Stopping, Stopped, Failed, Canceling, Canceled, Deleting or Deleted.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"workspaceName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "workspaceName is the name of the workspace in Coder now. The object keeps the name that it had first.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

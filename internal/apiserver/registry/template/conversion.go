@@ -11,8 +11,8 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -20,8 +20,8 @@ import (
 
 // Object implements mirror.Kind.
 func (k *Kind) Object(
-	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record, previous objectlog.Object,
-) (objectlog.Object, error) {
+	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record, previous records.Object,
+) (records.Object, error) {
 	old, _ := previous.(*aggregationv1alpha1.CoderTemplate)
 	s, err := k.load(ctx, connection, item, record, old)
 	if err != nil {
@@ -64,6 +64,10 @@ func (k *Kind) fromCoder(s *snapshot, old *aggregationv1alpha1.CoderTemplate) *a
 		},
 		Spec:   specOf(s),
 		Status: statusOf(s),
+	}
+	if old != nil {
+		// It does not change, and is the name that the object has.
+		tmpl.Spec.Organization = old.Spec.Organization
 	}
 	metadata.Overlay(tmpl, s.record)
 	setGeneration(tmpl, old)
@@ -111,9 +115,10 @@ func specOf(s *snapshot) aggregationv1alpha1.CoderTemplateSpec {
 }
 
 func statusOf(s *snapshot) aggregationv1alpha1.CoderTemplateStatus {
-	t, latest := s.template, s.page.latest()
+	t, latest := s.template, s.latest
 	status := aggregationv1alpha1.CoderTemplateStatus{
 		ID:                  t.ID.String(),
+		TemplateName:        t.Name,
 		OrganizationName:    t.OrganizationName,
 		ActiveVersionID:     t.ActiveVersionID.String(),
 		ActiveVersionName:   s.page.active.Name,

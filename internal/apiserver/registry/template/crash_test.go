@@ -203,7 +203,7 @@ func TestACreationThatWasNotAnsweredIsAdopted(t *testing.T) {
 	create := func() error {
 		return f.create("coder.docker", aggregationv1alpha1.CoderTemplateSpec{Files: map[string]string{mainTF: "# first"}})
 	}
-	if err := create(); !apierrors.IsServiceUnavailable(err) {
+	if err := create(); !apierrors.IsTimeout(err) {
 		t.Fatalf("without an answer: %v", err)
 	}
 	if err := create(); err != nil {

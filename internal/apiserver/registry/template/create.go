@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -19,6 +20,8 @@ type creating struct {
 	kind   *Kind
 	plan   plan
 	wanted *aggregationv1alpha1.CoderTemplate
+	// as is the Coder user as whom it is made.
+	as *acting.As
 	// record is the pending one, and retried says that an earlier try left it.
 	record  *metadata.Record
 	retried bool
@@ -32,11 +35,18 @@ type creating struct {
 // once, with its first version, because Coder knows no template without one, and
 // its conditions tell of the build.
 func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
-	p, err := k.planCreate(ctx, wanted)
+	ctx, as, err := k.beginCreate(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
-	c := &creating{kind: k, plan: p, wanted: wanted}
+	p, err := k.planCreate(ctx, wanted)
+	if err == nil {
+		err = p.mayCreate(ctx, wanted.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &creating{kind: k, plan: p, wanted: wanted, as: as}
 	if err := c.readPending(); err != nil {
 		return nil, err
 	}
@@ -51,7 +61,7 @@ func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderTemp
 	}
 	created, err := p.connection.Client.CreateTemplate(ctx, p.organization.ID, c.plan.request)
 	if err != nil {
-		return nil, c.giveUp(ctx, fault(wanted.Name, err))
+		return nil, c.giveUp(ctx, createFault(wanted.Name, err))
 	}
 	return c.finish(ctx, created)
 }
@@ -108,6 +118,7 @@ func (c *creating) release(ctx context.Context) (err error) {
 	}
 	c.variables = of.variables
 	next := of.release(c.intent.Salt, spec.VersionMessage, uuid.Nil)
+	next.By = c.as
 	next.Name = spec.VersionName
 	if next.Name == "" {
 		next.Name = versionNameOf(next.Content)

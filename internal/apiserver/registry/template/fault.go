@@ -24,6 +24,11 @@ func fault(name string, err error) error {
 	return coderfault.Subject{Kind: kind, Resource: resource, Name: name, Fields: coderFields()}.Status(err)
 }
 
+// createFault is fault for an error about the creation itself.
+func createFault(name string, err error) error {
+	return coderfault.Subject{Kind: kind, Resource: resource, Name: name, Fields: coderFields()}.Created(err)
+}
+
 // versionFault is fault for an error about a new version. What is missing then is
 // not the template.
 func versionFault(name string, err error) error {

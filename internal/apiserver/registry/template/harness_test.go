@@ -24,8 +24,8 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -45,7 +45,7 @@ type fixture struct {
 	t       *testing.T
 	ctx     context.Context
 	coder   *coderdtest.Server
-	records *metadatatest.Records
+	records *recordstest.Records
 	// fault kills the Kind, and nobody else.
 	fault   *crashtest.Fault
 	clock   *clocktesting.FakeClock
@@ -65,7 +65,7 @@ type fixture struct {
 func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	f := &fixture{
-		t: t, coder: coderdtest.New(t, options...), records: metadatatest.New(t), fault: &crashtest.Fault{},
+		t: t, coder: coderdtest.New(t, options...), records: recordstest.New(t), fault: &crashtest.Fault{},
 		clock: clocktesting.NewFakeClock(time.Now()), log: map[string]*aggregationv1alpha1.CoderTemplate{},
 		secrets: map[string]string{}, denied: map[string]bool{},
 	}
@@ -197,7 +197,7 @@ func (f *fixture) recordOf(item coderd.Template) *metadata.Record {
 	return bound
 }
 
-func (f *fixture) byUID(id uuid.UUID) objectlog.Object {
+func (f *fixture) byUID(id uuid.UUID) records.Object {
 	for _, tmpl := range f.log {
 		if string(tmpl.UID) == id.String() {
 			return tmpl
@@ -281,7 +281,7 @@ func (f *fixture) updateIn(ctx context.Context, name string, change func(*aggreg
 func (f *fixture) write(was, wanted *aggregationv1alpha1.CoderTemplate) error {
 	f.t.Helper()
 	wasBefore, wantedBefore := was.DeepCopy(), wanted.DeepCopy()
-	var current, next objectlog.Object
+	var current, next records.Object
 	name := ""
 	if was != nil {
 		current, name = was, was.Name

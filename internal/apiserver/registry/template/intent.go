@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
@@ -26,6 +27,8 @@ type intent struct {
 	// active then, if we made it.
 	Release *release `json:"release,omitempty"`
 	Before  *release `json:"before,omitempty"`
+	// DeletedBy is the user of Coder who asked for the deletion.
+	DeletedBy *acting.As `json:"deletedBy,omitempty"`
 }
 
 // release is a version that shall become, or became, the active one.
@@ -49,8 +52,11 @@ type release struct {
 	// Settled says that nothing more is to be done: the version became active, or was
 	// overtaken.
 	Settled bool `json:"settled,omitempty"`
-	// Refused is why Coder does not take the version.
+	// Refused is why Coder does not take the version, or does not make it active.
 	Refused string `json:"refused,omitempty"`
+	// By is the user of Coder who asked for the version, and as whom it is made and made
+	// active.
+	By *acting.As `json:"by,omitempty"`
 }
 
 // plainVariable is a variable whose value is no secret.

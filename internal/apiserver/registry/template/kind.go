@@ -16,9 +16,10 @@ import (
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	frame "github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -36,6 +37,8 @@ type Config struct {
 	Records     metadata.Records
 	Typer       runtime.ObjectTyper
 	Clock       clock.PassiveClock
+	// Actors decides as whom callers act. Nil acts with the operator's account.
+	Actors *acting.Actors
 	// Hint tells the mirror that a template changes. It may be nil.
 	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
 	// ReadSecret reads one key of a Secret. Its errors are API statuses, NotFound
@@ -53,16 +56,18 @@ type Kind struct {
 	book      *book
 	rotations *rotations
 	unpacking *unpacking
+	causes    *frame.Causes
 }
 
 var (
-	_ objectlog.Writer = (*Kind)(nil)
-	_ frame.Checker    = (*Kind)(nil)
+	_ records.Writer = (*Kind)(nil)
+	_ frame.Checker  = (*Kind)(nil)
 )
 
 // New makes the kind.
 func New(config Config) *Kind {
-	return &Kind{config: config, book: newBook(config.Clock), rotations: newRotations(config.Clock), unpacking: newUnpacking()}
+	return &Kind{config: config, book: newBook(config.Clock), rotations: newRotations(config.Clock), unpacking: newUnpacking(),
+		causes: frame.NewCauses(config.Clock)}
 }
 
 // Registry describes templates to the registry.
@@ -75,6 +80,7 @@ func (k *Kind) Registry() frame.Kind {
 		Table:      k.Table(),
 		Checker:    k,
 		Prefix:     k.Prefix,
+		CheckName:  func(name string) error { _, err := objectname.ParseTemplate(name); return err },
 		Attributes: Attributes,
 		Indexers:   &cache.Indexers{},
 	}
@@ -90,7 +96,7 @@ func (k *Kind) Table() rest.TableConvertor { return table{frame.Ages{Clock: k.co
 
 // Prefix gives the part of an object's name that tells its control plane.
 func (k *Kind) Prefix(name string) string {
-	parsed, err := objectname.ParseTemplate(name)
+	parsed, err := objectname.ParseTemplate(objectname.WithoutID(name))
 	if err != nil {
 		return ""
 	}
@@ -98,7 +104,7 @@ func (k *Kind) Prefix(name string) string {
 }
 
 // WithSync implements mirror.Kind.
-func (k *Kind) WithSync(previous objectlog.Object, reachable bool, since time.Time, message string) objectlog.Object {
+func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object {
 	old, ok := previous.(*aggregationv1alpha1.CoderTemplate)
 	if !ok || old == nil {
 		return nil

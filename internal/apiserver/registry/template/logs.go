@@ -58,7 +58,11 @@ func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) 
 	if err != nil {
 		return nil, err
 	}
-	lines, err := found.connection.Client.VersionLogs(ctx, version, asked.After, asked.Follow)
+	client, err := r.kind.config.Actors.Client(ctx, found.connection, subjectOf(name))
+	if err != nil {
+		return nil, err
+	}
+	lines, err := client.VersionLogs(ctx, version, asked.After, asked.Follow)
 	if err != nil {
 		return nil, fault(name, err)
 	}

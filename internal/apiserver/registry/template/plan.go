@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +37,14 @@ func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
 	if !ok {
 		return errNotTemplate(obj)
 	}
+	ctx, _, err := k.beginCreate(ctx, tmpl)
+	if err != nil {
+		return err
+	}
 	p, err := k.planCreate(ctx, tmpl)
+	if err == nil {
+		err = p.mayCreate(ctx, tmpl.Name)
+	}
 	if err != nil {
 		return err
 	}
@@ -54,13 +62,20 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	if !ok || !okay {
 		return errNotTemplate(wanted)
 	}
-	rollsBack, rebuilds := tmpl.Spec.VersionID != was.Spec.VersionID, changesContent(tmpl, was)
-	if !rollsBack && !rebuilds {
-		return nil
+	if equality.Semantic.DeepEqual(was.Spec, tmpl.Spec) && sameSource(was, tmpl) {
+		_, _, err := k.beginMetadata(ctx, was, tmpl)
+		return err
 	}
 	connection, id, err := k.locate(ctx, was)
 	if err != nil {
 		return err
+	}
+	if ctx, _, err = k.begin(ctx, connection, id, was.Name, false); err != nil {
+		return err
+	}
+	rollsBack, rebuilds := tmpl.Spec.VersionID != was.Spec.VersionID, changesContent(tmpl, was)
+	if !rollsBack && !rebuilds {
+		return nil
 	}
 	if rollsBack {
 		_, err = promotable(ctx, connection, id, tmpl)

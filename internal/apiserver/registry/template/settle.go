@@ -62,8 +62,11 @@ func (k *Kind) Settle(
 func (k *Kind) settleDeletion(
 	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record,
 ) (again bool, err error) {
-	err = connection.Client.DeleteTemplate(ctx, item.ID)
-	if err != nil && !coderd.IsNotFound(err) {
+	ctx, err = k.asDeleter(ctx, connection, record)
+	if err == nil {
+		err = connection.Client.DeleteTemplate(ctx, item.ID)
+	}
+	if err != nil && (coderd.ActedAs(err) != "" || !coderd.IsNotFound(err)) {
 		return true, err
 	}
 	k.book.forget(connection.ControlPlane, item.ID)
@@ -120,7 +123,11 @@ func (w *settling) submit(ctx context.Context) error {
 	case err != nil:
 		return err
 	default:
-		version, err := submit(ctx, w.connection.Client, w.template, r, variables)
+		var version coderd.TemplateVersion
+		ctx, err := w.as(ctx, r)
+		if err == nil {
+			version, err = submit(ctx, w.connection.Client, w.template, r, variables)
+		}
 		if err != nil && !refusal(err) {
 			return err
 		}
@@ -134,6 +141,11 @@ func (w *settling) submit(ctx context.Context) error {
 	return w.save(ctx)
 }
 
+// as returns a context in which changes are made as the user who asked for a release.
+func (w *settling) as(ctx context.Context, r *release) (context.Context, error) {
+	return w.kind.config.Actors.Later(ctx, w.connection, r.By, subjectOf(w.record.Name))
+}
+
 func (w *settling) tell(ctx context.Context, what string, r release) {
 	log.FromContext(ctx).Info(what, "controlPlane", w.connection.ControlPlane, "template", w.template.Name,
 		"version", r.Name, "refused", r.Refused)
@@ -143,9 +155,11 @@ func (w *settling) tell(ctx context.Context, what string, r release) {
 // is to be done.
 func (w *settling) promote(ctx context.Context) error {
 	r := w.intent.Release
-	if r == nil || r.Settled {
+	if r == nil || r.Settled || r.Refused != "" {
 		return nil
 	}
+	next := *r
+	next.Settled = true
 	if r.open(w.page.active.ID) {
 		if r.VersionID == uuid.Nil {
 			return nil
@@ -158,14 +172,19 @@ func (w *settling) promote(ctx context.Context) error {
 			if version.Status != buildSucceeded {
 				return nil
 			}
-			if err := w.connection.Client.SetActiveVersion(ctx, w.template.ID, r.VersionID); err != nil {
+			as, err := w.as(ctx, r)
+			if err == nil {
+				err = w.connection.Client.SetActiveVersion(as, w.template.ID, r.VersionID)
+			}
+			if err != nil && !refusesUser(err) {
 				return err
 			}
-			w.tell(ctx, "Settling a template version", *r)
+			if err != nil {
+				next.Refused, next.Settled = err.Error(), false
+			}
+			w.tell(ctx, "Settling a template version", next)
 		}
 	}
-	next := *r
-	next.Settled = true
 	w.intent.Release = &next
 	return w.save(ctx)
 }
@@ -279,7 +298,7 @@ func (w *settling) rotate(ctx context.Context) error {
 	}
 	w.intent.replace(&release{
 		FileID: r.FileID, Content: hash, Name: versionNameOf(hash), Message: r.Message, Tags: r.Tags,
-		Inherited: r.Inherited, Over: w.page.active.ID,
+		Inherited: r.Inherited, Over: w.page.active.ID, By: r.By,
 	}, w.page.active.ID)
 	w.tell(ctx, "Making a template version of a Secret that changed", *w.intent.Release)
 	return w.save(ctx)

@@ -16,8 +16,10 @@ type snapshot struct {
 	connection connections.Connection
 	template   coderd.Template
 	page       page
-	intent     intent
-	record     *metadata.Record
+	// latest is the newest version, active or not.
+	latest coderd.TemplateVersion
+	intent intent
+	record *metadata.Record
 	// shown is the version whose source is the template's. Where Coder was not told of
 	// it yet, it has no id and no status.
 	shown  coderd.TemplateVersion
@@ -61,6 +63,7 @@ func (k *Kind) load(
 			s.shown = v
 		}
 	}
+	s.shown, s.latest = k.withCause(ctx, connection, s.shown), k.withCause(ctx, connection, p.latest())
 	s.source, err = readSource(ctx, connection, s.shown.FileID, previous, fresh)
 	return s, err
 }

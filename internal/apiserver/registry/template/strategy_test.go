@@ -34,7 +34,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		// field and what is said of it.
 		field, says string
 	}{
-		"one part":           {"docker", spec{Files: source1()}, "metadata.name", "<organization>.<template>"},
+		"one part":           {"docker", spec{Files: source1()}, "metadata.name", `<organization>.<template>, for example "coder.docker"`},
 		"long name":          {"coder." + strings.Repeat("a", 33), spec{Files: source1()}, "metadata.name", "32"},
 		"alias":              {"default.docker", spec{Files: source1()}, "metadata.name", "coder"},
 		"no organization":    {"nobody.docker", spec{Files: source1()}, "metadata.name", "nobody"},
@@ -174,20 +174,20 @@ func TestTable(t *testing.T) {
 		}
 		names = append(names, name)
 	}
-	want := []string{"Name", "Display name", "Status", "Active version", "Deprecated", "Age", "Organization (wide)", "Control plane (wide)",
+	want := []string{"Name", "Display name", "Status", "Active version", "Deprecated", "Age", "Template (wide)", "Organization (wide)", "Control plane (wide)",
 		"Latest version (wide)", "Latest status (wide)", "Updated (wide)", "Reason (wide)"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("columns (-want +got):\n%s", diff)
 	}
 	cells := got.Rows[0].Cells
 	for i, want := range map[int]any{
-		0: "coder.starter", 1: "Starter", 2: "BuildFailed", 3: tmpl.Status.ActiveVersionName, 4: false, 6: "coder", 7: "prod", 8: "v2", 9: "failed",
+		0: "coder.starter", 1: "Starter", 2: "BuildFailed", 3: tmpl.Status.ActiveVersionName, 4: false, 6: "starter", 7: "coder", 8: "prod", 9: "v2", 10: "failed",
 	} {
 		if cells[i] != want {
 			t.Errorf("%s is %v, want %v", want, cells[i], want)
 		}
 	}
-	if reason, _ := cells[11].(string); !strings.Contains(reason, "bad syntax") {
+	if reason, _ := cells[12].(string); !strings.Contains(reason, "bad syntax") {
 		t.Errorf("the reason is %q", reason)
 	}
 }

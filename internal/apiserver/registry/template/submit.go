@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -59,5 +60,10 @@ func newVersion(template *uuid.UUID, r *release, variables []coderd.Variable) co
 // refusal says that Coder does not accept what was asked, so that asking again
 // changes nothing.
 func refusal(err error) bool {
-	return coderd.IsInvalid(err) || coderd.IsConflict(err) || coderd.IsForbidden(err) || coderd.IsNotFound(err)
+	return refusesUser(err) || coderd.IsInvalid(err) || coderd.IsConflict(err) || coderd.IsForbidden(err) || coderd.IsNotFound(err)
+}
+
+// refusesUser reports whether what is refused is the Coder user as whom it was asked.
+func refusesUser(err error) bool {
+	return apierrors.IsForbidden(err) || coderd.ActedAs(err) != "" && (coderd.IsForbidden(err) || coderd.IsUnauthorized(err) || coderd.IsNotFound(err))
 }

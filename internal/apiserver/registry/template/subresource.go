@@ -201,7 +201,11 @@ func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, e
 // that the writer makes the version. Admission sees it as CONNECT.
 func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	options := &metav1.UpdateOptions{FieldManager: req.URL.Query().Get("fieldManager"), DryRun: req.URL.Query()["dryRun"]}
-	source, err := r.receive(ctx, w, req, len(options.DryRun) > 0)
+	as, _, err := r.kind.begin(ctx, r.connection, r.id, r.tmpl.Name, false)
+	if err != nil {
+		return err
+	}
+	source, err := r.receive(as, w, req, len(options.DryRun) > 0)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ func columns() []metav1.TableColumnDefinition {
 		{Name: "Active version", Type: "string", Description: "The version from which workspaces are built."},
 		{Name: "Deprecated", Type: "boolean", Description: "Whether no workspace can be made of it any more."},
 		{Name: "Age", Type: "string", Description: "Time since the template was created."},
+		{Name: "Template", Type: "string", Priority: 1, Description: "Its name in Coder now. The object keeps the first one."},
 		{Name: "Organization", Type: "string", Priority: 1, Description: "The organization in Coder."},
 		{Name: "Control plane", Type: "string", Priority: 1, Description: "The CoderControlPlane."},
 		{Name: "Latest version", Type: "string", Priority: 1, Description: "The newest version, active or not."},
@@ -59,7 +60,7 @@ func (t table) row(tmpl *aggregationv1alpha1.CoderTemplate) []any {
 	}
 	return []any{
 		tmpl.Name, tmpl.Spec.DisplayName, state, status.ActiveVersionName, status.Deprecated, t.Since(&tmpl.CreationTimestamp),
-		status.OrganizationName, tmpl.Labels[aggregationv1alpha1.LabelControlPlaneName],
+		status.TemplateName, status.OrganizationName, tmpl.Labels[aggregationv1alpha1.LabelControlPlaneName],
 		status.LatestVersionName, status.LatestVersionStatus, t.Since(status.UpdatedAt), reason,
 	}
 }

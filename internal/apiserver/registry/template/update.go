@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -23,8 +24,10 @@ type updating struct {
 	template    coderd.Template
 	page        page
 	was, wanted *aggregationv1alpha1.CoderTemplate
-	record      *metadata.Record
-	intent      intent
+	// as is the Coder user as whom it is changed.
+	as     *acting.As
+	record *metadata.Record
+	intent intent
 	// source is that of a file that was just uploaded.
 	source *source
 }
@@ -37,7 +40,11 @@ func (k *Kind) update(ctx context.Context, was, wanted *aggregationv1alpha1.Code
 	if err != nil {
 		return nil, err
 	}
-	u := &updating{kind: k, connection: connection, was: was, wanted: wanted, record: k.recordOf(was)}
+	ctx, as, err := k.begin(ctx, connection, id, was.Name, false)
+	if err != nil {
+		return nil, err
+	}
+	u := &updating{kind: k, connection: connection, was: was, wanted: wanted, record: k.recordOf(was), as: as}
 	if u.intent, err = intentOf(u.record); err != nil {
 		return nil, apierrors.NewInternalError(err)
 	}
@@ -202,6 +209,7 @@ func (u *updating) release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	next.By = u.as
 	if !u.asked(next) || again {
 		if next.Name, err = u.name(next); err != nil {
 			return err

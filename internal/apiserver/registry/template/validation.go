@@ -150,9 +150,12 @@ func validateVariables(variables []aggregationv1alpha1.TemplateVariable) field.E
 // validateChange checks that only what can change does.
 func validateChange(tmpl, old *aggregationv1alpha1.CoderTemplate) field.ErrorList {
 	var errs field.ErrorList
-	if tmpl.Spec.Organization != old.Spec.Organization {
-		errs = append(errs, field.Invalid(specPath.Child("organization"), tmpl.Spec.Organization,
-			fmt.Sprintf("cannot change from %q", old.Spec.Organization)))
+	if wanted, first := tmpl.Spec.Organization, old.Spec.Organization; wanted != first {
+		problem := fmt.Sprintf("cannot change from %q", first)
+		if wanted == old.Status.OrganizationName {
+			problem = registry.KeepsFirstName(first)
+		}
+		errs = append(errs, field.Invalid(specPath.Child("organization"), wanted, problem))
 	}
 	if tmpl.Spec.VersionID != old.Spec.VersionID {
 		errs = append(errs, validateVersionID(tmpl.Spec.VersionID)...)

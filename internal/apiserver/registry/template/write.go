@@ -9,12 +9,12 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// Write implements objectlog.Writer.
-func (k *Kind) Write(ctx context.Context, _ string, current, wanted objectlog.Object) (objectlog.Object, error) {
+// Write implements records.Writer.
+func (k *Kind) Write(ctx context.Context, _ string, current, wanted records.Object) (records.Object, error) {
 	was, _ := current.(*aggregationv1alpha1.CoderTemplate)
 	tmpl, _ := wanted.(*aggregationv1alpha1.CoderTemplate)
 	switch {
@@ -32,7 +32,7 @@ func (k *Kind) Write(ctx context.Context, _ string, current, wanted objectlog.Ob
 }
 
 // object makes an interface that is nil where there is nothing.
-func object(tmpl *aggregationv1alpha1.CoderTemplate, err error) (objectlog.Object, error) {
+func object(tmpl *aggregationv1alpha1.CoderTemplate, err error) (records.Object, error) {
 	if tmpl == nil || err != nil {
 		return nil, err
 	}
@@ -60,8 +60,17 @@ func (k *Kind) recordOf(tmpl *aggregationv1alpha1.CoderTemplate) *metadata.Recor
 // updateMetadata keeps what Coder has no place for. Coder is not asked, so it also
 // works while Coder does not answer.
 func (k *Kind) updateMetadata(ctx context.Context, was, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
+	by, deletes, err := k.beginMetadata(ctx, was, wanted)
+	if err != nil {
+		return nil, err
+	}
 	record := k.recordOf(was)
 	metadata.Keep(wanted, record)
+	if deletes {
+		if err := noteDeletion(record, by); err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+	}
 	if _, err := k.config.Records.Put(ctx, record); err != nil {
 		return nil, fault(was.Name, err)
 	}
@@ -84,6 +93,15 @@ func observe(tmpl *aggregationv1alpha1.CoderTemplate) {
 // remove deletes a template in Coder.
 func (k *Kind) remove(ctx context.Context, was *aggregationv1alpha1.CoderTemplate) error {
 	connection, id, err := k.locate(ctx, was)
+	if err != nil {
+		return err
+	}
+	if was.DeletionTimestamp == nil {
+		ctx, _, err = k.begin(ctx, connection, id, was.Name, true)
+	} else {
+		// Somebody else may have removed the last finalizer.
+		ctx, err = k.asDeleter(ctx, connection, k.recordOf(was))
+	}
 	if err != nil {
 		return err
 	}

@@ -168,8 +168,12 @@ func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Sess
 	if err != nil {
 		return nil, err
 	}
+	client, err := r.kind.client(ctx, connection, ws)
+	if err != nil {
+		return nil, err
+	}
 	// Each build has new agents, and the object may be older.
-	w, err := connection.Client.Workspace(ctx, id)
+	w, err := client.Workspace(ctx, id)
 	if err != nil {
 		return nil, fault(name, err)
 	}
@@ -177,7 +181,10 @@ func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Sess
 	if err != nil {
 		return nil, err
 	}
-	session, err := r.kind.config.Agents.Open(ctx, connection.Client, chosen.ID)
+	if err := maySession(ctx, connection, client, name, id); err != nil {
+		return nil, err
+	}
+	session, err := r.kind.config.Agents.Open(ctx, client, chosen.ID)
 	if errors.Is(err, agents.ErrTooManySessions) {
 		return nil, apierrors.NewTooManyRequests(err.Error(), 0)
 	}

@@ -86,12 +86,13 @@ func healthOf(status aggregationv1alpha1.CoderWorkspaceStatus) *bool {
 	if status.LatestBuildStatus != statusRunning {
 		return nil
 	}
-	if meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) != nil || unhealthyAgents(status) != "" {
-		return ptr.To(false)
-	}
+	// The order is that of the reasons of condition Ready.
 	agents := meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionAgentsConnected)
-	if agents != nil && agents.Reason == aggregationv1alpha1.ReasonAgentsConnecting {
+	switch {
+	case meta.FindStatusCondition(status.Conditions, aggregationv1alpha1.ConditionPodsHealthy) != nil:
+		return ptr.To(false)
+	case agents != nil && agents.Reason == aggregationv1alpha1.ReasonAgentsConnecting:
 		return nil
 	}
-	return ptr.To(agents != nil && agents.Status == metav1.ConditionTrue)
+	return ptr.To(agents != nil && agents.Status == metav1.ConditionTrue && unhealthyAgents(status) == "")
 }

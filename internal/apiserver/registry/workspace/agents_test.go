@@ -16,11 +16,35 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// fixedPods has one problem, of pods that were there when the workspace was built at.
-type fixedPods struct{ problem *workspacepods.Problem }
+// fixedPods has one problem, or is the watcher of a replica that does not watch.
+type fixedPods struct {
+	problem *workspacepods.Problem
+	blind   bool
+}
 
-func (p *fixedPods) Problem(types.NamespacedName, uuid.UUID, time.Time) *workspacepods.Problem {
+func (p *fixedPods) Problem(_ types.NamespacedName, _ uuid.UUID, _ time.Time, shown *workspacepods.Problem) *workspacepods.Problem {
+	if p.blind {
+		return shown
+	}
 	return p.problem
+}
+
+// TestPodsOnAnotherReplica is a write on a replica that does not watch the pods: what the
+// mirror has seen of them stays until the next build.
+func TestPodsOnAnotherReplica(t *testing.T) {
+	k, _ := newKind(t)
+	image := &workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Message: "pod x: no image"}
+	w := workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "connected"})
+	k.config.Pods = &fixedPods{problem: image}
+	seen := k.mustConvert(t, w, nil, nil)
+	k.config.Pods = &fixedPods{blind: true}
+	if diff := cmp.Diff(seen, k.mustConvert(t, w, nil, seen)); diff != "" {
+		t.Errorf("on another replica (-want +got):\n%s", diff)
+	}
+	w.LatestBuild.Number++
+	if got := conditionOf(k.mustConvert(t, w, nil, seen), "PodsHealthy"); got != "" {
+		t.Errorf("after the next build PodsHealthy is %q", got)
+	}
 }
 
 func TestHealth(t *testing.T) {
@@ -33,11 +57,13 @@ func TestHealth(t *testing.T) {
 		column, ready string
 		pods          string
 	}{
-		"connected":           {workspaceWith("start", "running", connected), nil, ptr.To(true), "Healthy", "True Running", ""},
-		"no agents":           {workspaceWith("start", "running"), nil, ptr.To(true), "Healthy", "True Running", ""},
-		"connecting":          {workspaceWith("start", "running", connecting), nil, nil, "Connecting", "False AgentsConnecting", ""},
-		"lost":                {workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "timeout"}), nil, ptr.To(false), "Unhealthy", "False AgentsUnavailable", ""},
-		"a script failed":     {workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "connected", Unhealthy: "x"}), nil, ptr.To(false), "Unhealthy", "False AgentsUnhealthy", ""},
+		"connected":       {workspaceWith("start", "running", connected), nil, ptr.To(true), "Healthy", "True Running", ""},
+		"no agents":       {workspaceWith("start", "running"), nil, ptr.To(true), "Healthy", "True Running", ""},
+		"connecting":      {workspaceWith("start", "running", connecting), nil, nil, "Connecting", "False AgentsConnecting", ""},
+		"lost":            {workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "timeout"}), nil, ptr.To(false), "Unhealthy", "False AgentsUnavailable", ""},
+		"a script failed": {workspaceWith("start", "running", coderd.Agent{Name: "a", Status: "connected", Unhealthy: "x"}), nil, ptr.To(false), "Unhealthy", "False AgentsUnhealthy", ""},
+		"one connects, one fails": {workspaceWith("start", "running", connecting, coderd.Agent{Name: "b", Status: "connected", Unhealthy: "x"}), nil, nil,
+			"Connecting", "False AgentsConnecting", ""},
 		"pod, not connected":  {workspaceWith("start", "running", connecting), image, ptr.To(false), "Unhealthy", "False ImagePullFailed", "False ImagePullFailed"},
 		"pod, connected":      {workspaceWith("start", "running", connected), image, ptr.To(false), "Unhealthy", "False ImagePullFailed", "False ImagePullFailed"},
 		"pod, while starting": {workspaceWith("start", "starting"), image, nil, "-", "False BuildRunning", "False ImagePullFailed"},
@@ -46,7 +72,7 @@ func TestHealth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, _ := newKind(t)
-			k.config.Pods = &fixedPods{c.problem}
+			k.config.Pods = &fixedPods{problem: c.problem}
 			ws := k.mustConvert(t, c.workspace, nil, nil)
 			if diff := cmp.Diff(c.healthy, ws.Status.Healthy); diff != "" {
 				t.Errorf("healthy (-want +got):\n%s", diff)

@@ -52,7 +52,7 @@ func situationOf(ws *aggregationv1alpha1.CoderWorkspace, record *metadata.Record
 
 // conditions derives all conditions.
 func (k *Kind) conditions(s situation, previous *aggregationv1alpha1.CoderWorkspace) []metav1.Condition {
-	s.pods = k.podProblem(s)
+	s.pods = k.podProblem(s, previous)
 	build, agents := buildVerdict(s.build), agentsVerdict(s.object.Status)
 	ready := s.ready(build, agents)
 	out := []metav1.Condition{
@@ -166,7 +166,7 @@ func scriptFailed(a aggregationv1alpha1.WorkspaceAgent) bool {
 
 // podProblem returns the problem of the pods of a workspace that starts or runs, or
 // nil.
-func (k *Kind) podProblem(s situation) *workspacepods.Problem {
+func (k *Kind) podProblem(s situation, previous *aggregationv1alpha1.CoderWorkspace) *workspacepods.Problem {
 	if k.config.Pods == nil || s.build.Transition != coderd.TransitionStart || s.object.DeletionTimestamp != nil {
 		return nil
 	}
@@ -178,7 +178,20 @@ func (k *Kind) podProblem(s situation) *workspacepods.Problem {
 	if s.build.Status == statusRunning {
 		builtAt = s.build.UpdatedAt
 	}
-	return k.config.Pods.Problem(controlPlaneOf(s.object), id, builtAt)
+	return k.config.Pods.Problem(controlPlaneOf(s.object), id, builtAt, shownProblem(s, previous))
+}
+
+// shownProblem returns the problem of the pods that the workspace shows since its last
+// build, or nil.
+func shownProblem(s situation, previous *aggregationv1alpha1.CoderWorkspace) *workspacepods.Problem {
+	if previous == nil || previous.Status.LatestBuild == nil || previous.Status.LatestBuild.Number != s.build.Number {
+		return nil
+	}
+	c := meta.FindStatusCondition(previous.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy)
+	if c == nil {
+		return nil
+	}
+	return &workspacepods.Problem{Reason: c.Reason, Message: c.Message}
 }
 
 func (s situation) podsVerdict() verdict {

@@ -16,21 +16,21 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// usedEvery is how exact lastUsedAt is, so that mere use does not change the object
-// all the time.
-const usedEvery = 5 * time.Minute
+// usedEvery is how exact lastUsedAt is while nothing else changes: each change is a
+// write, and ten thousand workspaces are in use at the same time.
+const usedEvery = time.Hour
 
 // Object implements mirror.Kind.
 func (k *Kind) Object(
-	ctx context.Context, connection connections.Connection, item coderd.Workspace, record *metadata.Record, previous objectlog.Object,
-) (objectlog.Object, error) {
+	ctx context.Context, connection connections.Connection, item coderd.Workspace, record *metadata.Record, previous records.Object,
+) (records.Object, error) {
 	before, _ := previous.(*aggregationv1alpha1.CoderWorkspace)
 	n, err := notesOf(record)
 	if err != nil {
@@ -42,6 +42,7 @@ func (k *Kind) Object(
 	} else {
 		log.FromContext(ctx).V(1).Info("Showing parameters of an earlier build", "id", item.ID, "reason", err.Error())
 	}
+	k.learnCause(ctx, connection, item.LatestBuild, before)
 	return k.object(connection, item, record, n, before), nil
 }
 
@@ -49,6 +50,7 @@ func (k *Kind) Object(
 func (k *Kind) object(
 	connection connections.Connection, w coderd.Workspace, record *metadata.Record, n notes, previous *aggregationv1alpha1.CoderWorkspace,
 ) *aggregationv1alpha1.CoderWorkspace {
+	w.LatestBuild.Error = k.errorOf(w.LatestBuild, previous)
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: objectname.Workspace{
@@ -60,6 +62,10 @@ func (k *Kind) object(
 		},
 		Spec: specOf(w, n),
 	}
+	if previous != nil {
+		// They do not change, and are the names that the objects have.
+		ws.Spec.Organization, ws.Spec.TemplateName = previous.Spec.Organization, previous.Spec.TemplateName
+	}
 	if isDeleting(w.LatestBuild) {
 		ws.DeletionTimestamp = ptr.To(registry.Seconds(w.LatestBuild.CreatedAt))
 		ws.DeletionGracePeriodSeconds = ptr.To[int64](0)
@@ -68,10 +74,20 @@ func (k *Kind) object(
 	ws.Generation = generationOf(ws.Spec, record, previous)
 	ws.Status = statusOf(w, string(ws.UID))
 	ws.Status.Agents = agentsOf(w, connection)
+	if previous != nil && usedLately(previous.Status, ws.Status) {
+		ws.Status.LastUsedAt = previous.Status.LastUsedAt
+	}
 	ws.Status.ObservedGeneration = observedGeneration(ws.Generation, n)
 	ws.Status.Conditions = k.conditions(situationOf(ws, record, n, w.LatestBuild.UpdatedAt), previous)
 	ws.Status.Healthy = healthOf(ws.Status)
 	return ws
+}
+
+// usedLately says that only the use of a workspace is newer than what is shown, and not
+// by much.
+func usedLately(shown, now aggregationv1alpha1.CoderWorkspaceStatus) bool {
+	return shown.LastUsedAt != nil && now.LastUsedAt != nil && shown.LatestBuildID == now.LatestBuildID &&
+		shown.LatestBuildStatus == now.LatestBuildStatus && now.LastUsedAt.Sub(shown.LastUsedAt.Time) < usedEvery
 }
 
 // shared gives the same text in the place where others have it: ten thousand
@@ -175,6 +191,7 @@ func statusOf(w coderd.Workspace, id string) aggregationv1alpha1.CoderWorkspaceS
 	status := aggregationv1alpha1.CoderWorkspaceStatus{
 		ID:                id,
 		Phase:             phaseOf(build),
+		WorkspaceName:     w.Name,
 		OwnerName:         shared(w.OwnerName),
 		OrganizationName:  shared(w.OrganizationName),
 		TemplateName:      shared(w.TemplateName),
@@ -187,8 +204,12 @@ func statusOf(w coderd.Workspace, id string) aggregationv1alpha1.CoderWorkspaceS
 	if build.Deadline != nil {
 		status.AutoShutdown = ptr.To(registry.Seconds(*build.Deadline))
 	}
-	if !w.LastUsedAt.IsZero() {
-		status.LastUsedAt = ptr.To(registry.Seconds(w.LastUsedAt.Truncate(usedEvery)))
+	if used := w.LastUsedAt; !used.IsZero() {
+		// Coder may say that it was used before it was made.
+		if used.Before(w.CreatedAt) {
+			used = w.CreatedAt
+		}
+		status.LastUsedAt = ptr.To(registry.Seconds(used))
 	}
 	return status
 }

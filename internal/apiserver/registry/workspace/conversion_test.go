@@ -14,7 +14,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
@@ -33,7 +33,7 @@ func workspaceWith(transition coderd.Transition, status string, agents ...coderd
 func newKind(t *testing.T) (*Kind, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(built.Add(time.Hour))
-	return New(Config{Records: metadatatest.NewWithClock(t, clock), Clock: clock}), clock
+	return New(Config{Records: recordstest.NewWithClock(t, clock), Clock: clock}), clock
 }
 
 var somewhere = connections.Connection{ControlPlane: types.NamespacedName{Namespace: "team", Name: "cp"}, NamePrefix: "cp."}
@@ -145,13 +145,23 @@ func TestUseDoesNotChangeTheObject(t *testing.T) {
 	k, _ := newKind(t)
 	w := workspaceWith("start", "running")
 	first := k.mustConvert(t, w, nil, nil)
-	w.LastUsedAt = built.Add(4 * time.Minute)
+	w.LastUsedAt = built.Add(59 * time.Minute)
 	if diff := cmp.Diff(first, k.mustConvert(t, w, nil, first)); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
-	w.LastUsedAt = built.Add(5 * time.Minute)
-	if got := k.mustConvert(t, w, nil, first).Status.LastUsedAt; !got.Equal(&metav1.Time{Time: built.Truncate(time.Minute).Add(5 * time.Minute)}) {
+	w.LastUsedAt = built.Add(time.Hour)
+	if got := k.mustConvert(t, w, nil, first).Status.LastUsedAt; !got.Equal(&metav1.Time{Time: built.Truncate(time.Second).Add(time.Hour)}) {
 		t.Errorf("last used %s", got)
+	}
+}
+
+// TestLastUse is never before the workspace was made.
+func TestLastUse(t *testing.T) {
+	k, _ := newKind(t)
+	w := workspaceWith("start", "running")
+	w.LastUsedAt = w.CreatedAt.Add(-time.Hour)
+	if ws := k.mustConvert(t, w, nil, nil); !ws.Status.LastUsedAt.Equal(&ws.CreationTimestamp) {
+		t.Errorf("used at %s, made at %s", ws.Status.LastUsedAt, ws.CreationTimestamp)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -17,11 +18,16 @@ import (
 // create makes a workspace. What Coder has no place for is recorded first, so that
 // it is found again by name if the process ends before the answer.
 func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
+	ctx, as, err := k.beginCreate(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
 	p, err := k.plan(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
 	n := notesForNew(wanted.Spec)
+	n.By = as
 	record := &metadata.Record{ControlPlane: p.connection.ControlPlane, Kind: kindName, Name: wanted.Name}
 	metadata.Keep(wanted, record)
 	if err := n.into(record); err != nil {
@@ -34,7 +40,7 @@ func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderWork
 	w, err := p.connection.Client.CreateWorkspace(ctx, p.name.Owner, p.request)
 	if err != nil {
 		k.forgetPending(ctx, pending, err)
-		return nil, fault(wanted.Name, err)
+		return nil, coderfault.Subject{Kind: kind, Resource: resource, Name: wanted.Name, Fields: pathsOf(err)}.Created(err)
 	}
 	k.hint(p.connection.ControlPlane, w.ID)
 	if n.Parameters != nil {

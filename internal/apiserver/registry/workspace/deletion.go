@@ -48,7 +48,10 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, b
 	if n.Failed != nil && k.config.Clock.Now().Before(n.Failed.At.Add(restFor(n.Failed.Times))) {
 		return n, false, nil
 	}
-	_, err := s.connection.Client.Build(ctx, s.workspace.ID, coderd.BuildRequest{Transition: coderd.TransitionDelete})
+	ctx, err := k.config.Actors.Later(ctx, s.connection, n.DeletedBy, subjectOf(s.name, ""))
+	if err == nil {
+		_, err = s.connection.Client.Build(ctx, s.workspace.ID, coderd.BuildRequest{Transition: coderd.TransitionDelete})
+	}
 	if err == nil || coderd.IsConflict(err) {
 		return n, true, nil
 	}

@@ -19,8 +19,8 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata/metadatatest"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -99,25 +99,31 @@ func (p *provider) All(ctx context.Context) ([]connections.Connection, error) {
 	return p.ForNamespace(ctx, p.connection.ControlPlane.Namespace)
 }
 
-func (p *provider) Members(context.Context) ([]connections.Member, error) { return nil, p.err }
+func (p *provider) Members(context.Context) ([]connections.Member, error) {
+	member := connections.Member{ControlPlane: p.connection.ControlPlane, Named: true}
+	if p.err == nil {
+		member.Connection = &p.connection
+	}
+	return []connections.Member{member}, nil
+}
 
-// records puts a fault around each write of the records.
-type records struct {
-	*metadatatest.Records
+// mortalRecords puts a fault around each write of the records.
+type mortalRecords struct {
+	*recordstest.Records
 	fault *crashtest.Fault
 }
 
-func (r records) Put(ctx context.Context, record *metadata.Record) (out *metadata.Record, err error) {
+func (r mortalRecords) Put(ctx context.Context, record *metadata.Record) (out *metadata.Record, err error) {
 	err = r.fault.Around(func() error { out, err = r.Records.Put(ctx, record); return err })
 	return out, err
 }
 
-func (r records) Bind(ctx context.Context, pending *metadata.Record, uid types.UID) (out *metadata.Record, err error) {
+func (r mortalRecords) Bind(ctx context.Context, pending *metadata.Record, uid types.UID) (out *metadata.Record, err error) {
 	err = r.fault.Around(func() error { out, err = r.Records.Bind(ctx, pending, uid); return err })
 	return out, err
 }
 
-func (r records) Delete(ctx context.Context, record *metadata.Record) error {
+func (r mortalRecords) Delete(ctx context.Context, record *metadata.Record) error {
 	return r.fault.Around(func() error { return r.Records.Delete(ctx, record) })
 }
 
@@ -126,7 +132,7 @@ type world struct {
 	t        *testing.T
 	coder    *coderdtest.Server
 	clock    *clocktesting.FakePassiveClock
-	records  records
+	records  mortalRecords
 	fault    *crashtest.Fault
 	provider *provider
 	kind     *Kind
@@ -145,7 +151,7 @@ func newWorld(t *testing.T, options ...coderdtest.Option) *world {
 	token := w.coder.AddUser("operator", "owner")
 	w.coder.AddUser("ada", "member")
 	w.template = w.coder.AddTemplate("coder", "starter", map[string]string{"main.tf": templateFiles})
-	w.records = records{metadatatest.NewWithClock(t, w.clock), w.fault}
+	w.records = mortalRecords{recordstest.NewWithClock(t, w.clock), w.fault}
 	client, err := coderd.New(coderd.Config{URL: w.coder.URL, Token: token, Transport: w.fault})
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +171,7 @@ func (w *world) restart() {
 func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
 // commit puts an object into the log.
-func (w *world) commit(obj objectlog.Object) *aggregationv1alpha1.CoderWorkspace {
+func (w *world) commit(obj records.Object) *aggregationv1alpha1.CoderWorkspace {
 	w.t.Helper()
 	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
 	w.check(ws)
@@ -248,7 +254,7 @@ func (w *world) look() (again bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		var previous objectlog.Object
+		var previous records.Object
 		if was := w.log[uid]; was != nil {
 			previous = was
 		}

@@ -11,9 +11,10 @@ import (
 	"k8s.io/utils/clock"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
@@ -29,6 +30,8 @@ type Config struct {
 	Records     metadata.Records
 	Typer       runtime.ObjectTyper
 	Clock       clock.PassiveClock
+	// Actors decides as whom callers act. Nil acts with the operator's account.
+	Actors *acting.Actors
 	// Agents are the connections to the agents of workspaces.
 	Agents *agents.Pool
 	// Pods knows the problems of pods. Nil knows none.
@@ -40,26 +43,28 @@ type Config struct {
 // Pods knows the problems of pods of workspaces.
 type Pods interface {
 	// Problem returns the problem of the pods of a workspace, or nil. builtAt is when it
-	// was built, and zero unless it runs.
-	Problem(controlPlane types.NamespacedName, id uuid.UUID, builtAt time.Time) *workspacepods.Problem
+	// was built, and zero unless it runs. Shown is what the workspace shows since its last
+	// build, and is returned on a replica that does not watch the pods.
+	Problem(controlPlane types.NamespacedName, id uuid.UUID, builtAt time.Time, shown *workspacepods.Problem) *workspacepods.Problem
 }
 
 // Kind is all that workspaces are.
 type Kind struct {
 	config Config
-	values *valueCache
+	values *registry.BuildCache[map[string]string]
+	causes *registry.Causes
 	// labelSets are the labels of each control plane, by its types.NamespacedName.
 	labelSets sync.Map
 }
 
 var (
-	_ objectlog.Writer = (*Kind)(nil)
+	_ records.Writer   = (*Kind)(nil)
 	_ registry.Checker = (*Kind)(nil)
 )
 
 // New makes the kind.
 func New(config Config) *Kind {
-	return &Kind{config: config, values: newValueCache()}
+	return &Kind{config: config, values: registry.NewBuildCache[map[string]string](), causes: registry.NewCauses(config.Clock)}
 }
 
 // Registry describes workspaces to the registry.
@@ -72,6 +77,7 @@ func (k *Kind) Registry() registry.Kind {
 		Table:       k.Table(),
 		Checker:     k,
 		Prefix:      k.Prefix,
+		CheckName:   func(name string) error { _, err := objectname.ParseWorkspace(name); return err },
 		Attributes:  Attributes,
 		Indexers:    indexers(),
 		IndexFields: indexed(),
@@ -88,7 +94,7 @@ func (k *Kind) Table() rest.TableConvertor { return table{registry.Ages{Clock: k
 
 // Prefix gives the part of an object's name that tells its control plane.
 func (k *Kind) Prefix(name string) string {
-	parsed, err := objectname.ParseWorkspace(name)
+	parsed, err := objectname.ParseWorkspace(objectname.WithoutID(name))
 	if err != nil {
 		return ""
 	}

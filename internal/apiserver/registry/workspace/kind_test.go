@@ -46,7 +46,7 @@ func TestTable(t *testing.T) {
 	if diff := cmp.Diff("NAME OWNER TEMPLATE STATUS HEALTH OUTDATED AGE", strings.Join(narrow, " ")); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff("ORGANIZATION,CONTROL PLANE,VERSION,AUTOSTOP,LAST USED,REASON", strings.Join(wide, ",")); diff != "" {
+	if diff := cmp.Diff("WORKSPACE,ORGANIZATION,CONTROL PLANE,VERSION,AUTOSTOP,LAST USED,REASON", strings.Join(wide, ",")); diff != "" {
 		t.Error(diff)
 	}
 	var rows []string
@@ -57,8 +57,8 @@ func TestTable(t *testing.T) {
 		rows = append(rows, fmt.Sprint(r.Cells...))
 	}
 	want := []string{
-		fmt.Sprint("cp.coder.ada.dev", "ada", "starter", "Running", "Healthy", false, "60m", "coder", "cp", "v7", "120m", "30m", ""),
-		fmt.Sprint("cp.coder.ada.dev", "ada", "starter", "Failed", "-", true, "60m", "coder", "cp", "", "-", "60m", "BuildFailed"),
+		fmt.Sprint("cp.coder.ada.dev", "ada", "starter", "Running", "Healthy", false, "60m", "Dev", "coder", "cp", "v7", "120m", "30m", ""),
+		fmt.Sprint("cp.coder.ada.dev", "ada", "starter", "Failed", "-", true, "60m", "Dev", "coder", "cp", "", "-", "60m", "BuildFailed"),
 	}
 	if diff := cmp.Diff(want, rows); diff != "" || got.ResourceVersion != "9" || got.Continue != "c" {
 		t.Errorf("revision %s (-want +got):\n%s", got.ResourceVersion, diff)

@@ -78,7 +78,11 @@ func (k *Kind) openLog(
 	if asked.Source == sourceAgent {
 		open = openAgentLog
 	}
-	lines, err := open(ctx, connection.Client, ws.Name, id, asked)
+	client, err := k.client(ctx, connection, ws)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := open(ctx, client, ws.Name, id, asked)
 	if err != nil {
 		return nil, err
 	}

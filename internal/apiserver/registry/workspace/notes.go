@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
@@ -28,6 +29,10 @@ type notes struct {
 	// Restart is the number of the build that was the newest one when a restart was
 	// asked for. 0 is none.
 	Restart int32 `json:"restart,omitempty"`
+	// By is who asked for Change and Restart, DeletedBy who asked for the deletion. They are
+	// done as these users of Coder.
+	By        *acting.As `json:"by,omitempty"`
+	DeletedBy *acting.As `json:"deletedBy,omitempty"`
 	// Failed is how the deletion failed.
 	Failed *failure `json:"failed,omitempty"`
 }
@@ -84,6 +89,9 @@ func notesOf(record *metadata.Record) (notes, error) {
 
 // into writes the notes into a record.
 func (n notes) into(record *metadata.Record) error {
+	if n.Change == nil && n.Restart == 0 {
+		n.By = nil
+	}
 	data, err := json.Marshal(n)
 	if err != nil {
 		return fmt.Errorf("writing the intent of workspace %q: %w", record.Name, err)

@@ -23,6 +23,9 @@ type plan struct {
 	connection connections.Connection
 	name       objectname.Workspace
 	request    coderd.NewWorkspace
+	// owner and organization are those in Coder.
+	owner        coderd.User
+	organization coderd.Organization
 }
 
 // plan reads what a creation needs. Errors are API statuses.
@@ -46,36 +49,47 @@ func (k *Kind) plan(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace)
 	if problem != nil {
 		return plan{}, invalid(ws.Name, problem)
 	}
-	if err := checkOwner(ctx, p, ws.Name); err != nil {
+	p.organization = organization
+	if p.owner, err = checkOwner(ctx, p, ws.Name); err != nil {
 		return plan{}, err
 	}
 	p.request, err = newRequest(ctx, p, ws, organization)
 	return p, err
 }
 
-// checkOwner wants an owner that exists and has no workspace of this name.
-func checkOwner(ctx context.Context, p plan, name string) error {
+// checkOwner returns the owner, who must exist and have no workspace of this name.
+func checkOwner(ctx context.Context, p plan, name string) (coderd.User, error) {
 	client := p.connection.Client
 	owner, err := client.UserByName(ctx, p.name.Owner)
 	if coderd.IsNotFound(err) || err == nil && !strings.EqualFold(owner.Username, p.name.Owner) {
-		return invalid(name, field.Invalid(namePath, name, fmt.Sprintf("there is no user %q in Coder", p.name.Owner)))
+		return owner, invalid(name, field.Invalid(namePath, name, fmt.Sprintf("there is no user %q in Coder", p.name.Owner)))
 	}
 	if err != nil {
-		return fault(name, err)
+		return owner, fault(name, err)
 	}
 	existing, err := client.WorkspaceByName(ctx, p.name.Owner, p.name.Name)
 	switch {
 	case coderd.IsNotFound(err) || err == nil && existing.LatestBuild.Status == statusDeleted:
-		return nil
+		return owner, nil
 	case err != nil:
-		return fault(name, err)
+		return owner, fault(name, err)
 	case strings.EqualFold(existing.OrganizationName, p.name.Organization):
-		return apierrors.NewAlreadyExists(resource, name)
+		return owner, apierrors.NewAlreadyExists(resource, name)
 	default:
-		return invalid(name, field.Invalid(namePath, name, fmt.Sprintf(
+		return owner, invalid(name, field.Invalid(namePath, name, fmt.Sprintf(
 			"user %q already has a workspace %q, in organization %q; a user's workspaces have different names",
 			p.name.Owner, p.name.Name, existing.OrganizationName)))
 	}
+}
+
+// noSuchTemplate says what is wrong with spec.templateName. The name of the template's
+// object is a usual mistake.
+func noSuchTemplate(name, organization string) string {
+	message := fmt.Sprintf("there is no such template in organization %q", organization)
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		message += fmt.Sprintf("; templateName is the name in Coder, without the organization: %q", name[i+1:])
+	}
+	return message
 }
 
 func newRequest(
@@ -85,7 +99,7 @@ func newRequest(
 	template, err := client.TemplateByName(ctx, organization.ID, spec.TemplateName)
 	if coderd.IsNotFound(err) {
 		return coderd.NewWorkspace{}, invalid(ws.Name, field.Invalid(specPath.Child("templateName"), spec.TemplateName,
-			fmt.Sprintf("there is no such template in organization %q", organization.Name)))
+			noSuchTemplate(spec.TemplateName, organization.Name)))
 	}
 	if err != nil {
 		return coderd.NewWorkspace{}, fault(ws.Name, err)

@@ -32,7 +32,9 @@ func (k *Kind) Settle(
 	switch {
 	case due(record):
 		n, again, err = k.settleDeletion(ctx, s, n)
-	case n.Change != nil || n.Restart > 0:
+	case n.waits():
+		n, again, err = k.settleAs(ctx, s, n)
+	case n.Change != nil:
 		n, again, err = k.settleBuild(ctx, s, n)
 	}
 	if equality.Semantic.DeepEqual(n, was) {
@@ -44,6 +46,18 @@ func (k *Kind) Settle(
 		return true, putErr
 	}
 	return true, err
+}
+
+// settleAs brings what waits to Coder, as the user who asked for it.
+func (k *Kind) settleAs(ctx context.Context, s subject, n notes) (notes, bool, error) {
+	ctx, err := k.config.Actors.Later(ctx, s.connection, n.By, subjectOf(s.name, ""))
+	if err == nil {
+		return k.settleBuild(ctx, s, n)
+	}
+	if isRefusal(err) && n.Restart > 0 {
+		n.Restart, n.Change = 0, ptr.To(change{Running: ptr.To(true)}.merge(n.Change))
+	}
+	return n.refuse(err)
 }
 
 // settleBuild brings what waits to Coder, where no build is under way. What Coder

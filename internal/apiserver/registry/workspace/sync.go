@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
@@ -17,7 +17,7 @@ func isUnreachable(c *metav1.Condition) bool {
 }
 
 // WithSync implements mirror.Kind.
-func (k *Kind) WithSync(previous objectlog.Object, reachable bool, since time.Time, message string) objectlog.Object {
+func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object {
 	ws, ok := previous.(*aggregationv1alpha1.CoderWorkspace)
 	if !ok || ws == nil {
 		return nil

@@ -21,6 +21,7 @@ func columns() []metav1.TableColumnDefinition {
 		{Name: "Health", Type: "string", Description: "Whether a running workspace can be used: its agents and its pods."},
 		{Name: "Outdated", Type: "boolean", Description: "Whether the template has a newer active version."},
 		{Name: "Age", Type: "string", Description: "Time since the workspace was created."},
+		{Name: "Workspace", Type: "string", Priority: 1, Description: "Its name in Coder now. The object keeps the first one."},
 		{Name: "Organization", Type: "string", Priority: 1, Description: "The organization in Coder."},
 		{Name: "Control plane", Type: "string", Priority: 1, Description: "The CoderControlPlane."},
 		{Name: "Version", Type: "string", Priority: 1, Description: "The name of its template version."},
@@ -60,7 +61,7 @@ func (t table) row(ws *aggregationv1alpha1.CoderWorkspace) []any {
 	}
 	return []any{
 		ws.Name, status.OwnerName, status.TemplateName, status.Phase, health, status.Outdated, t.Since(&ws.CreationTimestamp),
-		status.OrganizationName, ws.Labels[aggregationv1alpha1.LabelControlPlaneName],
+		status.WorkspaceName, status.OrganizationName, ws.Labels[aggregationv1alpha1.LabelControlPlaneName],
 		version, t.Until(status.AutoShutdown), t.Since(status.LastUsedAt), reason,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -59,13 +60,19 @@ func (k *Kind) update(ctx context.Context, current, wanted *aggregationv1alpha1.
 	action, wanted := takeAction(wanted)
 	d := differenceOf(current.Spec, wanted.Spec)
 	action.into(&d)
-	if d.none() && action != actionRestart {
-		return k.keep(ctx, current, wanted)
+	changes := !d.none() || action == actionRestart
+	ctx, as, err := k.begin(ctx, current, wanted, changes)
+	if err != nil {
+		return nil, err
+	}
+	if !changes {
+		return k.keep(ctx, current, wanted, as)
 	}
 	p, err := k.prepare(ctx, current, wanted, d)
 	if err != nil {
 		return nil, err
 	}
+	p.asked(current, wanted, as)
 	k.hint(p.connection.ControlPlane, p.id)
 	if err := p.tell(ctx, wanted.Spec, d); err != nil {
 		return nil, fault(current.Name, err)
@@ -91,6 +98,14 @@ func (k *Kind) update(ctx context.Context, current, wanted *aggregationv1alpha1.
 		return k.destroy(ctx, p.subject, record, p.notes, current)
 	}
 	return k.object(p.connection, p.workspace, record, p.notes, current), nil
+}
+
+// asked notes who asked for what is done later.
+func (p *prepared) asked(current, wanted *aggregationv1alpha1.CoderWorkspace, as *acting.As) {
+	p.notes.By = as
+	if deletesNow(current, wanted) {
+		p.notes.DeletedBy = as
+	}
 }
 
 // tell sets what Coder takes without a build. What it has already is not told
@@ -130,12 +145,12 @@ func (p *prepared) bring(ctx context.Context) error {
 		return nil
 	case isActive(p.workspace.LatestBuild) || n.Restart > 0:
 		n.Change = &p.change
-		return nil
+		return p.mayLater(ctx)
 	}
 	build, err := p.connection.Client.Build(ctx, p.id, p.target.request)
 	if coderd.IsConflict(err) {
 		n.Change = &p.change
-		return nil
+		return p.mayLater(ctx)
 	}
 	if err != nil {
 		return err
@@ -155,6 +170,9 @@ func (n *notes) built(build coderd.Build, t target) {
 // restart stops the workspace now, and notes that it is to be started then. It is
 // noted first: a workspace that was stopped without it would stay so.
 func (k *Kind) restart(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, p *prepared) error {
+	if err := p.mayLater(ctx); err != nil {
+		return err
+	}
 	p.notes.Restart = p.workspace.LatestBuild.Number
 	if !p.change.empty() {
 		p.notes.Change = &p.change
@@ -172,12 +190,17 @@ func (k *Kind) restart(ctx context.Context, current, wanted *aggregationv1alpha1
 
 // keep records a change of which Coder need not hear. It makes no call to Coder
 // but for a deletion that is due.
-func (k *Kind) keep(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
+func (k *Kind) keep(
+	ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, as *acting.As,
+) (*aggregationv1alpha1.CoderWorkspace, error) {
 	n, err := notesOf(k.recordOf(current))
 	if err != nil {
 		return nil, unrecorded(current.Name, err)
 	}
 	n.setSpec(wanted.Spec)
+	if deletesNow(current, wanted) {
+		n.DeletedBy = as
+	}
 	record, err := k.save(ctx, current, wanted, n)
 	if err != nil {
 		return nil, err

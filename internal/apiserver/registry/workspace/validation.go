@@ -44,11 +44,15 @@ func validateNew(ws *aggregationv1alpha1.CoderWorkspace) field.ErrorList {
 // validateChange checks that only what can change does.
 func validateChange(ws, old *aggregationv1alpha1.CoderWorkspace) field.ErrorList {
 	var errs field.ErrorList
-	for _, f := range []struct{ name, wanted, current string }{
-		{"organization", ws.Spec.Organization, old.Spec.Organization},
-		{"templateName", ws.Spec.TemplateName, old.Spec.TemplateName},
+	for _, f := range []struct{ name, wanted, current, inCoder string }{
+		{"organization", ws.Spec.Organization, old.Spec.Organization, old.Status.OrganizationName},
+		{"templateName", ws.Spec.TemplateName, old.Spec.TemplateName, old.Status.TemplateName},
 	} {
-		if f.wanted != f.current {
+		switch f.wanted {
+		case f.current:
+		case f.inCoder:
+			errs = append(errs, field.Invalid(specPath.Child(f.name), f.wanted, registry.KeepsFirstName(f.current)))
+		default:
 			errs = append(errs, field.Invalid(specPath.Child(f.name), f.wanted,
 				fmt.Sprintf("cannot change from %q; everything else of the spec can", f.current)))
 		}

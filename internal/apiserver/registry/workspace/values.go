@@ -2,48 +2,16 @@ package workspace
 
 import (
 	"context"
-	"sync"
-
-	"github.com/google/uuid"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// mostCached bounds how many builds a valueCache remembers. It only bridges the
-// time until the record has the values.
-const mostCached = 1024
-
-// valueCache remembers what Coder told of the parameters of builds. These never
-// change.
-type valueCache struct {
-	mu    sync.Mutex
-	known map[uuid.UUID]map[string]string
-}
-
-func newValueCache() *valueCache { return &valueCache{known: map[uuid.UUID]map[string]string{}} }
-
-func (c *valueCache) get(build uuid.UUID) (map[string]string, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	values, ok := c.known[build]
-	return values, ok
-}
-
-func (c *valueCache) put(build uuid.UUID, values map[string]string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.known) >= mostCached {
-		clear(c.known)
-	}
-	c.known[build] = values
-}
-
 // valuesOf gives the values with which a workspace was built last, of all its
 // parameters.
 func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, w coderd.Workspace) (map[string]string, error) {
 	build := w.LatestBuild.ID
-	if values, ok := k.values.get(build); ok {
+	if values, ok := k.values.Get(build); ok {
 		return values, nil
 	}
 	parameters, err := connection.Client.BuildParameters(ctx, build)
@@ -54,7 +22,7 @@ func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, 
 	for _, p := range parameters {
 		values[p.Name] = p.Value
 	}
-	k.values.put(build, values)
+	k.values.Put(build, values)
 	return values, nil
 }
 

@@ -12,14 +12,16 @@ import (
 	"k8s.io/utils/ptr"
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
-	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectlog"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Write implements objectlog.Writer.
-func (k *Kind) Write(ctx context.Context, key string, current, wanted objectlog.Object) (objectlog.Object, error) {
+// Write implements records.Writer.
+func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Object) (records.Object, error) {
 	is, _ := current.(*aggregationv1alpha1.CoderWorkspace)
 	shall, _ := wanted.(*aggregationv1alpha1.CoderWorkspace)
 	var out *aggregationv1alpha1.CoderWorkspace
@@ -52,24 +54,38 @@ func (k *Kind) deleted(ws *aggregationv1alpha1.CoderWorkspace) *aggregationv1alp
 
 // CheckCreate implements registry.Checker.
 func (k *Kind) CheckCreate(ctx context.Context, obj runtime.Object) error {
-	_, err := k.plan(ctx, obj.(*aggregationv1alpha1.CoderWorkspace))
-	return err
+	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
+	ctx, _, err := k.beginCreate(ctx, ws)
+	if err != nil {
+		return err
+	}
+	p, err := k.plan(ctx, ws)
+	if err != nil {
+		return err
+	}
+	return acting.May(ctx, p.connection.Client, subjectOf(ws.Name, p.name.Owner), coderd.Permission{
+		Resource: "workspace", Action: mayCreate, Owner: p.owner.ID, Organization: p.organization.ID,
+	})
 }
 
 // CheckUpdate implements registry.Checker.
 func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) error {
 	shall, is := wanted.(*aggregationv1alpha1.CoderWorkspace), current.(*aggregationv1alpha1.CoderWorkspace)
 	d := differenceOf(is.Spec, shall.Spec)
-	if d.none() {
-		return nil
+	ctx, as, err := k.begin(ctx, is, shall, !d.none())
+	if err != nil || d.none() {
+		return err
 	}
-	_, err := k.prepare(ctx, is, shall, d)
-	return err
+	p, err := k.prepare(ctx, is, shall, d)
+	if err != nil || as == nil {
+		return err
+	}
+	return p.mayLater(ctx)
 }
 
 // locate finds the connection and the id in Coder of an object that was read.
 func (k *Kind) locate(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) (connections.Connection, uuid.UUID, error) {
-	name, err := objectname.ParseWorkspace(ws.Name)
+	name, err := objectname.ParseWorkspace(objectname.WithoutID(ws.Name))
 	if err != nil {
 		return connections.Connection{}, uuid.Nil, apierrors.NewNotFound(resource, ws.Name)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os/exec"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -36,6 +37,8 @@ type Agent struct {
 
 	mu    sync.Mutex
 	conns []*conn
+	// dialedAs has the Coder user of each connection.
+	dialedAs []string
 }
 
 // New makes an agent.
@@ -55,7 +58,7 @@ func New(t testing.TB) *Agent {
 }
 
 // Dial is an agents.Dialer.
-func (a *Agent) Dial(context.Context, *coderd.Client, uuid.UUID) (agents.Conn, error) {
+func (a *Agent) Dial(_ context.Context, client *coderd.Client, _ uuid.UUID) (agents.Conn, error) {
 	if a.Fail != nil {
 		return nil, a.Fail
 	}
@@ -65,7 +68,17 @@ func (a *Agent) Dial(context.Context, *coderd.Client, uuid.UUID) (agents.Conn, e
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.conns = append(a.conns, c)
+	if client != nil {
+		a.dialedAs = append(a.dialedAs, client.ActsAs())
+	}
 	return c, nil
+}
+
+// DialedAs lists as which Coder users the agent was connected to. Empty is the operator.
+func (a *Agent) DialedAs() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.dialedAs)
 }
 
 // Cut makes every connection that is open useless, as when the agent is gone.

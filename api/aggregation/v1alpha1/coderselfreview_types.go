@@ -1,0 +1,75 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// CoderSelfReview says who the caller is in each Coder of a namespace, and which rule
+// of spec.identity of the CoderControlPlane decided that. It can only be created and
+// is not kept: the answer has the status. Nobody can ask about somebody else.
+//
+// +kubebuilder:object:root=true
+type CoderSelfReview struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata. It may be empty.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// status is filled in by the server.
+	// +optional
+	Status CoderSelfReviewStatus `json:"status,omitempty"`
+}
+
+// CoderSelfReviewStatus is who the caller is.
+type CoderSelfReviewStatus struct {
+	// user is the caller's name in Kubernetes.
+	// +optional
+	User string `json:"user,omitempty"`
+	// groups are the caller's groups.
+	// +optional
+	// +listType=atomic
+	Groups []string `json:"groups,omitempty"`
+	// extra are the caller's extra attributes, as rules can match them.
+	// +optional
+	// +listType=atomic
+	Extra []CoderSelfExtra `json:"extra,omitempty"`
+	// controlPlanes has an entry for each CoderControlPlane of the namespace.
+	// +optional
+	// +listType=atomic
+	ControlPlanes []CoderSelf `json:"controlPlanes,omitempty"`
+}
+
+// CoderSelfExtra is an extra attribute.
+type CoderSelfExtra struct {
+	// key of the attribute.
+	Key string `json:"key"`
+	// values of the attribute.
+	// +optional
+	// +listType=atomic
+	Values []string `json:"values,omitempty"`
+}
+
+// CoderSelf is who the caller is in one Coder.
+type CoderSelf struct {
+	// controlPlane is the name of the CoderControlPlane.
+	ControlPlane string `json:"controlPlane"`
+	// actsAs is CoderUser, Operator, Nobody or Unmapped.
+	ActsAs string `json:"actsAs"`
+	// rule is the index in spec.identity.rules of the rule that decided. It is unset if no
+	// rule matches.
+	// +optional
+	Rule *int32 `json:"rule,omitempty"`
+	// reason says how the rule matched.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// coderUser is the username of the Coder user as whom the caller acts.
+	// +optional
+	CoderUser string `json:"coderUser,omitempty"`
+	// coderUserID is the id of that user.
+	// +optional
+	CoderUserID string `json:"coderUserID,omitempty"`
+	// problem is why the caller cannot act as the user that the rule names.
+	// +optional
+	Problem string `json:"problem,omitempty"`
+	// permission is what an unmapped caller needs to change something.
+	// +optional
+	Permission string `json:"permission,omitempty"`
+}

@@ -1,0 +1,98 @@
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+)
+
+// Earlier versions kept in CoderObjectMetadata what is now in the records.
+//
+//+kubebuilder:rbac:groups=internal.coder.com,resources=coderobjectmetadata,verbs=list;delete
+
+var objectMetadata = metadatav1alpha1.GroupVersion.WithResource("coderobjectmetadata")
+
+// migrate takes over what an earlier version of this program kept. It may be repeated.
+func migrate(ctx context.Context, client dynamic.Interface, kept metadata.Records) error {
+	list, err := client.Resource(objectMetadata).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		// There is no such kind, or not any more.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading what an earlier version kept: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		if err := migrateOne(ctx, client, kept, &list.Items[i]); err != nil {
+			errs = append(errs, fmt.Errorf("taking over CoderObjectMetadata %s/%s: %w", list.Items[i].GetNamespace(), list.Items[i].GetName(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func migrateOne(ctx context.Context, client dynamic.Interface, kept metadata.Records, old *unstructured.Unstructured) error {
+	record, err := recordOf(old)
+	if err != nil {
+		// Nobody could read it before either.
+		log.FromContext(ctx).Error(err, "Leaving a CoderObjectMetadata that cannot be read", "namespace", old.GetNamespace(), "name", old.GetName())
+		return nil
+	}
+	// What was recorded since is newer.
+	if _, known := kept.Get(record.ControlPlane, record.UID); !known {
+		if _, err := kept.Put(ctx, record); err != nil && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	version := old.GetResourceVersion()
+	err = client.Resource(objectMetadata).Namespace(old.GetNamespace()).Delete(ctx, old.GetName(),
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func recordOf(old *unstructured.Unstructured) (*metadata.Record, error) {
+	raw, err := old.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var typed metadatav1alpha1.CoderObjectMetadata
+	if err := json.Unmarshal(raw, &typed); err != nil {
+		return nil, err
+	}
+	was := &typed.Spec.Metadata
+	record := &metadata.Record{
+		ControlPlane: types.NamespacedName{Namespace: typed.Namespace, Name: typed.Spec.ControlPlane},
+		Kind:         typed.Spec.Kind, Name: typed.Spec.Name, UID: types.UID(typed.Spec.UID),
+		Labels: was.Labels, Annotations: was.Annotations, Finalizers: was.Finalizers, OwnerReferences: was.OwnerReferences,
+		Generation: was.Generation, DeletionTimestamp: was.DeletionTimestamp, DeletionGracePeriodSeconds: was.DeletionGracePeriodSeconds,
+	}
+	for i := range was.ManagedFields {
+		entry := &was.ManagedFields[i]
+		now := metav1.ManagedFieldsEntry{
+			Manager: entry.Manager, Operation: entry.Operation, APIVersion: entry.APIVersion, Time: entry.Time,
+			FieldsType: entry.FieldsType, Subresource: entry.Subresource,
+		}
+		if entry.FieldsV1 != nil {
+			now.FieldsV1 = metav1.NewFieldsV1(string(entry.FieldsV1.Raw))
+		}
+		record.ManagedFields = append(record.ManagedFields, now)
+	}
+	if typed.Spec.Intent != nil {
+		record.Intent = typed.Spec.Intent.Raw
+	}
+	return record, nil
+}

@@ -1,0 +1,78 @@
+package objectevents
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+)
+
+// occurrence is something that happened to an object.
+type occurrence struct {
+	reason, action, note string
+	warning              bool
+	// key tells it from others with the same reason.
+	key string
+}
+
+// The actions of Events.
+const (
+	actionBuild   = "Build"
+	actionConnect = "Connect"
+	actionRun     = "Run"
+	actionPromote = "Promote"
+)
+
+// scheduled are the reasons of builds that Coder begins by itself, and what they mean.
+var scheduled = map[string]string{
+	"autostop": "its schedule or the limit on its time", "dormancy": "it was not used for long", "autodelete": "its template's rule for dormant workspaces",
+}
+
+// ofWorkspace returns what happened between two states of a workspace.
+func ofWorkspace(before, after *aggregationv1alpha1.CoderWorkspace) []occurrence {
+	var all []occurrence
+	if b := after.Status.LatestBuild; b != nil && !sameBuild(before.Status.LatestBuild, b) {
+		number := fmt.Sprint(b.Number)
+		why, bySchedule := scheduled[b.Reason]
+		switch {
+		case b.Status == "failed":
+			all = append(all, occurrence{
+				reason: aggregationv1alpha1.ReasonBuildFailed, action: actionBuild, warning: true, key: number,
+				note: find(after.Status.Conditions, aggregationv1alpha1.ConditionBuildSucceeded).Message,
+			})
+		case b.Status == "stopped" && bySchedule:
+			all = append(all, occurrence{
+				reason: aggregationv1alpha1.ReasonStoppedBySchedule, action: actionBuild, key: number,
+				note: fmt.Sprintf("Coder stopped the workspace because of %s (%s)", why, b.Reason),
+			})
+		}
+	}
+	was, is := find(before.Status.Conditions, aggregationv1alpha1.ConditionAgentsConnected), find(after.Status.Conditions, aggregationv1alpha1.ConditionAgentsConnected)
+	switch {
+	case is.Reason == aggregationv1alpha1.ReasonAgentsUnavailable && was.Reason != is.Reason:
+		all = append(all, occurrence{reason: is.Reason, action: actionConnect, warning: true, key: since(is), note: is.Message})
+	case is.Reason == aggregationv1alpha1.ReasonAgentsConnected && was.Reason == aggregationv1alpha1.ReasonAgentsUnavailable:
+		all = append(all, occurrence{reason: is.Reason, action: actionConnect, key: since(is), note: "all agents are connected again"})
+	}
+	was, is = find(before.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy), find(after.Status.Conditions, aggregationv1alpha1.ConditionPodsHealthy)
+	if is.Reason != "" && is.Reason != was.Reason {
+		all = append(all, occurrence{reason: is.Reason, action: actionRun, warning: true, key: since(is), note: is.Message})
+	}
+	return all
+}
+
+func sameBuild(a, b *aggregationv1alpha1.WorkspaceBuild) bool {
+	return a != nil && a.Number == b.Number && a.Status == b.Status
+}
+
+// find returns a condition, and an empty one if there is none.
+func find(conditions []metav1.Condition, kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+func since(c metav1.Condition) string { return fmt.Sprint(c.LastTransitionTime.Unix()) }

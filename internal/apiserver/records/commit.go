@@ -1,0 +1,296 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+
+	"github.com/coder-k8s/coder-k8s/internal/tracing"
+)
+
+const (
+	// claimPatience is how long somebody else's claim is respected that does not
+	// change: a request to Coder takes no longer. It is measured here, from when this
+	// replica first saw the claim.
+	claimPatience = time.Minute
+	// cleanUp is how long a claim is tried to be taken off after its write.
+	cleanUp = 5 * time.Second
+)
+
+// commit decides a write on this replica. b is nil for a creation, wanted where the
+// object shall be removed. The result is nil where it is gone. It is ErrChanged where
+// the record is not what the write was decided on.
+func (s *Store) commit(ctx context.Context, key string, b *basis, wanted Object) (_ *held, err error) {
+	// It begins before the lock, so that waiting for another write can be seen.
+	ctx, span := tracing.Start(ctx, "Decide a write")
+	defer func() { tracing.End(span, err) }()
+	unlock, err := s.Table.Lock(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("waiting for another write of %s: %w", key, err)
+	}
+	defer unlock()
+	if b == nil || b.revision == 0 {
+		return s.create(ctx, key, wanted)
+	}
+	current := s.Table.get(key)
+	if s.writer == nil && (current == nil || current.revision < b.revision) {
+		// The record is the system of record, and etcd compares.
+		if current, err = s.heldOf(ctx, key, b); err != nil {
+			return nil, err
+		}
+	}
+	if current == nil || current.entry == nil || current.revision != b.revision {
+		return nil, ErrChanged
+	}
+	if waited, err := s.waitFor(ctx, key); waited || err != nil {
+		return nil, changedOr(err)
+	}
+	return s.change(ctx, current, wanted)
+}
+
+func changedOr(err error) error {
+	if err != nil {
+		return err
+	}
+	return ErrChanged
+}
+
+// heldOf makes what a Table has of what a write was decided on.
+func (s *Store) heldOf(ctx context.Context, key string, b *basis) (*held, error) {
+	text, err := s.encode(b.object.DeepCopyObject())
+	if err != nil {
+		return nil, err
+	}
+	namespace, name := s.Locate(key)
+	record := &Record{Namespace: namespace, Name: name, Revision: b.revision}
+	record.Object = text
+	return s.hold(ctx, record)
+}
+
+// waitFor waits while another replica writes the record.
+func (s *Store) waitFor(ctx context.Context, key string) (waited bool, err error) {
+	for {
+		busy, turned := s.Table.foreign(key, s.mine)
+		if !busy {
+			return waited, nil
+		}
+		waited = true
+		patience := time.NewTimer(claimPatience)
+		select {
+		case <-turned:
+		case <-patience.C:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		patience.Stop()
+		if err != nil {
+			return waited, fmt.Errorf("waiting for another replica's write of %s: %w", key, err)
+		}
+	}
+}
+
+// mine says that a claim is one of this replica. The lock of the key is held, so it is
+// left from an earlier write.
+func (s *Store) mine(claim string) bool { return strings.HasPrefix(claim, s.config.Replica+"/") }
+
+// create brings a creation to the system of record.
+func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, error) {
+	if s.writer == nil {
+		return s.put(ctx, key, nil, wanted, "")
+	}
+	if err := s.Learn(ctx, key); err != nil {
+		return nil, err
+	}
+	if _, err := s.waitFor(ctx, key); err != nil {
+		return nil, err
+	}
+	if s.Table.Get(key) != nil {
+		return nil, ErrChanged
+	}
+	w := s.newSession(key, s.Table.get(key))
+	object, err := w.write(ctx, nil, wanted)
+	if err != nil {
+		return nil, err
+	}
+	// Coder has it: who asked may be gone, the record follows.
+	h, err := s.put(context.WithoutCancel(ctx), key, w.next, object, object.GetName())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Recording an object that was made", "key", key)
+		return nil, uncertain(key, err)
+	}
+	return h, nil
+}
+
+// Learn reads the record of a key that nothing is known of.
+func (s *Store) Learn(ctx context.Context, key string) error {
+	namespace, name := s.Locate(key)
+	record, err := s.config.Cluster.Get(ctx, namespace, name, "")
+	switch {
+	case isAbsent(err):
+		if known := s.Table.get(key); known != nil {
+			s.Table.lose(key, known.revision)
+		}
+		return nil
+	case err != nil:
+		return unavailable(ctx, "reading "+key, err)
+	}
+	h, err := s.holdShown(ctx, record)
+	if err != nil {
+		return internal(err)
+	}
+	s.Table.see(h)
+	return nil
+}
+
+// change brings a change or a removal to the system of record.
+func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held, error) {
+	if s.writer == nil {
+		return s.settleOn(ctx, current, wanted)
+	}
+	w := s.newSession(current.key, current)
+	object, err := w.write(ctx, current.entry.Object, wanted)
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.settleOn(context.WithoutCancel(ctx), w.next, object)
+	if errors.Is(err, ErrChanged) && w.claimed {
+		// Only by hand, or after a minute, does somebody write over a claim. Another round
+		// would tell Coder twice.
+		return nil, unavailable(ctx, "recording "+current.key, errors.New("it was changed by somebody else meanwhile"))
+	}
+	return h, err
+}
+
+// settleOn writes or removes the record last.
+func (s *Store) settleOn(ctx context.Context, last *held, object Object) (*held, error) {
+	switch {
+	case object == nil:
+		return nil, s.remove(ctx, last)
+	case s.writer == nil:
+		return s.put(ctx, last.key, last, object, "")
+	}
+	return s.put(ctx, last.key, last, object, object.GetName())
+}
+
+// put writes an object into the record that is there, or into a new one. Claims end
+// with it. The object belongs to the Table from then on. Where its names come from Coder,
+// natural is the one that they give it, and its name becomes that of the record.
+func (s *Store) put(ctx context.Context, key string, current *held, object Object, natural string) (*held, error) {
+	_, name := s.Locate(key)
+	if natural != "" {
+		object.SetName(name)
+	}
+	if natural == name {
+		natural = ""
+	}
+	next := &held{key: key}
+	if current != nil {
+		copied := *current
+		next = &copied
+	}
+	next.spec.Claim = ""
+	if current != nil && current.entry != nil && !current.damaged && current.spec.Claim == "" && current.spec.CoderName == natural &&
+		s.asKept(current) && s.unchanged(current, object) {
+		return current, nil
+	}
+	next.spec.ID, next.spec.CoderName = string(object.GetUID()), natural
+	if s.config.ControlPlane != nil {
+		next.spec.ControlPlane = s.config.ControlPlane(object)
+	}
+	return s.update(ctx, next, object)
+}
+
+// update writes a record. object is nil where it keeps the one that it has.
+func (s *Store) update(ctx context.Context, next *held, object Object) (*held, error) {
+	if object == nil && next.entry != nil {
+		object = next.entry.Object
+	}
+	namespace, name := s.Locate(next.key)
+	record := &Record{Namespace: namespace, Name: name, Revision: next.revision, RecordSpec: next.spec}
+	var parts map[string]string
+	if object != nil {
+		record.Files = ""
+		copied := object.DeepCopyObject().(Object) //nolint:forcetypeassert // It is a copy of one.
+		var err error
+		if parts, err = s.config.Files.detach(copied, record); err == nil {
+			record.Object, err = s.encode(copied)
+		}
+		if err != nil {
+			return nil, apierrors.NewInternalError(err)
+		}
+		if s.config.State != nil {
+			record.State = s.config.State(object)
+		}
+	}
+	if s.config.Pending != nil {
+		record.Pending = s.config.Pending(next.kept)
+	}
+	return s.Table.write(next.key, func() (*held, error) {
+		err := s.config.Files.store(ctx, namespace, parts, next.spec.Files)
+		switch {
+		case err != nil:
+		case record.Revision == 0:
+			err = s.config.Cluster.Create(ctx, record)
+		default:
+			err = s.config.Cluster.Update(ctx, record)
+		}
+		switch {
+		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), isAbsent(err) && record.Revision != 0:
+			return nil, ErrChanged
+		case err != nil:
+			return nil, s.refused(ctx, next, err)
+		}
+		// The text is what is served: the object in memory may say more than it tells.
+		return s.hold(ctx, record)
+	})
+}
+
+// asKept says that nothing else is to be kept than what is.
+func (s *Store) asKept(next *held) bool {
+	known := s.Table.get(next.key)
+	return known != nil && known.spec.Kept == next.spec.Kept
+}
+
+// unchanged says that an object is what the record has already. An update that changes
+// nothing must not move the revision: clients that write again on each change would
+// never come to rest.
+func (s *Store) unchanged(current *held, object Object) bool {
+	if current.entry.Object == object {
+		return true
+	}
+	was := current.entry.Object.DeepCopyObject()
+	is := object.DeepCopyObject()
+	return s.versioner.PrepareObjectForStorage(was) == nil && s.versioner.PrepareObjectForStorage(is) == nil &&
+		equality.Semantic.DeepEqual(was, is)
+}
+
+// refused is the answer where kube-apiserver did not take a record.
+func (s *Store) refused(ctx context.Context, next *held, err error) error {
+	if next.revision == 0 && s.writer == nil && !answered(err) && ctx.Err() == nil {
+		return uncertain(next.key, err)
+	}
+	return unavailable(ctx, "writing "+next.key, err)
+}
+
+// remove removes the record last.
+func (s *Store) remove(ctx context.Context, last *held) error {
+	namespace, name := s.Locate(last.key)
+	err := s.config.Cluster.Delete(ctx, namespace, name, last.revision)
+	switch {
+	case apierrors.IsConflict(err):
+		return ErrChanged
+	case isAbsent(err):
+		s.Table.lose(last.key, last.revision)
+		return ErrChanged
+	case err != nil:
+		return unavailable(ctx, "removing "+last.key, err)
+	}
+	s.Table.bury(last.key, last.revision)
+	return nil
+}

@@ -1,0 +1,52 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+)
+
+// errDamaged is in the error about a record whose text cannot be read. Only somebody who
+// edits the record by hand brings that about.
+var errDamaged = errors.New("its text cannot be read; the operator writes it again when it has read the object from Coder")
+
+func damagedError(record *Record, cause error) error {
+	return fmt.Errorf("record %s/%s: %w: %w", record.Namespace, record.Name, errDamaged, cause)
+}
+
+// readError returns 503 for a damaged record: it is repaired soon, and the object exists.
+func readError(ctx context.Context, key string, err error) error {
+	if errors.Is(err, errDamaged) {
+		return unavailable(ctx, "reading "+key, err)
+	}
+	return internal(err)
+}
+
+// holdShown is hold for a record that a list or a watch shows. A damaged record does not
+// fail the list or the watch, which would make all other objects unavailable. The object
+// stays as it was known before; if it was not known, it is missing until it is repaired.
+func (s *Store) holdShown(ctx context.Context, record *Record) (*held, error) {
+	h, err := s.hold(ctx, record)
+	if !errors.Is(err, errDamaged) {
+		return h, err
+	}
+	klog.FromContext(ctx).Error(err, "Ignoring a change of a record")
+	h = &held{
+		key: s.Key(record.Namespace, record.Name), revision: record.Revision, damaged: true,
+		controlPlane: types.NamespacedName{Namespace: record.Namespace, Name: record.ControlPlane},
+	}
+	h.spec.ControlPlane, h.spec.ID = record.ControlPlane, record.ID
+	if known := s.Table.get(h.key); known != nil {
+		h.spec, h.hash, h.kept, h.controlPlane = known.spec, known.hash, known.kept, known.controlPlane
+		if known.entry != nil {
+			entry := *known.entry
+			entry.Damaged = true
+			h.entry = &entry
+		}
+	}
+	h.spec.Claim = record.Claim
+	return h, nil
+}

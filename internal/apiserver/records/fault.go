@@ -1,0 +1,84 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// retryAfterSeconds is what a client is told to wait. Clients of Kubernetes do so
+// by themselves.
+const retryAfterSeconds = 1
+
+// etcdFull is in the message of kube-apiserver if etcd accepts no writes.
+const etcdFull = "etcdserver: mvcc: database space exceeded"
+
+// unavailable is the answer where kube-apiserver gave none, or one that says more
+// about the operator than about the request.
+func unavailable(ctx context.Context, what string, cause error) error {
+	if err := ctx.Err(); err != nil {
+		// Nobody waits for the answer any more.
+		return err
+	}
+	var status *apierrors.StatusError
+	if errors.As(cause, &status) {
+		switch status.ErrStatus.Code {
+		case http.StatusGone, http.StatusBadRequest, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return cause
+		}
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
+		Message: fmt.Sprintf("%s: the records in kube-apiserver cannot be used now; try again: %v%s", what, cause, advice(cause)),
+		Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfterSeconds},
+	}}
+}
+
+// advice says what an administrator can do.
+func advice(cause error) string {
+	switch {
+	case apierrors.HasStatusCause(cause, "NamespaceTerminating"):
+		return "; the namespace is being deleted"
+	case apierrors.IsForbidden(cause), apierrors.IsUnauthorized(cause):
+		return "; see the role coder-k8s-apiserver, and quotas of the namespace"
+	case apierrors.IsNotFound(cause):
+		return "; see whether the custom resource definitions of internal.coder.com are installed"
+	case strings.Contains(cause.Error(), etcdFull):
+		return "; etcd is full: make room (compact and defragment it, or raise --quota-backend-bytes), and disarm its NOSPACE alarm"
+	case apierrors.IsRequestEntityTooLargeError(cause):
+		return "; the object is larger than etcd takes"
+	}
+	return ""
+}
+
+// uncertain is the answer for a creation that may have happened. A client that tried
+// again by itself would be told that its own object is in its way.
+func uncertain(key string, cause error) error {
+	return apierrors.NewTimeoutError(fmt.Sprintf(
+		"whether %s was created is not known: %v; look whether it is there, and apply it again: nothing is made twice", key, cause), 0)
+}
+
+// answered says that kube-apiserver has refused, so that nothing has happened.
+func answered(err error) bool {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.ErrStatus.Code
+	return code < http.StatusInternalServerError || code == http.StatusServiceUnavailable
+}
+
+// internal is the answer for what was read and makes no sense. What is an API status
+// stays as it is.
+func internal(err error) error {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		return err
+	}
+	return apierrors.NewInternalError(err)
+}

@@ -1,0 +1,175 @@
+package records
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+)
+
+const (
+	// partSize is how much of compressed files one part has: etcd takes 1.5 MiB.
+	partSize = 512 << 10
+	// maxFiles is how much the files of one template may be, as JSON. More text than 2 MiB
+	// is not shown in an object.
+	maxFiles = 16 << 20
+	// unusedFor is how long a part is kept that no record names.
+	unusedFor = time.Hour
+)
+
+// errNoPart says that a part is not there, or not what its name says.
+var errNoPart = errors.New("a part of the files of the template is missing")
+
+// Files keeps the files of templates beside their records: compressed, in parts that are
+// named by their content. So those that have not changed are written and kept once.
+type Files struct {
+	cluster Cluster
+}
+
+// NewFiles keeps files in a cluster of parts.
+func NewFiles(cluster Cluster) *Files { return &Files{cluster: cluster} }
+
+// detach takes the files of an object into the record, and out of the object.
+func (f *Files) detach(object Object, record *Record) (map[string]string, error) {
+	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)
+	if f == nil || !ok || len(tmpl.Spec.Files) == 0 {
+		return nil, nil
+	}
+	data, err := json.Marshal(tmpl.Spec.Files)
+	if err != nil {
+		return nil, err
+	}
+	tmpl.Spec.Files = nil
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	if _, err := writer.Write(data); err != nil {
+		return nil, err
+	}
+	if err := writer.Close(); err != nil {
+		return nil, err
+	}
+	parts, names := map[string]string{}, []string{}
+	for rest := packed.Bytes(); len(rest) > 0; {
+		part := rest[:min(partSize, len(rest))]
+		rest = rest[len(part):]
+		name := nameOf(part)
+		names = append(names, name)
+		parts[name] = base64.StdEncoding.EncodeToString(part)
+	}
+	record.Files = strings.Join(names, " ")
+	return parts, nil
+}
+
+func nameOf(part []byte) string {
+	sum := sha256.Sum256(part)
+	return hex.EncodeToString(sum[:])
+}
+
+// store writes the parts that are not there yet.
+func (f *Files) store(ctx context.Context, namespace string, parts map[string]string, before string) error {
+	for name, content := range parts {
+		if strings.Contains(before, name) {
+			continue
+		}
+		part := &Record{Namespace: namespace, Name: name}
+		part.Object = content
+		if err := f.cluster.Create(ctx, part); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach puts the files of a record into its object. known is what was read of it
+// before, or nil.
+func (f *Files) attach(ctx context.Context, object Object, record *Record, known *held) error {
+	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)
+	if f == nil || !ok || record.Files == "" {
+		return nil
+	}
+	if known != nil && known.entry != nil && known.spec.Files == record.Files {
+		// The objects share them: nobody writes to an object that was read.
+		tmpl.Spec.Files = known.entry.Object.(*aggregationv1alpha1.CoderTemplate).Spec.Files
+		return nil
+	}
+	files, err := f.load(ctx, record)
+	if errors.Is(err, errNoPart) {
+		// Somebody removed it. Without a source in its status the mirror reads it again.
+		tmpl.Status.Source = nil
+		return nil
+	}
+	tmpl.Spec.Files = files
+	return err
+}
+
+func (f *Files) load(ctx context.Context, record *Record) (map[string]string, error) {
+	var packed []byte
+	for _, name := range strings.Fields(record.Files) {
+		part, err := f.cluster.Get(ctx, record.Namespace, name, "")
+		if isAbsent(err) {
+			return nil, errNoPart
+		}
+		if err != nil {
+			return nil, err
+		}
+		content, err := base64.StdEncoding.DecodeString(part.Object)
+		if err != nil || nameOf(content) != name {
+			return nil, errNoPart
+		}
+		packed = append(packed, content...)
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, errNoPart
+	}
+	data, err := io.ReadAll(io.LimitReader(reader, maxFiles))
+	if err != nil {
+		return nil, errNoPart
+	}
+	var files map[string]string
+	if err := json.Unmarshal(data, &files); err != nil {
+		return nil, errNoPart
+	}
+	return files, nil
+}
+
+// Sweep removes parts that no record of the Store has named for long. unused remembers
+// since when, and is the caller's to keep.
+func (s *Store) Sweep(ctx context.Context, now time.Time, unused map[types.NamespacedName]time.Time) error {
+	list, err := s.config.Files.cluster.List(ctx, Query{})
+	if err != nil {
+		return fmt.Errorf("looking for files of templates that are not needed: %w", err)
+	}
+	used := s.Table.files()
+	var errs []error
+	for i := range list.Records {
+		part := &list.Records[i]
+		key := types.NamespacedName{Namespace: part.Namespace, Name: part.Name}
+		since, missed := unused[key]
+		switch {
+		case used[key]:
+			delete(unused, key)
+		case !missed:
+			unused[key] = now
+		case now.Sub(since) >= unusedFor:
+			delete(unused, key)
+			if err := s.config.Files.cluster.Delete(ctx, part.Namespace, part.Name, part.Revision); err != nil && !isAbsent(err) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

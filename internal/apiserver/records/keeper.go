@@ -1,0 +1,249 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+)
+
+// Keeper keeps what Coder has no place for in the records of objects, beside the
+// object.
+type Keeper struct {
+	stores map[string]*Store
+}
+
+var _ metadata.Records = (*Keeper)(nil)
+
+// NewKeeper makes one of the stores of all kinds.
+func NewKeeper(stores ...*Store) *Keeper {
+	k := &Keeper{stores: map[string]*Store{}}
+	for _, s := range stores {
+		k.stores[s.config.Kind] = s
+	}
+	return k
+}
+
+// Get implements metadata.Records.
+func (k *Keeper) Get(controlPlane types.NamespacedName, uid types.UID) (*metadata.Record, bool) {
+	for _, s := range k.stores {
+		if h := s.Table.find(controlPlane, uid); h != nil && h.kept != nil {
+			return h.kept, true
+		}
+	}
+	return nil, false
+}
+
+// List implements metadata.Records.
+func (k *Keeper) List(controlPlane types.NamespacedName) []*metadata.Record {
+	var all []*metadata.Record
+	for _, s := range k.stores {
+		for _, h := range s.Table.all(controlPlane) {
+			if h.kept != nil {
+				all = append(all, h.kept)
+			}
+		}
+	}
+	return all
+}
+
+// PendingFor implements metadata.Records.
+func (k *Keeper) PendingFor(controlPlane types.NamespacedName, kind, name string) (*metadata.Record, bool) {
+	s := k.stores[kind]
+	if s == nil {
+		return nil, false
+	}
+	h := s.Table.get(s.Key(controlPlane.Namespace, name))
+	if h == nil || h.entry != nil || h.spec.ID != "" || h.controlPlane != controlPlane {
+		return nil, false
+	}
+	return h.kept, true
+}
+
+// OnChange implements metadata.Records.
+func (k *Keeper) OnChange(changed func(*metadata.Record)) {
+	for kind, s := range k.stores {
+		s.Table.OnChange(func(controlPlane types.NamespacedName, uid types.UID) {
+			changed(&metadata.Record{ControlPlane: controlPlane, Kind: kind, UID: uid})
+		})
+	}
+}
+
+// Put implements metadata.Records.
+func (k *Keeper) Put(ctx context.Context, record *metadata.Record) (*metadata.Record, error) {
+	wanted := record.DeepCopy()
+	s, key, err := k.prepare(wanted)
+	if err != nil {
+		return nil, err
+	}
+	if w := s.sessionOf(ctx, key); w != nil {
+		return w.keep(wanted)
+	}
+	known := s.Table.get(key)
+	if known == nil {
+		known, err = s.newRecord(key, wanted)
+		if known == nil || err != nil {
+			return wanted, err
+		}
+	}
+	switch {
+	case known.controlPlane != wanted.ControlPlane:
+		return nil, kept(wanted, fmt.Sprintf("belongs to control plane %q", known.controlPlane.Name))
+	case known.kept != nil && metadata.Same(known.kept, wanted):
+		return known.kept, nil
+	case known.kept == nil && wanted.Version != "" && wanted.Version != formatRevision(known.revision),
+		known.kept != nil && wanted.Version != known.kept.Version:
+		return nil, kept(wanted, "was changed meanwhile")
+	}
+	if wanted.IsEmpty() && known.entry == nil && !wanted.Pending() {
+		return emptied(wanted), k.gone(wanted, s.remove(ctx, known))
+	}
+	return s.keep(ctx, known, wanted)
+}
+
+// prepare makes a record normal, and finds where it is kept.
+func (k *Keeper) prepare(record *metadata.Record) (*Store, string, error) {
+	s := k.stores[record.Kind]
+	if s == nil {
+		return nil, "", apierrors.NewInternalError(fmt.Errorf("%q is no kind that records are kept of", record.Kind))
+	}
+	if err := metadata.Normalize(record); err != nil {
+		return nil, "", err
+	}
+	return s, s.keyOf(record), nil
+}
+
+// keyOf is where what is kept of an object is: in its record, whatever its name is now.
+func (s *Store) keyOf(record *metadata.Record) string {
+	if !record.Pending() {
+		if key, ok := s.Table.KeyOf(record.ControlPlane, record.UID); ok {
+			return key
+		}
+	}
+	return s.Key(record.ControlPlane.Namespace, record.Name)
+}
+
+// newRecord is one that is not there yet, nil where it is not worth one.
+func (s *Store) newRecord(key string, wanted *metadata.Record) (*held, error) {
+	switch {
+	case wanted.Version != "":
+		return nil, kept(wanted, "was removed meanwhile")
+	case wanted.IsEmpty():
+		return nil, nil
+	}
+	h := &held{key: key, controlPlane: wanted.ControlPlane}
+	h.spec.ControlPlane, h.spec.ID = wanted.ControlPlane.Name, string(wanted.UID)
+	return h, nil
+}
+
+// keep writes what is kept into a record.
+func (s *Store) keep(ctx context.Context, known *held, wanted *metadata.Record) (*metadata.Record, error) {
+	next := *known
+	var err error
+	if next.spec.Kept, err = wanted.Text(); err != nil {
+		return nil, apierrors.NewInternalError(err)
+	}
+	next.spec.ID, next.kept = string(wanted.UID), wanted
+	h, err := s.update(ctx, &next, nil)
+	switch {
+	case errors.Is(err, ErrChanged):
+		// What is newer is learned by the watch, or here.
+		if err := s.Learn(ctx, known.key); err != nil {
+			return nil, err
+		}
+		return s.lost(known.key, wanted)
+	case err != nil:
+		return nil, err
+	case h.kept == nil:
+		return emptied(wanted), nil
+	}
+	return h.kept, nil
+}
+
+// lost is the answer where somebody else was faster: that may have been this write, whose
+// answer was lost.
+func (s *Store) lost(key string, wanted *metadata.Record) (*metadata.Record, error) {
+	if now := s.Table.get(key); now != nil && now.kept != nil && metadata.Same(now.kept, wanted) {
+		return now.kept, nil
+	}
+	return nil, kept(wanted, "was changed meanwhile")
+}
+
+func emptied(record *metadata.Record) *metadata.Record {
+	record.Version = ""
+	return record
+}
+
+// Bind implements metadata.Records.
+func (k *Keeper) Bind(ctx context.Context, pending *metadata.Record, uid types.UID) (*metadata.Record, error) {
+	if !pending.Pending() {
+		return nil, apierrors.NewInternalError(fmt.Errorf("%s %q already has the id %s", pending.Kind, pending.Name, pending.UID))
+	}
+	bound := pending.DeepCopy()
+	bound.UID = uid
+	s, key, err := k.prepare(bound)
+	if err != nil {
+		return nil, err
+	}
+	if w := s.sessionOf(ctx, key); w != nil {
+		return w.keep(bound)
+	}
+	known := s.Table.get(key)
+	if known == nil {
+		bound.Version = ""
+		return k.Put(ctx, bound)
+	}
+	if known.spec.ID != "" && known.spec.ID != string(uid) || known.controlPlane != bound.ControlPlane {
+		return nil, kept(bound, "belongs to another object by now")
+	}
+	return s.keep(ctx, known, bound)
+}
+
+// Delete implements metadata.Records.
+func (k *Keeper) Delete(ctx context.Context, record *metadata.Record) error {
+	s := k.stores[record.Kind]
+	if s == nil {
+		return nil
+	}
+	key := s.keyOf(record)
+	if w := s.sessionOf(ctx, key); w != nil {
+		return w.forget(ctx, record)
+	}
+	known := s.Table.get(key)
+	switch {
+	case known == nil || known.kept == nil:
+		return nil
+	case record.Version != "" && record.Version != known.kept.Version:
+		return kept(record, "was changed meanwhile")
+	case known.entry == nil:
+		return k.gone(record, s.remove(ctx, known))
+	}
+	nothing := &metadata.Record{ControlPlane: record.ControlPlane, Kind: record.Kind, Name: record.Name, UID: record.UID}
+	_, err := s.keep(ctx, known, nothing)
+	return err
+}
+
+// gone is what came of a removal. That the record is gone already is as good.
+func (k *Keeper) gone(record *metadata.Record, err error) error {
+	if !errors.Is(err, ErrChanged) {
+		return err
+	}
+	s := k.stores[record.Kind]
+	if s.Table.get(s.keyOf(record)) == nil {
+		return nil
+	}
+	return kept(record, "was changed meanwhile")
+}
+
+// kept is the answer where a record is not as it was read.
+func kept(record *metadata.Record, how string) error {
+	resource := schema.GroupResource{Group: metadatav1alpha1.GroupVersion.Group, Resource: strings.ToLower(record.Kind) + "records"}
+	return apierrors.NewConflict(resource, record.Name, fmt.Errorf("what is kept of %s %q %s; read it again", record.Kind, record.Name, how))
+}

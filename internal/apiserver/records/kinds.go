@@ -1,0 +1,53 @@
+package records
+
+import (
+	"k8s.io/utils/clock"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+)
+
+// Workspaces is the configuration for the records of workspaces.
+func Workspaces(cluster Cluster, replica, namespace string, c clock.PassiveClock) Config {
+	config := common(cluster, replica, namespace, c)
+	config.Kind, config.Prefix = "CoderWorkspace", keyPrefix("coderworkspaces")
+	config.NewObject = func() Object { return &aggregationv1alpha1.CoderWorkspace{} }
+	config.State = func(o Object) string { return o.(*aggregationv1alpha1.CoderWorkspace).Status.Phase }
+	return config
+}
+
+// Templates is the configuration for the records of templates, and the parts of their
+// files.
+func Templates(cluster, parts Cluster, replica, namespace string, c clock.PassiveClock) Config {
+	config := common(cluster, replica, namespace, c)
+	config.Files = NewFiles(parts)
+	config.Kind, config.Prefix = "CoderTemplate", keyPrefix("codertemplates")
+	config.NewObject = func() Object { return &aggregationv1alpha1.CoderTemplate{} }
+	config.State = func(o Object) string { return o.(*aggregationv1alpha1.CoderTemplate).Status.ActiveVersionID }
+	return config
+}
+
+func common(cluster Cluster, replica, namespace string, c clock.PassiveClock) Config {
+	return Config{
+		Cluster: cluster, Replica: replica, HeartbeatNamespace: namespace, Clock: c, Pending: pending,
+		ControlPlane: func(o Object) string { return o.GetLabels()[aggregationv1alpha1.LabelControlPlaneName] },
+	}
+}
+
+// keyPrefix is what the keys of a resource begin with.
+func keyPrefix(resource string) string {
+	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + resource
+}
+
+// pending says for people what is still to be done in Coder.
+func pending(record *metadata.Record) string {
+	switch {
+	case record == nil:
+		return ""
+	case record.Pending():
+		return "create"
+	case record.DeletionTimestamp != nil:
+		return "delete"
+	}
+	return ""
+}

@@ -1,0 +1,220 @@
+package records
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// see takes up what the watch or a read tells.
+func (t *Table) see(h *held) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	now, news := t.take(h)
+	if !news {
+		return
+	}
+	if _, ours := t.writing[h.key]; ours {
+		t.writing[h.key] = h
+		return
+	}
+	t.tell(now)
+}
+
+// take takes a state up if it is newer than what is known.
+func (t *Table) take(h *held) (now *held, news bool) {
+	known := t.byKey[h.key]
+	if known != nil && known.revision == h.revision && known.entry != nil && h.entry != nil && known.hash == h.hash {
+		// The cache has this copy of the object anyway.
+		same := *known
+		entry := *known.entry
+		entry.Object = h.entry.Object
+		same.entry = &entry
+		t.put(&same)
+		return &same, false
+	}
+	if known != nil && known.revision >= h.revision || t.graves[h.key] >= h.revision {
+		return known, false
+	}
+	delete(t.graves, h.key)
+	t.sequence++
+	h.sequence, h.claimed = t.sequence, t.clock.Now()
+	h.born = h.claimed
+	if known != nil {
+		h.inherit(known)
+		t.drop(known, false)
+	}
+	if h.kept != nil && h.kept.CreatedAt.IsZero() {
+		h.kept.CreatedAt = metav1.NewTime(h.born)
+	}
+	t.put(h)
+	if t.observe != nil && known != nil && known.entry != nil && h.entry != nil && known.entry != h.entry {
+		t.observe(known.entry.Object, h.entry.Object, h.born)
+	}
+	t.turn()
+	return h, true
+}
+
+// inherit takes over from the state before what the change has left as it was.
+func (h *held) inherit(known *held) {
+	h.born = known.born
+	if known.spec.Claim == h.spec.Claim {
+		h.claimed = known.claimed
+	}
+	if known.entry != nil && h.entry != nil && known.damaged == h.damaged && known.hash == h.hash && known.entry.Natural == h.entry.Natural {
+		h.entry, h.sequence = known.entry, known.sequence
+	}
+	if known.kept != nil && h.kept != nil && known.spec.Kept == h.spec.Kept && known.spec.ID == h.spec.ID {
+		h.kept = known.kept
+	}
+}
+
+func (t *Table) put(h *held) {
+	t.byKey[h.key] = h
+	if h.entry != nil && h.entry.Natural != "" {
+		t.renamed[naturalKey(h)] = h
+	}
+	if h.spec.ID == "" {
+		return
+	}
+	plane := t.planes[h.controlPlane]
+	if plane == nil {
+		plane = map[types.UID]*held{}
+		t.planes[h.controlPlane] = plane
+	}
+	plane[types.UID(h.spec.ID)] = h
+}
+
+// naturalKey is the key that an object would have that was made now.
+func naturalKey(h *held) string {
+	return h.key[:strings.LastIndexByte(h.key, '/')+1] + h.entry.Natural
+}
+
+func (t *Table) drop(known *held, gone bool) {
+	delete(t.byKey, known.key)
+	if known.entry != nil && known.entry.Natural != "" && t.renamed[naturalKey(known)] == known {
+		delete(t.renamed, naturalKey(known))
+	}
+	t.turn()
+	if known.spec.ID == "" {
+		return
+	}
+	was := id{known.controlPlane, types.UID(known.spec.ID)}
+	plane := t.planes[was.controlPlane]
+	if plane[was.uid] != known {
+		return
+	}
+	if delete(plane, was.uid); len(plane) == 0 {
+		delete(t.planes, was.controlPlane)
+	}
+	if !gone {
+		return
+	}
+	t.sequence++
+	t.removed[was] = t.sequence
+	t.removals = append(t.removals, was)
+	if len(t.removals) > removalsKept {
+		oldest := t.removals[0]
+		t.removals = t.removals[1:]
+		t.blind = max(t.blind, t.removed[oldest])
+		delete(t.removed, oldest)
+	}
+}
+
+// lose takes up that a record is gone, which was seen at a revision.
+func (t *Table) lose(key string, revision uint64) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.graves[key] != 0 && t.graves[key] < revision {
+		delete(t.graves, key)
+	}
+	known := t.byKey[key]
+	if known == nil || known.revision > revision {
+		return
+	}
+	t.drop(known, true)
+	t.tell(known)
+}
+
+// bury takes up that this replica removed a record that had a revision.
+func (t *Table) bury(key string, revision uint64) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if known := t.byKey[key]; known != nil && known.revision <= revision {
+		t.drop(known, true)
+	}
+	t.graves[key] = max(t.graves[key], revision)
+}
+
+// fill takes up that a list was read to its end: what is older than it, and not among
+// the keys, is gone.
+func (t *Table) fill(keys map[string]bool, revision uint64) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	for key, known := range t.byKey {
+		if !keys[key] && known.revision <= revision {
+			t.drop(known, true)
+			t.tell(known)
+		}
+	}
+	for key, buried := range t.graves {
+		if buried <= revision {
+			delete(t.graves, key)
+		}
+	}
+	t.filled, t.shown = true, max(t.shown, revision)
+}
+
+// show takes note of how far the watch is.
+func (t *Table) show(revision uint64) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.shown = max(t.shown, revision)
+}
+
+// Revision is the newest one up to which everything was seen.
+func (t *Table) Revision() uint64 {
+	t.mutex.RLock()
+	defer t.mutex.RUnlock()
+	return t.shown
+}
+
+// write has what the watch tells of a key held back while this replica writes it, so
+// that it is known whose change it is. The lock of the key is held.
+func (t *Table) write(key string, write func() (*held, error)) (*held, error) {
+	t.mutex.Lock()
+	t.writing[key] = nil
+	t.mutex.Unlock()
+	written, err := write()
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	told := t.writing[key]
+	delete(t.writing, key)
+	if err != nil {
+		t.tell(told)
+		return nil, err
+	}
+	now, _ := t.take(written)
+	if told != nil && told.revision > written.revision {
+		t.tell(told)
+	}
+	if now == nil || now.revision != written.revision {
+		return written, nil
+	}
+	return now, nil
+}
+
+// tell says that somebody else changed a record. Who is still at it changes it again.
+func (t *Table) tell(h *held) {
+	if h != nil && t.changed != nil && h.spec.ID != "" && h.spec.Claim == "" {
+		t.changed(h.controlPlane, types.UID(h.spec.ID))
+	}
+}
+
+func (t *Table) turn() {
+	if t.turned != nil {
+		close(t.turned)
+		t.turned = nil
+	}
+}

@@ -1,0 +1,138 @@
+package records
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// pageSize is how many records are asked for at once, so that they are not all in
+// memory twice. pageLimit is how many at most where few are selected.
+const pageSize, pageLimit = 2000, 10000
+
+// GetList passes a list on. The cacher answers most lists; what comes here is its own
+// first one, and states of the past that it does not have any more.
+func (s *Store) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
+	return s.list(ctx, key, options, list, nil)
+}
+
+// list calls see for each record and for the revision of the whole.
+func (s *Store) list(ctx context.Context, key string, options storage.ListOptions, list runtime.Object, see *sight) error {
+	prefix, err := storage.PrepareKey(s.config.Prefix, key, options.Recursive)
+	if err != nil {
+		return err
+	}
+	pointer, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return err
+	}
+	items, err := conversion.EnforcePtr(pointer)
+	if err != nil {
+		return fmt.Errorf("listing into %T: %w", list, err)
+	}
+	if _, _, err := storage.ValidateListOptions(prefix, s.versioner, options); err != nil {
+		return err
+	}
+	if options.ResourceVersion != "" {
+		if _, err := s.versioner.ParseResourceVersion(options.ResourceVersion); err != nil {
+			return apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
+		}
+	}
+	query := s.query(prefix, options)
+	query.Limit = pageSize
+	limit := options.Predicate.Limit
+	if limit > 0 {
+		query.Limit = min(limit, pageLimit)
+	}
+	items.Set(reflect.MakeSlice(items.Type(), 0, 0))
+	for {
+		page, err := s.config.Cluster.List(ctx, query)
+		if err != nil {
+			return unavailable(ctx, "listing "+prefix, err)
+		}
+		last, more, err := s.add(ctx, items, page, options.Predicate, see)
+		if err != nil {
+			return err
+		}
+		if full := limit > 0 && int64(items.Len()) >= limit; !more || full {
+			token, remaining, err := storage.PrepareContinueToken(last, prefix, int64(page.Revision),
+				int64(len(page.Records))+page.Remaining, more, options)
+			if err != nil {
+				return err
+			}
+			if token == "" {
+				see.end(page.Revision)
+			}
+			return s.versioner.UpdateList(list, page.Revision, token, remaining)
+		}
+		query.Continue, query.ResourceVersion, query.ResourceVersionMatch = page.Continue, "", ""
+		query.Limit = min(query.Limit*2, pageLimit)
+	}
+}
+
+// add adds what is selected of a page. It gives the last key that was looked at, and
+// whether there is more behind it.
+func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predicate storage.SelectionPredicate, see *sight) (last string, more bool, err error) {
+	found := make([]*held, len(page.Records))
+	if err := inParallel(len(page.Records), func(i int) error {
+		record := &page.Records[i]
+		if isHeartbeat(record.Name) {
+			return nil
+		}
+		var err error
+		found[i], err = s.holdShown(ctx, record)
+		// Nobody reads the text again.
+		record.Object = ""
+		return err
+	}); err != nil {
+		return "", false, internal(err)
+	}
+	more = page.Continue != ""
+	for i, h := range found {
+		last = s.Key(page.Records[i].Namespace, page.Records[i].Name)
+		if h == nil {
+			continue
+		}
+		see.record(h)
+		if h.entry == nil {
+			continue
+		}
+		matches, err := predicate.Matches(h.entry.Object)
+		if err != nil {
+			return "", false, err
+		}
+		if !matches {
+			continue
+		}
+		items.Set(reflect.Append(items, reflect.ValueOf(h.entry.Object).Elem()))
+		if predicate.Limit > 0 && int64(items.Len()) >= predicate.Limit {
+			return last, more || i < len(found)-1, nil
+		}
+	}
+	return last, more, nil
+}
+
+// query asks for the records of a prefix or a key.
+func (s *Store) query(prefix string, options storage.ListOptions) Query {
+	query := Query{
+		ResourceVersion: options.ResourceVersion, ResourceVersionMatch: options.ResourceVersionMatch,
+		Continue: options.Predicate.Continue, SendInitialEvents: options.SendInitialEvents,
+	}
+	rest := strings.TrimPrefix(prefix, s.config.Prefix)
+	namespace, name, _ := strings.Cut(rest, "/")
+	if !options.Recursive {
+		if name == "" {
+			namespace, name = clusterScope, namespace
+		}
+		query.Name = name
+	}
+	query.Namespace = namespace
+	return query
+}

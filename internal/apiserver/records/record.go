@@ -1,0 +1,111 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+)
+
+// Record is one custom resource.
+type Record struct {
+	Namespace, Name string
+	// Revision is that of the record. 0 is one that was not written yet.
+	Revision uint64
+
+	metadatav1alpha1.RecordSpec
+}
+
+// Cluster is where the records of one kind are. Its errors are API statuses where
+// kube-apiserver has answered.
+type Cluster interface {
+	// Create and Update set the Revision of the record. Update expects it.
+	Create(ctx context.Context, record *Record) error
+	Update(ctx context.Context, record *Record) error
+	// Delete removes a record that has this revision.
+	Delete(ctx context.Context, namespace, name string, revision uint64) error
+	// Get reads what is newest where resourceVersion is empty.
+	Get(ctx context.Context, namespace, name, resourceVersion string) (*Record, error)
+	List(ctx context.Context, query Query) (*List, error)
+	Watch(ctx context.Context, query Query) (Stream, error)
+}
+
+// Query says which records are meant, in the words of kube-apiserver.
+type Query struct {
+	// Namespace is empty for all, Name for all in it.
+	Namespace, Name      string
+	ResourceVersion      string
+	ResourceVersionMatch metav1.ResourceVersionMatch
+	Limit                int64
+	Continue             string
+	SendInitialEvents    *bool
+}
+
+// List is one page.
+type List struct {
+	Records  []Record
+	Revision uint64
+	Continue string
+	// Remaining is how many are on the pages to come, where that is known.
+	Remaining int64
+}
+
+// Stream is an open watch.
+type Stream interface {
+	// Next waits for an event. Its error ends the stream; an API status was sent by
+	// kube-apiserver.
+	Next() (Event, error)
+	Close()
+}
+
+// Event is one of a Stream.
+type Event struct {
+	// Type is never watch.Error.
+	Type   watch.EventType
+	Record Record
+	// InitialEventsEnd says that a bookmark ends the initial events.
+	InitialEventsEnd bool
+}
+
+// resource is a record as kube-apiserver has it.
+type resource struct {
+	APIVersion string                      `json:"apiVersion,omitempty"`
+	Kind       string                      `json:"kind,omitempty"`
+	Metadata   resourceMeta                `json:"metadata"`
+	Spec       metadatav1alpha1.RecordSpec `json:"spec"`
+}
+
+type resourceMeta struct {
+	Namespace       string            `json:"namespace,omitempty"`
+	Name            string            `json:"name,omitempty"`
+	ResourceVersion string            `json:"resourceVersion,omitempty"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
+}
+
+type resourceList struct {
+	Metadata metav1.ListMeta   `json:"metadata"`
+	Items    []json.RawMessage `json:"items"`
+}
+
+func (r *resource) record() (Record, error) {
+	revision, err := parseRevision(r.Metadata.ResourceVersion)
+	if err != nil {
+		return Record{}, fmt.Errorf("record %s/%s: %w", r.Metadata.Namespace, r.Metadata.Name, err)
+	}
+	return Record{Namespace: r.Metadata.Namespace, Name: r.Metadata.Name, Revision: revision, RecordSpec: r.Spec}, nil
+}
+
+func parseRevision(text string) (uint64, error) {
+	revision, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("its resourceVersion %q is no number", text)
+	}
+	return revision, nil
+}
+
+func formatRevision(revision uint64) string { return strconv.FormatUint(revision, 10) }

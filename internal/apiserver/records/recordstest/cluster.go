@@ -1,0 +1,272 @@
+package recordstest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+)
+
+// first is the revision before the first write: what was before is forgotten.
+const first = 1_000_000_000
+
+// Etcd counts the revisions of all kinds.
+type Etcd struct {
+	mu       sync.Mutex
+	revision uint64
+}
+
+// Cluster has the records of one kind.
+type Cluster struct {
+	etcd     *Etcd
+	resource schema.GroupResource
+
+	records map[types.NamespacedName]*records.Record
+	events  []records.Event
+	// more is closed at the next event.
+	more chan struct{}
+	// away is what every request fails with, full what every write does.
+	away, full error
+	// compacted is the revision before which the history is forgotten.
+	compacted uint64
+}
+
+var _ records.Cluster = (*Cluster)(nil)
+
+// NewCluster makes an empty one.
+func NewCluster(etcd *Etcd, resource string) *Cluster {
+	return &Cluster{
+		etcd: etcd, resource: schema.GroupResource{Group: metadatav1alpha1.GroupVersion.Group, Resource: resource},
+		records: map[types.NamespacedName]*records.Record{}, more: make(chan struct{}),
+	}
+}
+
+// Away has every request fail until it is called with nil. Watches end.
+func (c *Cluster) Away(err error) {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
+	c.away = err
+	c.wake()
+}
+
+// Full has every write fail until it is called with nil, as a full etcd does. Reads go on.
+func (c *Cluster) Full(err error) {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
+	c.full = err
+}
+
+// Compact forgets the history, as etcd's compaction does.
+func (c *Cluster) Compact() {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
+	c.compacted = c.etcd.revision
+}
+
+// All are the records by their keys.
+func (c *Cluster) All() []records.Record {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
+	return c.all("")
+}
+
+// Events are all that happened, in its order.
+func (c *Cluster) Events() []records.Event {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
+	return slices.Clone(c.events)
+}
+
+func (c *Cluster) all(namespace string) []records.Record {
+	out := []records.Record{}
+	for key, r := range c.records {
+		if namespace == "" || key.Namespace == namespace {
+			out = append(out, *r)
+		}
+	}
+	slices.SortFunc(out, func(a, b records.Record) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func (c *Cluster) wake() {
+	close(c.more)
+	c.more = make(chan struct{})
+}
+
+func (c *Cluster) tell(kind watch.EventType, r *records.Record) {
+	c.etcd.revision++
+	r.Revision = c.etcd.revision
+	c.events = append(c.events, records.Event{Type: kind, Record: *r})
+	c.wake()
+}
+
+func (c *Cluster) begin(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.etcd.mu.Lock()
+	c.etcd.revision = max(c.etcd.revision, first)
+	if c.away != nil {
+		defer c.etcd.mu.Unlock()
+		return c.away
+	}
+	return nil
+}
+
+// Create implements records.Cluster.
+func (c *Cluster) Create(ctx context.Context, r *records.Record) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.etcd.mu.Unlock()
+	if c.full != nil {
+		return c.full
+	}
+	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+	if c.records[key] != nil {
+		return apierrors.NewAlreadyExists(c.resource, r.Name)
+	}
+	c.store(watch.Added, key, r)
+	return nil
+}
+
+func (c *Cluster) store(kind watch.EventType, key types.NamespacedName, r *records.Record) {
+	c.tell(kind, r)
+	stored := *r
+	c.records[key] = &stored
+}
+
+// Update implements records.Cluster.
+func (c *Cluster) Update(ctx context.Context, r *records.Record) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.etcd.mu.Unlock()
+	if c.full != nil {
+		return c.full
+	}
+	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+	if err := c.expect(key, r.Revision); err != nil {
+		return err
+	}
+	if c.records[key].RecordSpec == r.RecordSpec {
+		return nil
+	}
+	c.store(watch.Modified, key, r)
+	return nil
+}
+
+func (c *Cluster) expect(key types.NamespacedName, revision uint64) error {
+	known := c.records[key]
+	switch {
+	case known == nil:
+		return apierrors.NewNotFound(c.resource, key.Name)
+	case revision != known.Revision:
+		return apierrors.NewConflict(c.resource, key.Name, errors.New("it has another revision"))
+	}
+	return nil
+}
+
+// Delete implements records.Cluster.
+func (c *Cluster) Delete(ctx context.Context, namespace, name string, revision uint64) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	defer c.etcd.mu.Unlock()
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	if err := c.expect(key, revision); err != nil {
+		return err
+	}
+	gone := *c.records[key]
+	delete(c.records, key)
+	c.tell(watch.Deleted, &gone)
+	return nil
+}
+
+// Get implements records.Cluster.
+func (c *Cluster) Get(ctx context.Context, namespace, name, _ string) (*records.Record, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer c.etcd.mu.Unlock()
+	known := c.records[types.NamespacedName{Namespace: namespace, Name: name}]
+	if known == nil {
+		return nil, apierrors.NewNotFound(c.resource, name)
+	}
+	out := *known
+	return &out, nil
+}
+
+// List implements records.Cluster. It knows no states of the past.
+func (c *Cluster) List(ctx context.Context, query records.Query) (*records.List, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer c.etcd.mu.Unlock()
+	if query.Continue != "" || query.ResourceVersionMatch == "Exact" {
+		return nil, apierrors.NewResourceExpired("this cluster knows no states of the past")
+	}
+	return &records.List{Records: c.all(query.Namespace), Revision: c.etcd.revision}, nil
+}
+
+// Watch implements records.Cluster.
+func (c *Cluster) Watch(ctx context.Context, query records.Query) (records.Stream, error) {
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer c.etcd.mu.Unlock()
+	var from uint64
+	for _, digit := range query.ResourceVersion {
+		from = 10*from + uint64(digit-'0')
+	}
+	if from != 0 && from < c.compacted {
+		return nil, apierrors.NewResourceExpired("too old resource version")
+	}
+	s := &stream{ctx: ctx, cluster: c}
+	s.next, _ = slices.BinarySearchFunc(c.events, from+1, func(e records.Event, revision uint64) int { return cmp.Compare(e.Record.Revision, revision) })
+	return s, nil
+}
+
+type stream struct {
+	ctx     context.Context //nolint:containedctx // It is that of the watch.
+	cluster *Cluster
+	next    int
+}
+
+// Close implements records.Stream.
+func (*stream) Close() {}
+
+// Next implements records.Stream.
+func (s *stream) Next() (records.Event, error) {
+	for {
+		s.cluster.etcd.mu.Lock()
+		more, away := s.cluster.more, s.cluster.away
+		if away == nil && s.next < len(s.cluster.events) {
+			event := s.cluster.events[s.next]
+			s.next++
+			s.cluster.etcd.mu.Unlock()
+			return event, nil
+		}
+		s.cluster.etcd.mu.Unlock()
+		if away != nil {
+			return records.Event{}, io.ErrUnexpectedEOF
+		}
+		select {
+		case <-more:
+		case <-s.ctx.Done():
+			return records.Event{}, s.ctx.Err()
+		}
+	}
+}

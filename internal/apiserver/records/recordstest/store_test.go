@@ -1,0 +1,317 @@
+package recordstest_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/utils/clock"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+)
+
+const key = "/aggregation.coder.com/coderworkspaces/team/coder.ada.dev"
+
+// coder is a Writer that counts what it is told.
+type coder struct {
+	told  int
+	write func(ctx context.Context, current, wanted records.Object) (records.Object, error)
+}
+
+func (c *coder) Write(ctx context.Context, _ string, current, wanted records.Object) (records.Object, error) {
+	if err := coderd.BeforeChange(ctx); err != nil {
+		return nil, err
+	}
+	c.told++
+	if c.write != nil {
+		return c.write(ctx, current, wanted)
+	}
+	return wanted, nil
+}
+
+func workspace(label string) *aggregationv1alpha1.CoderWorkspace {
+	return &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "coder.ada.dev", UID: "1", Labels: map[string]string{"a": label},
+	}}
+}
+
+// cluster has two replicas on one cluster of records.
+type cluster struct {
+	records *recordstest.Cluster
+	a, b    *records.Store
+	coder   *coder
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{records: recordstest.NewCluster(&recordstest.Etcd{}, "coderworkspacerecords"), coder: &coder{}}
+	c.a = records.NewStore(records.Workspaces(c.records, "a", "coder-system", clock.RealClock{}))
+	c.b = records.NewStore(records.Workspaces(c.records, "b", "coder-system", clock.RealClock{}))
+	c.a.WriteWith(c.coder)
+	c.b.WriteWith(c.coder)
+	return c
+}
+
+func label(ctx context.Context, s *records.Store, value string) error {
+	return s.GuaranteedUpdate(ctx, key, &aggregationv1alpha1.CoderWorkspace{}, false, nil, func(in runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
+		ws := in.(*aggregationv1alpha1.CoderWorkspace)
+		ws.Labels["a"] = value
+		return ws, nil, nil
+	}, nil)
+}
+
+// TestTwoReplicasWriteOneObject has one replica tell Coder of a change while another one
+// is asked for another. That waits, is decided on what the first one made, and Coder is
+// told of one after the other.
+func TestTwoReplicasWriteOneObject(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	telling, goOn := make(chan struct{}), make(chan struct{})
+	var order []string
+	c.coder.write = func(_ context.Context, current, wanted records.Object) (records.Object, error) {
+		order = append(order, current.GetLabels()["a"]+" to "+wanted.GetLabels()["a"])
+		if len(order) == 1 {
+			close(telling)
+			<-goOn
+		}
+		return wanted, nil
+	}
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- label(ctx, c.a, "one") }()
+	<-telling
+	if claim := c.records.All()[0].Claim; !strings.HasPrefix(claim, "a/") {
+		t.Errorf("the record does not say who changes the object: %q", claim)
+	}
+	go func() { second <- label(ctx, c.b, "two") }()
+	// The other replica learns of the claim by its watch, and so of its end.
+	if err := c.b.Learn(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if _, free := c.b.TryLock(key); free {
+		t.Error("the mirror of the other replica may write meanwhile")
+	}
+	close(goOn)
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if err := c.b.Learn(ctx, key); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"zero to one", "one to two"}, order); diff != "" {
+		t.Errorf("Coder was told (-want +got):\n%s", diff)
+	}
+	if claim := c.records.All()[0].Claim; claim != "" {
+		t.Errorf("a claim is left: %q", claim)
+	}
+}
+
+// TestADeposedReplicaOverwritesNothing has a mirror that was stopped go on with what it
+// knew.
+func TestADeposedReplicaOverwritesNothing(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	known := c.a.Table.Get(key)
+	if err := label(ctx, c.b, "newer"); err != nil {
+		t.Fatal(err)
+	}
+	err := c.a.Propose(ctx, records.Proposal{Key: key, Expect: known.Revision, Object: workspace("older"), Natural: "coder.ada.dev"})
+	if !errors.Is(err, records.ErrChanged) {
+		t.Errorf("it is %v", err)
+	}
+	if err := c.a.Propose(ctx, records.Proposal{Key: key, Expect: known.Revision}); !errors.Is(err, records.ErrChanged) {
+		t.Errorf("a removal is %v", err)
+	}
+	if all := c.records.All(); len(all) != 1 || !strings.Contains(all[0].Object, "newer") {
+		t.Errorf("the records are %v", all)
+	}
+}
+
+// TestARefusedWriteLeavesNoClaim has Coder refuse.
+func TestARefusedWriteLeavesNoClaim(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	c.coder.write = func(context.Context, records.Object, records.Object) (records.Object, error) {
+		return nil, apierrors.NewBadRequest("no")
+	}
+	if err := label(ctx, c.a, "one"); !apierrors.IsBadRequest(err) {
+		t.Errorf("it is %v", err)
+	}
+	if all := c.records.All(); all[0].Claim != "" || !strings.Contains(all[0].Object, "zero") {
+		t.Errorf("the record is %v", all[0])
+	}
+}
+
+// TestKubeAPIServerIsAway: it is never an absence, and Coder is told nothing that cannot
+// be recorded.
+func TestKubeAPIServerIsAway(t *testing.T) {
+	c := newCluster(t)
+	ctx := t.Context()
+	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	told := c.coder.told
+	c.records.Away(errors.New("connection refused"))
+	for name, err := range map[string]error{
+		"get":    c.a.Get(ctx, key, storage.GetOptions{}, &aggregationv1alpha1.CoderWorkspace{}),
+		"list":   c.a.GetList(ctx, "/aggregation.coder.com/coderworkspaces/", storage.ListOptions{Recursive: true, Predicate: storage.Everything}, &aggregationv1alpha1.CoderWorkspaceList{}),
+		"update": label(ctx, c.a, "one"),
+		"create": c.a.Create(ctx, key+"2", workspace("zero"), nil, 0),
+	} {
+		if !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, ok := apierrors.SuggestsClientDelay(err); !ok {
+			t.Errorf("%s: without Retry-After", name)
+		}
+	}
+	if _, err := c.a.GetCurrentResourceVersion(ctx); !apierrors.IsServiceUnavailable(err) {
+		t.Errorf("a consistent read: %v", err)
+	}
+	if c.coder.told != told {
+		t.Error("Coder was told of a write that could not be recorded")
+	}
+}
+
+// TestFilesOfTemplates are kept once, beside the records, and shared in memory.
+func TestFilesOfTemplates(t *testing.T) {
+	r := recordstest.New(t)
+	ctx := t.Context()
+	r.Templates.WriteWith(&coder{})
+	const key = "/aggregation.coder.com/codertemplates/team/coder.docker"
+	random := strings.Builder{}
+	for i := range 60_000 {
+		random.WriteString(time.Unix(int64(i*7919), 0).UTC().Format(time.RFC3339))
+	}
+	files := map[string]string{"main.tf": random.String(), "README.md": "# docker"}
+	tmpl := &aggregationv1alpha1.CoderTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "coder.docker", UID: "2"},
+		Spec:       aggregationv1alpha1.CoderTemplateSpec{Files: files},
+	}
+	if err := r.Templates.Create(ctx, key, tmpl, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	parts := len(r.Cluster("CoderTemplateSource").All())
+	record := r.Cluster("CoderTemplate").All()[0]
+	if parts == 0 || len(record.Object) > 10_000 || len(strings.Fields(record.Files)) != parts {
+		t.Fatalf("%d parts, a record of %d bytes that names %q", parts, len(record.Object), record.Files)
+	}
+	for i := range 3 {
+		if err := r.Templates.GuaranteedUpdate(ctx, key, &aggregationv1alpha1.CoderTemplate{}, false, nil, func(in runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			out := in.(*aggregationv1alpha1.CoderTemplate)
+			out.Spec.DisplayName = strings.Repeat("x", i+1)
+			return out, nil, nil
+		}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := len(r.Cluster("CoderTemplateSource").All()); now != parts {
+		t.Errorf("%d parts after changes of something else, %d before", now, parts)
+	}
+	other := r.Replica()
+	read := &aggregationv1alpha1.CoderTemplate{}
+	if err := other.Templates.Get(ctx, key, storage.GetOptions{}, read); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(read.Spec.Files, files) || read.Spec.DisplayName != "xxx" {
+		t.Errorf("another replica reads %q with %d files", read.Spec.DisplayName, len(read.Spec.Files))
+	}
+	sweep(t, r, parts)
+}
+
+// sweep removes the template, and sees its files go after an hour.
+func sweep(t *testing.T, r *recordstest.Records, parts int) {
+	t.Helper()
+	ctx, now := t.Context(), time.Now()
+	unused := map[types.NamespacedName]time.Time{}
+	entry := r.Templates.Table.In("team", 1)[0]
+	for i, step := range []struct {
+		after time.Duration
+		left  int
+	}{{0, parts}, {2 * time.Hour, parts}, {3 * time.Hour, parts}, {5 * time.Hour, 0}} {
+		if i == 2 {
+			if err := r.Templates.Propose(ctx, records.Proposal{Key: entry.Key, Expect: entry.Revision}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Templates.Sweep(ctx, now.Add(step.after), unused); err != nil {
+			t.Fatal(err)
+		}
+		if left := r.Cluster("CoderTemplateSource").All(); len(left) != step.left {
+			t.Errorf("after %v there are %d parts, want %d", step.after, len(left), step.left)
+		}
+	}
+}
+
+// TestHeartbeatsOfKilledReplicas are removed after an hour. A replica that was only
+// paused creates its own again.
+func TestHeartbeatsOfKilledReplicas(t *testing.T) {
+	c := newCluster(t)
+	ctx, now := t.Context(), time.Now()
+	beat := func(s *records.Store) uint64 {
+		t.Helper()
+		revision, err := s.GetCurrentResourceVersion(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return revision
+	}
+	if err := c.a.Create(ctx, key, workspace("zero"), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	beat(c.a)
+	before := beat(c.b)
+	for _, step := range []struct {
+		after time.Duration
+		beats bool
+		left  string
+	}{
+		{0, false, "coder.ada.dev heartbeat-a heartbeat-b"},
+		{50 * time.Minute, true, "coder.ada.dev heartbeat-a heartbeat-b"},
+		{70 * time.Minute, false, "coder.ada.dev heartbeat-a heartbeat-b"},
+		{2 * time.Hour, false, "coder.ada.dev heartbeat-a heartbeat-b"},
+		{131 * time.Minute, false, "coder.ada.dev heartbeat-a"},
+	} {
+		if err := c.a.SweepHeartbeats(ctx, now.Add(step.after)); err != nil {
+			t.Fatal(err)
+		}
+		if step.beats {
+			before = beat(c.b)
+		}
+		var left []string
+		for _, record := range c.records.All() {
+			left = append(left, record.Name)
+		}
+		slices.Sort(left)
+		if got := strings.Join(left, " "); got != step.left {
+			t.Errorf("after %s there are %s, want %s", step.after, got, step.left)
+		}
+	}
+	if now := beat(c.b); now <= before {
+		t.Errorf("the heartbeat that it created again has revision %d, after %d", now, before)
+	}
+}

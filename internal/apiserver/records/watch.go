@@ -1,0 +1,266 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
+)
+
+const (
+	// reopenFirst and reopenMost are how long it takes until a watch is opened again that
+	// kube-apiserver ended, the first time and at most.
+	reopenFirst, reopenMost = 50 * time.Millisecond, 500 * time.Millisecond
+	// eventBuffer is how many events wait for who watches.
+	eventBuffer = 100
+)
+
+// watcher makes events of objects of those of records. A heartbeat is a bookmark.
+type watcher struct {
+	store   *Store
+	query   Query
+	options storage.ListOptions
+	see     *sight
+	ctx     context.Context //nolint:containedctx // It is that of the watch, which ends with it.
+	cancel  context.CancelFunc
+	events  chan watch.Event
+	stream  Stream
+	// selected has the objects that the selector has matched. It is nil without one, as
+	// the cacher asks.
+	selected map[string]Object
+	// begun says that the initial events are over, so that last, the newest revision
+	// that was shown, is one to go on from.
+	begun bool
+	last  uint64
+}
+
+// Watch shows the events of the objects under a key.
+func (s *Store) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
+	return s.watch(ctx, key, options, nil)
+}
+
+func (s *Store) watch(ctx context.Context, key string, options storage.ListOptions, see *sight) (watch.Interface, error) {
+	prefix, err := storage.PrepareKey(s.config.Prefix, key, options.Recursive)
+	if err != nil {
+		return nil, err
+	}
+	from, err := s.versioner.ParseResourceVersion(options.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{store: s, query: s.query(prefix, options), options: options, see: see, events: make(chan watch.Event, eventBuffer)}
+	if !options.Predicate.Empty() {
+		w.selected = map[string]Object{}
+	}
+	w.query.ResourceVersionMatch, w.query.Continue = "", ""
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	if initial := options.SendInitialEvents; from != 0 && (initial == nil || !*initial) {
+		w.begun, w.last = true, from
+	}
+	stream, err := s.config.Cluster.Watch(w.ctx, w.query)
+	if err != nil && !isStatus(err) && ctx.Err() == nil {
+		w.cancel()
+		return nil, unavailable(ctx, "watching "+prefix, err)
+	}
+	w.stream = stream
+	go w.run(err)
+	utilflowcontrol.WatchInitialized(ctx)
+	return w, nil
+}
+
+func isStatus(err error) bool {
+	var status *apierrors.StatusError
+	return errors.As(err, &status)
+}
+
+// Stop implements watch.Interface.
+func (w *watcher) Stop() { w.cancel() }
+
+// ResultChan implements watch.Interface.
+func (w *watcher) ResultChan() <-chan watch.Event { return w.events }
+
+func (w *watcher) send(kind watch.EventType, object runtime.Object) bool {
+	select {
+	case w.events <- watch.Event{Type: kind, Object: object}:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// fail tells why the watch ends, unless it ends as watches do.
+func (w *watcher) fail(err error) {
+	if w.ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return
+	}
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		status = apierrors.NewInternalError(err)
+	}
+	w.send(watch.Error, &status.ErrStatus)
+}
+
+func (w *watcher) run(err error) {
+	defer close(w.events)
+	defer w.cancel()
+	if err != nil {
+		w.fail(err)
+		return
+	}
+	defer func() { w.stream.Close() }()
+	for {
+		event, err := w.stream.Next()
+		if err != nil {
+			if isGone(err) || !w.reopen() {
+				w.fail(err)
+				return
+			}
+			continue
+		}
+		on, err := w.handle(&event)
+		if err != nil {
+			w.fail(err)
+		}
+		if err != nil || !on {
+			return
+		}
+	}
+}
+
+func isGone(err error) bool {
+	return apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
+}
+
+// reopen goes on from where the watch was, however long kube-apiserver is away. Left to
+// the cacher, that waits up to half a minute between two attempts. It says whether the
+// watch goes on.
+func (w *watcher) reopen() bool {
+	if !w.begun {
+		return false
+	}
+	w.stream.Close()
+	w.query.ResourceVersion, w.query.SendInitialEvents = formatRevision(w.last), nil
+	for pause := reopenFirst; w.ctx.Err() == nil; pause = min(2*pause, reopenMost) {
+		stream, err := w.store.config.Cluster.Watch(w.ctx, w.query)
+		if err == nil {
+			w.stream = stream
+			return true
+		}
+		if isGone(err) {
+			return false
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-w.ctx.Done():
+		}
+		timer.Stop()
+	}
+	return false
+}
+
+// handle says whether the watch goes on.
+func (w *watcher) handle(event *Event) (bool, error) {
+	record := &event.Record
+	if event.Type == watch.Bookmark {
+		return w.bookmark(record.Revision, event.InitialEventsEnd)
+	}
+	if isHeartbeat(record.Name) {
+		if w.see != nil {
+			defer w.store.heartbeat.shown(record)
+		}
+		// Among the initial events it comes before others with lower revisions.
+		if !w.begun {
+			return true, nil
+		}
+		return w.bookmark(record.Revision, false)
+	}
+	if w.begun {
+		w.last = max(w.last, record.Revision)
+	}
+	h, err := w.store.holdShown(w.ctx, record)
+	if err != nil {
+		return false, err
+	}
+	var object Object
+	if h.entry != nil {
+		object = h.entry.Object
+	}
+	w.see.event(event.Type, h)
+	if h.damaged {
+		if event.Type != watch.Deleted {
+			return w.bookmark(h.revision, false)
+		}
+		if object != nil {
+			object = object.DeepCopyObject().(Object) //nolint:forcetypeassert // It is a copy of one.
+			if err := w.store.versioner.UpdateObject(object, h.revision); err != nil {
+				return false, err
+			}
+		}
+	}
+	return w.show(event.Type, h.key, h.revision, object)
+}
+
+// show sends an event, where the selector wants it. A record without an object is not
+// there for who watches.
+func (w *watcher) show(kind watch.EventType, key string, revision uint64, object Object) (bool, error) {
+	if w.selected == nil {
+		if object == nil {
+			return w.bookmark(revision, false)
+		}
+		return w.send(kind, object), nil
+	}
+	is := false
+	if object != nil && kind != watch.Deleted {
+		var err error
+		if is, err = w.options.Predicate.Matches(object); err != nil {
+			return false, err
+		}
+	}
+	was, known := w.selected[key]
+	switch {
+	case is && known:
+		w.selected[key] = object
+		return w.send(watch.Modified, object), nil
+	case is:
+		w.selected[key] = object
+		return w.send(watch.Added, object), nil
+	case known:
+		delete(w.selected, key)
+		old := was.DeepCopyObject()
+		if err := w.store.versioner.UpdateObject(old, revision); err != nil {
+			return false, err
+		}
+		return w.send(watch.Deleted, old), nil
+	}
+	return true, nil
+}
+
+func (w *watcher) bookmark(revision uint64, end bool) (bool, error) {
+	if end {
+		w.begun = true
+	}
+	if w.begun {
+		w.last = max(w.last, revision)
+		w.see.progress(revision)
+	}
+	if !w.options.ProgressNotify && !end || end && !w.options.Predicate.AllowWatchBookmarks {
+		return true, nil
+	}
+	object := w.store.config.NewObject()
+	if err := w.store.versioner.UpdateObject(object, revision); err != nil {
+		return false, err
+	}
+	if end {
+		if err := storage.AnnotateInitialEventsEndBookmark(object); err != nil {
+			return false, err
+		}
+	}
+	return w.send(watch.Bookmark, object), nil
+}

@@ -1,0 +1,49 @@
+package registry
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// causeWithin is how old a failed build may be whose log is read. Otherwise the first sync
+// of a Coder with much that is broken would read many logs.
+const causeWithin = 24 * time.Hour
+
+// Causes finds the error of Terraform for builds of which Coder reports only an exit
+// status. It is safe for concurrent use.
+type Causes struct {
+	clock clock.PassiveClock
+	// known are the errors, empty if there is none in the log.
+	known *BuildCache[string]
+}
+
+// NewCauses returns Causes that know nothing.
+func NewCauses(c clock.PassiveClock) *Causes {
+	return &Causes{clock: c, known: NewBuildCache[string]()}
+}
+
+// Learn reads the log of a failed build once, if Coder does not report why it failed.
+func (c *Causes) Learn(ctx context.Context, build uuid.UUID, reported string, ended time.Time,
+	read func(context.Context, uuid.UUID) (string, error),
+) {
+	if _, known := c.known.Get(build); known || !strings.Contains(reported, "exit status") || c.clock.Since(ended) > causeWithin {
+		return
+	}
+	cause, err := read(ctx, build)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("Showing a failed build without the error of Terraform", "id", build, "reason", err.Error())
+		return
+	}
+	c.known.Put(build, cause)
+}
+
+// Get returns the error of Terraform, and "" if it is not known.
+func (c *Causes) Get(build uuid.UUID) string {
+	cause, _ := c.known.Get(build)
+	return cause
+}

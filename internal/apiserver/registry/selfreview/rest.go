@@ -1,0 +1,128 @@
+package selfreview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/identity"
+)
+
+// Plural is the name of the resource.
+const Plural = "coderselfreviews"
+
+// REST answers CoderSelfReviews.
+type REST struct {
+	connections connections.Provider
+}
+
+var (
+	_ rest.Creater              = (*REST)(nil) //nolint:misspell // So the library calls it.
+	_ rest.Scoper               = (*REST)(nil)
+	_ rest.SingularNameProvider = (*REST)(nil)
+)
+
+// New returns the storage.
+func New(provider connections.Provider) *REST { return &REST{connections: provider} }
+
+// New implements rest.Storage.
+func (*REST) New() runtime.Object { return &aggregationv1alpha1.CoderSelfReview{} }
+
+// Destroy implements rest.Storage.
+func (*REST) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (*REST) NamespaceScoped() bool { return true }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (*REST) GetSingularName() string { return "coderselfreview" }
+
+// Create answers a review.
+func (r *REST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions,
+) (_ runtime.Object, err error) {
+	defer coderfault.Name(ctx, &err)
+	review, ok := obj.(*aggregationv1alpha1.CoderSelfReview)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, want a CoderSelfReview", obj))
+	}
+	if validate != nil {
+		if err := validate(ctx, obj.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	caller, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewBadRequest("the request has no user")
+	}
+	found, err := r.connections.ForNamespace(ctx, request.NamespaceValue(ctx))
+	var unavailable *connections.UnavailableError
+	if err != nil && (len(found) == 0 || !errors.As(err, &unavailable)) {
+		return nil, coderfault.Subject{}.Status(err)
+	}
+	if err != nil {
+		warning.AddWarning(ctx, "", err.Error())
+	}
+	out := review.DeepCopy()
+	out.Status = statusOf(caller)
+	for i := range found {
+		self, err := selfIn(ctx, &found[i], caller)
+		if err != nil {
+			return nil, coderfault.Subject{}.Status(err)
+		}
+		out.Status.ControlPlanes = append(out.Status.ControlPlanes, self)
+	}
+	return out, nil
+}
+
+func statusOf(caller user.Info) aggregationv1alpha1.CoderSelfReviewStatus {
+	out := aggregationv1alpha1.CoderSelfReviewStatus{User: caller.GetName(), Groups: caller.GetGroups()}
+	for _, key := range slices.Sorted(maps.Keys(caller.GetExtra())) {
+		out.Extra = append(out.Extra, aggregationv1alpha1.CoderSelfExtra{Key: key, Values: caller.GetExtra()[key]})
+	}
+	return out
+}
+
+// selfIn says who the caller is in one Coder, which is asked for the user.
+func selfIn(ctx context.Context, connection *connections.Connection, caller user.Info) (aggregationv1alpha1.CoderSelf, error) {
+	d := identity.Decide(connection.Rules, caller)
+	self := aggregationv1alpha1.CoderSelf{ControlPlane: connection.ControlPlane.Name, ActsAs: string(d.Outcome), Reason: d.Reason}
+	if d.Rule >= 0 {
+		self.Rule = ptr.To(int32(d.Rule)) //nolint:gosec // There are at most 100 rules.
+	}
+	switch d.Outcome {
+	case identity.Unmapped:
+		self.Permission = acting.Needed
+	case identity.CoderUser:
+		found, err := acting.FindUser(ctx, connection.Client, d)
+		var problem *acting.ProblemError
+		switch {
+		case errors.As(err, &problem), coderd.IsUnreachable(err):
+			self.Problem = err.Error()
+		case err != nil:
+			return self, err
+		default:
+			self.CoderUser, self.CoderUserID = found.Username, found.ID.String()
+			if found.IsOwner() {
+				self.Permission = acting.NeededForOwner(found.Username)
+			}
+		}
+	}
+	return self, nil
+}

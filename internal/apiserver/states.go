@@ -1,0 +1,263 @@
+package apiserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	metadatav1alpha1 "github.com/coder-k8s/coder-k8s/api/metadata/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// mirrorStates is the resource of CoderMirrorState.
+var mirrorStates = metadatav1alpha1.GroupVersion.WithResource("codermirrorstates")
+
+const (
+	// statesEvery is how often the board is compared with the control planes that there
+	// are, statesRetry when the states are written again after a failure.
+	statesEvery, statesRetry = time.Second, 500 * time.Millisecond
+)
+
+// states brings the board of the replica that mirrors to the others, and over a restart.
+type states struct {
+	board    *partition.Board
+	client   dynamic.Interface
+	informer informers.GenericInformer
+	factory  dynamicinformer.DynamicSharedInformerFactory
+	members  func(context.Context) ([]connections.Member, error)
+	// leading says that this replica mirrors: its board is the one that is told.
+	leading func() bool
+	// known says that there are objects of a control plane.
+	known func(types.NamespacedName) bool
+	// caughtUp waits until this replica shows what was written before now.
+	caughtUp func(context.Context) error
+	began    time.Time
+	// adopting keeps what this replica has followed from the board once it mirrors.
+	adopting sync.Mutex
+}
+
+func newStates(board *partition.Board, client dynamic.Interface, provider connections.Provider, caughtUp func(context.Context) error, now time.Time) *states {
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
+	return &states{
+		board: board, client: client, factory: factory, informer: factory.ForResource(mirrorStates),
+		members: provider.Members, caughtUp: caughtUp, began: now,
+	}
+}
+
+// Start follows what the replica that mirrors tells, while this one is not the one.
+func (s *states) Start(ctx context.Context) error {
+	changed := make(chan struct{}, 1)
+	if _, err := s.informer.Informer().AddEventHandler(stirring(changed)); err != nil {
+		return err
+	}
+	s.factory.Start(ctx.Done())
+	s.factory.WaitForCacheSync(ctx.Done())
+	ticker := time.NewTicker(statesEvery)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		if !s.leading() {
+			if err := s.adopt(ctx, s.leading); err != nil && ctx.Err() == nil {
+				log.FromContext(ctx).V(1).Info("Following what is known of the control planes", "error", err.Error())
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// adopt puts up what the cluster says, unless something else is told by then. A state may
+// be told only when this replica has the objects that it speaks of.
+func (s *states) adopt(ctx context.Context, unless func() bool) error {
+	told, err := s.told()
+	if err != nil {
+		return err
+	}
+	members, err := s.members(ctx)
+	if err != nil {
+		return err
+	}
+	var all []partition.Partition
+	for _, m := range members {
+		p, ok := told[m.ControlPlane]
+		if !ok {
+			p = partition.Partition{
+				ControlPlane: m.ControlPlane, NamePrefix: m.NamePrefix, Unnamed: !m.Named, State: partition.Syncing,
+				NeverServed: m.NeverServed && !s.known(m.ControlPlane),
+				Since:       metav1.NewTime(s.began), Message: "no replica has read it yet",
+			}
+		}
+		if !m.Deleting {
+			all = append(all, p)
+		}
+	}
+	sortPartitions(all)
+	if known, ok := s.board.All(); ok && slices.Equal(known, all) {
+		return nil
+	}
+	if err := s.caughtUp(ctx); err != nil {
+		return err
+	}
+	s.adopting.Lock()
+	defer s.adopting.Unlock()
+	if !unless() {
+		s.board.Replace(all)
+	}
+	return nil
+}
+
+func sortPartitions(all []partition.Partition) {
+	slices.SortFunc(all, func(a, b partition.Partition) int {
+		return cmp.Compare(a.ControlPlane.String(), b.ControlPlane.String())
+	})
+}
+
+// told are the states in the cluster.
+func (s *states) told() (map[types.NamespacedName]partition.Partition, error) {
+	if !s.informer.Informer().HasSynced() {
+		return nil, errors.New("the states of the control planes were not read yet")
+	}
+	list, err := s.informer.Lister().List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	out := map[types.NamespacedName]partition.Partition{}
+	for _, each := range list {
+		state, err := stateOf(each)
+		if err != nil {
+			return nil, err
+		}
+		p := partition.Partition{
+			ControlPlane: types.NamespacedName{Namespace: state.Namespace, Name: state.Name}, NamePrefix: state.Spec.NamePrefix,
+			State: partition.State(state.Spec.State), Seen: state.Spec.Seen, NeverServed: state.Spec.NeverServed, Unnamed: state.Spec.Unnamed,
+			Since: metav1.NewTime(state.Spec.Since.Time), Message: state.Spec.Message,
+		}
+		out[p.ControlPlane] = p
+	}
+	return out, nil
+}
+
+func stateOf(object runtime.Object) (*metadatav1alpha1.CoderMirrorState, error) {
+	untyped, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("bug: %T is no CoderMirrorState", object)
+	}
+	state := &metadatav1alpha1.CoderMirrorState{}
+	return state, runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, state)
+}
+
+// tell writes what the board shows, for as long as this replica mirrors.
+func (s *states) tell(ctx context.Context) {
+	written := map[types.NamespacedName]partition.Partition{}
+	for ctx.Err() == nil {
+		changed := s.board.Changed()
+		retry := (<-chan time.Time)(nil)
+		if err := s.write(ctx, written); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "Writing what is known of the control planes; it is tried again")
+			retry = time.After(statesRetry)
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-retry:
+		}
+	}
+}
+
+// write brings the states in the cluster up to date. written are those that are.
+func (s *states) write(ctx context.Context, written map[types.NamespacedName]partition.Partition) error {
+	all, known := s.board.All()
+	if !known {
+		return nil
+	}
+	told, err := s.told()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	wanted := map[types.NamespacedName]bool{}
+	for _, p := range all {
+		wanted[p.ControlPlane] = true
+		if before, ok := written[p.ControlPlane]; ok && before == p {
+			continue
+		}
+		if err := s.put(ctx, p); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", p.ControlPlane, err))
+			continue
+		}
+		written[p.ControlPlane] = p
+	}
+	for name := range told {
+		if wanted[name] {
+			continue
+		}
+		err := s.client.Resource(mirrorStates).Namespace(name.Namespace).Delete(ctx, name.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+		delete(written, name)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *states) put(ctx context.Context, p partition.Partition) error {
+	state := &metadatav1alpha1.CoderMirrorState{
+		TypeMeta:   metav1.TypeMeta{APIVersion: metadatav1alpha1.GroupVersion.String(), Kind: "CoderMirrorState"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.ControlPlane.Namespace, Name: p.ControlPlane.Name},
+		Spec: metadatav1alpha1.MirrorStateSpec{
+			State: string(p.State), Since: metav1.NewMicroTime(p.Since.Time), Message: p.Message, NamePrefix: p.NamePrefix,
+			Seen: p.Seen, NeverServed: p.NeverServed, Unnamed: p.Unnamed,
+		},
+	}
+	untyped, err := runtime.DefaultUnstructuredConverter.ToUnstructured(state)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: untyped}
+	states := s.client.Resource(mirrorStates).Namespace(p.ControlPlane.Namespace)
+	found, err := states.Get(ctx, p.ControlPlane.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = states.Create(ctx, object, metav1.CreateOptions{})
+	case err == nil:
+		object.SetResourceVersion(found.GetResourceVersion())
+		_, err = states.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	if apierrors.HasStatusCause(err, "NamespaceTerminating") {
+		return nil
+	}
+	return err
+}
+
+// stirring tells of each event, without what it is.
+func stirring(changed chan<- struct{}) cache.ResourceEventHandler {
+	stir := func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { stir() }, UpdateFunc: func(any, any) { stir() }, DeleteFunc: func(any) { stir() },
+	}
+}

@@ -1,0 +1,114 @@
+package coderd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// Actor is a Coder user as whom requests are made.
+type Actor interface {
+	// Username is the user's, for errors.
+	Username() string
+	// CoderURL is the address of the Coder whose user it is. The token is sent nowhere else.
+	CoderURL() string
+	// Token returns the user's own token. Requests fail with its error.
+	Token(ctx context.Context) (string, error)
+	// Refused is called when Coder refused that token (401).
+	Refused(token string)
+}
+
+type actorKey struct{}
+
+// WithActor has the requests of the context that may change something in Coder made as
+// that user, whichever Client makes them. What is read is read with the Client's own
+// token. Nil ends it.
+func WithActor(ctx context.Context, actor Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, actor)
+}
+
+// ActorFrom returns the actor of a context, or nil.
+func ActorFrom(ctx context.Context) Actor {
+	actor, _ := ctx.Value(actorKey{}).(Actor)
+	return actor
+}
+
+// As returns a Client that makes all requests as that user.
+func (c *Client) As(actor Actor) *Client {
+	as := *c.recorder
+	as.actor, as.bypass = actor, false
+	// The transport puts the user's token into each request.
+	return newClient(c.sdk.URL, "", &as, c.timeout)
+}
+
+// ActsAs is the username of the Coder user as whom the Client makes all requests. It is
+// empty if it makes them with its own token.
+func (c *Client) ActsAs() string {
+	if c.recorder.actor == nil {
+		return ""
+	}
+	return c.recorder.actor.Username()
+}
+
+// become makes a request one of the actor.
+func become(req *http.Request, actor Actor) (token string, err error) {
+	if base := req.URL.Scheme + "://" + req.URL.Host; base != actor.CoderURL() {
+		return "", fmt.Errorf("bug: a request to %s would be made with a token for %s", base, actor.CoderURL())
+	}
+	if token, err = actor.Token(req.Context()); err != nil {
+		return "", err
+	}
+	req.Header.Del("Cookie")
+	req.Header.Del(codersdk.BypassRatelimitHeader)
+	req.Header.Set(codersdk.SessionTokenHeader, token)
+	return token, nil
+}
+
+// Apart returns a context for a request that is no part of what the context is for: it is
+// made with the Client's own token, and changes nothing of what others look at.
+func Apart(ctx context.Context) context.Context {
+	return WithBeforeChange(WithActor(ctx, nil), func(context.Context) error { return nil })
+}
+
+// Permission is something that a user may do in Coder or not.
+type Permission struct {
+	// Resource is workspace or template, and Action read, create, update, delete, start,
+	// stop or ssh.
+	Resource, Action string
+	// ID is that of the workspace or template. It is zero for one that does not exist yet.
+	ID uuid.UUID
+	// Owner is the user whose workspace it is.
+	Owner        uuid.UUID
+	Organization uuid.UUID
+}
+
+// May reports whether the actor of the context, or else of the Client, has all
+// permissions. Nothing is changed by it.
+func (c *Client) May(ctx context.Context, wanted ...Permission) (bool, error) {
+	checks := map[string]codersdk.AuthorizationCheck{}
+	for i, p := range wanted {
+		object := codersdk.AuthorizationObject{ResourceType: codersdk.RBACResource(p.Resource), OrganizationID: p.Organization.String()}
+		if p.Owner != uuid.Nil {
+			object.OwnerID = p.Owner.String()
+		}
+		if p.ID != uuid.Nil {
+			object.ResourceID = p.ID.String()
+		}
+		checks[fmt.Sprint(i)] = codersdk.AuthorizationCheck{Object: object, Action: codersdk.RBACAction(p.Action)}
+	}
+	ctx = WithBeforeChange(ctx, func(context.Context) error { return nil })
+	var answer codersdk.AuthorizationResponse
+	err := c.call(ctx, "asking what the user may do", func(ctx context.Context) error {
+		return c.request(ctx, http.MethodPost, "/api/v2/authcheck", codersdk.AuthorizationRequest{Checks: checks}, http.StatusOK, into(&answer))
+	})
+	for i := range wanted {
+		if !answer[fmt.Sprint(i)] {
+			return false, err
+		}
+	}
+	return err == nil, err
+}

@@ -1,0 +1,214 @@
+package sessions
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+const (
+	// Lifetime is how long a token lives. Only durations are compared with it, so the
+	// clocks of Coder and of this machine need not agree.
+	Lifetime = time.Hour
+	// renewAfter is when a token that is used is replaced.
+	renewAfter = Lifetime / 2
+	// usableFor is how long a token is used that could not be replaced.
+	usableFor = Lifetime - 5*time.Minute
+	// grace is how long a token that was replaced is left to requests under way.
+	grace = time.Minute
+	// sweepInterval is how often it is looked for tokens to be revoked, if there are any.
+	sweepInterval = 5 * time.Second
+	// forgetAfter is longer than anything lasts that uses a session.
+	forgetAfter = 25 * time.Hour
+	// revocations is how many tokens are revoked at once.
+	revocations = 16
+	// TokenPrefix begins the names of the tokens in Coder.
+	TokenPrefix = "coder-k8s-as-"
+)
+
+// Manager holds the sessions of this replica. It is safe for concurrent use.
+type Manager struct {
+	provider connections.Provider
+	clock    clock.PassiveClock
+	// prefix begins the names of this replica's tokens.
+	prefix string
+
+	mu       sync.Mutex
+	sessions map[key]*Session
+	retired  []retired
+	closed   bool
+}
+
+type key struct {
+	controlPlane types.NamespacedName
+	uid          types.UID
+	user         uuid.UUID
+}
+
+// retired is a token to be revoked.
+type retired struct {
+	// client acts with the token itself, operator as the operator.
+	client, operator *coderd.Client
+	user, id         string
+	after            time.Time
+}
+
+// New returns a manager without sessions. Replica tells this process from others.
+func New(provider connections.Provider, replica string, c clock.PassiveClock) *Manager {
+	hash := sha256.Sum256([]byte(replica))
+	return &Manager{provider: provider, clock: c, prefix: TokenPrefix + hex.EncodeToString(hash[:4]) + "-", sessions: map[key]*Session{}}
+}
+
+// Get returns the session of a Coder user, with a token that is good. An error of Coder
+// that refuses the token is one of coderd.IsForbidden, IsInvalid or IsNotFound.
+func (m *Manager) Get(ctx context.Context, connection connections.Connection, user coderd.User) (*Session, error) {
+	s := m.session(connection, user)
+	return s, s.renew(ctx, connection.Client)
+}
+
+// session returns the session of a user under the present rules.
+func (m *Manager) session(connection connections.Connection, user coderd.User) *Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := key{connection.ControlPlane, connection.UID, user.ID}
+	known := m.sessions[k]
+	if known != nil && known.fits(connection) {
+		return known
+	}
+	if known != nil {
+		m.retire(known, m.clock.Now())
+	}
+	s := &Session{
+		manager: m, key: k, username: user.Username, url: connection.Client.URL(),
+		rules: slices.Clone(connection.Rules), usedAt: m.clock.Now(),
+	}
+	s.client = connection.Client.As(s)
+	m.sessions[k] = s
+	return s
+}
+
+// retire has the token of a session revoked. The lock is held.
+func (m *Manager) retire(s *Session, after time.Time) {
+	if last, ok := s.take(after); ok {
+		m.retired = append(m.retired, last)
+	}
+}
+
+// Run revokes tokens that are not to be used any more, until the context is done.
+func (m *Manager) Run(ctx context.Context) error {
+	ticker := time.NewTicker(sweepInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			m.Sweep(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Sweep ends the sessions whose control plane is gone or has other rules, and revokes
+// what is to be revoked.
+func (m *Manager) Sweep(ctx context.Context) {
+	m.mu.Lock()
+	idle := len(m.sessions) == 0 && len(m.retired) == 0
+	m.mu.Unlock()
+	if idle {
+		return
+	}
+	if members, err := m.provider.Members(ctx); err == nil {
+		m.end(members)
+	}
+	m.revoke(ctx, m.due())
+}
+
+func (m *Manager) end(members []connections.Member) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock.Now()
+	for k, s := range m.sessions {
+		i := slices.IndexFunc(members, func(member connections.Member) bool {
+			return member.ControlPlane == k.controlPlane && !member.Deleting
+		})
+		// Of one that cannot be called now nothing is known.
+		gone := i < 0 || members[i].Connection != nil && (members[i].Connection.UID != k.uid || !s.fits(*members[i].Connection))
+		if gone {
+			m.retire(s, now)
+		}
+		if gone || now.Sub(s.lastUse()) > forgetAfter {
+			delete(m.sessions, k)
+		}
+	}
+}
+
+func (m *Manager) due() (due []retired) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock.Now()
+	m.retired = slices.DeleteFunc(m.retired, func(r retired) bool {
+		if r.after.After(now) {
+			return false
+		}
+		due = append(due, r)
+		return true
+	})
+	return due
+}
+
+// revoke revokes tokens with themselves, because the operator's may be gone already, or
+// else with the operator's. One that cannot be revoked expires.
+func (m *Manager) revoke(ctx context.Context, tokens []retired) {
+	var group sync.WaitGroup
+	places := make(chan struct{}, revocations)
+	for _, r := range tokens {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			err := r.client.DeleteToken(coderd.Apart(ctx), coderd.Me, r.id)
+			if coderd.IsUnauthorized(err) && r.operator != nil {
+				// The user may be suspended.
+				err = r.operator.DeleteToken(coderd.Apart(ctx), r.user, r.id)
+			}
+			if err != nil && !coderd.IsUnauthorized(err) && !coderd.IsNotFound(err) {
+				log.FromContext(ctx).Info("Leaving the token of a Coder user until it expires", "error", err.Error())
+			}
+		})
+	}
+	group.Wait()
+}
+
+// Close revokes all tokens. No token is made after that.
+func (m *Manager) Close(ctx context.Context) {
+	m.mu.Lock()
+	m.closed = true
+	for _, s := range m.sessions {
+		m.retire(s, time.Time{})
+	}
+	tokens := m.retired
+	m.sessions, m.retired = map[key]*Session{}, nil
+	m.mu.Unlock()
+	m.revoke(ctx, tokens)
+}
+
+func (m *Manager) newName() string { return m.prefix + strings.ToLower(rand.Text()[:12]) }
+
+// sameRules reports whether nothing has changed in the mapping.
+func sameRules(a, b []coderv1alpha1.IdentityRule) bool {
+	return len(a) == 0 && len(b) == 0 || equality.Semantic.DeepEqual(a, b)
+}

@@ -1,0 +1,135 @@
+package whoami
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/cli"
+	"github.com/coder-k8s/coder-k8s/internal/cli/output"
+	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
+)
+
+// run is one call of the command.
+type run struct {
+	*session.Session
+	format     output.Format
+	everywhere bool
+}
+
+// NewCommand is kubectl coder whoami.
+func NewCommand(s *session.Session) *cobra.Command {
+	r := &run{Session: s}
+	cmd := &cobra.Command{
+		Use:   "whoami",
+		Short: "Show who you are in each Coder, and why",
+		Long: "Shows as whom you act in the Coder of each control plane of the namespace: as a Coder user, as the operator, as nobody,\n" +
+			"or unmapped, and which rule of spec.identity.rules of the control plane decided that.\n\n" +
+			"Exit codes: 0 you were told; 1 you were not; 2 wrong command line; 3 you were told about some namespaces, the others are named.",
+		Example: "  kubectl coder whoami -n coder\n  kubectl coder whoami -A -o json\n  kubectl coder whoami -n coder --as alice",
+		Args:    cli.NoArguments,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return r.do(cmd.Context()) },
+	}
+	r.format.AddFlag(cmd, output.JSON, output.YAML)
+	cmd.Flags().BoolVarP(&r.everywhere, "all-namespaces", "A", false, "ask in all namespaces that have a control plane")
+	return cmd
+}
+
+func (r *run) do(ctx context.Context) error {
+	cluster, err := r.Cluster()
+	if err != nil {
+		return err
+	}
+	namespaces := []string{cluster.Namespace}
+	if r.everywhere {
+		if namespaces, err = withControlPlane(ctx, cluster); err != nil {
+			return err
+		}
+	}
+	reviews := []*aggregationv1alpha1.CoderSelfReview{}
+	var failed error
+	for _, namespace := range namespaces {
+		review := &aggregationv1alpha1.CoderSelfReview{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+		if err := cluster.Create(ctx, review); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("asking in namespace %q: %w", namespace, err))
+			continue
+		}
+		review.Namespace = namespace
+		reviews = append(reviews, review)
+	}
+	if len(reviews) == 0 && failed != nil {
+		return failed
+	}
+	if r.format.Structured() {
+		err = r.format.Write(r.Out, reviews)
+	} else {
+		r.write(reviews)
+	}
+	if err == nil && failed != nil {
+		return &cli.PartialError{Err: failed}
+	}
+	return err
+}
+
+// withControlPlane returns the namespaces that have a control plane.
+func withControlPlane(ctx context.Context, cluster *session.Cluster) ([]string, error) {
+	var list coderv1alpha1.CoderControlPlaneList
+	if err := cluster.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing the control planes: %w", err)
+	}
+	var out []string
+	for i := range list.Items {
+		out = append(out, list.Items[i].Namespace)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+func (r *run) write(reviews []*aggregationv1alpha1.CoderSelfReview) {
+	table := terminal.Table{Header: []string{"CONTROL PLANE", "ACTS AS", "RULE", "WHY"}, Columns: r.ScreenColumns}
+	for _, review := range reviews {
+		for i := range review.Status.ControlPlanes {
+			self := &review.Status.ControlPlanes[i]
+			rule := ""
+			if self.Rule != nil {
+				rule = fmt.Sprint(*self.Rule)
+			}
+			table.Add(terminal.Text(review.Namespace+"/"+self.ControlPlane), terminal.Text(actsAs(self)), terminal.Text(rule), terminal.Text(why(self)))
+		}
+	}
+	if len(reviews) > 0 {
+		fmt.Fprintf(r.Out, "In Kubernetes you are %q.\n", reviews[0].Status.User)
+	}
+	if len(table.Rows) == 0 {
+		fmt.Fprintln(r.Out, "There is no control plane here that could be asked.")
+	}
+	table.Write(r.Out, r.Paint)
+}
+
+func actsAs(self *aggregationv1alpha1.CoderSelf) string {
+	switch {
+	case self.CoderUser != "":
+		return "Coder user " + self.CoderUser
+	case self.Problem != "":
+		return "nobody, refused"
+	}
+	return map[string]string{"Operator": "the operator", "Nobody": "nobody, refused", "Unmapped": "unmapped"}[self.ActsAs]
+}
+
+func why(self *aggregationv1alpha1.CoderSelf) string {
+	text := self.Reason
+	if self.Problem != "" {
+		text = self.Problem
+	}
+	if self.Permission != "" {
+		text += "; changes need " + self.Permission
+	}
+	return text
+}

@@ -1,0 +1,292 @@
+package podproblem
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Kind is what sort of problem it is.
+type Kind string
+
+// The kinds of problems.
+const (
+	ImagePull     Kind = "ImagePull"
+	Config        Kind = "Config"
+	Unschedulable Kind = "Unschedulable"
+	Volume        Kind = "Volume"
+	Sandbox       Kind = "Sandbox"
+	OutOfMemory   Kind = "OutOfMemory"
+	Crash         Kind = "Crash"
+	Evicted       Kind = "Evicted"
+	Refused       Kind = "Refused"
+)
+
+// Problem is what keeps a pod from running.
+type Problem struct {
+	Kind Kind
+	// Reason is the word of Kubernetes, for example ImagePullBackOff.
+	Reason string
+	// Message is the text of Kubernetes. It changes from try to try, and may hold
+	// anything that a container runtime or a registry says.
+	Message string
+	// Container is the name of the container, if it is the problem of one.
+	Container string
+	// Image is the image that cannot be pulled.
+	Image string
+	// ExitCode is how the container ended, for Crash and OutOfMemory.
+	ExitCode int32
+}
+
+// Find returns the first problem of a pod, in the order in which a pod comes to run,
+// or nil. Only an Event reports a volume that cannot be mounted or a sandbox that
+// cannot be created: see FromEvents.
+func Find(pod *corev1.Pod) *Problem {
+	for _, look := range []func(*corev1.Pod) *Problem{FindUnschedulable, FindEvicted, FindImagePull, FindConfig, FindCrash} {
+		if p := look(pod); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// FindUnschedulable returns the problem of a pod that no node accepts.
+func FindUnschedulable(pod *corev1.Pod) *Problem {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return &Problem{Kind: Unschedulable, Reason: c.Reason, Message: c.Message}
+		}
+	}
+	return nil
+}
+
+// FindEvicted returns the problem of a pod that its node ended.
+func FindEvicted(pod *corev1.Pod) *Problem {
+	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" {
+		return nil
+	}
+	return &Problem{Kind: Evicted, Reason: pod.Status.Reason, Message: pod.Status.Message}
+}
+
+// FindRefused returns the problem of a Deployment whose pods the API server refuses.
+func FindRefused(d *appsv1.Deployment) *Problem {
+	for i := range d.Status.Conditions {
+		if c := &d.Status.Conditions[i]; c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return &Problem{Kind: Refused, Reason: c.Reason, Message: c.Message}
+		}
+	}
+	return nil
+}
+
+// Refusal returns why the API server refuses a pod, without the pod's name, which is another
+// in each try.
+func Refusal(message string) string {
+	if _, rest, found := strings.Cut(message, "is forbidden: "); found {
+		return rest
+	}
+	return message
+}
+
+// FindImagePull returns the problem of an image that a node cannot pull.
+func FindImagePull(pod *corev1.Pod) *Problem {
+	return findWaiting(pod, IsImagePull, func(p *Problem) { p.Kind, p.Image = ImagePull, ImageOf(pod, p.Container) })
+}
+
+// FindConfig returns the problem of a container that the kubelet cannot create.
+func FindConfig(pod *corev1.Pod) *Problem {
+	return findWaiting(pod, IsConfig, func(p *Problem) { p.Kind = Config })
+}
+
+// FindCrash returns the problem of a container that exits again and again, or is not
+// restarted. A pod that has completed has none.
+func FindCrash(pod *corev1.Pod) *Problem {
+	for _, status := range Containers(pod) {
+		ended := LastTermination(&status)
+		if ended == nil || status.State.Running != nil || ended.ExitCode == 0 && status.State.Waiting == nil {
+			continue
+		}
+		p := &Problem{Kind: Crash, Reason: ended.Reason, Container: status.Name, ExitCode: ended.ExitCode}
+		if waiting := status.State.Waiting; waiting != nil && waiting.Reason == "CrashLoopBackOff" {
+			p.Reason = waiting.Reason
+		}
+		if IsOutOfMemory(ended) {
+			p.Kind, p.Reason = OutOfMemory, ended.Reason
+		}
+		return p
+	}
+	return nil
+}
+
+// IsImagePull reports whether a container waits for this reason because its image
+// cannot be pulled.
+func IsImagePull(reason string) bool {
+	return slices.Contains([]string{
+		"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
+		"RegistryUnavailable", "SignatureValidationFailed",
+	}, reason)
+}
+
+// IsConfig reports whether a container waits for this reason because the kubelet
+// cannot create it.
+func IsConfig(reason string) bool {
+	return slices.Contains([]string{"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}, reason)
+}
+
+func findWaiting(pod *corev1.Pod, is func(reason string) bool, complete func(*Problem)) *Problem {
+	for _, status := range Containers(pod) {
+		if waiting := status.State.Waiting; waiting != nil && is(waiting.Reason) {
+			p := &Problem{Reason: waiting.Reason, Message: waiting.Message, Container: status.Name}
+			complete(p)
+			return p
+		}
+	}
+	return nil
+}
+
+// FromEvents returns the problem that the newest of these Events about a pod reports,
+// or nil. It counts only while IsStuck.
+func FromEvents(events []corev1.Event) *Problem {
+	var newest *corev1.Event
+	for i := range events {
+		e := &events[i]
+		if kindOfEvent(e.Reason) != "" && (newest == nil || lastSeen(newest).Before(lastSeen(e))) {
+			newest = e
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	return &Problem{Kind: kindOfEvent(newest.Reason), Reason: newest.Reason, Message: newest.Message}
+}
+
+// MountReasons and SandboxReasons are the reasons of the Events that FromEvents reads.
+func MountReasons() []string { return []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume"} }
+
+// SandboxReasons are those of a sandbox that cannot be created.
+func SandboxReasons() []string { return []string{"FailedCreatePodSandBox"} }
+
+func kindOfEvent(reason string) Kind {
+	switch {
+	case slices.Contains(MountReasons(), reason):
+		return Volume
+	case slices.Contains(SandboxReasons(), reason):
+		return Sandbox
+	default:
+		return ""
+	}
+}
+
+// IsStuck reports whether a pod has a node and none of its containers was created.
+func IsStuck(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" && !slices.ContainsFunc(Containers(pod), WasCreated)
+}
+
+// WasCreated reports whether a container was created.
+func WasCreated(s corev1.ContainerStatus) bool {
+	return s.State.Waiting == nil || s.LastTerminationState.Terminated != nil ||
+		s.State.Waiting.Reason != "ContainerCreating" && s.State.Waiting.Reason != "PodInitializing"
+}
+
+// Containers returns the statuses of a pod's containers, init containers first.
+func Containers(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+// LastTermination returns how a container ended last, or nil.
+func LastTermination(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	if status.State.Terminated != nil {
+		return status.State.Terminated
+	}
+	return status.LastTerminationState.Terminated
+}
+
+// Ended returns how a container that is not ready ended last, or nil if it never did, or did its
+// work and runs again.
+func Ended(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	ended := LastTermination(status)
+	if ended == nil || ended.ExitCode == 0 && status.State.Running != nil {
+		return nil
+	}
+	return ended
+}
+
+// IsOutOfMemory reports whether a container ended because it used more memory than its limit.
+func IsOutOfMemory(ended *corev1.ContainerStateTerminated) bool { return ended.Reason == "OOMKilled" }
+
+// Unready is a container that is not ready.
+type Unready struct {
+	Pod    *corev1.Pod
+	Status *corev1.ContainerStatus
+}
+
+// FindUnready returns the containers of a pod that are not ready, without the init containers
+// that have done their work.
+func FindUnready(pod *corev1.Pod) []Unready {
+	var found []Unready
+	inits := len(pod.Status.InitContainerStatuses)
+	for i, status := range Containers(pod) {
+		ended := status.State.Terminated
+		if !status.Ready && (i >= inits || ended == nil || ended.ExitCode != 0) {
+			found = append(found, Unready{pod, &status})
+		}
+	}
+	return found
+}
+
+// ImageOf returns the image of a container.
+func ImageOf(pod *corev1.Pod, container string) string {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if c.Name == container {
+			return c.Image
+		}
+	}
+	return ""
+}
+
+// Sentence says what the problem is. It holds the message only for problems whose
+// message does not change from try to try. Clean is applied to what others wrote.
+func (p *Problem) Sentence(clean func(string) string) string {
+	switch p.Kind {
+	case ImagePull:
+		return fmt.Sprintf("image %q of container %q cannot be pulled (%s)%s", clean(p.Image), p.Container, p.Reason, withColon(p.PullCause().String()))
+	case Config:
+		return fmt.Sprintf("container %q cannot be created (%s)%s", p.Container, p.Reason, withColon(clean(p.Message)))
+	case Unschedulable:
+		return fmt.Sprintf("no node accepts the pod (%s)%s", p.Reason, withColon(clean(p.Message)))
+	case Volume:
+		return fmt.Sprintf("a volume cannot be mounted (%s)%s", p.Reason, withColon(clean(p.Message)))
+	case Sandbox:
+		return fmt.Sprintf("the node cannot create the pod's sandbox (%s)%s", p.Reason, withColon(clean(p.Message)))
+	case OutOfMemory:
+		return fmt.Sprintf("container %q used more memory than its limit (%s)", p.Container, p.Reason)
+	case Crash:
+		return fmt.Sprintf("container %q ended with exit code %d (%s)", p.Container, p.ExitCode, p.Reason)
+	case Refused:
+		return "the API server refuses the pods" + withColon(clean(Refusal(p.Message)))
+	case Evicted:
+		return fmt.Sprintf("the node ended the pod (%s)%s", p.Reason, withColon(clean(p.Message)))
+	default:
+		return p.Reason
+	}
+}
+
+func withColon(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+func lastSeen(e *corev1.Event) time.Time {
+	for _, t := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return e.CreationTimestamp.Time
+}

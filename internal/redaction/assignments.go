@@ -1,0 +1,133 @@
+package redaction
+
+import (
+	"regexp"
+	"strings"
+)
+
+var (
+	assignmentLead = regexp.MustCompile(`(?i)` + keyword + `\\*["']?[ \t]*(?::?=>?|:)[ \t]*\\*["'\x60]?`)
+	flagLead       = regexp.MustCompile(`(?i)--?[a-z0-9_-]*` + keyword + `[ \t]+`)
+	// strictLead begins with a word that sentences and code use for other things too.
+	strictLead = regexp.MustCompile(`(?i)^(?:cookie|license)`)
+	fieldAfter = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}[=:]`)
+)
+
+// assignedLength is for "password=x", "password: x" and their like in JSON, YAML and Go.
+//
+// After a colon without quotes a sentence may follow ("invalid token: expired"), so there
+// Prose wants the value itself to look like a secret.
+func assignedLength(m match) int {
+	switch {
+	case strings.ContainsAny(m.lead[len(m.lead)-1:], "\"'`"):
+		return quotedLength(m)
+	case m.strict:
+		return len(strings.TrimRight(until(m.rest, blanks+`"`), `\`))
+	}
+	head := first(m.rest, maxWord)
+	length := unquotedLength(head)
+	v := head[:length]
+	if isHarmless(m.lead, v) || isStructure(v) {
+		return 0
+	}
+	if strings.Contains(m.lead, "=") || looksSecret(v) || (isPassword(m.lead) && (length == maxWord || isBlank(m.rest[length:]))) {
+		return unquotedLength(m.rest)
+	}
+	return 0
+}
+
+// isBlank reports whether there is nothing but white space. It looks no further than the
+// first character that is none.
+func isBlank(s string) bool { return strings.TrimLeft(s, blanks) == "" }
+
+func quotedLength(m match) int {
+	length := closingQuote(m.lead, m.rest)
+	if !m.strict && isHarmless(m.lead, m.rest[:length]) {
+		return 0
+	}
+	return length
+}
+
+// isHarmless reports whether a value that follows a keyword is no secret: a word for nothing,
+// the name of a Secret of Kubernetes, or how many there are.
+func isHarmless(lead, v string) bool {
+	return strictLead.MatchString(lead) || saysNothing(v) || isPlural(lead) && isNumber(v) ||
+		strings.HasPrefix(strings.ToLower(lead), "secret") && namesObject(v)
+}
+
+// isPlural reports whether a lead begins with a word such as "tokens".
+func isPlural(lead string) bool {
+	word := lead[:run(lead, "_-")]
+	return word[len(word)-1]|' ' == 's'
+}
+
+// closingQuote returns where the string ends that the last character of lead opens. Within a
+// string, a quote that ends it has as many backslashes before it as the one that began it.
+func closingQuote(lead, rest string) int {
+	quote := lead[len(lead)-1]
+	opening := len(lead) - 1 - len(strings.TrimRight(lead[:len(lead)-1], `\`))
+	backslashes := 0
+	for i := range len(rest) {
+		switch c := rest[i]; {
+		case c == '\n':
+			return i
+		case c == '\\':
+			backslashes++
+		case c == quote && backslashes == opening:
+			return i - backslashes
+		default:
+			backslashes = 0
+		}
+	}
+	return len(rest)
+}
+
+// unquotedLength returns the length of a value without quotes. It may hold any sign that does
+// not end it, as passwords do.
+func unquotedLength(rest string) int {
+	end := len(rest)
+	for i := range len(rest) {
+		if endsValue(rest[i:]) {
+			end = i
+			break
+		}
+	}
+	v := strings.TrimRight(rest[:end], ",;.!)]}>")
+	if strings.ContainsAny(v, "([{<") {
+		// The bracket at the end belongs to the value.
+		v = strings.TrimRight(rest[:end], ",;.!")
+	}
+	return len(v)
+}
+
+// endsValue reports whether a value without quotes ends before rest.
+func endsValue(rest string) bool {
+	switch rest[0] {
+	case ' ', '\t', '\r', '\n', '"', '\'', '`':
+		return true
+	case '\\':
+		return len(rest) > 1 && strings.IndexByte(`nrt"'`, rest[1]) >= 0
+	case ',', ';', '&':
+		return fieldAfter.MatchString(rest[1:])
+	}
+	return false
+}
+
+func isPassword(lead string) bool {
+	return strings.HasPrefix(strings.ToLower(lead), "pass")
+}
+
+// flagLength is for "--token x".
+func flagLength(m match) int {
+	if strings.HasPrefix(m.rest, "-") {
+		return 0
+	}
+	if m.strict {
+		return len(until(m.rest, blanks))
+	}
+	v := first(m.rest, maxWord)
+	if v = v[:unquotedLength(v)]; saysNothing(v) || !looksSecret(v) {
+		return 0
+	}
+	return unquotedLength(m.rest)
+}

@@ -1,0 +1,116 @@
+package redaction
+
+import (
+	"regexp"
+	"strings"
+)
+
+const (
+	// maxPrivateKey is longer than any private key in PEM form. A begin and an end that are
+	// further apart do not belong together.
+	maxPrivateKey = 32 << 10
+	// maxPrefix and mostPrefixes bound what may precede each line of a key.
+	maxPrefix    = 256
+	mostPrefixes = 3
+	// keyAlphabet is base64, with line breaks that are written out as in JSON.
+	keyAlphabet = `ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\`
+)
+
+var (
+	// keyMarker matches the markers of everything in PEM and PGP but certificates.
+	keyMarker = regexp.MustCompile(`-----(?:BEGIN|END) (?:[A-Z0-9]+ )*(?:PRIVATE KEY(?: BLOCK)?|KEY|MESSAGE|PARAMETERS)-----`)
+	keyHeader = regexp.MustCompile(`^(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): `)
+)
+
+// withoutPrivateKeys removes private keys. Of a key whose begin or end was cut off it removes
+// the lines that look like a part of it. Each line may have as many words before it as the
+// line of the marker, for example the time.
+func withoutPrivateKeys(text string) string {
+	if !strings.Contains(text, "-----BEGIN ") && !strings.Contains(text, "-----END ") {
+		return text
+	}
+	markers := keyMarker.FindAllStringIndex(text, -1)
+	var out strings.Builder
+	done := 0
+	for i := 0; i < len(markers); i++ {
+		start, end := markers[i][0], markers[i][1]
+		next := len(text)
+		if i+1 < len(markers) {
+			next = markers[i+1][0]
+		}
+		words := wordsBefore(text[max(0, start-maxPrefix):start])
+		switch {
+		case isEnd(text[start:end]):
+			start -= materialBefore(text[done:start], words)
+		case isEnd(text[next:]) && next-end <= maxPrivateKey:
+			i++
+			end = markers[i][1]
+		default:
+			end += materialAfter(text[end:next], words)
+		}
+		out.WriteString(text[done:start])
+		out.WriteString(Placeholder)
+		done = end
+	}
+	out.WriteString(text[done:])
+	return out.String()
+}
+
+func isEnd(marker string) bool { return strings.HasPrefix(marker, "-----END") }
+
+// wordsBefore returns how many words precede a marker in its line.
+func wordsBefore(s string) int {
+	prefix := s[strings.LastIndexByte(s, '\n')+1:]
+	words := len(strings.Fields(prefix))
+	if strings.TrimRight(prefix, blanks) == prefix {
+		// What touches the marker is no word, but what quotes the key.
+		words--
+	}
+	return min(max(words, 0), mostPrefixes)
+}
+
+// materialAfter returns how many of the first bytes of s look like the part of a key that
+// follows its begin.
+func materialAfter(s string, words int) int {
+	n := len(s) - len(strings.TrimLeft(s, keyAlphabet+"\r"))
+	header := false
+	for strings.HasPrefix(s[n:], "\n") {
+		line, _, _ := strings.Cut(s[n+1:], "\n")
+		fields := strings.Fields(line)
+		isHeader := keyHeader.MatchString(strings.Join(fields[min(words, len(fields)):], " "))
+		isGap := header && len(fields) <= words
+		if !isHeader && !isGap && !isMaterial(fields, words) {
+			break
+		}
+		header = isHeader
+		n += 1 + len(line)
+	}
+	return n
+}
+
+// materialBefore returns how many of the last bytes of s look like the part of a key that
+// precedes its end.
+func materialBefore(s string, words int) int {
+	kept := strings.TrimRight(s, keyAlphabet)
+	above := kept[:strings.LastIndexByte(kept, '\n')+1]
+	if words == 0 && strings.TrimSpace(kept[len(above):]) != "" {
+		return len(s) - len(kept)
+	}
+	first := above
+	for first != "" {
+		start := strings.LastIndexByte(first[:len(first)-1], '\n') + 1
+		if !isMaterial(strings.Fields(first[start:]), words) {
+			break
+		}
+		first = first[:start]
+	}
+	if first == above {
+		return len(s) - len(kept)
+	}
+	return len(s) - len(first)
+}
+
+// isMaterial reports whether a line can be one of a key: base64 behind a few words.
+func isMaterial(fields []string, words int) bool {
+	return len(fields) > 0 && len(fields) <= words+1 && strings.Trim(fields[len(fields)-1], keyAlphabet) == ""
+}

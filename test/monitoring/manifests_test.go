@@ -1,0 +1,86 @@
+package monitoring
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// rules are those of config/monitoring.
+func rules(t *testing.T) monitoringv1.PrometheusRuleSpec {
+	t.Helper()
+	content, err := os.ReadFile("../../config/monitoring/prometheusrule.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object monitoringv1.PrometheusRule
+	if err := yaml.UnmarshalStrict(content, &object); err != nil {
+		t.Fatal(err)
+	}
+	return object.Spec
+}
+
+// alerts are the rules of all groups.
+func alerts(t *testing.T) []monitoringv1.Rule {
+	t.Helper()
+	var all []monitoringv1.Rule
+	for _, group := range rules(t).Groups {
+		all = slices.Concat(all, group.Rules)
+	}
+	return all
+}
+
+// panel is one picture of the dashboard, as Grafana reads it.
+type panel struct {
+	Title, Description string
+	// Type is "row" for a title, and "timeseries" for lines.
+	Type    string
+	Targets []struct{ Expr, LegendFormat string }
+	// row is the title above it.
+	row string
+}
+
+// panels are those of the dashboard, without the titles of rows.
+func panels(t *testing.T) []panel {
+	t.Helper()
+	content, err := os.ReadFile("../../config/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct{ Panels []panel }
+	if err := json.Unmarshal(content, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	var all []panel
+	row := ""
+	for _, p := range dashboard.Panels {
+		if p.Type == "row" {
+			row = p.Title
+			continue
+		}
+		p.row = row
+		all = append(all, p)
+	}
+	return all
+}
+
+// mayBeEmpty says that a panel shows what may never happen on a healthy installation.
+func (p panel) mayBeEmpty() bool {
+	return slices.Contains([]string{
+		"Overview: Alerts",
+		"Control planes, provisioners and proxies: Not Ready",
+		"Control planes, provisioners and proxies: Time until Ready",
+		"Control planes, provisioners and proxies: Licenses run out in",
+		"The aggregated API: Requests refused by priority and fairness",
+		"The aggregated API: Watches ended for being slow",
+		"MCP server: Calls by tool",
+		"MCP server: Calls by outcome",
+		"MCP server: Time of a call",
+		"MCP server: Requests by status",
+		"MCP server: Callers at the entrance",
+	}, p.row+": "+p.Title)
+}
