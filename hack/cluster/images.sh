@@ -5,6 +5,8 @@ set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
 mkdir -p "$IMAGES" "$LOGS"
+exec 6>>"$CACHE/images.lock"
+until_ok 600 "another making of images in $CACHE" flock -n 6 || die "another making of images in $CACHE has not ended for 10 minutes"
 
 # Each is made again when what it is made of changed.
 image() { # name tag argument...
