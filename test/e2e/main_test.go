@@ -49,6 +49,7 @@ func TestMainJob(t *testing.T) {
 	t.Run("storage faults", testStorageFaults)
 	t.Run("MCP", testMCP)
 	t.Run("plugin", testPlugin)
+	t.Run("people act as themselves", testActing)
 	t.Run("workspace with an agent", testLiveWorkspace)
 	t.Run("export", testExport)
 	t.Run("support bundle", testSupportBundle)

@@ -72,18 +72,27 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[2]s-acts}
 subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 `
 
-// newRobot makes a ServiceAccount that has ClusterRoles in its namespace and nothing
-// anywhere else. It is gone when the test ends.
+// newRobot makes a ServiceAccount that has ClusterRoles in its namespace, may act for
+// everybody in Coder, and has nothing anywhere else. It is gone when the test ends.
 func newRobot(t *testing.T, namespace, name string, clusterRoles ...string) robot {
 	t.Helper()
-	since, manifest := time.Now(), fmt.Sprintf(robotManifest+robotActs, namespace, name)
+	apply(t, fmt.Sprintf(strings.TrimPrefix(robotActs, "---"), namespace, name))
+	t.Cleanup(func() {
+		cleanup("-n", namespace, "delete", "role.rbac.authorization.k8s.io,rolebinding", "-l", "e2e-robot="+name)
+	})
+	return newAccount(t, namespace, name, clusterRoles...)
+}
+
+// newAccount makes a robot that may not act for anybody in Coder.
+func newAccount(t *testing.T, namespace, name string, clusterRoles ...string) robot {
+	t.Helper()
+	since, manifest := time.Now(), fmt.Sprintf(robotManifest, namespace, name)
 	for _, role := range clusterRoles {
 		manifest += fmt.Sprintf(robotRole, namespace, name, role)
 	}
 	apply(t, manifest)
 	t.Cleanup(func() {
 		cleanup("delete", "clusterrolebinding", "e2e-mcp-"+namespace+"-"+name, "--ignore-not-found")
-		cleanup("-n", namespace, "delete", "serviceaccount,role.rbac.authorization.k8s.io,rolebinding", "-l", "e2e-robot="+name)
 		cleanup("-n", namespace, "delete", "serviceaccount", name, "--ignore-not-found")
 		for _, role := range clusterRoles {
 			cleanup("-n", namespace, "delete", "rolebinding", name+"-"+role, "--ignore-not-found")
