@@ -17,11 +17,13 @@ module_of() {
     gotestsum) echo gotest.tools/gotestsum@v1.13.0 ;;
     deadcode) echo golang.org/x/tools/cmd/deadcode@v0.48.0 ;;
     actionlint) echo github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 ;;
+    # The newest that the module proxy serves whole.
+    vale) echo github.com/errata-ai/vale/v3/cmd/vale@v3.17.1 ;;
     cosign) echo github.com/sigstore/cosign/v3/cmd/cosign@v3.1.3 ;;
     # It needs a newer Go than the project, which the go command fetches.
     osv-scanner) echo github.com/google/osv-scanner/v2/cmd/osv-scanner@v2.6.0 ;;
     helm) echo "helm.sh/helm/v4/cmd/helm@$(sed -n 's#^require helm.sh/helm/v4 ##p' "$HERE/../helm/go.mod")" ;;
-    *) die "tools.sh knows no tool \"$1\": controller-gen openapi-gen golangci-lint crd-ref-docs gotestsum actionlint deadcode cosign osv-scanner helm" ;;
+    *) die "tools.sh knows no tool \"$1\": controller-gen openapi-gen golangci-lint crd-ref-docs gotestsum actionlint vale deadcode cosign osv-scanner helm" ;;
   esac
 }
 
@@ -36,7 +38,10 @@ for name in "$@"; do
   # Outside the module, so that its go.mod has no say in the tool's versions.
   directory=/ package="$module"
   [ "$name" != helm ] || directory="$HERE/../helm" package="${module%@*}"
-  (cd "$directory" && PROGRESS=go_progress watched "$log" "$name" env GOBIN="$TOOLS_DIR" go install -v -ldflags "-s -w" "$package") ||
+  # The parsers of vale are written in C.
+  cgo=0
+  [ "$name" != vale ] || cgo=1
+  (cd "$directory" && PROGRESS=go_progress watched "$log" "$name" env CGO_ENABLED="$cgo" GOBIN="$TOOLS_DIR" go install -v -ldflags "-s -w" "$package") ||
     die "$name could not be built: see $log"
   touch "$stamp"
 done
