@@ -12,7 +12,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// told are the series of a registry, as name{labels}.
+// told returns the series of a registry as name{labels}.
 func told(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	families, err := registry.Gather()
