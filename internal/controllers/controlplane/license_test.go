@@ -517,8 +517,8 @@ func TestALicenseSurvivesItsSecret(t *testing.T) {
 	}
 }
 
-// TestTheRecordComesFirst checks that the record is written before the upload. A process that
-// starts after an interrupted upload needs it to know who owns the license.
+// TestTheRecordComesFirst checks that the record is written before the upload. After an interrupted
+// upload, a new process needs the record to recognize its own license.
 func TestTheRecordComesFirst(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	text, looked := f.licenseFor(100), 0

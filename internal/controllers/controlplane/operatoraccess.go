@@ -39,7 +39,7 @@ func (r *Reconciler) accessRequest(s *scope) access.Request {
 	}
 }
 
-// ensureAccess creates or renews the operator's token.
+// ensureAccess ensures that the operator has a valid token for Coder.
 func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
 	if s.believed {
 		return nil

@@ -30,8 +30,8 @@ type finding struct {
 	access access.Result
 }
 
-// basis identifies everything in the cluster on which the answer depends. It changes with each
-// write to one of these objects.
+// basis identifies everything in the cluster on which the answer depends. It changes when the spec
+// of the control plane or of its Deployment changes, and with each write to one of the Secrets.
 type basis struct {
 	uid         types.UID
 	generation  int64

@@ -40,9 +40,9 @@ func AdminJob(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret 
 }
 
 // adminPod returns a pod of coderd that runs another command. Its resources are those of the spec,
-// without the defaults of the chart. It has no default affinity, and no sidecars, because they
-// would not end with it. A sidecar that the database needs can be an init container with
-// restartPolicy Always.
+// without the defaults of the chart. It has no default affinity and no topology spread constraints.
+// It has no sidecars, because they would not end with it. A sidecar that the database needs can be
+// an init container with restartPolicy Always.
 func adminPod(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret string) corev1.PodSpec {
 	w := Workload(cp, in)
 	template, err := workloadresources.PodTemplate(w)

@@ -92,8 +92,9 @@ type choice struct {
 }
 
 // choose returns the first name that no key has. The spec asks for the first name, so if a key of
-// another owner has it, choose returns that name as taken. The operator itself chooses the further
-// names, so these are skipped. An empty choice means that all names are in use.
+// another owner has it, choose returns that name as taken. The operator itself chose the further
+// names, so a further name that is in use is skipped. An empty choice means that all names are in
+// use.
 func choose(names []string, keys []coderd.ProvisionerKey, mine func(id string) bool) choice {
 	for i, name := range names {
 		k := named(keys, name)

@@ -135,9 +135,9 @@ func (p *pass) dropIntent(ctx context.Context, s *stored) error {
 }
 
 // resolveIntent deletes the key that an intent may have left in Coder, because its text is lost.
-// Afterwards the operator owns no key of that name. If the intent belongs to another control plane
-// than the current one, and that control plane does not answer, the key is left behind with an
-// Event.
+// Afterwards the operator owns no key of that name except one in its record. If the intent belongs
+// to another control plane than the current one, and that control plane does not answer, the key is
+// left behind with an Event.
 func (p *pass) resolveIntent(ctx context.Context, s *stored) error {
 	in := *s.intent
 	err := p.deleteOrphan(ctx, s)

@@ -22,7 +22,7 @@ func TLSEnabled(w Workload) bool {
 }
 
 // HTTPPort returns the port of the Service that serves plain HTTP. If the spec asks for port 443
-// and Coder serves TLS there, it is 80.
+// and Coder serves TLS there, it is 80. It is 0 if the workload serves nothing.
 func HTTPPort(w Workload) int32 {
 	if w.Serving == nil {
 		return 0
