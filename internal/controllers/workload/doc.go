@@ -20,6 +20,7 @@
 //     are deleted. Each deletion has the uid as a precondition.
 //   - No decision depends on a condition that an earlier pass wrote.
 //   - Messages of conditions and Events contain no time, no generated name and no secret.
-//   - All controllers of the process share one Toolkit. It keeps its state in memory only,
-//     and reads it again from the cluster after a restart.
+//   - All controllers of the process share one Toolkit. It keeps its state in memory only.
+//     After a restart it reads the contents again. What only a watch of the previous
+//     process saw (see orphaning) is lost.
 package workload

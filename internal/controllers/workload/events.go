@@ -57,8 +57,8 @@ func works(c metav1.Condition) bool {
 	return c.Type == coderv1alpha1.ConditionReady && c.Reason != coderv1alpha1.ReasonScaledToZero
 }
 
-// told reports whether the previous state of a condition was true, or a failure that got an Event.
 func told(before []metav1.Condition, conditionType string) bool {
+	// The condition was true before, or it failed and got an Event.
 	old := conditions.Find(before, conditionType)
 	return old != nil && (old.Status == metav1.ConditionFalse && !quiet(old.Reason) || old.Status == metav1.ConditionTrue)
 }

@@ -122,7 +122,7 @@ func TestK14AnotherSecretNameIsNoNewKey(t *testing.T) {
 	}
 }
 
-// K15: the predecessor deletes a key with the wanted name, whoever created it.
+// K15: the predecessor deletes a key with the wanted name, also that of another owner.
 func TestK15AKeyOfSomeoneElseIsNotTouched(t *testing.T) {
 	w := newWorld(t)
 	w.coder.AddProvisionerKey(organization, "GPU", map[string]string{"zone": "a"})

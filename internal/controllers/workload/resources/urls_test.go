@@ -80,7 +80,7 @@ func TestAccessURL(t *testing.T) {
 	inEnvironment := corev1.EnvVar{Name: EnvAccessURL, Value: "https://given.example.com"}
 	for name, c := range map[string]struct {
 		change func(*Workload)
-		// told is the access URL that other objects get. in is the one in the container.
+		// The first is the access URL that AccessURL returns, and in is the one in the container.
 		told, in string
 	}{
 		"the Service":              {func(*Workload) {}, "http://" + clusterHost, "http://" + clusterHost},
