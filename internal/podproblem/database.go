@@ -9,25 +9,25 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// SeeDatabase is what to do if the error is not known.
+// SeeDatabase is the advice if the error is unknown.
 const SeeDatabase = "see the database and its address"
 
-// Database is what coderd's log says about a database that it cannot use.
+// Database is a database problem that coderd's log reports.
 type Database struct {
 	// Line is the line of the log.
 	Line string
-	// Cause is the error in it, without what changes from try to try.
+	// Cause is the error in it, without parts that change from attempt to attempt.
 	Cause string
-	// What is wrong, and what to Do. Both are parts of sentences.
+	// What describes the problem, and Do what to do. Both are parts of sentences.
 	What, Do string
 }
 
-// aboutDatabase matches the lines of coderd's log that are about its database. Others may
-// report connections to something else.
+// aboutDatabase matches the lines of coderd's log about its database. Other lines may be about
+// other connections.
 var aboutDatabase = regexp.MustCompile(`(?i)postgres|\bpq: |\bpsql|migrate up|migrations in database|acquire lock`)
 
-// knownDatabaseProblems are the words of PostgreSQL, of Coder's driver and of the network. The
-// more specific come first.
+// knownDatabaseProblems match errors of PostgreSQL, of Coder's driver and of the network. The more
+// specific ones come first.
 var knownDatabaseProblems = []struct {
 	signs    *regexp.Regexp
 	what, do string
@@ -64,20 +64,20 @@ var knownDatabaseProblems = []struct {
 		"the schema of the database cannot be brought to this version of Coder", "go back to the version of Coder that wrote it, or restore the database; a newer Coder cannot be undone by an older one"},
 }
 
-// What coderd writes while it cannot use its database. It tries for half a
-// minute, with a warning each time, and then ends with an error.
+// Lines of coderd's log while it cannot use its database. coderd retries for half a minute, logs a
+// warning each time, and then exits with an error.
 var (
 	retryingLine = regexp.MustCompile(`(?:ping|connect to) postgres: retrying`)
-	// fieldError is the field of that warning, in a log for people and in JSON.
+	// fieldError matches the error field of that warning in text and JSON logs.
 	fieldError = regexp.MustCompile(`(?:error=|"error":\s*)("(?:[^"\\]|\\.)*"|\S+)`)
 	endLine    = regexp.MustCompile(`unable to connect after \d+ tries; last error: (.*)`)
 	badURLLine = regexp.MustCompile(`(?:escaping postgres URL|parse postgres url|invalid postgres url)`)
 	failedLine = regexp.MustCompile(`connect to postgres: (?:connect to postgres: )?(.*)`)
 )
 
-// FindDatabase returns what the last line about it in coderd's log says about its database, or
-// nil. If coderd ended with an error, only that line counts: coderd may have found its database
-// after some tries, and have ended for another reason.
+// FindDatabase returns the problem in the last line of coderd's log about its database, or nil. If
+// coderd exited with an error, only that line counts: coderd may have reached its database after
+// some attempts and exited for another reason.
 func FindDatabase(log string) *Database {
 	lines := strings.Split(terminalColour.ReplaceAllString(log, ""), "\n")
 	isError := func(line string) bool { return strings.HasPrefix(strings.TrimSpace(line), errorPrefix) }
@@ -98,10 +98,10 @@ func FindDatabase(log string) *Database {
 	return nil
 }
 
-// DescribeDatabase returns what is wrong with a database according to an error about it, and
-// what to do. Both are empty if the error is not known.
+// DescribeDatabase returns the problem that an error about a database reports, and what to do. Both
+// are empty if the error is unknown.
 func DescribeDatabase(said string) (what, do string) {
-	// Coder's log escapes the quotes inside of what it quotes.
+	// Coder's log escapes quotes in quoted values.
 	said = strings.ReplaceAll(said, `\"`, `"`)
 	for _, known := range knownDatabaseProblems {
 		if known.signs.MatchString(said) {
@@ -111,7 +111,7 @@ func DescribeDatabase(said string) (what, do string) {
 	return "", ""
 }
 
-// causeIn returns the error of coderd's database in a line, or an empty string.
+// causeIn returns the error about coderd's database in a line, or an empty string.
 func causeIn(line string) string {
 	switch {
 	case retryingLine.MatchString(line):
@@ -126,7 +126,7 @@ func causeIn(line string) string {
 	return ""
 }
 
-// What changes from try to try of the same failure.
+// Parts that change between attempts of the same failure.
 var (
 	connectionEnds = regexp.MustCompile(`(read|write) (tcp|udp) \S+->(\S+):`)
 	resolver       = regexp.MustCompile(`lookup (\S+) on \S+:`)
@@ -146,8 +146,7 @@ func firstGroup(pattern *regexp.Regexp, line string) string {
 	return groups[1]
 }
 
-// unquoted removes the quotes of a logged value, and the backslashes that they made
-// necessary.
+// unquoted removes the quotes of a logged value, and the backslashes that escape quotes.
 func unquoted(value string) string {
 	value = strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`)
 	return strings.ReplaceAll(value, `\"`, `"`)

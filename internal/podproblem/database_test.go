@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What coderd 2.30.0 wrote when it was run against a database that refuses it.
+// Logs of coderd 2.30.0 with a database that refuses connections.
 const (
 	logRetrying = "Started HTTP listener at http://0.0.0.0:8080\n" +
 		"WARN: The access URL  http://coder.coder.svc  could not be resolved\n\n" +
@@ -47,7 +47,7 @@ func causeOf(log string) string {
 	return ""
 }
 
-// The words are those that coderd 2.30.0, its driver and PostgreSQL write.
+// The messages are those of coderd 2.30.0, its driver and PostgreSQL.
 func TestUnusableDatabase(t *testing.T) {
 	retry := func(cause string) string {
 		return "Started HTTP listener at http://0.0.0.0:8080\n2026-11-20 12:24:44.379 [warn]  ping postgres: retrying  error=\"" + cause + "\"  try=1\n"

@@ -1,7 +1,7 @@
-// Package podproblem owns the diagnosis of pods: what keeps a pod from running, read from its
-// status, from Events about it and from the last lines of its containers; and what coderd's
-// log says about its database.
+// Package podproblem diagnoses pods. It finds the reason why a pod does not run in its status, in
+// Events about it and in the last lines of its containers. It also finds what coderd's log reports
+// about its database.
 //
-// It is pure. A Problem holds the words of Kubernetes as they are, and Sentence says the same
-// without what changes from try to try, so that equal problems have equal sentences.
+// All functions are pure. A Problem contains the messages of Kubernetes unchanged. Sentence leaves
+// out what changes from attempt to attempt, so that equal problems have equal sentences.
 package podproblem

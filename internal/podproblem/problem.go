@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Kind is what sort of problem it is.
+// Kind is the kind of a problem.
 type Kind string
 
 // The kinds of problems.
@@ -26,25 +26,25 @@ const (
 	Refused       Kind = "Refused"
 )
 
-// Problem is what keeps a pod from running.
+// Problem is the reason why a pod does not run.
 type Problem struct {
 	Kind Kind
-	// Reason is the word of Kubernetes, for example ImagePullBackOff.
+	// Reason is the reason that Kubernetes reports, for example ImagePullBackOff.
 	Reason string
-	// Message is the text of Kubernetes. It changes from try to try, and may hold
-	// anything that a container runtime or a registry says.
+	// Message is the message that Kubernetes reports. It changes from attempt to attempt, and may
+	// contain any text of a container runtime or a registry.
 	Message string
-	// Container is the name of the container, if it is the problem of one.
+	// Container is the name of the container that has the problem, if any.
 	Container string
 	// Image is the image that cannot be pulled.
 	Image string
-	// ExitCode is how the container ended, for Crash and OutOfMemory.
+	// ExitCode is the exit code of the container, for Crash and OutOfMemory.
 	ExitCode int32
 }
 
-// Find returns the first problem of a pod, in the order in which a pod comes to run,
-// or nil. Only an Event reports a volume that cannot be mounted or a sandbox that
-// cannot be created: see FromEvents.
+// Find returns the first problem of a pod, in the order of its startup, or nil. It does not find a
+// volume that cannot be mounted or a sandbox that cannot be created, because only Events report
+// these: see FromEvents.
 func Find(pod *corev1.Pod) *Problem {
 	for _, look := range []func(*corev1.Pod) *Problem{FindUnschedulable, FindEvicted, FindImagePull, FindConfig, FindCrash} {
 		if p := look(pod); p != nil {
@@ -65,7 +65,7 @@ func FindUnschedulable(pod *corev1.Pod) *Problem {
 	return nil
 }
 
-// FindEvicted returns the problem of a pod that its node ended.
+// FindEvicted returns the problem of a pod that its node evicted or ended.
 func FindEvicted(pod *corev1.Pod) *Problem {
 	if pod.Status.Phase != corev1.PodFailed || pod.Status.Reason == "" {
 		return nil
@@ -73,7 +73,7 @@ func FindEvicted(pod *corev1.Pod) *Problem {
 	return &Problem{Kind: Evicted, Reason: pod.Status.Reason, Message: pod.Status.Message}
 }
 
-// FindRefused returns the problem of a Deployment whose pods the API server refuses.
+// FindRefused returns the problem of a Deployment whose pods the API server rejects.
 func FindRefused(d *appsv1.Deployment) *Problem {
 	for i := range d.Status.Conditions {
 		if c := &d.Status.Conditions[i]; c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
@@ -83,8 +83,8 @@ func FindRefused(d *appsv1.Deployment) *Problem {
 	return nil
 }
 
-// Refusal returns why the API server refuses a pod, without the pod's name, which is another
-// in each try.
+// Refusal returns why the API server rejects a pod, without the pod's name, which differs in each
+// attempt.
 func Refusal(message string) string {
 	if _, rest, found := strings.Cut(message, "is forbidden: "); found {
 		return rest
@@ -102,8 +102,8 @@ func FindConfig(pod *corev1.Pod) *Problem {
 	return findWaiting(pod, IsConfig, func(p *Problem) { p.Kind = Config })
 }
 
-// FindCrash returns the problem of a container that exits again and again, or is not
-// restarted. A pod that has completed has none.
+// FindCrash returns the problem of a container that exits repeatedly, or exited with an error and
+// is not restarted. A pod that has completed has none.
 func FindCrash(pod *corev1.Pod) *Problem {
 	for _, status := range Containers(pod) {
 		ended := LastTermination(&status)
@@ -148,8 +148,8 @@ func findWaiting(pod *corev1.Pod, is func(reason string) bool, complete func(*Pr
 	return nil
 }
 
-// FromEvents returns the problem that the newest of these Events about a pod reports,
-// or nil. It counts only while IsStuck.
+// FromEvents returns the problem that the newest of these Events about a pod reports, or nil. It is
+// valid only while IsStuck returns true.
 func FromEvents(events []corev1.Event) *Problem {
 	var newest *corev1.Event
 	for i := range events {
@@ -164,10 +164,10 @@ func FromEvents(events []corev1.Event) *Problem {
 	return &Problem{Kind: kindOfEvent(newest.Reason), Reason: newest.Reason, Message: newest.Message}
 }
 
-// MountReasons and SandboxReasons are the reasons of the Events that FromEvents reads.
+// MountReasons returns the reasons of Events about volumes that FromEvents reads.
 func MountReasons() []string { return []string{"FailedMount", "FailedAttachVolume", "FailedMapVolume"} }
 
-// SandboxReasons are those of a sandbox that cannot be created.
+// SandboxReasons returns the reasons of Events about pod sandboxes that FromEvents reads.
 func SandboxReasons() []string { return []string{"FailedCreatePodSandBox"} }
 
 func kindOfEvent(reason string) Kind {
@@ -197,7 +197,7 @@ func Containers(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// LastTermination returns how a container ended last, or nil.
+// LastTermination returns the last termination of a container, or nil.
 func LastTermination(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	if status.State.Terminated != nil {
 		return status.State.Terminated
@@ -205,8 +205,8 @@ func LastTermination(status *corev1.ContainerStatus) *corev1.ContainerStateTermi
 	return status.LastTerminationState.Terminated
 }
 
-// Ended returns how a container that is not ready ended last, or nil if it never did, or did its
-// work and runs again.
+// Ended returns the last termination of a container that is not ready. It returns nil if the
+// container never terminated, or completed successfully and runs again.
 func Ended(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	ended := LastTermination(status)
 	if ended == nil || ended.ExitCode == 0 && status.State.Running != nil {
@@ -215,7 +215,7 @@ func Ended(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	return ended
 }
 
-// IsOutOfMemory reports whether a container ended because it used more memory than its limit.
+// IsOutOfMemory reports whether a container was killed because it exceeded its memory limit.
 func IsOutOfMemory(ended *corev1.ContainerStateTerminated) bool { return ended.Reason == "OOMKilled" }
 
 // Unready is a container that is not ready.
@@ -224,8 +224,8 @@ type Unready struct {
 	Status *corev1.ContainerStatus
 }
 
-// FindUnready returns the containers of a pod that are not ready, without the init containers
-// that have done their work.
+// FindUnready returns the containers of a pod that are not ready, except init containers that have
+// completed.
 func FindUnready(pod *corev1.Pod) []Unready {
 	var found []Unready
 	inits := len(pod.Status.InitContainerStatuses)
@@ -248,8 +248,8 @@ func ImageOf(pod *corev1.Pod, container string) string {
 	return ""
 }
 
-// Sentence says what the problem is. It holds the message only for problems whose
-// message does not change from try to try. Clean is applied to what others wrote.
+// Sentence describes the problem. It includes the message only for kinds whose message does not
+// change from attempt to attempt. clean is applied to messages and to the name of the image.
 func (p *Problem) Sentence(clean func(string) string) string {
 	switch p.Kind {
 	case ImagePull:

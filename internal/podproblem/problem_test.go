@@ -21,7 +21,7 @@ func running() corev1.ContainerState {
 	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 }
 
-// podWith is a pod whose container main is in two states: now and before.
+// podWith returns a pod whose container main has the given current and previous state.
 func podWith(now, before corev1.ContainerState) *corev1.Pod {
 	return &corev1.Pod{
 		Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "main", Image: "registry.example.com/ws:1"}}},
@@ -96,7 +96,7 @@ func TestFromEvents(t *testing.T) {
 	if p == nil || p.Kind != Volume || p.Reason != "FailedAttachVolume" || p.Message != "new" {
 		t.Errorf("%+v", p)
 	}
-	// The newer kind of Events has another time.
+	// The newer API of Events uses another time field.
 	sandbox := corev1.Event{Reason: "FailedCreatePodSandBox", Message: "no network", EventTime: metav1.NewMicroTime(at)}
 	if p := FromEvents([]corev1.Event{event("FailedMount", "old", time.Minute), sandbox}); p == nil || p.Kind != Sandbox {
 		t.Errorf("%+v", p)

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// PullCause is why an image cannot be pulled, as far as the runtime says.
+// PullCause is the reason why an image cannot be pulled, as far as the runtime reports it.
 type PullCause int
 
-// The causes. Runtimes differ in their words.
+// The causes. The messages differ between runtimes.
 const (
 	PullCauseUnknown PullCause = iota
 	NeverPulled
@@ -21,7 +21,7 @@ const (
 	NoAnswer
 )
 
-// pullCauses have the more certain signs first.
+// pullCauses are ordered. The more certain signs come first.
 var pullCauses = []struct {
 	cause         PullCause
 	text          string
@@ -43,7 +43,7 @@ var pullCauses = []struct {
 	{NoAnswer, "the registry does not answer", []string{"timeout", "timed out", "refused", "unreachable", "no route", "eof"}, nil},
 }
 
-// PullCauseOf reads the cause from what a kubelet or a runtime says.
+// PullCauseOf returns the cause that a message of a kubelet or a runtime reports.
 func PullCauseOf(said string) PullCause {
 	said = strings.ToLower(said)
 	has := func(signs []string) bool {
@@ -57,7 +57,7 @@ func PullCauseOf(said string) PullCause {
 	return PullCauseUnknown
 }
 
-// String says the cause in words. It is empty if the cause is not known.
+// String describes the cause. It is empty if the cause is unknown.
 func (c PullCause) String() string {
 	for _, known := range pullCauses {
 		if known.cause == c {

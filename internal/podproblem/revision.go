@@ -6,10 +6,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// RevisionAnnotation is in what the Deployment controller counts revisions.
+// RevisionAnnotation is the annotation in which the Deployment controller counts revisions.
 const RevisionAnnotation = "deployment.kubernetes.io/revision"
 
-// NewestReplicaSet returns that of the newest revision of a Deployment, or nil.
+// NewestReplicaSet returns the ReplicaSet with the newest revision, or nil.
 func NewestReplicaSet(sets []appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	var newest *appsv1.ReplicaSet
 	highest := -1

@@ -11,7 +11,7 @@ var (
 	timestamp      = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d+)?Z?\s+`)
 )
 
-// LogLines returns the lines that are not empty, without colours and times.
+// LogLines returns the non-empty lines of a log without colours and timestamps.
 func LogLines(text string) []string {
 	var lines []string
 	for line := range strings.Lines(terminalColour.ReplaceAllString(text, "")) {
@@ -22,8 +22,8 @@ func LogLines(text string) []string {
 	return lines
 }
 
-// LastLine returns the line in which a process that ended says why: its last error, or else
-// the last line that it wrote.
+// LastLine returns the line in which a process reports why it exited: its last error, or the last
+// line of its output.
 func LastLine(text string) string {
 	lines := LogLines(text)
 	for _, line := range slices.Backward(lines) {
@@ -37,5 +37,5 @@ func LastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// errorPrefix begins the line with which the command-line programs of Coder end.
+// errorPrefix is the prefix of the line with which Coder's command-line programs report an error.
 const errorPrefix = "error: "

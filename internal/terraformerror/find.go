@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// maxLines is how many lines of an error are read: the rest is about other errors.
+	// maxLines is the maximum number of lines of an error. Further lines belong to other errors.
 	maxLines = 16
-	// maxCause limits the text of Cause.
+	// maxCause is the maximum length of Cause in bytes.
 	maxCause = 512
 	frame    = "╷│╵ \t"
 )
 
-// Find returns the first error in the lines of a log, each given with its stage: the
-// summary, the place and the detail. It returns nil if there is none.
+// Find returns the lines of the first error in a log: the summary, the location and the detail. The
+// log provides each line with its stage. Find returns nil if there is no error.
 func Find(log iter.Seq2[string, string]) []string {
 	var block []string
 	stage := ""
@@ -40,11 +40,11 @@ func Find(log iter.Seq2[string, string]) []string {
 	return block
 }
 
-// quoted is a line of the template with its number, or the value of an expression in it.
+// quoted matches a line of the template with its number, and the value of an expression in it.
 var quoted = regexp.MustCompile(`^(\d+: .*|├─+|\S+\.\S+ (is|will be) .*)$`)
 
-// Cause returns what went wrong in one line: the summary, the place and the detail of the
-// first error in the log. It is empty if the log has none.
+// Cause returns the first error in the log as one line: the summary, the location and the detail.
+// It is empty if the log contains no error.
 func Cause(log iter.Seq2[string, string]) string {
 	var kept []string
 	for i, line := range Find(log) {

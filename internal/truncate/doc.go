@@ -1,5 +1,5 @@
-// Package truncate shortens text that comes from outside, and makes one line of it.
+// Package truncate shortens external text, and converts it to one line.
 //
-// Invariants: a character is kept whole or not at all, so what is returned is valid
-// UTF-8, and it never has more bytes than were asked for.
+// Invariants: the result is valid UTF-8, because characters are never split. It is never longer
+// than the requested number of bytes.
 package truncate

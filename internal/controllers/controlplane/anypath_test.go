@@ -26,8 +26,8 @@ var (
 	firstSeed = flag.Uint64("first-seed", 0, "the seed of the first pair")
 )
 
-// TestAnyPathSameEnd: a control plane that goes from spec A to spec B ends where one
-// ends that has B from the beginning, in the cluster and in Coder.
+// TestAnyPathSameEnd checks that a control plane that changes from spec A to spec B reaches the
+// same state, in the cluster and in Coder, as one that has spec B from the beginning.
 func TestAnyPathSameEnd(t *testing.T) {
 	t.Parallel()
 	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
@@ -45,8 +45,8 @@ func TestAnyPathSameEnd(t *testing.T) {
 	}
 }
 
-// walk gives a control plane one spec after the other, each until nothing is left to
-// do, and says how the last one ended.
+// walk applies the specs to a control plane one after the other, each until there is nothing left
+// to do. It returns the final state.
 func walk(t *testing.T, specs ...coderv1alpha1.CoderControlPlaneSpec) string {
 	t.Helper()
 	cp := newControlPlane()
@@ -78,7 +78,7 @@ func walk(t *testing.T, specs ...coderv1alpha1.CoderControlPlaneSpec) string {
 	return f.end(&specs[len(specs)-1])
 }
 
-// surroundings are the objects to which specs refer.
+// surroundings returns the objects to which specs refer.
 func surroundings() []*corev1.Secret {
 	return []*corev1.Secret{
 		secretOf("some", map[string]string{"zone": "a", "ca.crt": "c", "psk": "p"}),
@@ -88,9 +88,8 @@ func surroundings() []*corev1.Secret {
 	}
 }
 
-// end is the picture without what a life leaves behind on purpose: who is a user of
-// Coder, which account is the first, and what was known of a Coder that is not asked
-// any more.
+// end returns the picture without what a history leaves behind on purpose: the users of Coder,
+// which account is the first, and the last known state of a Coder that is no longer called.
 func (f *scene) end(spec *coderv1alpha1.CoderControlPlaneSpec) string {
 	f.t.Helper()
 	unasked := *spec.Replicas == 0 || spec.OperatorAccess.Disabled
@@ -98,10 +97,10 @@ func (f *scene) end(spec *coderv1alpha1.CoderControlPlaneSpec) string {
 	for _, part := range strings.Split(f.picture(f.licenses), "--- ") {
 		switch {
 		case strings.HasPrefix(part, "*v1.ServiceAccount\n") && !strings.Contains(part, "ownerReferences"):
-			// It was left to those who asked for that.
+			// The operator keeps this ServiceAccount when the spec disables its creation.
 			continue
 		case strings.HasPrefix(part, "*v1.Job\n") && unasked && !spec.OperatorAccess.Disabled:
-			// It began while the pods of before still answered.
+			// It started while the previous pods still answered.
 			continue
 		case strings.HasPrefix(part, "*v1.Secret\n"):
 			if unasked && !spec.OperatorAccess.Disabled || !strings.Contains(part, "ownerReferences") || strings.Contains(part, "-initial-admin\n") || strings.Contains(part, "-operator-credentials\n") {
@@ -119,11 +118,10 @@ func (f *scene) end(spec *coderv1alpha1.CoderControlPlaneSpec) string {
 	return strings.Join(kept, "--- ")
 }
 
-// accountNumber is what stands behind the name of an account that a Job made.
+// accountNumber is the suffix of the name of an account that a Job created.
 var accountNumber = regexp.MustCompile(`(token-user: coder-k8s-operator)-[0-9a-f]{8}`)
 
-// open says which licenses Coder holds, and that it takes the token that the status
-// names.
+// open returns the licenses in Coder, and whether Coder accepts the token that the status names.
 func (f *scene) open() []string {
 	var out []string
 	for _, l := range f.coder.Licenses() {
@@ -137,7 +135,7 @@ func (f *scene) open() []string {
 	return out
 }
 
-// withoutRecords leaves what was found in the last pass.
+// withoutRecords returns a part of the picture with only the results of the last pass.
 func (f *scene) withoutRecords(part string, unasked bool) string {
 	f.t.Helper()
 	head, text, _ := strings.Cut(part, "\n")
@@ -146,7 +144,7 @@ func (f *scene) withoutRecords(part string, unasked bool) string {
 		f.t.Fatal(err)
 	}
 	if cp.Status.ObjectNamePrefix != nil && *cp.Status.ObjectNamePrefix == "" {
-		// It is decided once, whether there is access or not.
+		// It is decided once, whether the operator has access or not.
 		cp.Status.ObjectNamePrefix = nil
 	}
 	if unasked {
@@ -173,8 +171,8 @@ func (f *scene) withoutRecords(part string, unasked bool) string {
 	return head + "\n" + string(out)
 }
 
-// runJob does what the container of the Job does that makes the operator's account in
-// a Coder that people set up, and says whether there was one.
+// runJob does the work of the Job that creates the operator's account in a Coder that already has
+// users. It reports whether there was such a Job.
 func (f *fixture) runJob() bool {
 	f.t.Helper()
 	jobs := &batchv1.JobList{}

@@ -18,14 +18,14 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// dice make valid specs.
+// dice generates valid specs.
 type dice struct{ *rand.Rand }
 
 func newDice(seed uint64) dice {
 	return dice{rand.New(rand.NewPCG(seed, 11))} // #nosec G404 -- what is tried, not a secret.
 }
 
-// often, or else leaves a field as it is.
+// maybe calls do with probability one third.
 func (d dice) maybe(do func()) {
 	if d.IntN(3) == 0 {
 		do()
@@ -34,7 +34,7 @@ func (d dice) maybe(do func()) {
 
 func pick[T any](d dice, values ...T) T { return values[d.IntN(len(values))] }
 
-// spec is any valid spec.
+// spec returns a random valid spec.
 func (d dice) spec() coderv1alpha1.CoderControlPlaneSpec {
 	spec := coderv1alpha1.CoderControlPlaneSpec{}
 	d.process(&spec.WorkloadSpec)
@@ -213,7 +213,7 @@ func (d dice) service(s *coderv1alpha1.ServiceSpec) {
 	if s.Type == corev1.ServiceTypeNodePort {
 		return
 	}
-	// The class cannot change while the type stays, which is refused at admission.
+	// The class cannot change while the type stays the same. Admission rejects that.
 	s.LoadBalancerClass = ptr.To("example.com/balancer")
 	d.maybe(func() { s.LoadBalancerIP = pick(d, "203.0.113.10", "203.0.113.11") })
 	d.maybe(func() { s.LoadBalancerSourceRanges = []string{pick(d, "198.51.100.0/24", "203.0.113.0/24")} })
@@ -231,7 +231,7 @@ func (d dice) coder(s *coderv1alpha1.CoderControlPlaneSpec) {
 	}
 	d.maybe(func() { s.EnvUseClusterAccessURL = ptr.To(false) })
 	d.maybe(func() { s.ProvisionerPSKSecretRef = &coderv1alpha1.PSKSecretReference{Name: "some", Key: "psk"} })
-	// Who was made the first admin stays that, whatever the spec says later.
+	// The first admin is created once and does not follow later changes of the spec.
 	s.InitialAdmin = newControlPlane().Spec.InitialAdmin
 	d.maybe(func() { s.OperatorAccess.GeneratedTokenSecretName = pick(d, "token-1", "token-2") })
 	switch d.IntN(5) {
@@ -291,8 +291,8 @@ func (d dice) rights(s *coderv1alpha1.RBACSpec) {
 	})
 }
 
-// TestTheDiceReachEveryField fails where a field was added to the spec that no path
-// leads over. A field that has one value in all specs is named here.
+// TestTheDiceReachEveryField fails if the generator never sets a field of the spec. A field that
+// has the same value in all specs is listed here.
 func TestTheDiceReachEveryField(t *testing.T) {
 	seen, all := map[string]bool{}, map[string]bool{}
 	typeFields(reflect.TypeFor[coderv1alpha1.CoderControlPlaneSpec](), "spec", all)
@@ -300,7 +300,7 @@ func TestTheDiceReachEveryField(t *testing.T) {
 		setFields(reflect.ValueOf(newDice(seed).spec()), "spec", seen)
 	}
 	for path := range all {
-		// Who was made the first admin stays that.
+		// The first admin is created once and does not change.
 		if !seen[path] && path != "spec.initialAdmin.disabled" {
 			t.Errorf("no spec sets %s", path)
 		}
@@ -312,7 +312,7 @@ func TestTheDiceReachEveryField(t *testing.T) {
 
 const ownTypes = "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 
-// typeFields notes the fields of our own types, with those within.
+// typeFields records the fields of this API's own types, recursively.
 func typeFields(typ reflect.Type, path string, into map[string]bool) {
 	for slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Slice}, typ.Kind()) {
 		typ = typ.Elem()

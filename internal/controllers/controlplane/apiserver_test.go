@@ -34,8 +34,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// apiServer is a real kube-apiserver with the controller on a real manager: the
-// watches, the caches and the indexes are as they are.
+// apiServer is a real kube-apiserver and a real manager that runs the controller with its watches,
+// caches and indexes.
 type apiServer struct {
 	t      *testing.T
 	config *rest.Config
@@ -71,7 +71,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	return a
 }
 
-// run starts the controller as internal/app does.
+// run starts the controller like internal/app.
 func (a *apiServer) run(mgr ctrl.Manager) {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(a.t.Context())
@@ -120,7 +120,7 @@ func (a *apiServer) mustHave(conditionType string, status metav1.ConditionStatus
 	})
 }
 
-// gatewayCRDs are where the module of the Gateway API keeps them.
+// gatewayCRDs returns the path of the CRD in the module of the Gateway API.
 func gatewayCRDs(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
@@ -130,8 +130,8 @@ func gatewayCRDs(t *testing.T) string {
 	return filepath.Join(strings.TrimSpace(string(out)), "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml")
 }
 
-// A cluster that learns HTTPRoute later, Secrets whose content changes, and children
-// that somebody deletes: all is told by watches.
+// The controller reacts to a cluster that begins to serve HTTPRoute, to Secrets whose content
+// changes, and to deleted children. Watches report all of these.
 func TestAgainstARealAPIServer(t *testing.T) {
 	a := newAPIServer(t)
 	ctx := t.Context()
@@ -186,7 +186,7 @@ func TestAgainstARealAPIServer(t *testing.T) {
 	if err := a.client.Get(ctx, coderKey(), cp); err != nil {
 		t.Fatal(err)
 	}
-	// The controller may be writing the status, so this is no update of the whole.
+	// The controller may write the status at the same time, so this is a patch and not an update.
 	base := cp.DeepCopy()
 	cp.Spec.Expose = nil
 	if err := a.client.Patch(ctx, cp, client.MergeFrom(base)); err != nil {

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// answerTimeout bounds the question whether Coder is there.
+	// answerTimeout is the timeout of the request that checks whether Coder answers.
 	answerTimeout = 10 * time.Second
-	// Just after pods became ready, the Service may still lead to those before them,
-	// of which nobody answers at all. So it is asked for a short time, and soon again.
+	// Shortly after pods become ready, the Service may still route to the previous pods, which no
+	// longer answer. So the first requests have a short timeout and are repeated soon.
 	freshPeriod   = 30 * time.Second
 	freshTimeout  = 3 * time.Second
 	freshInterval = 2 * time.Second
 )
 
-// askCoder asks Coder's API for its version, without a token, where a pod is
-// ready to answer. Deployment and Service are ours: that is what the step needs.
-// What it and the access said within the last hour is believed, as long as nothing
-// changed in the cluster on which that depends.
+// askCoder requests Coder's version, without a token, if a pod is ready. The step needs the steps
+// of the Deployment and the Service, so it only calls Coder if both belong to the control plane. It
+// reuses the result of an earlier pass, for up to an hour, as long as the cluster objects on which
+// the result depends have not changed.
 func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 	if s.Deployment.Status.ReadyReplicas == 0 {
 		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "no pod of Coder is ready"}
@@ -58,8 +58,8 @@ func (r *Reconciler) askCoder(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// changedAt is when the pods changed last: when enough became ready, or a rollout
-// went on.
+// changedAt returns the time of the last change of the pods: when enough of them became available,
+// or the rollout made progress.
 func changedAt(d *appsv1.Deployment) time.Time {
 	var last time.Time
 	for _, c := range d.Status.Conditions {
@@ -82,7 +82,7 @@ func (r *Reconciler) buildInfo(ctx context.Context, url string) (coderd.BuildInf
 	return coder.BuildInfo(ctx)
 }
 
-// basisOf is that on which Coder's answer depends, as the cache has it.
+// basisOf returns the cluster objects on which Coder's answer depends, as the cache has them.
 func (r *Reconciler) basisOf(ctx context.Context, s *scope) (basis, error) {
 	names := []string{
 		access.TokenSecretName(s.cp), access.CredentialsSecretName(s.cp), access.InitialAdminSecretName(s.cp),

@@ -16,17 +16,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// scenario is something that a person does to a control plane that rests.
+// scenario is a user's action on a control plane that is at rest.
 type scenario struct {
 	spec func(*coderv1alpha1.CoderControlPlane)
-	// fresh begins with a control plane for which nothing was done yet.
+	// fresh starts with a control plane that was never reconciled.
 	fresh bool
 	act   func(f *scene)
-	// ready is false where nothing works in the end, because nothing is wanted.
+	// unready is true if nothing runs in the end, because no pod is wanted.
 	unready bool
 }
 
-// scene is a fixture, and the licenses by their text.
+// scene is a fixture with the names of licenses by their text.
 type scene struct {
 	*fixture
 	licenses map[string]string
@@ -67,7 +67,7 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// everything has an object of each kind.
+// everything makes the spec ask for an object of each kind.
 func everything(cp *coderv1alpha1.CoderControlPlane) {
 	withLicense(cp)
 	withWorkspaceNamespace(cp)
@@ -77,7 +77,7 @@ func everything(cp *coderv1alpha1.CoderControlPlane) {
 	cp.Spec.Metrics = coderv1alpha1.MetricsSpec{Enabled: true, ServiceMonitor: &coderv1alpha1.ServiceMonitorSpec{}}
 }
 
-// everythingElse is another one.
+// everythingElse makes the spec ask for different objects of each kind.
 func everythingElse(cp *coderv1alpha1.CoderControlPlane) {
 	everything(cp)
 	cp.Spec.ServiceAccount.Name, cp.Spec.Replicas = "terraform", ptr.To[int32](2)
@@ -95,10 +95,10 @@ func withTokenOfOnesOwn(cp *coderv1alpha1.CoderControlPlane) {
 	cp.Spec.OperatorAccess.TokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "own", Key: "token"}
 }
 
-// TestCrashEverywhere kills the process at each single write, to the cluster or to
-// Coder, and lets a new process go on. The end is that of an undisturbed run, and
-// nothing is there twice. The write has arrived and its answer is lost: one that
-// does not arrive leaves the same behind as the one before it, whose answer is lost.
+// TestCrashEverywhere kills the process at each single write to the cluster or to Coder, and starts
+// a new process. The result must be that of an undisturbed run, without duplicates. The write
+// succeeds, but its response is lost. A write that does not arrive needs no test: it leaves the
+// same state as the previous write with a lost response.
 func TestCrashEverywhere(t *testing.T) {
 	t.Parallel()
 	for name, s := range scenarios() {
@@ -118,8 +118,8 @@ func TestCrashEverywhere(t *testing.T) {
 	}
 }
 
-// mustBeTidy says that the operator has one account and one token at most, and that no
-// login is left. One that a crash leaves behind ends by itself within a day.
+// mustBeTidy checks that the operator has at most one account and one token, and that no login
+// session is left. A session that a crash leaves behind expires within a day.
 func (f *scene) mustBeTidy() {
 	f.t.Helper()
 	operators, tokens := 0, 0
@@ -142,7 +142,7 @@ type playedScene struct {
 	crashed bool
 }
 
-// play runs the scenario with a crash at one write, or none at 0.
+// play runs the scenario with a crash at one write, or without a crash if at is 0.
 func (s scenario) play(t *testing.T, at int) playedScene {
 	t.Helper()
 	f := s.stage(t)
@@ -158,8 +158,8 @@ func (s scenario) play(t *testing.T, at int) playedScene {
 	return playedScene{f, crashed}
 }
 
-// mustEnd says that the end is the one that was meant: two runs can be wrong in the
-// same way.
+// mustEnd checks that the result is the intended one, because two runs can be wrong in the same
+// way.
 func (s scenario) mustEnd(f *scene) {
 	f.t.Helper()
 	switch {
@@ -171,7 +171,7 @@ func (s scenario) mustEnd(f *scene) {
 	}
 }
 
-// stage is the state in which the scenario begins.
+// stage returns the state in which the scenario begins.
 func (s scenario) stage(t *testing.T) *scene {
 	t.Helper()
 	cp := newControlPlane()
@@ -180,7 +180,7 @@ func (s scenario) stage(t *testing.T) *scene {
 	}
 	f := newScene(t, cp)
 	if cp.Spec.OperatorAccess.TokenSecretRef != nil {
-		// Somebody set this Coder up already.
+		// A user has already set up this Coder.
 		f.addToken()
 	}
 	if !s.fresh {
@@ -191,8 +191,8 @@ func (s scenario) stage(t *testing.T) *scene {
 	return f
 }
 
-// newScene is a cluster with all kinds and a Coder that takes licenses, before the
-// first pass.
+// newScene returns a cluster with all kinds and a Coder that accepts licenses, before the first
+// pass.
 func newScene(t *testing.T, cp *coderv1alpha1.CoderControlPlane) *scene {
 	t.Helper()
 	f := &scene{newFixture(t, cp, databaseSecret(), secretOf("tls", map[string]string{"tls.crt": "c", "tls.key": "k"})), map[string]string{}}
@@ -202,7 +202,7 @@ func newScene(t *testing.T, cp *coderv1alpha1.CoderControlPlane) *scene {
 	return f
 }
 
-// license makes a new license the one in the Secret.
+// license writes a new license to the Secret.
 func (f *scene) license(name string) {
 	f.t.Helper()
 	text := f.licenseFor(100)
@@ -210,7 +210,7 @@ func (f *scene) license(name string) {
 	f.fault.without(func() { f.putLicense(text) })
 }
 
-// addToken makes the Secret of a token that a person made.
+// addToken creates a Secret with a token that a user created.
 func (f *scene) addToken() {
 	f.t.Helper()
 	f.add(secretOf("own", map[string]string{"token": f.coder.AddUser("somebody", "owner")}))

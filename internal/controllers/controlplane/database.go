@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// databaseMissing says that the spec gives coderd no database.
+// databaseMissing returns a problem if the spec does not configure a database for coderd.
 func (s *scope) databaseMissing() *workload.Problem {
 	if resources.DatabaseConfigured(s.cp, s.inputs()) {
 		return nil
@@ -20,7 +20,7 @@ func (s *scope) databaseMissing() *workload.Problem {
 			"set spec.database, or CODER_PG_CONNECTION_URL in spec.extraEnv (from a Secret), or bring it with spec.envFrom"}
 }
 
-// databaseSecretMissing says what is wrong with the Secret of spec.database.
+// databaseSecretMissing returns a problem if the missing Secret is that of spec.database.
 func (s *scope) databaseSecretMissing(reference workloadresources.Reference, key string) *workload.Problem {
 	secret, _ := resources.DatabaseSecret(s.cp)
 	if secret == "" || reference.Kind != workloadresources.KindSecret || reference.Name != secret {
@@ -39,8 +39,8 @@ func (s *scope) databaseSecretMissing(reference workloadresources.Reference, key
 	return &workload.Problem{Reason: coderv1alpha1.ReasonDatabaseSecretMissing, Message: fmt.Sprintf("%s does not exist: %s", what, remedy)}
 }
 
-// databaseTrouble knows from Coder's own words whether it is not ready because of
-// the database.
+// databaseTrouble returns a problem if Coder's output shows that it is not ready because of the
+// database.
 func databaseTrouble(_, words string) *workload.Problem {
 	found := podproblem.FindDatabase(words)
 	if found == nil {

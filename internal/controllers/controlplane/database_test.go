@@ -2,7 +2,7 @@ package controlplane
 
 import "testing"
 
-// What coderd 2.30.0 wrote when it was run against a database that refuses it.
+// Logs of coderd 2.30.0 with a database that refuses connections.
 const (
 	logRetrying = "Started HTTP listener at http://0.0.0.0:8080\n" +
 		"WARN: The access URL  http://coder.coder.svc  could not be resolved\n\n" +

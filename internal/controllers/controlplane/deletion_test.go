@@ -20,8 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 )
 
-// delete deletes the control plane, with the fixture's clock as the time of the
-// request.
+// delete deletes the control plane. The time of the request is the fixture's clock.
 func (f *fixture) delete() {
 	f.t.Helper()
 	cp := f.controlPlane()
@@ -146,7 +145,7 @@ func TestDisabledAccessIsTakenBackAndThenLeftAlone(t *testing.T) {
 	secrets := 0
 	watched := interceptor.NewClient(f.cluster, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			// That of the database belongs to the pods.
+			// The Secret of the database is read for the pods.
 			if _, ok := obj.(*corev1.Secret); ok && key.Name != "db" {
 				secrets++
 			}

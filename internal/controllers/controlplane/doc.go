@@ -1,26 +1,24 @@
-// Package controlplane reconciles CoderControlPlane: from the spec to a Coder
-// that runs, to the operator's access to it, and to a status that says how far
-// that is and what is in the way.
+// Package controlplane reconciles CoderControlPlane. From the spec it creates a running Coder, gets
+// the operator's access to it, and reports progress and problems in the status.
 //
-// A pass is a list of steps over a scope. Most of them are those of package
-// workload; those of a control plane's own are the prefix of object names, the
-// question to Coder whether it answers, the operator's access, and the license. Each
-// step blocks only what needs its result: trouble with rights in some namespace stops nothing
-// else, a Service that is someone else's does not stop the Deployment but does stop
-// every call to Coder, because the operator would talk to a stranger.
+// A pass is a list of steps over a scope. Most of the steps come from package workload. The control
+// plane's own steps decide the prefix of object names, check whether Coder answers, get the
+// operator's access, and apply the license. A failed step blocks only the steps that need its
+// result. For example, a failure to grant permissions in one namespace blocks nothing else. A
+// Service of another owner does not block the Deployment, but it blocks all requests to Coder,
+// because the operator would send its token to another server.
 //
-// What it owns: the children of package resources; the finalizer, which holds a
-// control plane back until the rights in other namespaces are gone and the
-// operator's token is revoked; and the whole status, which is computed from the
-// scope alone and written at the end of every pass, also of one that failed, if it
-// differs.
+// The package owns the children of package resources, the finalizer, and the whole status. The
+// finalizer keeps a control plane until the permissions in other namespaces are revoked and the
+// operator's token is revoked. The status is computed only from the scope. It is written at the end
+// of every pass, also of a failed one, if it changed.
 //
-// Invariants besides those of package workload:
+// Invariants in addition to those of package workload:
 //
-//   - A Coder that works is asked once an hour, whatever else passes are for. Who
-//     sees before that that it refuses the operator's token, or does not work, tells
-//     by Refused.
-//   - status.objectNamePrefix never changes. Who is the first of a namespace is
-//     decided under one lock, from what this process decided before or else from an
-//     uncached list; only the leader runs this controller.
+//   - A working Coder is checked once an hour, whatever the reason for other passes is.
+//     Code that sees earlier that Coder rejects the operator's token or does not work
+//     reports this with Refused.
+//   - status.objectNamePrefix never changes. The first control plane of a namespace is
+//     decided under one lock, from an earlier decision of this process or from an
+//     uncached list. Only the leader runs this controller.
 package controlplane

@@ -10,9 +10,9 @@ import (
 
 var errDead = errors.New("the process is dead")
 
-// fault strikes at the n-th write, be it to the cluster or to Coder. Without an
-// error of its own it kills the process there: that write and everything after it
-// fails. Where the answer is lost, the other side has done it all the same.
+// fault disturbs the n-th write to the cluster or to Coder. If it has no error of its own, it
+// simulates the end of the process: that write and everything after it fails. If lost is set, the
+// server executes the write and only the response is lost.
 type fault struct {
 	mu   sync.Mutex
 	at   int
@@ -23,8 +23,7 @@ type fault struct {
 	off  bool
 }
 
-// set starts the count again. A fault at 0 never strikes. Without an error the
-// process dies.
+// set restarts the count. A fault at 0 never happens. Without an error the process ends.
 func (f *fault) set(at int, lost bool, with error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,7 +60,7 @@ func (f *fault) struck() bool {
 	return f.hit
 }
 
-// without does what is not the controller's.
+// without runs do without faults. It is for actions that are not the controller's.
 func (f *fault) without(do func()) {
 	f.switchOff(true)
 	defer f.switchOff(false)
@@ -74,12 +73,12 @@ func (f *fault) switchOff(off bool) {
 	f.off = off
 }
 
-// transport is not http.DefaultTransport, whose idle connections a server of httptest
-// closes when it ends. A test that runs beside would lose an answer without a body by
-// that, such as the one to a deletion.
+// transport replaces http.DefaultTransport. A server of httptest closes the idle connections of
+// http.DefaultTransport when it stops. A parallel test could lose a response without a body because
+// of that, for example the response to a deletion.
 var transport = &http.Transport{}
 
-// wire is the way to Coder. Reading there changes nothing, so the fault passes it by.
+// wire is the transport to Coder. It does not disturb GET requests, because they change nothing.
 type wire struct{ *fault }
 
 // RoundTrip implements http.RoundTripper.
@@ -100,7 +99,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// kindList are the optional kinds of a cluster.
+// kindList is the set of optional kinds of a cluster.
 type kindList map[schema.GroupVersionKind]bool
 
 // Has implements workload.KindSet.

@@ -41,13 +41,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/kubetest"
 )
 
-// password must never be seen outside its Secret.
+// password must not appear outside its Secret.
 const password = "correct-horse-battery"
 
-// errKilled stands for the end of the process.
+// errKilled simulates the end of the process.
 var errKilled = errors.New("killed")
 
-// fixture is the controller over a fake cluster and a fake Coder.
+// fixture runs the controller against a fake cluster and a fake Coder.
 type fixture struct {
 	t       testing.TB
 	cluster client.WithWatch
@@ -57,28 +57,28 @@ type fixture struct {
 	logs    *fakeLogs
 	r       *Reconciler
 
-	// fault disturbs the writes of the controller, in the cluster and in Coder.
+	// fault disturbs the controller's writes to the cluster and to Coder.
 	fault *fault
-	// reads disturbs what the controller reads in the cluster.
+	// reads disturbs the controller's reads from the cluster.
 	reads *fault
-	// late is the cache that the controller reads, where it is behind.
+	// late is the stale cache from which the controller reads, if set.
 	late *lateCache
-	// kinds are the optional ones that the cluster knows.
+	// kinds are the optional kinds that the cluster serves.
 	kinds kindList
-	// authors checks who grants.
+	// authors checks the author of grants.
 	authors workload.Authors
-	// anyPort lets Coder be called on another port than 80.
+	// anyPort allows calls of Coder on other ports than 80.
 	anyPort bool
 
 	mu         sync.Mutex
 	writes     []string
 	killAfter  int
 	applyError func(obj client.Object) error
-	// lists counts the lists of control planes past the cache.
+	// lists counts the uncached lists of control planes.
 	lists int
 }
 
-// knownKinds are those of the cluster.
+// knownKinds is the scheme of the fake cluster.
 var knownKinds = applytest.KindsOf(
 	corev1.AddToScheme, appsv1.AddToScheme, batchv1.AddToScheme, rbacv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
 	coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme,
@@ -95,7 +95,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	return f
 }
 
-// newCluster builds a cluster with the indexes of the manager's cache.
+// newCluster returns a builder of a cluster with the indexes of the manager's cache.
 func newCluster(t testing.TB) *fake.ClientBuilder {
 	t.Helper()
 	builder := knownKinds.Cluster(t).WithReturnManagedFields().
@@ -109,7 +109,7 @@ func newCluster(t testing.TB) *fake.ClientBuilder {
 	return builder
 }
 
-// restart gives the controller an empty memory, as a new process has.
+// restart creates a new controller with empty state, like a new process.
 func (f *fixture) restart() {
 	connect := func(cfg coderd.Config) (*coderd.Client, error) {
 		if want := "http://coder.coder.svc.cluster.local:80"; cfg.URL != want && (!f.anyPort || !strings.HasPrefix(cfg.URL, strings.TrimSuffix(want, "80"))) {
@@ -128,8 +128,8 @@ func (f *fixture) restart() {
 	})
 }
 
-// readers count the lists of control planes past the cache, and let reads fail or come
-// from a cache that is behind.
+// readers returns interceptors that count the uncached lists of control planes, and make reads fail
+// or come from a stale cache.
 func (f *fixture) readers(cached bool) interceptor.Funcs {
 	from := func(c client.WithWatch) client.WithWatch {
 		if cached && f.late != nil {
@@ -152,8 +152,8 @@ func (f *fixture) readers(cached bool) interceptor.Funcs {
 	}
 }
 
-// interceptors count every write, can end the process after one, and can let an
-// apply fail.
+// interceptors returns interceptors that count every write, can end the process after a write, and
+// can make an apply fail.
 func (f *fixture) interceptors() interceptor.Funcs {
 	write := func(what string, obj client.Object, do func() error) error {
 		err := f.fault.around(do)
@@ -256,7 +256,7 @@ func (f *fixture) gone(namespace, name string, obj client.Object) bool {
 	return apierrors.IsNotFound(err)
 }
 
-// podsReady does what the Deployment controller and the kubelet do.
+// podsReady updates the status of the Deployment like the Deployment controller and the kubelet.
 func (f *fixture) podsReady(ready int32) {
 	f.t.Helper()
 	d := &appsv1.Deployment{}
@@ -270,7 +270,7 @@ func (f *fixture) podsReady(ready int32) {
 	}
 }
 
-// mustHave checks one condition of the control plane.
+// mustHave checks a condition of the control plane.
 func (f *fixture) mustHave(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
 	f.t.Helper()
 	cp := f.controlPlane()
@@ -281,7 +281,7 @@ func (f *fixture) mustHave(conditionType string, status metav1.ConditionStatus, 
 	return *c
 }
 
-// mustNotLeak looks for the password in everything that people read.
+// mustNotLeak checks that the status and the Events do not contain the password.
 func (f *fixture) mustNotLeak() {
 	f.t.Helper()
 	status, err := json.Marshal(f.controlPlane().Status)
@@ -321,7 +321,7 @@ func databaseSecret() *corev1.Secret {
 	}
 }
 
-// eventLog keeps Events as "type reason: note".
+// eventLog records Events as "type reason: note".
 type eventLog struct {
 	mu     sync.Mutex
 	events []string
@@ -349,7 +349,7 @@ func (l *eventLog) count(prefix string) int {
 	return n
 }
 
-// fakeLogs are the logs of every container, now and before its restart.
+// fakeLogs contains the logs of every container, for the current and the previous container.
 type fakeLogs struct {
 	current, previous string
 	requests          []workload.LogRequest

@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/test/kstatus"
 )
 
-// TestALifeAsKstatusSeesIt leads a control plane through its life, and asks at each
-// turn what tools that wait for it make of its conditions.
+// TestALifeAsKstatusSeesIt takes a control plane through its lifecycle. At each step it checks the
+// kstatus of its conditions, on which tools wait.
 func TestALifeAsKstatusSeesIt(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
 	judged := func(when, want string) {
@@ -75,8 +75,8 @@ func TestALifeAsKstatusSeesIt(t *testing.T) {
 	judged("while the token is not revoked", kstatus.Terminating)
 }
 
-// rollout is what the Deployment controller says while new pods do not get ready, and
-// after ten minutes without progress.
+// rollout sets the status of a Deployment whose new pods do not become ready, before or after the
+// progress deadline of ten minutes.
 func (f *fixture) rollout(expired bool) {
 	f.t.Helper()
 	d := &appsv1.Deployment{}

@@ -16,20 +16,20 @@ type lateCache struct {
 	history []*pastState
 }
 
-// pastState is all that there was after one write, and a client for it.
+// pastState contains all objects after one write, and a client that reads them.
 type pastState struct {
 	objects []client.Object
 	client  client.WithWatch
 }
 
-// beLate lets the controller's cache lag behind from now on.
+// beLate makes the controller's cache stale from now on.
 func (f *fixture) beLate(lag int) {
 	f.t.Helper()
 	f.late = &lateCache{f: f, lag: lag}
 	f.late.note()
 }
 
-// note keeps the present.
+// note records the current state.
 func (l *lateCache) note() {
 	state := &pastState{}
 	for _, list := range kindsOfPictures() {
@@ -47,7 +47,7 @@ func (l *lateCache) note() {
 	l.history = append(l.history, state)
 }
 
-// view is the cluster as the cache has it.
+// view returns the cluster as the cache shows it.
 func (l *lateCache) view() client.WithWatch {
 	state := l.history[max(0, len(l.history)-1-l.lag)]
 	if state.client == nil {
@@ -56,8 +56,8 @@ func (l *lateCache) view() client.WithWatch {
 	return state.client
 }
 
-// TestStaleReads lets the cache be behind by some writes during several passes, and
-// then catch up. Nothing is done twice, nothing fails, and the end is as always.
+// TestStaleReads makes the cache stale by some writes during several passes, and then lets it catch
+// up. Nothing is done twice, nothing fails, and the result is that of an undisturbed run.
 func TestStaleReads(t *testing.T) {
 	t.Parallel()
 	all := scenarios()

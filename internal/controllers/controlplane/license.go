@@ -23,20 +23,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// defaultLicenseKey is the key of a license in a Secret where none is named.
+// defaultLicenseKey is the key of the license in its Secret if the spec names none.
 const defaultLicenseKey = "license"
 
-// license is what a pass saw of the license. The zero value is that of a pass that
-// did not come to it.
+// license is the result of a pass about the license. The zero value means that the pass did not
+// check the license.
 type license struct {
-	// missing is why the license that is asked for cannot be read.
+	// missing is the reason why the license of the spec cannot be read.
 	missing *workload.Problem
-	// result is how the licenses in Coder stand, or nil where that is not known.
+	// result is the state of the licenses in Coder, or nil if it is unknown.
 	result *licensing.Result
 }
 
-// ensureLicense makes the license in Coder what the spec asks for, and learns what
-// the licenses allow. Coder is not asked for either in most passes.
+// ensureLicense applies the license of the spec in Coder, and reads what the licenses allow. Most
+// passes reuse earlier results and do not call Coder for either.
 func (r *Reconciler) ensureLicense(ctx context.Context, s *scope) error {
 	text, err := r.readLicense(ctx, s)
 	if err != nil {
@@ -70,8 +70,8 @@ func (r *Reconciler) ensureLicense(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// readLicense reads the license that the spec asks for. A Secret that is not there
-// is no error: the watch tells when it comes.
+// readLicense reads the license of the spec. A missing Secret is not an error: the watch reports
+// when it is created.
 func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) {
 	ref := s.cp.Spec.LicenseSecretRef
 	if ref == nil {
@@ -96,8 +96,8 @@ func (r *Reconciler) readLicense(ctx context.Context, s *scope) (string, error) 
 	return text, nil
 }
 
-// recordLicenses writes which licenses are the operator's, before one goes to
-// Coder.
+// recordLicenses writes the ids of the operator's licenses to the status, before a license is sent
+// to Coder.
 func (r *Reconciler) recordLicenses(ctx context.Context, s *scope, own []string) error {
 	base := s.cp.DeepCopy()
 	s.cp.Status.LicenseUUIDs = own
@@ -108,7 +108,7 @@ func (r *Reconciler) recordLicenses(ctx context.Context, s *scope, own []string)
 	return nil
 }
 
-// operatorOf connects to Coder with the operator's token.
+// operatorOf returns a client for Coder that uses the operator's token.
 func (r *Reconciler) operatorOf(ctx context.Context, s *scope) (licensing.Coder, error) {
 	ref := s.access.TokenRef
 	secret := &corev1.Secret{}
@@ -121,8 +121,8 @@ func (r *Reconciler) operatorOf(ctx context.Context, s *scope) (licensing.Coder,
 	})
 }
 
-// coderInstance changes where other pods of Coder may answer than before. While
-// they are being replaced, the old ones do.
+// coderInstance returns a value that changes if other pods of Coder may answer than before. During
+// a rollout the old pods may still answer.
 func (s *scope) coderInstance() string {
 	return fmt.Sprintf("%s %s %s %d %t %s %s", s.cp.UID, s.url(), s.Deployment.UID, s.Deployment.Generation, s.Available(),
 		s.build.Version, s.build.DeploymentID)
@@ -130,11 +130,11 @@ func (s *scope) coderInstance() string {
 
 func (s *scope) licenseAsked() bool { return s.cp.Spec.LicenseSecretRef != nil }
 
-// setLicense writes what is known of the licenses. That Coder was not asked, or
-// gave no answer, says nothing against what it said before.
+// setLicense writes the state of the licenses to the status. If Coder was not asked or did not
+// answer, the previous values are kept.
 func setLicense(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	if s.accessDisabled() {
-		// Nobody looks any more.
+		// The licenses are no longer checked.
 		status.LicenseTier, status.HighAvailabilityEntitlement = "", ""
 		status.ExternalProvisionerDaemonsEntitlement, status.WorkspaceProxyEntitlement = "", ""
 	}
@@ -158,7 +158,7 @@ func setLicense(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	}
 }
 
-// storedTime is a time as the API server stores it, without parts of a second.
+// storedTime returns a time as the API server stores it, without fractions of a second.
 func storedTime(t *time.Time) *metav1.Time {
 	if t == nil {
 		return nil
@@ -167,8 +167,8 @@ func storedTime(t *time.Time) *metav1.Time {
 	return &stored
 }
 
-// licenseApplied is nil where no license is asked for and none of the operator's
-// own is left in Coder.
+// licenseApplied returns the condition about the license. It returns nil if the spec asks for no
+// license and none of the operator's own licenses is left in Coder.
 func licenseApplied(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *metav1.Condition {
 	if !s.licenseAsked() && len(status.LicenseUUIDs) == 0 {
 		return nil
@@ -193,7 +193,8 @@ func licenseApplied(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *me
 	return &c
 }
 
-// highAvailabilityEntitled is nil where no more than one replica is asked for.
+// highAvailabilityEntitled returns the condition about the entitlement for several replicas. It
+// returns nil if the spec asks for at most one replica.
 func highAvailabilityEntitled(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) *metav1.Condition {
 	const kind = coderv1alpha1.ConditionHighAvailabilityEntitled
 	wanted := s.Wanted()
@@ -217,10 +218,10 @@ func highAvailabilityEntitled(s *scope, status *coderv1alpha1.CoderControlPlaneS
 	return &c
 }
 
-// besideLicense are the conditions about the license that do not decide about
-// Ready: where none is asked for, and where this Coder takes none. The latter
-// works as well as it ever can, and neither time nor a retry gives it more; the
-// condition says so.
+// besideLicense returns the conditions about the license that do not affect Ready: those of a
+// control plane that asks for no license, and those of a Coder that does not support licenses. Such
+// a Coder works as well as it can, and a retry would not change that. The condition still reports
+// it.
 func besideLicense(s *scope) []string {
 	result := s.license.result
 	if !s.licenseAsked() || result != nil && result.Reason == coderv1alpha1.ReasonNotSupported {
@@ -229,7 +230,7 @@ func besideLicense(s *scope) []string {
 	return nil
 }
 
-// licenseStalled says that only a person can help.
+// licenseStalled reports whether a user must act.
 func licenseStalled(s *scope) bool {
 	if s.accessDisabled() {
 		return true

@@ -33,7 +33,7 @@ func withLicense(cp *coderv1alpha1.CoderControlPlane) {
 	cp.Spec.LicenseSecretRef = &coderv1alpha1.SecretKeyReference{Name: "license"}
 }
 
-// newLicensedFixture is a fixture whose Coder takes licenses, with ready pods.
+// newLicensedFixture returns a fixture with ready pods whose Coder accepts licenses.
 func newLicensedFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	f := newFixture(t, append(objects, databaseSecret())...)
@@ -44,7 +44,8 @@ func newLicensedFixture(t *testing.T, objects ...client.Object) *fixture {
 	return f
 }
 
-// licenseFor makes a license that runs for days from now, and ten more in grace.
+// licenseFor returns a license that expires after the given number of days, with ten further days
+// of grace period.
 func (f *fixture) licenseFor(days int) string {
 	now := f.clock.Now()
 	return coderdtest.NewLicense(coderdtest.License{
@@ -52,7 +53,7 @@ func (f *fixture) licenseFor(days int) string {
 	})
 }
 
-// putLicense writes the Secret of the license, as a person does.
+// putLicense writes the Secret of the license like a user.
 func (f *fixture) putLicense(text string) {
 	f.t.Helper()
 	defer func(after int) { f.killAfter = after }(f.killAfter)
@@ -92,7 +93,7 @@ func (f *fixture) mustHold(want ...string) {
 	}
 }
 
-// mustNotTell looks for licenses in everything that people read.
+// mustNotTell checks that the status and the Events do not contain the licenses.
 func (f *fixture) mustNotTell(texts ...string) {
 	f.t.Helper()
 	status, err := json.Marshal(f.controlPlane().Status)
@@ -109,8 +110,8 @@ func (f *fixture) mustNotTell(texts ...string) {
 	}
 }
 
-// TestALicenseComesChangesAndGoes protects against the predecessor's way (K9): any
-// license counted, old ones stayed, and nobody saw when one ran out.
+// TestALicenseComesChangesAndGoes protects against a fault of the predecessor (K9): any license
+// counted, old licenses remained, and their expiry was not reported.
 func TestALicenseComesChangesAndGoes(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	missing := f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonSecretMissing)
@@ -181,7 +182,7 @@ func TestALicenseThatCoderRefuses(t *testing.T) {
 		t.Errorf("%s; events %q", c.Message, f.events.all())
 	}
 	f.mustNotTell(bad)
-	// The hours go by without a write, and with one try each.
+	// In two hours there is no write to the cluster, and one attempt per hour in Coder.
 	f.coder.ResetRequests()
 	for range 4 {
 		f.clock.SetTime(f.clock.Now().Add(30 * time.Minute))
@@ -197,10 +198,10 @@ func TestALicenseThatCoderRefuses(t *testing.T) {
 	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
 
-// TestTheEndOfALicenseIsTold runs only when the controller asks to be run.
+// TestTheEndOfALicenseIsTold reconciles only when the controller requests it.
 func TestTheEndOfALicenseIsTold(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
-	// It is looked at for something else each hour, and nothing is due then.
+	// The hourly passes have another reason, and the license is not due in them.
 	f.clock.SetTime(f.clock.Now().Add(17 * time.Minute))
 	begin := f.clock.Now()
 	f.putLicense(f.licenseFor(31))
@@ -260,8 +261,8 @@ func TestTheBuildWithoutLicensesIsReady(t *testing.T) {
 	}
 }
 
-// TestMoreThanOneReplicaNeedsALicense: the condition follows what the running Coder
-// says, and Coder runs all the same.
+// TestMoreThanOneReplicaNeedsALicense checks that the condition follows the entitlements of the
+// running Coder, and that Coder runs without the entitlement too.
 func TestMoreThanOneReplicaNeedsALicense(t *testing.T) {
 	replicas := func(n int32) func(*coderv1alpha1.CoderControlPlane) {
 		return func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Replicas = ptr.To(n) }
@@ -296,8 +297,8 @@ func TestMoreThanOneReplicaNeedsALicense(t *testing.T) {
 	}
 }
 
-// TestALicenseRollsNoPods: the pods have nothing to do with it, but a change of the
-// Secret must be looked at.
+// TestALicenseRollsNoPods checks that a changed license Secret triggers a pass but does not roll
+// the pods, which do not use it.
 func TestALicenseRollsNoPods(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	template := func() corev1.PodTemplateSpec {
@@ -321,8 +322,8 @@ func TestALicenseRollsNoPods(t *testing.T) {
 	}
 }
 
-// The license is written to Coder and a record of it to the cluster. Whatever was
-// written last when the process ended, the end is the same.
+// The license is written to Coder and its record to the cluster. The result does not depend on
+// which write was the last one before the process ended.
 func TestKilledAfterAnyWriteOfALicense(t *testing.T) {
 	for n := 1; ; n++ {
 		f := newLicensedFixture(t, newControlPlane(withLicense))
@@ -373,8 +374,8 @@ func identityOf(t *testing.T, text string) string {
 	return claims.Identity().String()
 }
 
-// TestACacheThatIsBehindDoesNotDisown: a pass that does not know yet what the one
-// before recorded takes the license for a person's, and must not write that.
+// TestACacheThatIsBehindDoesNotDisown covers a pass that does not see the record of the previous
+// pass. To that pass the license looks like a user's, but it must not write that.
 func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	stale, text := f.controlPlane(), f.licenseFor(100)
@@ -399,7 +400,7 @@ func TestACacheThatIsBehindDoesNotDisown(t *testing.T) {
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("%+v, %v; want another pass soon", result, err)
 	}
-	// Nor does it give Coder another one, for whose it is could not be recorded.
+	// It must not upload another license either, because it could not record that it owns it.
 	f.putLicense(f.licenseFor(200))
 	f.coder.ResetRequests()
 	s = f.r.newScope(stale.DeepCopy())
@@ -472,7 +473,7 @@ func TestTheLicenseInReady(t *testing.T) {
 
 func disable(s *scope) { s.cp.Spec.OperatorAccess.Disabled, s.access = true, nil }
 
-// TestNoAnswerKeepsTheRecord: what Coder does not say now was so before.
+// TestNoAnswerKeepsTheRecord checks that previous values are kept if Coder does not answer.
 func TestNoAnswerKeepsTheRecord(t *testing.T) {
 	s := working()
 	withLicense(s.cp)
@@ -495,8 +496,8 @@ func TestNoAnswerKeepsTheRecord(t *testing.T) {
 	}
 }
 
-// TestALicenseSurvivesItsSecret: a Secret may be missing for a moment, for example
-// while somebody replaces it.
+// TestALicenseSurvivesItsSecret checks that the license stays in Coder if its Secret is missing for
+// a moment, for example during a replacement.
 func TestALicenseSurvivesItsSecret(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	text := f.licenseFor(100)
@@ -516,8 +517,8 @@ func TestALicenseSurvivesItsSecret(t *testing.T) {
 	}
 }
 
-// TestTheRecordComesFirst: a process that ends after the upload must know whose
-// license it finds.
+// TestTheRecordComesFirst checks that the record is written before the upload. After an interrupted
+// upload, a new process needs the record to recognize its own license.
 func TestTheRecordComesFirst(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	text, looked := f.licenseFor(100), 0
@@ -548,8 +549,8 @@ func (c *watchedCoder) AddLicense(ctx context.Context, text string) (coderd.Lice
 	return c.Coder.AddLicense(ctx, text)
 }
 
-// TestATokenThatTheLicenseFindsRefused: the token is believed for an hour, unless
-// somebody sees otherwise.
+// TestATokenThatTheLicenseFindsRefused checks that a rejected token is replaced although its check
+// is cached for an hour.
 func TestATokenThatTheLicenseFindsRefused(t *testing.T) {
 	f := newLicensedFixture(t, newControlPlane(withLicense))
 	token := &corev1.Secret{}
@@ -562,7 +563,7 @@ func TestATokenThatTheLicenseFindsRefused(t *testing.T) {
 	f.mustHave(coderv1alpha1.ConditionReady, metav1.ConditionTrue, coderv1alpha1.ReasonReady)
 }
 
-// TestAnotherBuildIsAskedAtOnce: a Coder without licenses becomes one with them.
+// TestAnotherBuildIsAskedAtOnce replaces a Coder without license support by one with it.
 func TestAnotherBuildIsAskedAtOnce(t *testing.T) {
 	f := newFixture(t, databaseSecret(), newControlPlane(withLicense))
 	text := f.licenseFor(100)
@@ -573,14 +574,14 @@ func TestAnotherBuildIsAskedAtOnce(t *testing.T) {
 	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
 	f.change(func(cp *coderv1alpha1.CoderControlPlane) { cp.Spec.Image = "ghcr.io/coder/coder:v2.30.0-licensed" })
 	f.settle()
-	// The fake API server does not count generations of Deployments.
+	// The fake API server does not increase the generation of Deployments.
 	d := &appsv1.Deployment{}
 	f.get("coder", "coder", d)
 	d.Generation++
 	if err := f.cluster.Update(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	// The old pod answers until the new one is ready.
+	// The old pod answers until the new pod is ready.
 	f.settle()
 	f.mustHave(coderv1alpha1.ConditionLicenseApplied, metav1.ConditionFalse, coderv1alpha1.ReasonNotSupported)
 	f.coder = coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithClock(f.clock))
@@ -590,8 +591,8 @@ func TestAnotherBuildIsAskedAtOnce(t *testing.T) {
 	f.mustHold(text)
 }
 
-// TestTheOldPodsDoNotSpeakForTheNew: two builds of Coder can have the same version,
-// and the one that is being replaced answers until the other is ready.
+// TestTheOldPodsDoNotSpeakForTheNew checks that a rollout invalidates cached answers. Two builds of
+// Coder can have the same version, and the old one answers until the new one is ready.
 func TestTheOldPodsDoNotSpeakForTheNew(t *testing.T) {
 	seen := map[string]string{}
 	for name, change := range map[string]func(*scope){

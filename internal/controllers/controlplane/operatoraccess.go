@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// revocationLimit is how long a Coder that cannot be reached may delay the
-	// deletion of its control plane.
+	// revocationLimit is the maximum time for which an unreachable Coder delays the deletion of its
+	// control plane.
 	revocationLimit = time.Minute
-	// revocationRetry is the time between two tries.
+	// revocationRetry is the time between two attempts.
 	revocationRetry = 5 * time.Second
-	// revocationTry is how long one try may take.
+	// revocationTry is the timeout of one attempt.
 	revocationTry = 20 * time.Second
 )
 
@@ -39,7 +39,7 @@ func (r *Reconciler) accessRequest(s *scope) access.Request {
 	}
 }
 
-// ensureAccess gets or keeps the operator's token.
+// ensureAccess ensures that the operator has a valid token for Coder.
 func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
 	if s.believed {
 		return nil
@@ -60,8 +60,8 @@ func (r *Reconciler) ensureAccess(ctx context.Context, s *scope) error {
 	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: after}
 }
 
-// keepService keeps a Service that the spec does not want any more as long as the
-// operator's token is not revoked: without it nobody reaches Coder for that.
+// keepService keeps a Service that the spec no longer asks for until the operator's token is
+// revoked, because the operator cannot reach Coder without it.
 func (r *Reconciler) keepService(ctx context.Context, s *scope) error {
 	if s.url() != "" {
 		return nil
@@ -76,8 +76,8 @@ func (r *Reconciler) keepService(ctx context.Context, s *scope) error {
 	return err
 }
 
-// revokeDisabled takes the operator's access back where the spec forbids it.
-// Once that is done it reads and calls nothing any more.
+// revokeDisabled revokes the operator's access if the spec disables it. After that, the step reads
+// only metadata and does not call Coder.
 func (r *Reconciler) revokeDisabled(ctx context.Context, s *scope) error {
 	held, err := r.holdsAccess(ctx, s)
 	if err != nil || !held {
@@ -95,10 +95,9 @@ func (r *Reconciler) revokeDisabled(ctx context.Context, s *scope) error {
 	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: workload.PollInterval}
 }
 
-// holdsAccess says whether there may be a token or an account to take back. It
-// looks at the metadata of Secrets, which are watched, and at none of their data. A
-// token may be in a Secret whose name the spec does not say any more: it is in any of
-// the control plane's own but that of the initial admin.
+// holdsAccess reports whether there may be a token or an account to revoke. It reads only the
+// metadata of Secrets, which is cached. A token may be in a Secret that the spec no longer names,
+// so every Secret that the control plane owns counts, except that of the initial admin.
 func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -113,15 +112,15 @@ func (r *Reconciler) holdsAccess(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// revokeOnDeletion revokes the operator's token while the finalizer keeps Coder
-// running. A Coder that does not answer delays the deletion for a minute; its
-// token then runs out by itself.
+// revokeOnDeletion revokes the operator's token while the finalizer keeps Coder running. If Coder
+// does not answer, the deletion is delayed for at most a minute. The token then remains until it
+// expires.
 func (r *Reconciler) revokeOnDeletion(ctx context.Context, s *scope) error {
 	left := revocationLimit - s.Now.Sub(s.cp.DeletionTimestamp.Time)
 	ours, err := r.serviceIsOurs(ctx, s)
 	switch {
 	case err == nil && !ours:
-		// There is nobody to whom the token may be shown.
+		// No server may receive the token.
 		if s.cp.Status.OperatorTokenSecretRef != nil && s.cp.Spec.OperatorAccess.TokenSecretRef == nil {
 			r.tellSkipped(s, "the Service of Coder is not this control plane's")
 		}
@@ -165,15 +164,14 @@ func (r *Reconciler) serviceIsOurs(ctx context.Context, s *scope) (bool, error) 
 	return err == nil && metav1.IsControlledBy(service, s.cp), err
 }
 
-// secretMetadata is what the cache of Secrets' metadata reads into.
+// secretMetadata returns an empty object for reading a Secret's metadata from the cache.
 func secretMetadata() *metav1.PartialObjectMetadata {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	return secret
 }
 
-// tellAccess passes on what changed about the operator's access, whatever else
-// comes of the pass.
+// tellAccess records the Events about the operator's access, whatever the result of the pass is.
 func (r *Reconciler) tellAccess(s *scope, result access.Result) {
 	for _, event := range result.Events {
 		r.kit.Tell(&s.Pass, event.Type, event.Reason, workload.Redact(event.Message))

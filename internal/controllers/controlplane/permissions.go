@@ -1,8 +1,9 @@
 package controlplane
 
-// What the controller itself does, and package access with it, besides what the
-// shared steps do. Updates of its own control planes' finalizers let it be the owner
-// of their children where the cluster checks that.
+// Permissions of the controller itself and of package access, in addition to those of the shared
+// steps. The operator sets the control plane as the owner of its children. If the cluster checks
+// that (OwnerReferencesPermissionEnforcement), this requires the permission to update its
+// finalizers.
 //
 // +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=coder.com,resources=codercontrolplanes/status,verbs=patch
@@ -10,8 +11,8 @@ package controlplane
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch;create;delete
 
-// What it grants to Coder, and must hold for that. Deployments are its own
-// children too.
+// Permissions that the operator grants to Coder, and must therefore have itself. Deployments are
+// also its own children.
 //
 // +kubebuilder:rbac:groups="",resources=pods;persistentvolumeclaims,verbs=get;list;watch;create;update;patch;delete;deletecollection
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update;patch;delete;deletecollection

@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
-// addPod makes the ReplicaSet of a revision and a pod of it.
+// addPod creates the ReplicaSet of a revision and a pod of it.
 func (f *fixture) addPod(revision string, status corev1.PodStatus) {
 	f.t.Helper()
 	d := &appsv1.Deployment{}
@@ -185,7 +185,7 @@ func TestARolloutThatKubernetesGaveUpStalls(t *testing.T) {
 	}
 }
 
-// Pods and logs cost requests, so they are read while there is something to find.
+// Reading pods and logs costs requests, so they are read only if pods are not ready.
 func TestPodsAreNotReadWhileTheyAreReady(t *testing.T) {
 	f := readyFixture(t)
 	f.addPod("1", runningContainer())

@@ -14,25 +14,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
-// prefixes remembers which control plane of each namespace is the first, or is
-// going to be. A decision is noted here, under the lock, before it is written to
-// the status, so that no two control planes of a namespace come out as the first
-// while the writes are on their way. What is not noted is decided from a list that
-// is not cached: a process that begins knows only what was written.
+// prefixes remembers the first control plane of each namespace. A decision is recorded here under
+// the lock before it is written to the status, so that two control planes of a namespace cannot
+// both become the first while the writes are in progress. If there is no record, the decision comes
+// from an uncached list, because a new process only knows what was written.
 type prefixes struct {
 	mu    sync.Mutex
 	first map[string]holder
 }
 
-// holder is a control plane that is the first of its namespace.
+// holder identifies the first control plane of a namespace.
 type holder struct {
 	name string
 	uid  types.UID
 }
 
-// decidePrefix decides once what stands in front of the names of this control
-// plane's templates and workspaces. The status that the pass writes tells it; where
-// that write fails, the next pass decides the same.
+// decidePrefix decides once the prefix of the names of this control plane's templates and
+// workspaces. The pass writes the prefix to the status. If that write fails, the next pass decides
+// the same.
 func (r *Reconciler) decidePrefix(ctx context.Context, s *scope) error {
 	p := &r.prefixes
 	p.mu.Lock()
@@ -44,7 +43,7 @@ func (r *Reconciler) decidePrefix(ctx context.Context, s *scope) error {
 		return nil
 	}
 	first, known := p.first[s.cp.Namespace]
-	// One of the same name and another uid took the place of the first.
+	// An object with the same name and another uid replaced the first one.
 	if !known || first.name == s.cp.Name && first.uid != s.cp.UID {
 		list := &coderv1alpha1.CoderControlPlaneList{}
 		if err := r.kit.Live.List(ctx, list, client.InNamespace(s.cp.Namespace)); err != nil {
@@ -59,7 +58,7 @@ func (r *Reconciler) decidePrefix(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// hold notes the first of a namespace. The lock is held.
+// hold records the first control plane of a namespace. The caller holds the lock.
 func (p *prefixes) hold(cp *coderv1alpha1.CoderControlPlane) {
 	if p.first == nil {
 		p.first = map[string]holder{}
@@ -67,8 +66,8 @@ func (p *prefixes) hold(cp *coderv1alpha1.CoderControlPlane) {
 	p.first[cp.Namespace] = holder{name: cp.Name, uid: cp.UID}
 }
 
-// release forgets a control plane that does not exist any more, or that has no
-// claim any more before it was written that it is the first.
+// release forgets a control plane that no longer exists, or that can no longer become the first and
+// was not yet recorded as such in its status.
 func (p *prefixes) release(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,8 +76,8 @@ func (p *prefixes) release(key types.NamespacedName) {
 	}
 }
 
-// firstOf is the first control plane of a namespace: the one that is it already, or
-// else the oldest that has a claim to be it.
+// firstOf returns the first control plane of a namespace: the one whose status already says so, or
+// the oldest one that can become it.
 func firstOf(cp *coderv1alpha1.CoderControlPlane, all []coderv1alpha1.CoderControlPlane) *coderv1alpha1.CoderControlPlane {
 	first := cp
 	for i := range all {
@@ -101,7 +100,7 @@ func undecided(cp *coderv1alpha1.CoderControlPlane) bool {
 		!cp.Spec.OperatorAccess.Disabled && invalidName(cp) == ""
 }
 
-// invalidName says what keeps a control plane from being made at all.
+// invalidName returns why a control plane cannot be created with its name, or an empty string.
 func invalidName(cp *coderv1alpha1.CoderControlPlane) string {
 	return workload.InvalidName(&workload.Pass{Kind: kind(), Workload: resources.Workload(cp, resources.Inputs{})})
 }

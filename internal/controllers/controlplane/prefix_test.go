@@ -54,7 +54,8 @@ func TestFirstOf(t *testing.T) {
 	}
 }
 
-// Many at once, and the same ones twice: exactly one is the first.
+// Many control planes are reconciled concurrently, some of them twice. Exactly one becomes the
+// first.
 func TestOnlyOneControlPlaneIsTheFirst(t *testing.T) {
 	f := newFixture(t)
 	names := []string{"a", "b", "c", "d", "e", "f"}
@@ -68,7 +69,7 @@ func TestOnlyOneControlPlaneIsTheFirst(t *testing.T) {
 	for range 2 {
 		for _, name := range names {
 			all.Go(func() {
-				// A conflict is the outcome for the second of the same name.
+				// The second pass over the same name may end with a conflict.
 				_, _ = f.try(name)
 			})
 		}
@@ -87,7 +88,7 @@ func TestOnlyOneControlPlaneIsTheFirst(t *testing.T) {
 	}
 }
 
-// A fleet of control planes in one namespace costs one list, not one each.
+// Many control planes in one namespace cause one list, not one list each.
 func TestTheFirstIsLookedForOncePerNamespace(t *testing.T) {
 	f := newFixture(t)
 	names := []string{"c", "b", "a"}
@@ -125,8 +126,8 @@ func TestTheFirstIsLookedForOncePerNamespace(t *testing.T) {
 	}
 }
 
-// A place that nobody took is free again: for whoever is next, and for one of the
-// same name.
+// If the first control plane goes away before it was recorded, the next one can become the first,
+// also one with the same name.
 func TestTheFirstThatGoesFreesItsPlace(t *testing.T) {
 	for how, leave := range map[string]func(f *fixture, cp *coderv1alpha1.CoderControlPlane) error{
 		"deleted": func(f *fixture, cp *coderv1alpha1.CoderControlPlane) error {
@@ -149,7 +150,7 @@ func TestTheFirstThatGoesFreesItsPlace(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// The young one looks first, and leaves the place to the older one.
+			// The younger one is reconciled first, but the older one becomes the first.
 			if _, err := f.try("young"); err != nil {
 				t.Fatal(err)
 			}
@@ -174,7 +175,7 @@ func TestTheFirstThatGoesFreesItsPlace(t *testing.T) {
 	}
 }
 
-// No pass saw that the first was gone before one of its name was there again.
+// The first control plane was deleted and created again, and no pass saw the time between.
 func TestTheFirstThatIsMadeAnewIsTheFirst(t *testing.T) {
 	f := newFixture(t)
 	cp := named("a", time.Minute)

@@ -46,7 +46,7 @@ func TestFromApplyToReady(t *testing.T) {
 		t.Errorf("a working Coder is looked at again after %v, want at most an hour", result.RequeueAfter)
 	}
 	f.get("coder", "coder-initial-admin", &corev1.Secret{})
-	// That a part works from the beginning is no news.
+	// A condition that is true from the beginning gets no Event.
 	for reason, want := range map[string]int{"Normal Ready": 1, "Normal TokenMinted": 1, "Normal Available": 0, "Normal Applied": 0} {
 		if f.events.count(reason) != want {
 			t.Errorf("%d Events %q, want %d of %q", f.events.count(reason), reason, want, f.events.all())
@@ -55,8 +55,7 @@ func TestFromApplyToReady(t *testing.T) {
 	f.mustNotLeak()
 }
 
-// settle has seen that a pass writes nothing; this is about restarts, and about
-// requests to Coder.
+// settle checks that a pass writes nothing. This test checks restarts and requests to Coder.
 func TestAPassThatChangesNothingIsQuiet(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
 	f.settle()
@@ -172,7 +171,7 @@ func TestUnreachableCoder(t *testing.T) {
 	}
 }
 
-// TestHostileCoder has what answers in Coder's place send what costs its reader most.
+// TestHostileCoder replaces Coder by a server whose responses are as expensive as possible to read.
 func TestHostileCoder(t *testing.T) {
 	for hostile, says := range map[coderdtest.Hostile]string{
 		coderdtest.EndlessBody: "to GET /api/v2/buildinfo is larger than 4 MiB",
@@ -203,8 +202,8 @@ func TestHostileCoder(t *testing.T) {
 	}
 }
 
-// TestCoderIsAskedSoonAgainAfterNewPods: the Service leads to the new pods a moment
-// after they are ready, and nobody shall wait for that longer than it takes.
+// TestCoderIsAskedSoonAgainAfterNewPods covers the moment after new pods become ready, in which the
+// Service does not route to them yet. The retries must be frequent.
 func TestCoderIsAskedSoonAgainAfterNewPods(t *testing.T) {
 	for name, condition := range map[string]func(now metav1.Time) appsv1.DeploymentCondition{
 		"enough pods became ready": func(now metav1.Time) appsv1.DeploymentCondition {

@@ -18,24 +18,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// Access is what the controller needs of access.Manager.
+// Access is the part of access.Manager that the controller uses.
 type Access interface {
 	Ensure(ctx context.Context, req access.Request) (access.Result, error)
 	Revoke(ctx context.Context, req access.Request) (access.Result, error)
 	Forget(controlPlane types.UID)
 }
 
-// Coder is what the controller itself asks Coder, without a token.
+// Coder is the part of Coder's API that the controller uses without a token.
 type Coder interface {
 	BuildInfo(ctx context.Context) (coderd.BuildInfo, error)
 }
 
-// Reconciler makes CoderControlPlanes what their spec says. New makes one.
+// Reconciler reconciles CoderControlPlanes. Use New to create one.
 type Reconciler struct {
 	kit     *workload.Toolkit
 	access  Access
 	connect func(url string) (Coder, error)
-	// operator reaches a Coder with a token, for its licenses.
+	// operator returns a client for a Coder with a token, to manage its licenses.
 	operator func(coderd.Config) (licensing.Coder, error)
 	licenses *licensing.Manager
 
@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
-// gone drops what is remembered of a control plane that does not exist any more.
+// gone drops the state of a control plane that no longer exists.
 func (r *Reconciler) gone(key types.NamespacedName) {
 	r.kit.Gone(kind(), key)
 	r.prefixes.release(key)
@@ -85,7 +85,7 @@ func (r *Reconciler) gone(key types.NamespacedName) {
 	r.licenses.Forget(key.String())
 }
 
-// expiries tells the metrics what runs out when.
+// expiries updates the metrics with the expiry times of the token and the license.
 func (r *Reconciler) expiries(cp *coderv1alpha1.CoderControlPlane) {
 	var token, license *time.Time
 	if at := cp.Status.OperatorTokenExpiresAt; at != nil {
@@ -98,7 +98,7 @@ func (r *Reconciler) expiries(cp *coderv1alpha1.CoderControlPlane) {
 	r.kit.Metrics.SetLicenseExpiry(cp.Namespace, cp.Name, license)
 }
 
-// recheck is when to look again at a control plane that works.
+// recheck returns when to reconcile a working control plane again.
 func (r *Reconciler) recheck(s *scope) time.Duration {
 	if result := s.license.result; result != nil {
 		return steps.Sooner(r.recheckAccess(s), result.RequeueAfter)
@@ -118,7 +118,7 @@ func (r *Reconciler) recheckAccess(s *scope) time.Duration {
 	return steps.Sooner(workload.RestInterval, s.access.RequeueAfter)
 }
 
-// The names of a control plane's own steps.
+// Names of the control plane's own steps.
 const (
 	stepCoder   = "coder"
 	stepAccess  = "operator access"

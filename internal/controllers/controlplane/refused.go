@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// refusalsAtOnce is how many control planes can wait to be looked at.
+// refusalsAtOnce is the capacity of the queue of reported control planes.
 const refusalsAtOnce = 1024
 
-// refusals are the control planes whose Coder refused the operator's token, or did
-// not work, somewhere else in this process, and that were not looked at since.
+// refusals are the control planes for which other code in this process saw that Coder rejects the
+// operator's token or does not work, and that were not reconciled since.
 type refusals struct {
 	events chan event.GenericEvent
 
@@ -23,9 +23,9 @@ type refusals struct {
 	waiting map[types.NamespacedName]bool
 }
 
-// Refused has a control plane looked at at once, without believing that its token
-// is good and its Coder works: Coder refused the token (401), or could not do what
-// was asked, for example because its database is away. It never blocks.
+// Refused requests an immediate pass over a control plane that does not reuse earlier results about
+// its token and its Coder. Call it if Coder rejected the token (401) or could not serve the
+// request, for example because its database is unreachable. It never blocks.
 func (r *Reconciler) Refused(key types.NamespacedName) {
 	r.refusals.add(key)
 }
@@ -44,11 +44,11 @@ func (r *refusals) add(key types.NamespacedName) {
 		}
 		r.waiting[key] = true
 	default:
-		// Whoever is refused next tells again.
+		// The queue is full. The next failure reports the control plane again.
 	}
 }
 
-// take says whether a control plane was refused, and that it is looked at now.
+// take reports whether a control plane was reported, and removes it.
 func (r *refusals) take(key types.NamespacedName) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

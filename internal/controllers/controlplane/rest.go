@@ -14,14 +14,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// rests remembers of each control plane that works what Coder said last, so that a
-// pass that is for something else does not ask again.
+// rests caches Coder's last answer for each working control plane, so that a pass with another
+// trigger does not ask again.
 type rests struct {
 	mu    sync.Mutex
 	known map[types.NamespacedName]finding
 }
 
-// finding is a Coder that works, until when that is believed, and as long as what.
+// finding is a cached result about a working Coder. It is valid until a time, and as long as its
+// basis does not change.
 type finding struct {
 	basis  basis
 	until  time.Time
@@ -29,8 +30,8 @@ type finding struct {
 	access access.Result
 }
 
-// basis is everything in the cluster on which the answer depends. It differs after
-// each write of one of them.
+// basis identifies everything in the cluster on which the answer depends. It changes when the spec
+// of the control plane or of its Deployment changes, and with each write to one of the Secrets.
 type basis struct {
 	uid         types.UID
 	generation  int64
@@ -40,7 +41,8 @@ type basis struct {
 	secrets     string
 }
 
-// remember keeps what a pass saw, where all of it works, and forgets it otherwise.
+// remember caches the result of a pass if everything works, and removes the cached result
+// otherwise.
 func (r *rests) remember(s *scope) {
 	key := client.ObjectKeyFromObject(s.cp)
 	switch {
@@ -62,7 +64,7 @@ func (r *rests) remember(s *scope) {
 	}
 }
 
-// recall is what is believed still, or nil.
+// recall returns the cached result if it is still valid, or nil.
 func (r *rests) recall(s *scope, now basis) *finding {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +75,8 @@ func (r *rests) recall(s *scope, now basis) *finding {
 	return &known
 }
 
-// left is for how long it is believed.
+// left returns for how long the cached result is still valid, or ConflictInterval if it no longer
+// is.
 func (r *rests) left(s *scope) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

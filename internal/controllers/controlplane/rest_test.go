@@ -15,8 +15,8 @@ import (
 
 func coderKey() types.NamespacedName { return types.NamespacedName{Namespace: "coder", Name: "coder"} }
 
-// Coder is asked once an hour, whatever else passes are for, and the time until
-// then does not begin anew with each of them.
+// Coder is asked once an hour, whatever the reason for other passes is. Other passes do not restart
+// the hour.
 func TestAWorkingCoderIsAskedOnceAnHour(t *testing.T) {
 	f := readyFixture(t)
 	f.settle()
@@ -47,8 +47,7 @@ func TestAWorkingCoderIsAskedOnceAnHour(t *testing.T) {
 	}
 }
 
-// What Coder said is not believed any more when something changed on which it
-// depends.
+// A cached answer of Coder is not used after a change of something on which it depends.
 func TestAChangeHasCoderAskedAtOnce(t *testing.T) {
 	for name, change := range map[string]func(f *fixture){
 		"the spec": func(f *fixture) {
@@ -80,7 +79,7 @@ func TestAChangeHasCoderAskedAtOnce(t *testing.T) {
 	}
 }
 
-// Somebody else in the process saw that Coder refuses the token.
+// Another part of the process saw that Coder rejects the token.
 func TestARefusalElsewhereRenewsTheTokenAtOnce(t *testing.T) {
 	f := readyFixture(t)
 	token := &corev1.Secret{}

@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// TestATokenIsRevokedAlsoUnderItsEarlierName: the name of its Secret may change in the
-// same edit that takes the access away.
+// TestATokenIsRevokedAlsoUnderItsEarlierName covers an edit that renames the token's Secret and
+// disables the access at the same time.
 func TestATokenIsRevokedAlsoUnderItsEarlierName(t *testing.T) {
 	for name, end := range map[string]func(f *fixture){
 		"disabled": func(f *fixture) {
@@ -47,8 +47,8 @@ func TestATokenIsRevokedAlsoUnderItsEarlierName(t *testing.T) {
 	}
 }
 
-// TestTheServiceStaysUntilTheTokenIsRevoked: access and Service may be given up in one
-// edit, and it is through the Service that the token is revoked.
+// TestTheServiceStaysUntilTheTokenIsRevoked covers an edit that disables the access and the Service
+// at the same time. The operator needs the Service to revoke the token.
 func TestTheServiceStaysUntilTheTokenIsRevoked(t *testing.T) {
 	f := readyFixture(t)
 	recover := f.coder.Fail(coderdtest.Fault{DropConnection: true})

@@ -9,32 +9,30 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// scope is one control plane during one pass: what it is, and what the steps
-// saw. The status is computed from it alone.
+// scope is the state of one reconciliation of one control plane: the object itself and the results
+// of the steps. The status is computed only from the scope.
 type scope struct {
 	workload.Pass
 	// cp is the Object of the pass.
 	cp *coderv1alpha1.CoderControlPlane
 
-	// build is what Coder says about itself, coderErr why it did not. justReady says
-	// that its pods changed a moment ago, so that no answer is no news yet.
+	// build is Coder's answer about its version, and coderErr the error of that request. justReady
+	// reports that the pods changed recently, so that an unreachable Coder is expected.
 	build     *coderd.BuildInfo
 	coderErr  error
 	justReady bool
-	// access is how the operator's access stands, or nil where that was not
-	// looked at.
+	// access is the state of the operator's access, or nil if it was not checked.
 	access *access.Result
-	// basis is that on which both depend.
+	// basis identifies the cluster objects on which both depend.
 	basis *basis
-	// believed says that build and access are of an earlier pass.
+	// believed reports that build and access are the cached results of an earlier pass.
 	believed bool
 	license  license
-	// prefix is what stands in front of the names of objects, or nil where that is
-	// not decided.
+	// prefix is the prefix of the names of objects, or nil if it is not decided.
 	prefix *string
 }
 
-// kind is what the shared steps must know of control planes.
+// kind returns the description of control planes for the shared steps.
 func kind() workload.Kind {
 	return workload.Kind{
 		Name: "CoderControlPlane", Noun: "control plane", Finalizer: coderv1alpha1.FinalizerCleanup,
@@ -42,7 +40,7 @@ func kind() workload.Kind {
 	}
 }
 
-// newScope begins a pass.
+// newScope starts a pass.
 func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 	s := &scope{cp: cp, prefix: cp.Status.ObjectNamePrefix}
 	s.Pass = r.kit.NewPass(kind(), cp, &cp.Status.WorkloadStatus, resources.Workload(cp, resources.Inputs{
@@ -54,7 +52,7 @@ func (r *Reconciler) newScope(cp *coderv1alpha1.CoderControlPlane) *scope {
 	return s
 }
 
-// inputs is what the builders of a control plane need besides the spec.
+// inputs returns the values that the builders of a control plane need in addition to the spec.
 func (s *scope) inputs() resources.Inputs {
 	in := resources.Inputs{
 		EnvFromNames: s.Workload.EnvFromNames, OperatorNamespace: s.Workload.OperatorNamespace,

@@ -17,18 +17,19 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// Options are what the controller can be told. The zero value works.
+// Options configure the controller. The zero value is valid.
 type Options struct {
-	// Access gets the operator's access to Coder. Nil means an access.Manager with
-	// a client of its own, without a cache.
+	// Access manages the operator's access to Coder. Nil means an access.Manager with an uncached
+	// client.
 	Access Access
-	// Connect reaches a Coder without a token. Nil means package coderd.
+	// Connect returns a client for a Coder without a token. Nil means a client of package coderd.
 	Connect func(url string) (Coder, error)
-	// Operator reaches a Coder with the operator's token. Nil means package coderd.
+	// Operator returns a client for a Coder with the operator's token. Nil means a client of
+	// package coderd.
 	Operator func(coderd.Config) (licensing.Coder, error)
 }
 
-// New makes the controller of a manager. SetupWithManager starts it with that.
+// New creates the controller of a manager. Use SetupWithManager to register it.
 func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
 	if options.Access == nil {
 		options.Access = &access.Manager{Client: kit.Uncached, Clock: kit.Clock, NewClient: func(cfg coderd.Config) (*coderd.Client, error) {
@@ -55,8 +56,7 @@ func newReconciler(kit *workload.Toolkit, options Options) *Reconciler {
 	}
 }
 
-// SetupWithManager registers the controller and its watches. It runs on the leader
-// only.
+// SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	return r.kit.SetUp(ctx, mgr, workload.Registration{
 		Kind: kind(), Name: "codercontrolplane",
@@ -66,8 +66,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	})
 }
 
-// references are the Secrets and ConfigMaps whose content a control plane depends
-// on: those of its pods, and those that the operator itself reads.
+// references returns the Secrets and ConfigMaps whose content a control plane depends on: those of
+// its pods, and those that the operator reads.
 func references(obj client.Object) []workloadresources.Reference {
 	cp, ok := obj.(*coderv1alpha1.CoderControlPlane)
 	if !ok {

@@ -14,10 +14,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// statusOf is the status that follows from what the pass saw. Of the status
-// before it only keeps what is a record rather than a finding: the prefix, the
-// last version that was seen, the reference to a token that nothing speaks
-// against, and the times of transitions.
+// statusOf returns the status that follows from the result of the pass. From the previous status it
+// keeps only recorded values: the prefix, the last known version and image, the reference to a
+// token that no result contradicts, the last known licenses, and the transition times.
 func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	status := *s.cp.Status.DeepCopy()
 	status.URL, status.AccessURL = "", ""
@@ -39,10 +38,10 @@ func statusOf(s *scope) coderv1alpha1.CoderControlPlaneStatus {
 	return status
 }
 
-// runningImage returns the image of the Coder that answers, or an empty string while
-// that is not certain: during a rollout, which may be paused or may fail, pods of two
-// images run. A tag or digest says nothing about the version, so images are not
-// compared; and a Deployment taken over has an image that the spec does not name.
+// runningImage returns the image of the Coder that answers, or an empty string if that is
+// uncertain. During a rollout, which may be paused or may fail, pods of two images run. Images are
+// not compared, because a tag or digest does not determine the version, and because an adopted
+// Deployment has an image that the spec does not name.
 func runningImage(s *scope) string {
 	d := s.Deployment
 	answers := s.build != nil || s.accessDisabled()
@@ -57,7 +56,7 @@ func runningImage(s *scope) string {
 	return ""
 }
 
-// summary is how Ready follows from the parts.
+// summary describes how Ready follows from the other conditions.
 func summary(s *scope, parts []metav1.Condition) workload.Summary {
 	sum := workload.Summary{
 		Parts: parts, Beside: append(besideLicense(s), coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionServed),
@@ -78,9 +77,9 @@ func summary(s *scope, parts []metav1.Condition) workload.Summary {
 	return sum
 }
 
-// setToken writes what is known of the token. That Coder does not answer just now
-// says nothing against a token that it accepted before; a Service that is someone
-// else's does, because nothing may be sent there.
+// setToken writes the state of the token to the status. If Coder does not answer, a token that it
+// accepted before remains valid. If the Service belongs to another owner, the token counts as not
+// ready, because nothing may be sent there.
 func setToken(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	switch {
 	case s.accessDisabled():
@@ -96,15 +95,15 @@ func setToken(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 		status.OperatorAccessReady = s.access.TokenRef != nil
 		status.OperatorTokenExpiresAt = nil
 		if s.access.ExpiresAt != nil {
-			// What the API server stores has no parts of a second.
+			// The API server stores times without fractions of a second.
 			expiry := metav1.NewTime(*s.access.ExpiresAt).Rfc3339Copy()
 			status.OperatorTokenExpiresAt = &expiry
 		}
 	}
 }
 
-// setEverServed records whether the aggregated API may have served the objects. The
-// status of an older operator does not tell; that stays unknown until it does.
+// setEverServed records whether the aggregated API may have served the objects. The status of an
+// older operator does not contain this. The value remains unknown until the token was ready once.
 func setEverServed(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	before := &s.cp.Status
 	switch {
@@ -115,14 +114,14 @@ func setEverServed(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) {
 	}
 }
 
-// unanswered says that Coder gave no answer about the token.
+// unanswered reports that Coder did not answer about the token.
 func unanswered(result *access.Result) bool {
 	return result.State == access.Waiting &&
 		(result.Reason == coderv1alpha1.ReasonUnreachable || result.Reason == coderv1alpha1.ReasonWaiting)
 }
 
-// partsOf are the conditions from which Ready is derived, in the order in which
-// one depends on another, and those beside it.
+// partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
+// condition may depend on those before it.
 func partsOf(s *scope, status *coderv1alpha1.CoderControlPlaneStatus) []metav1.Condition {
 	if workload.InvalidName(&s.Pass) != "" {
 		return []metav1.Condition{s.ResourcesApplied()}

@@ -20,7 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// working is the scope of a pass in which everything is well.
+// working returns the scope of a pass in which everything works.
 func working() *scope {
 	cp := newControlPlane()
 	cp.Status.ObjectNamePrefix = ptr.To("")
@@ -39,7 +39,7 @@ func working() *scope {
 	return s
 }
 
-// before is a status that an earlier pass wrote while everything was well.
+// before sets the status that an earlier pass wrote while everything worked.
 func (s *scope) before() *scope {
 	s.cp.Status = statusOf(working())
 	s.Previous = s.cp.Status.WorkloadStatus
@@ -159,7 +159,7 @@ func TestTheTokenInTheStatus(t *testing.T) {
 	}
 }
 
-// TestEverServed: once it is true, it stays so.
+// TestEverServed checks that the value stays true once it is true.
 func TestEverServed(t *testing.T) {
 	waits := func(s *scope) {
 		s.access = &access.Result{State: access.Waiting, Reason: coderv1alpha1.ReasonAdminJobRunning}
@@ -188,7 +188,7 @@ func TestEverServed(t *testing.T) {
 	}
 }
 
-// The same findings make the same status, or every pass would write.
+// The same results must produce the same status. Otherwise every pass would write.
 func TestTheStatusIsStable(t *testing.T) {
 	s := working().before()
 	s.Now = s.Now.Add(time.Hour)
@@ -197,8 +197,8 @@ func TestTheStatusIsStable(t *testing.T) {
 	}
 }
 
-// The image in the status is the one that answers, so that what follows it never
-// runs a newer version than Coder.
+// The status contains the image of the Coder that answers, so that pods that use that image never
+// run a newer version than Coder.
 func TestImageThatAnswers(t *testing.T) {
 	const old, image = "registry.example.com/coder@sha256:old", "registry.example.com/coder@sha256:new"
 	for name, c := range map[string]struct {

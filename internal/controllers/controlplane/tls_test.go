@@ -8,9 +8,9 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// TestC9TLSDoesNotChangeTheWayToCoder: the predecessor called a Coder that serves TLS
-// under a name that no certificate has. Access and license work here whether TLS is
-// on or off, over the address that the status tells everybody inside the cluster.
+// TestC9TLSDoesNotChangeTheWayToCoder covers a fault of the predecessor: it called a Coder that
+// serves TLS under a name that no certificate contains. Here access and license work with and
+// without TLS at status.url, which is the URL for all clients inside the cluster.
 func TestC9TLSDoesNotChangeTheWayToCoder(t *testing.T) {
 	f := newScene(t, newControlPlane(withLicense))
 	tls := func(names ...string) {

@@ -21,7 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// mustNotSpin says that a pass asks for the next one after a second at the least.
+// mustNotSpin checks that a pass requests the next one after a second at the earliest.
 func mustNotSpin(t testing.TB, result ctrl.Result) {
 	t.Helper()
 	if result.RequeueAfter > 0 && result.RequeueAfter < time.Second {
@@ -29,11 +29,10 @@ func mustNotSpin(t testing.TB, result ctrl.Result) {
 	}
 }
 
-// trouble is what may come of one call.
+// trouble describes how one call fails.
 type trouble struct {
 	err error
-	// reads says that reading fails. lost says that a write arrives, and only its
-	// answer does not.
+	// reads makes reads fail. lost makes a write succeed and loses its response.
 	reads, lost bool
 	in          []string
 }
@@ -49,8 +48,8 @@ func troubles() map[string]trouble {
 	}
 }
 
-// TestTroubleEverywhere lets each single call fail once, and the same process go on.
-// The end is that of an undisturbed run.
+// TestTroubleEverywhere makes each single call fail once, in the same process. The result must be
+// that of an undisturbed run.
 func TestTroubleEverywhere(t *testing.T) {
 	t.Parallel()
 	all := scenarios()
@@ -84,7 +83,7 @@ func TestTroubleEverywhere(t *testing.T) {
 	}
 }
 
-// answers are what Coder, or something in front of it, may say instead of an answer.
+// answers returns the faults that Coder, or a proxy in front of it, may respond with.
 func answers() map[string]coderdtest.Fault {
 	return map[string]coderdtest.Fault{
 		"401":     {Status: http.StatusUnauthorized},
@@ -99,8 +98,8 @@ func answers() map[string]coderdtest.Fault {
 	}
 }
 
-// TestAnyAnswerOfCoder lets Coder give a bad answer to everything, or to all but the
-// question of its version, while it is set up, and at rest.
+// TestAnyAnswerOfCoder makes Coder answer all requests, or all except the one for its version, with
+// a fault, during setup and at rest.
 func TestAnyAnswerOfCoder(t *testing.T) {
 	t.Parallel()
 	for when, s := range map[string]scenario{

@@ -89,8 +89,8 @@ func (a *authorTest) Check(_ context.Context, _ client.Object, grant author.Gran
 	return nil
 }
 
-// TestNothingIsGrantedThatItsAuthorMayNotGrant: what was granted before stays, without
-// what is refused.
+// TestNothingIsGrantedThatItsAuthorMayNotGrant checks that earlier grants stay, without the refused
+// rules.
 func TestNothingIsGrantedThatItsAuthorMayNotGrant(t *testing.T) {
 	for reason, unknown := range map[string]bool{coderv1alpha1.ReasonAuthorForbidden: false, coderv1alpha1.ReasonAuthorUnknown: true} {
 		t.Run(reason, func(t *testing.T) {
@@ -129,8 +129,9 @@ func TestNothingIsGrantedThatItsAuthorMayNotGrant(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsInForceIsGranted: a Role without the RoleBinding, or with one for another
-// subject, grants the pods nothing, so its rules are checked.
+// TestOnlyWhatIsInForceIsGranted checks that rules count as granted only if they are in force. A
+// Role without its RoleBinding, or with a RoleBinding for another subject, grants the pods nothing,
+// so its rules are checked.
 func TestOnlyWhatIsInForceIsGranted(t *testing.T) {
 	f := newFixture(t, newControlPlane(), databaseSecret())
 	authors := &authorTest{}

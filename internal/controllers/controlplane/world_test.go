@@ -31,8 +31,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
-// world does what the controllers of Kubernetes and the kubelet do, and says whether
-// there was something to do.
+// world does the work of Kubernetes' controllers and the kubelet, and reports whether there was
+// something to do.
 func (f *fixture) world() (busy bool) {
 	f.t.Helper()
 	f.fault.without(func() {
@@ -60,8 +60,8 @@ func same(a, b any) bool {
 	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
 }
 
-// live lets controller and world work until nothing is left to do. The clock goes
-// on as the controller asks for. It ends where the process dies.
+// live runs the controller and world until there is nothing left to do. It advances the clock as
+// the controller requests. It stops if the process ends.
 func (f *fixture) live() ctrl.Result {
 	f.t.Helper()
 	idle := 0
@@ -79,7 +79,7 @@ func (f *fixture) live() ctrl.Result {
 			return result
 		}
 		busy := f.world()
-		// The controller's own timers, but those of a working Coder.
+		// Only the short intervals of the controller count, not the recheck of a working Coder.
 		after := result.RequeueAfter
 		if soon := after > 0 && after <= time.Minute; soon {
 			f.clock.SetTime(f.clock.Now().Add(after))
@@ -99,7 +99,7 @@ func (f *fixture) live() ctrl.Result {
 
 func (f *fixture) isGone() bool { return f.gone("coder", "coder", &coderv1alpha1.CoderControlPlane{}) }
 
-// kindsOfPictures are all kinds of objects that the controller may write.
+// kindsOfPictures returns lists of all kinds of objects that the controller may write.
 func kindsOfPictures() []client.ObjectList {
 	return []client.ObjectList{
 		&coderv1alpha1.CoderControlPlaneList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
@@ -108,11 +108,11 @@ func kindsOfPictures() []client.ObjectList {
 	}
 }
 
-// generated is what is another in each run: ids, sums, and times.
+// generated matches values that differ in each run: ids, checksums, and times.
 var generated = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{64}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
 
-// picture is all that there is in the cluster and in Coder, without what is another
-// each time. Licenses are named by the texts that are given.
+// picture returns all objects in the cluster and in Coder without values that differ in each run.
+// The given texts replace licenses by their names.
 func (f *fixture) picture(licenses map[string]string) string {
 	f.t.Helper()
 	var out strings.Builder
@@ -133,7 +133,7 @@ func (f *fixture) picture(licenses map[string]string) string {
 	return out.String()
 }
 
-// portrait is one object without what differs from run to run.
+// portrait returns one object without values that differ from run to run.
 func (f *fixture) portrait(obj client.Object) (string, error) {
 	obj.SetUID("")
 	obj.SetResourceVersion("")
@@ -141,7 +141,7 @@ func (f *fixture) portrait(obj client.Object) (string, error) {
 	obj.SetGeneration(0)
 	switch typed := obj.(type) {
 	case *corev1.Secret:
-		// What matters about tokens is whether Coder takes them, see below.
+		// The content of tokens does not matter. coderPicture checks whether Coder accepts them.
 		for key := range typed.Data {
 			typed.Data[key] = nil
 		}
@@ -151,7 +151,7 @@ func (f *fixture) portrait(obj client.Object) (string, error) {
 			}
 		}
 	case *appsv1.Deployment:
-		// How often it was written.
+		// The generation counts the writes of the spec.
 		typed.Status.ObservedGeneration = 0
 	case *coderv1alpha1.CoderControlPlane:
 		if typed.Status.ObservedGeneration != 0 {
@@ -165,8 +165,8 @@ func (f *fixture) portrait(obj client.Object) (string, error) {
 	return fmt.Sprintf("--- %T\n%s", obj, generated.ReplaceAllString(string(text), "…")), err
 }
 
-// coderPicture is who and what there is in Coder, and whether what the cluster holds
-// opens it.
+// coderPicture returns the users and licenses in Coder, and whether Coder accepts the token that
+// the cluster contains.
 func (f *fixture) coderPicture(licenses map[string]string) string {
 	f.t.Helper()
 	var out strings.Builder
@@ -218,13 +218,13 @@ func (f *fixture) letsIn(email, password string) bool {
 	return session.Logout(f.t.Context()) == nil
 }
 
-// gatewayAndMonitoring are the kinds that a cluster may lack.
+// gatewayAndMonitoring adds the optional kinds to the cluster.
 func (f *fixture) gatewayAndMonitoring() {
 	f.kinds[workload.HTTPRouteKind()] = true
 	f.kinds[workload.ServiceMonitorKind()] = true
 }
 
-// add makes an object that is a person's.
+// add creates an object like a user.
 func (f *fixture) add(obj client.Object) {
 	f.t.Helper()
 	f.fault.without(func() {

@@ -19,8 +19,8 @@ import (
 
 var seeds = flag.Uint64("seeds", 20/crashtest.Stride, "how many pairs of specs to try")
 
-// TestAnyPathSameEnd: a spec A and then B comes to the same end as B from scratch,
-// also where B comes in the middle of A.
+// TestAnyPathSameEnd checks that spec A followed by spec B reaches the same state as spec B alone,
+// also if spec B arrives while spec A is being applied.
 func TestAnyPathSameEnd(t *testing.T) {
 	for seed := range *seeds {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -36,8 +36,9 @@ func TestAnyPathSameEnd(t *testing.T) {
 	}
 }
 
-// walk gives the provisioner one spec after the other, each for a number of passes,
-// where that is not 0, and the last one until all is done.
+// walk applies the specs to the provisioner one after the other, each for the given number of
+// passes or, if that is 0, until everything is done. The last spec is always applied until
+// everything is done.
 func walk(t *testing.T, passes int, specs ...coderv1alpha1.CoderProvisionerSpec) string {
 	t.Helper()
 	f := newFixture(t, newControlPlane(), newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec = specs[0] }),
@@ -70,7 +71,7 @@ func walk(t *testing.T, passes int, specs ...coderv1alpha1.CoderProvisionerSpec)
 	return f.picture()
 }
 
-// anySpec is a valid spec.
+// anySpec returns a random valid spec.
 func anySpec(random *rand.Rand) coderv1alpha1.CoderProvisionerSpec {
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
 	spec := newProvisioner().Spec

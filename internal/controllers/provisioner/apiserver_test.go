@@ -28,8 +28,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// apiServer is a real kube-apiserver with the controller on a real manager: the
-// watches, the cache without annotations, and server-side apply are as they are.
+// apiServer is a real kube-apiserver and a real manager that runs the controller with its watches,
+// its cache without annotations, and server-side apply.
 type apiServer struct {
 	t         *testing.T
 	namespace string
@@ -93,7 +93,7 @@ func (a *apiServer) get(of string, obj client.Object) error {
 	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: a.namespace, Name: of}, obj)
 }
 
-// rollOut does what the Deployment controller does, where there are no pods.
+// rollOut does the work of the Deployment controller, because there are no pods.
 func (a *apiServer) rollOut() error {
 	d := &appsv1.Deployment{}
 	if err := a.get("provisioner-gpu", d); err != nil {
@@ -106,7 +106,7 @@ func (a *apiServer) rollOut() error {
 	return a.client.Status().Update(a.t.Context(), d)
 }
 
-// becomes waits until the provisioner is Ready with the only key of a name.
+// becomes waits until the provisioner is Ready and the only key in Coder has the given name.
 func (a *apiServer) becomes(key string) {
 	a.t.Helper()
 	polltest.Eventually(a.t, "waiting for the key "+key, func() error {
@@ -150,7 +150,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		return nil
 	})
 
-	// The watch of the control plane tells that it came, and then that it is ready.
+	// The watch of the control plane reports that it was created, and then that it is ready.
 	token := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "coder-operator-token"},
 		Data:       map[string][]byte{"token": []byte(a.coder.AddUser("operator", "owner"))},
@@ -165,8 +165,8 @@ func TestOnARealAPIServer(t *testing.T) {
 	a.must(a.client.Status().Update(ctx, cp))
 	a.becomes("gpu")
 
-	// A replacement, and one because somebody deleted the Secret.
-	// The controller may be writing the status, so this is no update of the whole.
+	// One replacement is caused by the tags, and one by the deletion of the Secret. The controller
+	// may write the status at the same time, so this is a patch and not an update.
 	a.must(a.get(name, cr))
 	before := cr.DeepCopy()
 	cr.Spec.Tags = nil
@@ -175,7 +175,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	a.must(a.client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "gpu-provisioner-key"}}))
 	a.becomes("gpu")
 
-	// Somebody's annotation and restart survive.
+	// Annotations and restarts by other clients are kept.
 	d := &appsv1.Deployment{}
 	a.must(a.get("provisioner-gpu", d))
 	generation := d.Generation

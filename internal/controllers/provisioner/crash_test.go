@@ -22,10 +22,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// scenario is a state of a provisioner from which there is something to do.
+// scenario is a state of a provisioner that needs further steps.
 type scenario struct {
 	prepare func(f *fixture)
-	// deletes says that nothing is left in the end.
+	// deletes reports that nothing remains in the end.
 	deletes bool
 }
 
@@ -55,8 +55,8 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// TestCrashEverywhere kills the process after each single write, to the cluster or
-// to Coder, and lets a new process go on. The end is that of an undisturbed run.
+// TestCrashEverywhere kills the process after each single write to the cluster or to Coder, and
+// continues with a new process. The result must be that of an undisturbed run.
 func TestCrashEverywhere(t *testing.T) {
 	for what, s := range scenarios() {
 		t.Run(what, func(t *testing.T) {
@@ -110,8 +110,8 @@ func runWithCrash(t *testing.T, s scenario, at int) (end string, struck bool) {
 	return f.picture(), struck
 }
 
-// TestTroubleEverywhere lets each single write to the cluster and each request to
-// Coder fail once, and the same process go on.
+// TestTroubleEverywhere makes each single write to the cluster and each request to Coder fail once,
+// in the same process.
 func TestTroubleEverywhere(t *testing.T) {
 	resource := schema.GroupResource{Resource: "things"}
 	for trouble, err := range map[string]error{
@@ -160,7 +160,7 @@ func runWithTrouble(t *testing.T, s scenario, at int, err error) (end string, st
 	return f.picture(), struck
 }
 
-// pausedRoll is roll, whose writes are not the controller's.
+// pausedRoll is roll without faults, because its writes are not the controller's.
 func (f *fixture) pausedRoll() {
 	f.t.Helper()
 	f.mu.Lock()
@@ -173,8 +173,7 @@ func (f *fixture) pausedRoll() {
 	f.mu.Unlock()
 }
 
-// picture is everything that is left: keys, objects, status; without what differs
-// from run to run.
+// picture returns all keys, objects and the status, without values that differ from run to run.
 func (f *fixture) picture() string {
 	f.t.Helper()
 	var out strings.Builder
@@ -216,7 +215,8 @@ func (f *fixture) picture() string {
 	return out.String()
 }
 
-// anyTurn makes one of the names that keys have in turns: a crash may cost a turn.
+// anyTurn replaces the alternating names of keys by one name, because a crash may change which name
+// is next.
 func anyTurn(text string) string {
 	for n := 2; n <= 4; n++ {
 		text = strings.ReplaceAll(text, fmt.Sprintf("gpu-%d", n), "gpu")

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// stopMargin is added to the grace period, for the kubelet.
+	// stopMargin is added to the grace period, because the kubelet may need longer to stop a pod.
 	stopMargin = 30 * time.Second
-	// withdrawalLimit is how long a Coder that does not answer may delay a deletion
-	// after the pods are gone.
+	// withdrawalLimit is the maximum time for which an unreachable Coder delays a deletion after
+	// the pods are gone.
 	withdrawalLimit = time.Minute
-	// deletionPoll is when to look again.
+	// deletionPoll is the interval between passes over a provisioner that is being deleted.
 	deletionPoll = 5 * time.Second
 )
 
-// stop deletes the Deployment and waits until its pods are gone, so that their
-// jobs finish with the key and the rights that they have. Without a Coder there is
-// nothing to finish. If the children shall stay, nothing is stopped.
+// stop deletes the Deployment and waits until its pods are gone, so that they finish their jobs
+// with their key and permissions. If the control plane is gone, there are no jobs to finish. If the
+// children must be kept, nothing is stopped.
 func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	if r.kit.LeavesChildren(&s.Pass) {
 		return nil
@@ -49,13 +49,13 @@ func (r *Reconciler) stop(ctx context.Context, s *scope) error {
 	return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: s.waits, After: min(deletionPoll, left)}
 }
 
-// coderIsGone says that the control plane does not exist any more, or is going.
+// coderIsGone reports whether the control plane does not exist or is being deleted.
 func (s *scope) coderIsGone() bool {
 	return s.cr.Spec.ControlPlaneRef != nil && (s.cp == nil || !s.cp.DeletionTimestamp.IsZero())
 }
 
-// deleteDeployment deletes the Deployment before the rest. None has a name that
-// cannot be one, which an annotation may still ask for.
+// deleteDeployment deletes the Deployment before the other children. If the workload name is
+// invalid, which an annotation can cause, no Deployment can exist.
 func (r *Reconciler) deleteDeployment(ctx context.Context, s *scope) error {
 	if workload.InvalidName(s.Shared()) != "" {
 		return nil
@@ -79,8 +79,8 @@ func (r *Reconciler) deleteDeployment(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// withdraw deletes the keys in Coder. What is still there when the time is up is
-// left behind, and an Event says so.
+// withdraw deletes the keys in Coder. When the time limit is exceeded, it leaves the remaining keys
+// behind and records an Event.
 func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	result, err := r.keys.Withdraw(ctx, r.keyRequest(s))
 	s.left = result
@@ -100,9 +100,8 @@ func (r *Reconciler) withdraw(ctx context.Context, s *scope) error {
 	return &steps.Waiting{Reason: coderv1alpha1.ReasonDeleting, Message: s.waits, After: min(deletionPoll, left)}
 }
 
-// withdrawalEnd is when the keys are given up. It is a minute after the pods were
-// seen to be gone, and where a new process does not know that, a minute after they
-// must be.
+// withdrawalEnd returns when to give up deleting the keys: a minute after this process saw that the
+// pods are gone, or at the latest a minute after the grace period must have ended.
 func (r *Reconciler) withdrawalEnd(s *scope) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +118,7 @@ func (r *Reconciler) withdrawalEnd(s *scope) time.Time {
 	return last
 }
 
-// release lets the provisioner go. Its children go with it.
+// release removes the finalizer. The garbage collector then deletes the children.
 func (r *Reconciler) release(ctx context.Context, s *scope) error {
 	if err := r.kit.Release(ctx, &s.Pass); err != nil {
 		return err

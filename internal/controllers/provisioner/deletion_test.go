@@ -15,8 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// delete deletes the provisioner, with the fixture's clock as the time of the
-// request.
+// delete deletes the provisioner. The time of the request is the fixture's clock.
 func (f *fixture) delete() {
 	f.t.Helper()
 	f.must(f.cluster.Delete(f.t.Context(), f.provisioner()))
@@ -58,8 +57,8 @@ func TestK18DeletionLetsJobsFinishAndDeletesTheKey(t *testing.T) {
 	f.reconcile()
 }
 
-// With --cascade=orphan the Deployment stays, whether the operator or the garbage
-// collector comes first.
+// With --cascade=orphan the Deployment is kept, whether the operator or the garbage collector acts
+// first.
 func TestDeletionThatOrphansLeavesTheDeployment(t *testing.T) {
 	f := readyFixture(t)
 	before := f.deployment()
@@ -79,7 +78,7 @@ func TestDeletionThatOrphansLeavesTheDeployment(t *testing.T) {
 	}
 }
 
-// An annotation that names what no Deployment can be called holds up no deletion.
+// An annotation with an invalid name for a Deployment does not block the deletion.
 func TestDeletionWithANameThatIsNone(t *testing.T) {
 	f := readyFixture(t)
 	f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
@@ -131,7 +130,8 @@ func TestK18AnUnreachableCoderDelaysDeletionForAMinute(t *testing.T) {
 		}
 		end := 70 * time.Second
 		if restarts {
-			// A new process does not know when the pods were gone, but when they must be.
+			// A new process does not know when the pods ended, but it knows when they must have
+			// ended.
 			f.restart()
 			end = 690 * time.Second
 		}
@@ -188,7 +188,7 @@ func TestDeletionOfWhatNeverHadAKeyIsImmediate(t *testing.T) {
 	}
 }
 
-// A Secret that somebody deleted before: the status tells of the key.
+// The Secret was deleted earlier. The key is found through the status.
 func TestDeletionFindsTheKeyWithoutItsSecret(t *testing.T) {
 	f := readyFixture(t)
 	f.must(f.cluster.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "gpu-provisioner-key"}}))

@@ -1,24 +1,22 @@
-// Package provisioner reconciles CoderProvisioner: from the spec to daemons that
-// take jobs of a Coder, with a key of their own, and to a status that says how far
-// that is and what is in the way.
+// Package provisioner reconciles CoderProvisioner. From the spec it creates provisioner daemons
+// that take jobs of a Coder with their own key, and reports progress and problems in the status.
 //
-// A pass is a list of steps over a scope. Those of package workload make the
-// objects; in front of them this package finds the control plane and looks after
-// the key (package keys), and behind them it deletes what was replaced. Trouble
-// with Coder or with a license never stops an edit of the spec as long as there is
-// a key: the pods follow the spec with the key that they have.
+// A pass is a list of steps over a scope. The steps of package workload create the objects. Before
+// them, this package finds the control plane and manages the key (package keys). After them, it
+// deletes replaced keys. As long as there is a key, a failure of Coder or of its license does not
+// block changes of the spec: the pods follow the spec with the existing key.
 //
-// A deletion lets jobs finish: the Deployment goes first, then what is left of the
-// grace period is waited for, then the keys are deleted in Coder. A Coder that does
-// not answer delays that for a minute more, and then an Event says which key was
-// left behind.
+// A deletion waits for running jobs. The Deployment is deleted first. Then the operator waits until
+// the pods are gone, at most for their grace period. Then it deletes the keys in Coder. An
+// unreachable Coder delays this for another minute. After that, an Event reports which key was left
+// behind.
 //
 // Invariants:
 //
-//   - A pass that changes nothing writes nothing, and asks Coder once an hour.
-//   - Of two CoderProvisioners that want a key of the same name in the same
-//     organization, the older one has it. The other one asks Coder nothing.
-//   - Nothing is sent to Coder for daemons that log in with what the spec names.
-//   - Nothing is decided from a condition that an earlier pass wrote.
-//   - Texts in conditions and Events hold no time, no generated name and no secret.
+//   - A pass that changes nothing writes nothing. Coder is asked once an hour.
+//   - If two CoderProvisioners want a key of the same name in the same organization, the
+//     older one gets it. The operator does not call Coder for the other one.
+//   - Nothing is sent to Coder if the spec provides the credentials of the daemons.
+//   - No decision depends on a condition that an earlier pass wrote.
+//   - Messages of conditions and Events contain no time, no generated name and no secret.
 package provisioner

@@ -43,10 +43,10 @@ const (
 	feature   = coderd.FeatureExternalProvisioners
 )
 
-// errKilled stands for the end of the process.
+// errKilled simulates the end of the process.
 var errKilled = errors.New("killed")
 
-// fixture is the controller over a fake cluster and a fake Coder with a license.
+// fixture runs the controller against a fake cluster and a fake Coder with a license.
 type fixture struct {
 	t       testing.TB
 	cluster client.WithWatch
@@ -61,18 +61,18 @@ type fixture struct {
 	writes    []string
 	killAfter int
 	dead      bool
-	// failAfter calls, a write to the cluster or any request to Coder fails once with
-	// failWith, or as a connection that breaks.
+	// After failAfter calls, a write to the cluster or any request to Coder fails once, with
+	// failWith or with a broken connection.
 	failAfter int
 	failWith  error
-	// behind are the versions of Secrets that the cache still has.
+	// behind contains the versions of Secrets that the stale cache still has.
 	behind map[string]string
-	// slow pods end when the test says so.
+	// slow pods end only when the test ends them.
 	slow bool
 	uids int
 }
 
-// knownKinds are those of the cluster.
+// knownKinds is the scheme of the fake cluster.
 var knownKinds = applytest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme)
 
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
@@ -97,7 +97,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	return f
 }
 
-// restart gives the controller an empty memory, as a new process has.
+// restart creates a new controller with empty state, like a new process.
 func (f *fixture) restart() {
 	f.mu.Lock()
 	f.killAfter, f.dead = 0, false
@@ -118,8 +118,7 @@ func (f *fixture) restart() {
 	})
 }
 
-// bareMetadata is a cache of metadata without annotations, as the manager's is. It
-// may be behind.
+// bareMetadata is a cache of metadata without annotations, like the manager's. It may be stale.
 type bareMetadata struct {
 	client.Reader
 	versions map[string]string
@@ -144,8 +143,8 @@ func (b bareMetadata) List(ctx context.Context, list client.ObjectList, opts ...
 	return err
 }
 
-// mortal is a transport of a process that may be killed. Each request that writes
-// counts as a write.
+// mortal is the transport of a process that may be killed. Each request that writes counts as a
+// write.
 type mortal struct{ f *fixture }
 
 func (m mortal) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -178,8 +177,8 @@ func (f *fixture) fails() error {
 	return f.failWith
 }
 
-// failsDelete is fails, for a deletion: the API server answers one with a conflict
-// only where the object is another one than was meant.
+// failsDelete is fails for a deletion. The API server returns a conflict for a deletion only if the
+// object is not the one that was meant.
 func (f *fixture) failsDelete() error {
 	if err := f.fails(); !apierrors.IsConflict(err) {
 		return err
@@ -193,7 +192,7 @@ func (f *fixture) isDead() bool {
 	return f.dead
 }
 
-// after notes a write that was made, and ends the process where its time is come.
+// after records a completed write, and ends the process if it is the chosen one.
 func (f *fixture) after(what string, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,7 +221,7 @@ func (f *fixture) interceptors() interceptor.Funcs {
 		return f.after(fmt.Sprintf("%s %T %s", what, obj, obj.GetName()), do())
 	}
 	return interceptor.Funcs{
-		// client-go sends no request for a name that is no part of a path.
+		// client-go sends no request for a name that is invalid in a path.
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if strings.Contains(key.Name, "/") {
 				return fmt.Errorf("invalid resource name %q", key.Name)
@@ -281,7 +280,7 @@ func (f *fixture) reconcile() ctrl.Result {
 	return result
 }
 
-// settle reconciles, and does what a cluster does, until a pass writes nothing.
+// settle reconciles, and simulates the cluster, until a pass writes nothing.
 func (f *fixture) settle() ctrl.Result {
 	f.t.Helper()
 	for range 20 {
@@ -297,9 +296,9 @@ func (f *fixture) settle() ctrl.Result {
 	return ctrl.Result{}
 }
 
-// roll does what the Deployment controller, the garbage collector and the kubelet
-// do: new pods at once, and old ones gone, unless they are slow. It says whether it
-// did something.
+// roll does the work of the Deployment controller, the garbage collector and the kubelet: it
+// creates new pods immediately and deletes old ones, unless they are slow. It reports whether it
+// changed something.
 func (f *fixture) roll() bool {
 	f.t.Helper()
 	d := &appsv1.Deployment{}
@@ -318,7 +317,7 @@ func (f *fixture) roll() bool {
 			fresh++
 		case f.slow && pod.DeletionTimestamp != nil:
 		case f.slow:
-			// It is terminating, and its job goes on.
+			// It is terminating while its job continues.
 			pod.Finalizers = []string{"test/job"}
 			f.must(f.cluster.Update(f.t.Context(), &pod))
 			f.must(f.cluster.Delete(f.t.Context(), &pod))
@@ -398,7 +397,7 @@ func (f *fixture) deployment() *appsv1.Deployment {
 	return d
 }
 
-// edit changes the spec, as a person does.
+// edit changes the spec like a user.
 func (f *fixture) edit(change func(cr *coderv1alpha1.CoderProvisioner)) {
 	f.t.Helper()
 	cr := f.provisioner()
@@ -427,7 +426,7 @@ func (f *fixture) keyNames() string {
 	return strings.Join(names, " ")
 }
 
-// asked counts the requests to Coder since the last time.
+// asked returns the number of requests to Coder since the last call.
 func (f *fixture) asked() int {
 	n := 0
 	for _, count := range f.coder.Requests() {
@@ -439,7 +438,7 @@ func (f *fixture) asked() int {
 
 func (f *fixture) forward(d time.Duration) { f.clock.SetTime(f.clock.Now().Add(d)) }
 
-// mustHave checks one condition of the provisioner.
+// mustHave checks a condition of the provisioner.
 func (f *fixture) mustHave(conditionType string, status metav1.ConditionStatus, reason string, of ...string) metav1.Condition {
 	f.t.Helper()
 	cr := f.provisioner(of...)
@@ -450,7 +449,8 @@ func (f *fixture) mustHave(conditionType string, status metav1.ConditionStatus, 
 	return *c
 }
 
-// mustNotLeak looks for keys and the token in everything that people read.
+// mustNotLeak checks that the status, the Deployment and the Events do not contain keys or the
+// token.
 func (f *fixture) mustNotLeak() {
 	f.t.Helper()
 	cr, err := json.Marshal(f.provisioner())
@@ -496,7 +496,7 @@ func newControlPlane() *coderv1alpha1.CoderControlPlane {
 	}
 }
 
-// readyFixture is one whose provisioner runs.
+// readyFixture returns a fixture whose provisioner is Ready.
 func readyFixture(t testing.TB, changes ...func(*coderv1alpha1.CoderProvisioner)) *fixture {
 	t.Helper()
 	f := newFixture(t, newProvisioner(changes...), newControlPlane())
@@ -505,7 +505,7 @@ func readyFixture(t testing.TB, changes ...func(*coderv1alpha1.CoderProvisioner)
 	return f
 }
 
-// eventLog keeps Events as "type reason: note".
+// eventLog records Events as "type reason: note".
 type eventLog struct {
 	mu     sync.Mutex
 	events []string

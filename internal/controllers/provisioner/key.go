@@ -20,12 +20,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// unwellAge is how long Coder's word about a key is believed while the pods are
-// not well: the key may be why.
+// unwellAge is how long Coder's answer about a key is cached while pods are not ready, because the
+// key may be the reason.
 const unwellAge = time.Minute
 
-// findControlPlane reads the control plane. That it is missing is no failure of
-// the step: a condition says so.
+// findControlPlane reads the control plane. A missing control plane does not fail the step: a
+// condition reports it.
 func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
 	ref := s.cr.Spec.ControlPlaneRef
 	if ref == nil {
@@ -51,7 +51,7 @@ func (r *Reconciler) keyRequest(s *scope) keys.Request {
 	}
 }
 
-// ensureKey gets or keeps the key that the operator makes.
+// ensureKey creates or keeps the key if the operator manages it.
 func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 	if !resources.MakesKey(s.cr) {
 		return nil
@@ -75,8 +75,8 @@ func (r *Reconciler) ensureKey(ctx context.Context, s *scope) error {
 	return r.cacheKnows(ctx, s)
 }
 
-// cacheKnows waits until the cache has the Secret as it is, so that the pods are
-// rolled once because of a new key, and not a second time because of its checksum.
+// cacheKnows waits until the cache contains the current Secret. Then the pods are rolled only once
+// for a new key, and not a second time because of the Secret's checksum.
 func (r *Reconciler) cacheKnows(ctx context.Context, s *scope) error {
 	if s.key.SecretRef == nil || s.key.SecretVersion == "" {
 		return nil
@@ -93,7 +93,7 @@ func (r *Reconciler) cacheKnows(ctx context.Context, s *scope) error {
 	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits until the cache knows the key's Secret", After: workload.ConflictInterval}
 }
 
-// duplicate finds an older provisioner that has the key of the same name.
+// duplicate returns a finding if an older provisioner has the key of the same name.
 func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*keys.Finding, error) {
 	if s.cp == nil {
 		return nil, nil
@@ -115,8 +115,8 @@ func (r *Reconciler) duplicate(ctx context.Context, s *scope) (*keys.Finding, er
 	return nil, nil
 }
 
-// sameKey says that both want a key of one name in one organization. An
-// organization may be named in two ways, of which the ids tell.
+// sameKey reports whether both objects want a key with the same name in the same organization. An
+// organization may have two names in specs, so the ids are compared too.
 func sameKey(a, b *coderv1alpha1.CoderProvisioner) bool {
 	sameOrganization := strings.EqualFold(resources.OrganizationName(a), resources.OrganizationName(b)) ||
 		a.Status.OrganizationID != "" && a.Status.OrganizationID == b.Status.OrganizationID
@@ -127,7 +127,7 @@ func older(a, b *coderv1alpha1.CoderProvisioner) bool {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) < 0
 }
 
-// unwell says that there is a Deployment without all of its pods.
+// unwell reports whether the Deployment exists and some of its pods are not ready.
 func (r *Reconciler) unwell(ctx context.Context, s *scope) (bool, error) {
 	d := &appsv1.Deployment{}
 	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.cr.Namespace, Name: s.Workload.Name}, d)
@@ -140,8 +140,8 @@ func (r *Reconciler) unwell(ctx context.Context, s *scope) (bool, error) {
 	return d.Spec.Replicas != nil && d.Status.ReadyReplicas < *d.Spec.Replicas, nil
 }
 
-// gatherInputs completes the Workload. Without a key or an address no pod is made,
-// and those that there are stay as they are.
+// gatherInputs completes the Workload. Without a key or a URL, the Deployment is neither created
+// nor changed.
 func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 	waits := func(what string) error {
 		return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits for " + what}
@@ -165,7 +165,7 @@ func (r *Reconciler) gatherInputs(_ context.Context, s *scope) error {
 	return nil
 }
 
-// dropReplaced deletes what was replaced, once no pod holds it.
+// dropReplaced deletes replaced keys and Secrets when no pod uses them.
 func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
 	drop := r.keys.Retire
 	if !resources.MakesKey(s.cr) {
@@ -177,8 +177,8 @@ func (r *Reconciler) dropReplaced(ctx context.Context, s *scope) error {
 	return workload.Settled(err)
 }
 
-// usage says which keys pods hold. Pods that ended do not count, those that are
-// ending do.
+// usage returns the keys that pods use. Pods that have ended do not count. Pods that are
+// terminating do.
 func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
 	pods, err := r.pods(ctx, s)
 	if err != nil {
@@ -191,7 +191,7 @@ func (r *Reconciler) usage(ctx context.Context, s *scope) (keys.Usage, error) {
 	return usage, nil
 }
 
-// pods are those that have not ended, past any cache.
+// pods returns the pods that have not ended, without using the cache.
 func (r *Reconciler) pods(ctx context.Context, s *scope) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	err := r.kit.Live.List(ctx, list, client.InNamespace(s.cr.Namespace), client.MatchingLabels(s.PodLabels()))
@@ -207,7 +207,7 @@ func (r *Reconciler) pods(ctx context.Context, s *scope) ([]corev1.Pod, error) {
 	return running, nil
 }
 
-// tellAll passes on what changed about keys, whatever else comes of the pass.
+// tellAll records the Events about keys, whatever the result of the pass is.
 func (r *Reconciler) tellAll(s *scope, events []keys.Event) {
 	for _, event := range events {
 		r.kit.Tell(&s.Pass, event.Type, event.Reason, workload.Redact(event.Message))

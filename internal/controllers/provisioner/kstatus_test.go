@@ -11,8 +11,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/test/kstatus"
 )
 
-// TestALifeAsKstatusSeesIt leads a provisioner through its life, and asks at each turn
-// what tools that wait for it make of its conditions.
+// TestALifeAsKstatusSeesIt takes a provisioner through its lifecycle. At each step it checks the
+// kstatus of its conditions, on which tools wait.
 func TestALifeAsKstatusSeesIt(t *testing.T) {
 	f := newFixture(t, newProvisioner(), newControlPlane())
 	judged := func(when, want string) {

@@ -1,8 +1,10 @@
 package provisioner
 
-// What the controller does besides the shared steps. Updates of its finalizers let
-// it be the owner of its children where the cluster checks that. Secrets hold the
-// keys that it makes, and the tokens of the control planes in which it makes them.
+// Permissions of the controller in addition to those of the shared steps. The operator sets the
+// provisioner as the owner of its children. If the cluster checks that
+// (OwnerReferencesPermissionEnforcement), this requires the permission to update its finalizers.
+// Secrets contain the keys that the controller creates, and the tokens of the control planes in
+// which it creates them.
 //
 // +kubebuilder:rbac:groups=coder.com,resources=coderprovisioners,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=coder.com,resources=coderprovisioners/status,verbs=patch

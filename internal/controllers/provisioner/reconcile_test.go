@@ -53,7 +53,7 @@ func TestAProvisionerComesUpAndRests(t *testing.T) {
 	}
 }
 
-// The pods are rolled once for a new key, not again for its checksum.
+// The pods are rolled once for a new key, and not again for its checksum.
 func TestANewKeyRollsThePodsOnce(t *testing.T) {
 	f := readyFixture(t)
 	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = nil })
@@ -82,7 +82,7 @@ func TestANewKeyRollsThePodsOnce(t *testing.T) {
 	}
 }
 
-// K14: no running job is cut off.
+// K14: no running job is interrupted.
 func TestK14RotationWaitsForTerminatingPods(t *testing.T) {
 	f := readyFixture(t)
 	f.slow = true
@@ -105,8 +105,8 @@ func TestK14RotationWaitsForTerminatingPods(t *testing.T) {
 	}
 }
 
-// K14: a Deployment whose controller has not seen the new revision may still make a
-// pod of the old one.
+// K14: a Deployment whose controller has not observed the new revision may still create a pod of
+// the old one.
 func TestK14RotationWaitsForTheDeploymentController(t *testing.T) {
 	f := readyFixture(t)
 	f.edit(func(cr *coderv1alpha1.CoderProvisioner) { cr.Spec.Tags = nil })
@@ -127,7 +127,7 @@ func TestK14RotationWaitsForTheDeploymentController(t *testing.T) {
 	}
 }
 
-// K15: two CoderProvisioners with one key name.
+// K15: two CoderProvisioners have the same key name.
 func TestK15TheOlderOneHasTheKey(t *testing.T) {
 	younger := newProvisioner(func(cr *coderv1alpha1.CoderProvisioner) {
 		cr.Name, cr.UID, cr.Spec.Key.Name = "other", "other-uid", "GPU"
@@ -159,7 +159,7 @@ func TestK15TheOlderOneHasTheKey(t *testing.T) {
 		t.Errorf("the end of the older one is told to %v", got)
 	}
 
-	// The older one goes, and the younger one takes over.
+	// The older one is deleted, and the younger one takes over.
 	f.must(f.cluster.Delete(t.Context(), f.provisioner()))
 	f.reconcile()
 	f.roll()
@@ -175,8 +175,8 @@ func TestK15TheOlderOneHasTheKey(t *testing.T) {
 	}
 }
 
-// Coder refuses provisioners of a newer minor version, so they follow the image that
-// answers and not the wanted one, which may never come up.
+// Coder rejects provisioners of a newer minor version. So they use the image of the Coder that
+// answers and not the wanted one, which may never start.
 func TestProvisionersFollowTheImageThatAnswers(t *testing.T) {
 	const old, wanted = "registry.example.com/coder:v2.30.0", "registry.example.com/coder:v2.34.8"
 	f := readyFixture(t)
@@ -191,7 +191,7 @@ func TestProvisionersFollowTheImageThatAnswers(t *testing.T) {
 	if image() != wanted {
 		t.Errorf("image %q after it, want %q", image(), wanted)
 	}
-	// What is not known, for example after an update of the operator, changes nothing.
+	// An unknown image, for example after an update of the operator, changes nothing.
 	f.editControlPlane(func(cp *coderv1alpha1.CoderControlPlane) { cp.Status.Image = "" })
 	f.reconcile()
 	if image() != wanted {
@@ -199,7 +199,7 @@ func TestProvisionersFollowTheImageThatAnswers(t *testing.T) {
 	}
 }
 
-// K16: without a license the pods follow the spec with the key that there is.
+// K16: without a license the pods follow the spec with the existing key.
 func TestK16LossOfEntitlementStopsNoEdit(t *testing.T) {
 	f := readyFixture(t)
 	f.coder.SetFeature(feature, "not_entitled")
@@ -307,7 +307,7 @@ func TestDaemonsWithWhatTheSpecNamesNeedNoCoder(t *testing.T) {
 			t.Errorf("%s: status.secretRef %+v", what, ref)
 		}
 
-		// Another content rolls the pods.
+		// A changed content rolls the pods.
 		before := f.deployment().Spec.Template.Annotations[coderv1alpha1.AnnotationConfigChecksum]
 		changed := secret()
 		changed.Data["key"], changed.Data["psk"] = []byte("three"), []byte("four")
@@ -319,7 +319,7 @@ func TestDaemonsWithWhatTheSpecNamesNeedNoCoder(t *testing.T) {
 	}
 }
 
-// The change to an own key and back: the pods first, then the key.
+// When the spec names its own key, first the pods change and then the generated key is deleted.
 func TestTheGeneratedKeyGoesWhenItIsNotUsedAnyMore(t *testing.T) {
 	f := readyFixture(t)
 	f.must(f.cluster.Create(t.Context(), &corev1.Secret{
@@ -349,7 +349,7 @@ func TestTheGeneratedKeyGoesWhenItIsNotUsedAnyMore(t *testing.T) {
 	}
 }
 
-// The key would die with the Secret that the daemons now read.
+// The key would be deleted with the Secret that the daemons now read.
 func TestTheGeneratedSecretIsNoOwnKey(t *testing.T) {
 	f := readyFixture(t)
 	f.edit(func(cr *coderv1alpha1.CoderProvisioner) {
@@ -388,8 +388,7 @@ func TestWhatIsSomeoneElsesIsNotTouched(t *testing.T) {
 	}
 }
 
-// A key that Coder does not know any more is noticed within a minute where the pods
-// are not well.
+// If pods are not ready, a key that Coder no longer knows is noticed within a minute.
 func TestUnwellPodsMakeItAskEarlier(t *testing.T) {
 	f := readyFixture(t)
 	f.coder.RemoveProvisionerKey("coder", "gpu")

@@ -42,7 +42,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}, s.recheck())
 }
 
-// recheck is when to look again at a provisioner that works.
+// recheck returns when to reconcile a working provisioner again.
 func (s *scope) recheck() (after time.Duration) {
 	after = workload.RestInterval
 	for _, other := range []time.Duration{s.key.RequeueAfter, s.replaced.RequeueAfter} {
@@ -51,7 +51,7 @@ func (s *scope) recheck() (after time.Duration) {
 	return after
 }
 
-// The names of the steps, besides those of package workload.
+// Names of the steps in addition to those of package workload.
 const (
 	stepControlPlane = "control plane"
 	stepKey          = "key"

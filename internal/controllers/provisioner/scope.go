@@ -10,29 +10,29 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// scope is one provisioner during one pass: what it is, and what the steps saw.
-// The status is computed from it alone.
+// scope is the state of one reconciliation of one provisioner: the object itself and the results of
+// the steps. The status is computed only from the scope.
 type scope struct {
 	workload.Pass
 	// cr is the provisioner as the cluster has it, with the status of the last write.
 	cr *coderv1alpha1.CoderProvisioner
-	// cp is its control plane, or nil where there is none.
+	// cp is its control plane, or nil if there is none.
 	cp *coderv1alpha1.CoderControlPlane
-	// inputs is what the builders need besides the spec.
+	// inputs contains the values that the builders need in addition to the spec.
 	inputs resources.Inputs
 
-	// key is how the key stands that the operator makes, or nothing where it makes
-	// none. replaced is how it stands with those of before, left with those of a
+	// key is the state of the key that the operator creates. It is empty if the operator creates
+	// none. replaced is the state of the replaced keys, and left the state of the keys during a
 	// deletion.
 	key, replaced, left keys.Result
-	// missing is what keeps the daemons from logging in with what the spec names.
+	// missing is the reason why the daemons cannot use the credentials of the spec.
 	missing *workload.Problem
-	// waits says what a deletion waits for.
+	// waits describes what a deletion waits for.
 	waits string
 }
 
-// organizationProblem is an organization that daemons with a pre-shared key cannot
-// work for, or nil: their program takes no organization beside such a key.
+// organizationProblem returns a problem if the spec combines an organization with a pre-shared key.
+// The daemon does not accept an organization with such a key.
 func (s *scope) organizationProblem() *workload.Problem {
 	if s.cr.Spec.PSKSecretRef == nil || resources.OrganizationName(s.cr) == "default" {
 		return nil
@@ -42,7 +42,7 @@ func (s *scope) organizationProblem() *workload.Problem {
 		s.cr.Spec.OrganizationName)}
 }
 
-// missingReference tells of the Secret with which the daemons log in.
+// missingReference returns a problem if the missing Secret contains the daemons' credentials.
 func (s *scope) missingReference(ref workloadresources.Reference, key string) *workload.Problem {
 	source := resources.KeySource(s.cr, nil)
 	if source == nil || ref.Kind != workloadresources.KindSecret || ref.Name != source.Name || key != "" && key != source.Key {

@@ -23,38 +23,38 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// indexControlPlane is the index of CoderProvisioners on the control plane that
-// they name.
+// indexControlPlane is the name of the index of CoderProvisioners by the control plane that they
+// name.
 const indexControlPlane = "spec.controlPlaneRef.name"
 
-// Options are what the controller can be told. The zero value works.
+// Options configure the controller. The zero value is valid.
 type Options struct {
-	// Secrets reads, lists and writes Secrets by name, without a cache of their
-	// content. Nil means a client without any cache.
+	// Secrets reads, lists and writes Secrets by name, without caching their content. Nil means an
+	// uncached client.
 	Secrets client.Client
-	// NewClient connects to a Coder. Nil means coderd.New.
+	// NewClient creates a client for a Coder. Nil means coderd.New.
 	NewClient func(coderd.Config) (*coderd.Client, error)
-	// Refused is told that Coder refused the operator's token of a control plane, so
-	// that its owner looks at it at once. It must be quick. It may be nil.
+	// Refused is called when Coder rejects the operator's token of a control plane, so that the
+	// control plane is reconciled immediately. It must return quickly. It may be nil.
 	Refused func(controlPlane types.NamespacedName)
-	// Timeout of one request to Coder. 0 means coderd.DefaultTimeout.
+	// Timeout is the timeout of one request to Coder. 0 means coderd.DefaultTimeout.
 	Timeout time.Duration
-	// UserAgent of the requests to Coder.
+	// UserAgent is the user agent of the requests to Coder.
 	UserAgent string
 }
 
-// Reconciler makes CoderProvisioners what their spec says. New makes one.
+// Reconciler reconciles CoderProvisioners. Use New to create one.
 type Reconciler struct {
 	kit     *workload.Toolkit
 	keys    *keys.Manager
 	options Options
 
 	mu sync.Mutex
-	// stopped is since when the pods of a provisioner that is being deleted are gone.
+	// stopped records when the pods of a provisioner that is being deleted were seen to be gone.
 	stopped map[types.UID]time.Time
 }
 
-// New makes the controller with the process's Toolkit. SetupWithManager starts it.
+// New creates the controller with the process's Toolkit. Use SetupWithManager to register it.
 func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
 	if options.Secrets == nil {
 		options.Secrets = kit.Uncached
@@ -71,8 +71,7 @@ func newReconciler(kit *workload.Toolkit, options Options) *Reconciler {
 	return r
 }
 
-// SetupWithManager registers the controller and its watches. It runs on the leader
-// only.
+// SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	err := mgr.GetFieldIndexer().IndexField(ctx, &coderv1alpha1.CoderProvisioner{}, indexControlPlane, namedControlPlane)
 	if err != nil {
@@ -90,7 +89,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) 
 	})
 }
 
-// references are the Secrets and ConfigMaps that the pods refer to.
+// references returns the Secrets and ConfigMaps that the pods refer to.
 func references(obj client.Object) []workloadresources.Reference {
 	cr, ok := obj.(*coderv1alpha1.CoderProvisioner)
 	if !ok {
@@ -120,7 +119,7 @@ func (r *Reconciler) ofControlPlane(ctx context.Context, obj client.Object) []re
 	return requests
 }
 
-// siblings are those that want the key that this one has, or had.
+// siblings returns requests for the provisioners that want the key that this one has, or had.
 func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcile.Request {
 	cr, ok := obj.(*coderv1alpha1.CoderProvisioner)
 	if !ok || cr.Spec.ControlPlaneRef == nil {
@@ -140,7 +139,7 @@ func (r *Reconciler) siblings(ctx context.Context, obj client.Object) []reconcil
 	return requests
 }
 
-// connect reaches the Coder of a control plane with the operator's token.
+// connect returns a client for the Coder of a control plane with the operator's token.
 func (r *Reconciler) connect(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (keys.API, error) {
 	missing := func(reason, format string, args ...any) error {
 		return &keys.Unavailable{Reason: reason, Message: fmt.Sprintf("CoderControlPlane %q ", cp.Name) + fmt.Sprintf(format, args...)}

@@ -13,9 +13,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// statusOf is the status that follows from what the pass saw. Of the one before it
-// keeps what is a record rather than a finding: the address, and the key that was
-// last seen, for a Secret that somebody deletes.
+// statusOf returns the status that follows from the result of the pass. From the previous status it
+// keeps only recorded values: the URL, and the last known key, which is needed if the Secret is
+// deleted.
 func statusOf(s *scope) coderv1alpha1.CoderProvisionerStatus {
 	status := *s.cr.Status.DeepCopy()
 	if s.inputs.URL != "" {
@@ -32,15 +32,14 @@ func statusOf(s *scope) coderv1alpha1.CoderProvisionerStatus {
 		summary.Works = "the provisioners run; the operator does not ask Coder about what they log in with"
 	}
 	if s.key.Entitled.Status != metav1.ConditionFalse {
-		// What is not known about the licenses is said better about the key.
+		// If the entitlement is unknown, the condition about the key contains a better message.
 		summary.Beside = []string{coderv1alpha1.ConditionExternalProvisionersEntitled}
 	}
 	status.WorkloadStatus = s.Status(summary)
 	return status
 }
 
-// setKey writes what is known of the key. What is not known says nothing against
-// what was.
+// setKey writes the state of the key to the status. Unknown results keep the previous values.
 func setKey(s *scope, status *coderv1alpha1.CoderProvisionerStatus) {
 	if !resources.MakesKey(s.cr) {
 		status.SecretRef = resources.KeySource(s.cr, nil)
@@ -67,8 +66,8 @@ func setKey(s *scope, status *coderv1alpha1.CoderProvisionerStatus) {
 	status.ProvisionerKeyID, status.ProvisionerKeyName, status.TagsHash = r.ID, r.Name, r.TagsHash
 }
 
-// partsOf are the conditions from which Ready is derived, in the order in which
-// one depends on another, and those beside it.
+// partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
+// condition may depend on those before it.
 func partsOf(s *scope) []metav1.Condition {
 	if s.Deleting() {
 		return nil
@@ -134,7 +133,7 @@ func keyReady(s *scope) metav1.Condition {
 	return condition
 }
 
-// remains says which keys are still to be deleted.
+// remains returns a text that names the keys that must still be deleted, or an empty string.
 func (s *scope) remains() string {
 	if len(s.replaced.Left) == 0 {
 		return ""
@@ -162,7 +161,7 @@ func secretReady(s *scope) metav1.Condition {
 	}
 }
 
-// of makes a condition of a finding.
+// of converts a finding into a condition.
 func of(kind string, f keys.Finding) metav1.Condition {
 	if f.Status == "" {
 		return conditions.Unknown(kind, coderv1alpha1.ReasonReconciling, "it was not looked at yet")
@@ -172,7 +171,7 @@ func of(kind string, f keys.Finding) metav1.Condition {
 	return c
 }
 
-// stalled says that time alone mends nothing.
+// stalled reports whether a user must act.
 func (s *scope) stalled(part *metav1.Condition) bool {
 	if part.Reason == coderv1alpha1.ReasonOrganizationNotSelectable {
 		return true

@@ -12,9 +12,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// LookForAdopted completes the Workload with the pods as they are, and with what stays
-// of a Deployment that was handed over. The labels of its pods are not ours, and
-// everything that finds pods needs them, so this comes before all that.
+// LookForAdopted reads the workload's Deployment and sets Workload.Live, and Workload.Adopted if
+// the Deployment was handed over by an earlier owner. The pods of such a Deployment have other
+// labels than the operator's. Every step that selects pods needs them, so this step runs before
+// those.
 func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 	d, err := t.ownDeployment(ctx, p)
 	if err != nil {
@@ -24,8 +25,8 @@ func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 	if d == nil {
 		return nil
 	}
-	// Services and policies can follow labels with values only, and one that follows
-	// none would take in every pod of the namespace.
+	// Services and policies can select by label values only. With an empty selector they would
+	// select every pod of the namespace.
 	if s := d.Spec.Selector; s != nil && (len(s.MatchLabels) == 0 || len(s.MatchExpressions) > 0) {
 		found, ended := waitingProblem(coderv1alpha1.ReasonNotOwned, fmt.Sprintf(
 			"Deployment %q cannot be taken over, because its selector is not made of matchLabels alone; delete one of the two, "+
@@ -40,8 +41,9 @@ func (t *Toolkit) LookForAdopted(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// ownDeployment is the Deployment of the workload as it is, or nil where there is
-// none or it is someone else's. The cache may not hold what was just handed over.
+// ownDeployment returns the workload's Deployment, or nil if there is none or another owner has it.
+// It also asks the API server, because the cache may not contain a Deployment that was just handed
+// over.
 func (t *Toolkit) ownDeployment(ctx context.Context, p *Pass) (*appsv1.Deployment, error) {
 	claim := t.controlledBy(p)
 	key := client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}

@@ -13,13 +13,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/controlplane/resources"
 )
 
-// chartLabels select the pods of a release of Coder's own chart.
+// chartLabels returns the selector of a release of Coder's own chart.
 func chartLabels() map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "coder", "app.kubernetes.io/instance": "release"}
 }
 
-// chartDeployment is one that somebody else made, handed over to whom the annotation
-// names, if any.
+// chartDeployment returns a Deployment that another client created. If adopt is not empty, it is
+// the value of the annotation that hands the Deployment over.
 func chartDeployment(adopt string) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder", UID: "of-the-chart"}}
 	if adopt != "" {
@@ -61,7 +61,7 @@ func TestWhatIsHandedOverIsTakenInPlace(t *testing.T) {
 	}
 }
 
-// To be taken over does not roll the pods; a change of what they refer to does.
+// Adoption does not roll the pods. A later change of a referenced Secret does.
 func TestTheChecksumRollsAdoptedPodsOnlyWhenItChanges(t *testing.T) {
 	f := newFixture(t, newControlPlane(withDatabase), database("one"), chartDeployment("CoderControlPlane/coder"))
 	checksum := func() string {
@@ -93,8 +93,8 @@ func TestTheChecksumRollsAdoptedPodsOnlyWhenItChanges(t *testing.T) {
 	}
 }
 
-// Of an object that is being deleted the Deployment may be gone before its pods, so
-// what the status told last counts.
+// While an object is being deleted, its Deployment may be gone before its pods, so the selector in
+// the status is used.
 func TestPodsAreFoundAfterTheirDeploymentIsGone(t *testing.T) {
 	cp := newControlPlane()
 	p := Pass{Object: cp, Workload: resources.Workload(cp, resources.Inputs{})}

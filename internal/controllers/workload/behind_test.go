@@ -12,8 +12,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// cacheShows has the cache give these objects as they are here, until the function
-// that it gives is called. Writes, and what is read live, are not of it.
+// cacheShows makes the cache return the given objects until catchUp is called. Writes and uncached
+// reads are not affected.
 func (f *fixture) cacheShows(old ...client.Object) (catchUp func()) {
 	behind := interceptor.NewClient(f.cluster, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -32,10 +32,10 @@ func (f *fixture) cacheShows(old ...client.Object) (catchUp func()) {
 	return func() { f.kit.Client, f.kit.Applier.Client = f.cluster, f.cluster }
 }
 
-// TestAStatusThatOnlyTheCacheHasIsNotTheEnd is a rollout that ended before the cache
-// knew that it began: the pass that sees its end reads the status from before, which
-// says the same as the one that it computes. No watch tells of a status that is
-// written later, so that pass must look again.
+// TestAStatusThatOnlyTheCacheHasIsNotTheEnd covers a rollout that ended before the cache contained
+// its beginning. The pass after the rollout reads the status from before the rollout, and computes
+// an equal status. No watch reports the status that is written later, so that pass must request
+// another one.
 func TestAStatusThatOnlyTheCacheHasIsNotTheEnd(t *testing.T) {
 	f := newFixture(t, newControlPlane())
 	f.settle()

@@ -18,8 +18,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// ApplyServiceAccount makes the identity of the pods, or leaves the one that the
-// operator made to whoever switched its making off.
+// ApplyServiceAccount applies the ServiceAccount of the pods. If the spec disables its creation, it
+// removes the owner reference from a ServiceAccount that the operator created earlier, and keeps
+// the ServiceAccount.
 func (t *Toolkit) ApplyServiceAccount(ctx context.Context, p *Pass) error {
 	desired := resources.ServiceAccount(p.Workload)
 	if desired == nil {
@@ -28,7 +29,7 @@ func (t *Toolkit) ApplyServiceAccount(ctx context.Context, p *Pass) error {
 	return t.Apply(ctx, p, desired)
 }
 
-// ApplyDeployment makes the Deployment.
+// ApplyDeployment applies the Deployment.
 func (t *Toolkit) ApplyDeployment(ctx context.Context, p *Pass) error {
 	desired, err := resources.Deployment(p.Workload)
 	if err != nil {
@@ -43,7 +44,7 @@ func (t *Toolkit) ApplyDeployment(ctx context.Context, p *Pass) error {
 	return err
 }
 
-// ApplyService makes the Service, where the spec asks for one.
+// ApplyService applies the Service if the spec asks for one.
 func (t *Toolkit) ApplyService(ctx context.Context, p *Pass) error {
 	desired := resources.Service(p.Workload)
 	if desired == nil {
@@ -54,7 +55,7 @@ func (t *Toolkit) ApplyService(ctx context.Context, p *Pass) error {
 	return err
 }
 
-// ApplyDisruptionBudget makes the PodDisruptionBudget, where the spec asks for one.
+// ApplyDisruptionBudget applies the PodDisruptionBudget if the spec asks for one.
 func (t *Toolkit) ApplyDisruptionBudget(ctx context.Context, p *Pass) error {
 	if desired := resources.PodDisruptionBudget(p.Workload); desired != nil {
 		return t.Apply(ctx, p, desired)
@@ -62,7 +63,7 @@ func (t *Toolkit) ApplyDisruptionBudget(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// ApplyNetworkPolicy makes the NetworkPolicy, where the spec asks for one.
+// ApplyNetworkPolicy applies the NetworkPolicy if the spec asks for one.
 func (t *Toolkit) ApplyNetworkPolicy(ctx context.Context, p *Pass) error {
 	if desired := resources.NetworkPolicy(p.Workload); desired != nil {
 		return t.Apply(ctx, p, desired)
@@ -70,8 +71,7 @@ func (t *Toolkit) ApplyNetworkPolicy(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// ApplyMetricsService makes the Service of the metrics, where the spec asks for
-// them.
+// ApplyMetricsService applies the Service of the metrics if the spec enables them.
 func (t *Toolkit) ApplyMetricsService(ctx context.Context, p *Pass) error {
 	if desired := resources.MetricsService(p.Workload); desired != nil {
 		return t.Apply(ctx, p, desired)
@@ -79,8 +79,8 @@ func (t *Toolkit) ApplyMetricsService(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// Apply applies an object of the owner's own namespace, and notes what is in the
-// way. Afterwards desired is the object as the cluster has it.
+// Apply applies an object in the owner's namespace and records a failure in p.Problems. Afterwards
+// desired holds the object as the API server returned it.
 func (t *Toolkit) Apply(ctx context.Context, p *Pass, desired client.Object) error {
 	found, ended := t.tryApply(ctx, p, desired)
 	if found != nil {
@@ -89,7 +89,8 @@ func (t *Toolkit) Apply(ctx context.Context, p *Pass, desired client.Object) err
 	return ended
 }
 
-// tryApply is Apply, for objects about whose trouble another condition tells.
+// tryApply is Apply without recording the failure. It is for objects that have a condition of their
+// own.
 func (t *Toolkit) tryApply(ctx context.Context, p *Pass, desired client.Object) (*Problem, error) {
 	if _, err := t.Applier.Apply(ctx, t.controlledBy(p), desired); err != nil {
 		return applyTrouble(err)
@@ -103,8 +104,8 @@ func (t *Toolkit) controlledBy(p *Pass) apply.Claim {
 		func(ctx context.Context) error { return t.confirmOwner(ctx, p.Object) })
 }
 
-// confirmOwner returns apply.ErrOwnerDeleted if the API server says that an owner is
-// being deleted or gone.
+// confirmOwner returns apply.ErrOwnerDeleted if the API server reports that an owner is being
+// deleted or does not exist.
 func (t *Toolkit) confirmOwner(ctx context.Context, owner client.Object) error {
 	kind, err := apiutil.GVKForObject(owner, t.Client.Scheme())
 	if err != nil {
@@ -124,15 +125,16 @@ func (t *Toolkit) confirmOwner(ctx context.Context, owner client.Object) error {
 	return nil
 }
 
-// refuse ends a step whose object cannot be made of the spec.
+// refuse ends a step whose object cannot be built from the spec.
 func (p *Pass) refuse(err error) error {
 	message := Redact(err.Error())
 	p.Complain(coderv1alpha1.ReasonInvalidSpec, message)
 	return &steps.Stalled{Reason: coderv1alpha1.ReasonInvalidSpec, Message: message}
 }
 
-// applyTrouble says what a person should read about an apply that failed, and how
-// the step ends. No watch tells when someone else's object goes away.
+// applyTrouble returns the problem to report for a failed apply, and the error with which the step
+// ends. Steps that conflict with another owner's object are retried after RetryInterval, because no
+// watch reports the deletion of that object.
 func applyTrouble(err error) (*Problem, error) {
 	var wait *steps.Waiting
 	if ended := Settled(err); errors.As(ended, &wait) {
@@ -158,8 +160,8 @@ func isNotOwned(err error) bool {
 		(errors.As(err, &waiting) && waiting.Reason == coderv1alpha1.ReasonNotOwned)
 }
 
-// detachServiceAccounts leaves a ServiceAccount that the operator made to whoever
-// switched its making off: it stays, and is not deleted with the owner.
+// detachServiceAccounts removes the owner reference from the ServiceAccounts that the operator
+// created, so that they are not deleted with the owner.
 func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
 	list := &corev1.ServiceAccountList{}
 	if err := t.listOwned(ctx, p, list); err != nil {
@@ -173,8 +175,7 @@ func (t *Toolkit) detachServiceAccounts(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// detach removes the owner reference from a child, so that it stays when the owner
-// goes.
+// detach removes the owner reference from a child, so that the child is not deleted with the owner.
 func (t *Toolkit) detach(ctx context.Context, p *Pass, child client.Object) error {
 	base, ok := child.DeepCopyObject().(client.Object)
 	if !ok {

@@ -21,7 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// withEverything asks for every child that there is.
+// withEverything makes the spec ask for every kind of child.
 func withEverything(cp *coderv1alpha1.CoderControlPlane) {
 	cp.Spec.PodDisruptionBudget = &coderv1alpha1.PodDisruptionBudgetSpec{MinAvailable: ptr.To(intstr.FromInt32(1))}
 	cp.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
@@ -99,7 +99,7 @@ func TestNothingOfOthersIsPruned(t *testing.T) {
 	f.get("coder", "attached", &corev1.Service{})
 }
 
-// Pods of the earlier revision still run as the old one.
+// Pods of the earlier revision still use the old ServiceAccount.
 func TestARenamedServiceAccountOutlivesTheRollout(t *testing.T) {
 	f := newFixture(t, newControlPlane())
 	f.settle()

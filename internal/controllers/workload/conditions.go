@@ -11,8 +11,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// ResourcesApplied is the condition about the children. Further steps are those of
-// the kind that apply some, too.
+// ResourcesApplied returns the condition ResourcesApplied, which reports whether the children are
+// applied. further names the kind's own steps that apply children.
 func (p *Pass) ResourcesApplied(further ...string) metav1.Condition {
 	if len(p.Problems) > 0 {
 		return conditions.False(coderv1alpha1.ConditionResourcesApplied, p.Problems[0].Reason, sentences(p.Problems))
@@ -27,7 +27,8 @@ func (p *Pass) ResourcesApplied(further ...string) metav1.Condition {
 		"every object that the spec asks for is applied")
 }
 
-// DeploymentAvailable is the condition about the pods.
+// DeploymentAvailable returns the condition DeploymentAvailable, which reports whether the pods are
+// ready.
 func (p *Pass) DeploymentAvailable() metav1.Condition {
 	const kind = coderv1alpha1.ConditionDeploymentAvailable
 	wanted := p.Wanted()
@@ -54,8 +55,8 @@ func (p *Pass) scaledToZero() string {
 	return "spec.replicas is 0, so no pod runs"
 }
 
-// WorkspaceAccess is the condition about the rights for workspaces, or nil where the
-// kind has none.
+// WorkspaceAccess returns the condition about the permissions for workspaces, or nil if the kind
+// grants none.
 func (p *Pass) WorkspaceAccess() *metav1.Condition {
 	if p.Workload.Rights == nil {
 		return nil

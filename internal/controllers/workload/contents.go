@@ -14,8 +14,8 @@ type contentKey struct {
 	name types.NamespacedName
 }
 
-// content is what a Secret or ConfigMap held when it was read. Values are kept as
-// hashes alone. Without a version there was none.
+// content is what a Secret or ConfigMap held when it was read. Values are kept only as hashes. An
+// empty version means that the object did not exist.
 type content struct {
 	version string
 	keys    map[string][sha256.Size]byte
@@ -23,7 +23,7 @@ type content struct {
 
 func (c content) missing() bool { return c.version == "" }
 
-// contents remembers contents for as long as an object uses them.
+// contents caches contents as long as an object uses them.
 type contents struct {
 	mu     sync.Mutex
 	known  map[contentKey]content
@@ -47,7 +47,7 @@ func (c *contents) put(key contentKey, known content) {
 	c.known[key] = known
 }
 
-// use says what an object uses now. What nobody uses any more is forgotten.
+// use replaces the keys that an owner uses. A content that no owner uses is dropped.
 func (c *contents) use(owner types.UID, keys []contentKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,24 +1,26 @@
-// Package workload is the part of a pass that the three kinds share: from a
-// Workload, which a kind makes of its spec, to the objects in the cluster, and from
-// what was seen of them to the conditions.
+// Package workload contains the part of a reconciliation that the three kinds share. Each kind
+// builds a Workload from its spec. From the Workload this package creates the objects in the
+// cluster, and from their state it derives the conditions. A pass is one reconciliation of one
+// object.
 //
-// It owns the finalizer's handling, the checksum of what the pods refer to, the
-// apply and the deletion of children, the rights for workspaces, the search for
-// what keeps pods from being ready, the shared conditions with Ready, Reconciling
-// and Stalled, the write of the status, and the Events and metrics that follow
-// from it. What is particular to a kind (what it asks Coder, what else its status
-// tells) is in the kind's own package, which embeds a Pass in its scope and puts
-// its steps before, between and after those of Steps.
+// The package owns the finalizer, the checksum of the Secrets and ConfigMaps that the pods refer
+// to, the apply and deletion of children, the permissions for workspaces, the search for the reason
+// why pods are not ready, the shared conditions including Ready, Reconciling and Stalled, the
+// status update, and the resulting Events and metrics. Everything that is specific to a kind, such
+// as its requests to Coder and its own status fields, is in the package of that kind. That package
+// embeds a Pass in its scope, and puts its own steps before, between and after those of Steps.
 //
 // Invariants:
 //
-//   - A pass that changes nothing writes nothing, and asks the API server nothing
-//     that its cache does not know: the content of Secrets and ConfigMaps is read
-//     again only when the cache of their metadata has another version.
-//   - Only what carries the controller reference of the owner is deleted, with its
-//     uid as a precondition.
-//   - Nothing is decided from a condition that an earlier pass wrote.
-//   - Texts in conditions and Events hold no time, no generated name and no secret.
-//   - A Toolkit is shared by all controllers of the process. What it remembers is
-//     lost with the process at no other price than a few reads.
+//   - A pass that changes nothing writes nothing, and does not ask the API server for
+//     anything that the cache contains. The content of a Secret or ConfigMap is read
+//     again only if the resource version in the metadata cache has changed.
+//   - In the owner's namespace, only objects with the owner's controller reference are
+//     deleted. In other namespaces, only objects with the owner's labels and annotations
+//     are deleted. Each deletion has the uid as a precondition.
+//   - No decision depends on a condition that an earlier pass wrote.
+//   - Messages of conditions and Events contain no time, no generated name and no secret.
+//   - All controllers of the process share one Toolkit. It keeps its state in memory only.
+//     After a restart it reads the contents again. What only a watch of the previous
+//     process saw (see orphaning) is lost.
 package workload

@@ -12,14 +12,13 @@ import (
 )
 
 const (
-	// actionReconcile is what the operator was doing when something was worth an
-	// Event.
+	// actionReconcile is the action of every Event.
 	actionReconcile = "Reconcile"
-	// longestNote is what the API server takes.
+	// longestNote is the maximum length of an Event's note that the API server accepts, in bytes.
 	longestNote = 1024
 )
 
-// quiet says of the reasons of states that pass by themselves.
+// quiet reports whether a reason belongs to a transient state, for which no Event is recorded.
 func quiet(reason string) bool {
 	return slices.Contains([]string{
 		coderv1alpha1.ReasonWaiting, coderv1alpha1.ReasonProgressing, coderv1alpha1.ReasonReconciling,
@@ -28,17 +27,17 @@ func quiet(reason string) bool {
 	}, reason)
 }
 
-// warns says of the reasons of conditions that hold, but not for long.
+// warns reports whether a reason belongs to a condition that is true, but will soon become false.
 func warns(reason string) bool {
 	return reason == coderv1alpha1.ReasonLicenseExpiring || reason == coderv1alpha1.ReasonLicenseInGracePeriod ||
 		reason == coderv1alpha1.ReasonTokenExpiring
 }
 
-// tellChanges makes an Event of each condition that fails for another reason than
-// before, and of each that holds again after that. Ready has the reason of a part,
-// and only tells when everything works. That a part works from the beginning is no
-// news: the conditions say it, and an Event for each part of each new object is the
-// larger half of what it costs.
+// tellChanges records an Event for each condition that fails for a new reason, and for each
+// condition that becomes true after such a failure. Ready copies its reason from another condition,
+// so it gets an Event only when it becomes true. A condition that is true from the beginning gets
+// no Event: the status already reports it, and one Event for each condition of each new object
+// would be the larger part of the cost of creating an object.
 func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 	for _, c := range conditions.Changed(before, after) {
 		switch {
@@ -53,18 +52,18 @@ func (t *Toolkit) tellChanges(p *Pass, before, after []metav1.Condition) {
 	}
 }
 
-// works says of Ready that there is something that works now.
+// works reports whether a condition is Ready with running pods.
 func works(c metav1.Condition) bool {
 	return c.Type == coderv1alpha1.ConditionReady && c.Reason != coderv1alpha1.ReasonScaledToZero
 }
 
-// told says whether the last Event about a condition told of a failure.
 func told(before []metav1.Condition, conditionType string) bool {
+	// The condition was true before, or it failed and got an Event.
 	old := conditions.Find(before, conditionType)
 	return old != nil && (old.Status == metav1.ConditionFalse && !quiet(old.Reason) || old.Status == metav1.ConditionTrue)
 }
 
-// Tell makes an Event.
+// Tell records an Event for the object of the pass.
 func (t *Toolkit) Tell(p *Pass, eventType, reason, note string) {
 	if len(note) > longestNote {
 		note = strings.ToValidUTF8(note[:longestNote], "")

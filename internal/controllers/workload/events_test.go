@@ -9,7 +9,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// TestRecoveryIsNewsAndABeginningIsNot holds how many Events a new object costs.
+// TestRecoveryIsNewsAndABeginningIsNot limits the number of Events for a new object.
 func TestRecoveryIsNewsAndABeginningIsNot(t *testing.T) {
 	const part = coderv1alpha1.ConditionDeploymentAvailable
 	works := conditions.True(part, coderv1alpha1.ReasonAvailable, "works")

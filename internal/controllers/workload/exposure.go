@@ -15,17 +15,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// HTTPRouteKind is a kind that a cluster may lack.
+// HTTPRouteKind returns the kind HTTPRoute. A cluster may not serve it.
 func HTTPRouteKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: "v1", Kind: "HTTPRoute"}
 }
 
-// ServiceMonitorKind is another one.
+// ServiceMonitorKind returns the kind ServiceMonitor. A cluster may not serve it.
 func ServiceMonitorKind() schema.GroupVersionKind {
 	return monitoringv1.SchemeGroupVersion.WithKind(monitoringv1.ServiceMonitorsKind)
 }
 
-// ApplyExposure makes the Ingress or the HTTPRoute, where the spec asks for one.
+// ApplyExposure applies the Ingress or the HTTPRoute if the spec asks for one.
 func (t *Toolkit) ApplyExposure(ctx context.Context, p *Pass) error {
 	if ingress := resources.Ingress(p.Workload); ingress != nil {
 		found, ended := t.tryApply(ctx, p, ingress)
@@ -47,7 +47,7 @@ func (t *Toolkit) ApplyExposure(ctx context.Context, p *Pass) error {
 	return ended
 }
 
-// ApplyServiceMonitor makes the ServiceMonitor, where the spec asks for one.
+// ApplyServiceMonitor applies the ServiceMonitor if the spec asks for one.
 func (t *Toolkit) ApplyServiceMonitor(ctx context.Context, p *Pass) error {
 	monitor := resources.ServiceMonitor(p.Workload)
 	if monitor == nil {
@@ -67,8 +67,8 @@ func kindMissing(kind schema.GroupVersionKind, field, remedy string) *Problem {
 		"which is noticed without a restart, or remove the field", kind.GroupVersion(), kind.Kind, field, remedy)}
 }
 
-// refusedRoute is what the Gateways have against the route, where none takes it. A
-// Gateway that has said nothing yet does not refuse it.
+// refusedRoute returns the first refusal if every Gateway that has a status refuses the route. A
+// Gateway that has not reported a status yet does not count as a refusal.
 func refusedRoute(route *gatewayv1.HTTPRoute) *Problem {
 	var first *Problem
 	for i := range route.Status.Parents {
@@ -94,8 +94,8 @@ func refusedBy(parent *gatewayv1.RouteParentStatus) *Problem {
 	return nil
 }
 
-// Exposed is the condition about the Ingress or HTTPRoute, or nil where the spec
-// asks for none.
+// Exposed returns the condition about the Ingress or HTTPRoute, or nil if the spec asks for
+// neither.
 func (p *Pass) Exposed() *metav1.Condition {
 	kind := ""
 	switch serving := p.Workload.Serving; {
@@ -120,8 +120,7 @@ func (p *Pass) Exposed() *metav1.Condition {
 	return &condition
 }
 
-// MetricsExported is the condition about the ServiceMonitor, or nil where the spec
-// asks for none.
+// MetricsExported returns the condition about the ServiceMonitor, or nil if the spec asks for none.
 func (p *Pass) MetricsExported() *metav1.Condition {
 	if spec := p.Workload.Spec.Metrics; !spec.Enabled || spec.ServiceMonitor == nil {
 		return nil

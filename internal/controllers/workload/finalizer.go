@@ -8,8 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// EnsureFinalizer comes before anything that the garbage collector would leave
-// behind: rights in other namespaces, and what the kind makes in Coder.
+// EnsureFinalizer adds the finalizer. This step runs before the operator creates anything that the
+// garbage collector does not delete: Roles and RoleBindings in other namespaces, and what the kind
+// creates in Coder.
 func (t *Toolkit) EnsureFinalizer(ctx context.Context, p *Pass) error {
 	base, ok := p.Object.DeepCopyObject().(client.Object)
 	if !ok {
@@ -24,8 +25,8 @@ func (t *Toolkit) EnsureFinalizer(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// Release lets the object go. Its children go with it, unless it was deleted with
-// --cascade=orphan.
+// Release removes the finalizer. The garbage collector then deletes the children, unless the object
+// was deleted with --cascade=orphan.
 func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 	base, ok := p.Object.DeepCopyObject().(client.Object)
 	if !ok {
@@ -47,8 +48,7 @@ func (t *Toolkit) Release(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// forget drops what is remembered of the object and of its children in its own
-// namespace.
+// forget drops the state of the object and of its children in its own namespace.
 func (t *Toolkit) forget(p *Pass) {
 	for _, child := range ownChildren(p.Workload) {
 		t.Applier.Forget(child)

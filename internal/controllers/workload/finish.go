@@ -19,9 +19,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// Finish ends a pass: it writes the status that set puts into the object, if it
-// differs, and says when to look again: when a step asked for it, or after recheck,
-// 0 being never.
+// Finish ends a pass. It calls set, which fills the object's status, and writes the status if it
+// changed. The result requests the next pass at the time that a step asked for, or after recheck if
+// that is sooner. A recheck of 0 means never.
 func (t *Toolkit) Finish(ctx context.Context, p *Pass, set func() *coderv1alpha1.WorkloadStatus, recheck time.Duration) (ctrl.Result, error) {
 	for name, need := range p.Outcome.Skipped {
 		log.FromContext(ctx).V(1).Info("Skipped a step", "step", name, "needs", need)
@@ -43,10 +43,10 @@ func (t *Toolkit) Finish(ctx context.Context, p *Pass, set func() *coderv1alpha1
 	return ctrl.Result{RequeueAfter: steps.Sooner(after, recheck)}, nil
 }
 
-// writeStatus writes the status if it is not what it was, and then tells of what
-// changed. The write fails where the object was written since it was read, so a
-// cache that is behind neither undoes a newer status nor tells twice. Where there is
-// nothing to write it fails, too, if the cache is known to be behind.
+// writeStatus writes the status if it changed, and then records Events. The write fails if the
+// object was changed since it was read. So a stale cache cannot overwrite a newer status or repeat
+// Events. If there is nothing to write, writeStatus returns errBehind when the cache is known to be
+// stale.
 func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1alpha1.WorkloadStatus) error {
 	base, ok := p.Object.DeepCopyObject().(client.Object)
 	if !ok {
@@ -74,7 +74,7 @@ func (t *Toolkit) writeStatus(ctx context.Context, p *Pass, set func() *coderv1a
 	return nil
 }
 
-// count makes metrics of how the pass ended.
+// count updates the metrics with the result of the pass.
 func (t *Toolkit) count(p *Pass, ready *metav1.Condition) {
 	reason, isReady := "", false
 	if ready != nil {
@@ -90,14 +90,13 @@ func (t *Toolkit) count(p *Pass, ready *metav1.Condition) {
 	}
 }
 
-// Gone drops what is remembered and counted of an object that does not exist any
-// more.
+// Gone drops the state and the metrics of an object that no longer exists.
 func (t *Toolkit) Gone(kind Kind, key client.ObjectKey) {
 	t.Metrics.Forget(kind.Name, key.Namespace, key.Name)
 	t.versions.forget(kind.Name, key)
 }
 
-// Settled makes a wait of errors that time alone mends and nobody needs to read.
+// Settled converts errors that resolve without any action into a wait.
 func Settled(err error) error {
 	switch {
 	case apierrors.IsConflict(err), errors.Is(err, apply.ErrOwnerDeleted):
@@ -108,8 +107,8 @@ func Settled(err error) error {
 	return err
 }
 
-// LockedPatch fails where somebody wrote the object since it was read, so that a
-// cache that is behind cannot undo that.
+// LockedPatch returns a merge patch that fails if the object was changed since it was read, so that
+// a stale cache cannot undo that change.
 func LockedPatch(base client.Object) client.Patch {
 	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})
 }

@@ -33,7 +33,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// plane is a kind that has the shared steps alone.
+// plane is the scope of a kind that has only the shared steps.
 type plane struct {
 	Pass
 	cp *coderv1alpha1.CoderControlPlane
@@ -46,7 +46,7 @@ func planeKind() Kind {
 	}
 }
 
-// fixture is the shared steps over a fake cluster. What they read live is counted.
+// fixture runs the shared steps against a fake cluster. It records uncached reads.
 type fixture struct {
 	t       testing.TB
 	cluster client.WithWatch
@@ -66,7 +66,7 @@ type kindList map[schema.GroupVersionKind]bool
 
 func (k kindList) Has(kind schema.GroupVersionKind) bool { return k[kind] }
 
-// knownKinds are those of the cluster.
+// knownKinds is the scheme of the fake cluster.
 var knownKinds = applytest.KindsOf(clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme, gatewayv1.Install, monitoringv1.AddToScheme)
 
 func newFixture(t testing.TB, objects ...client.Object) *fixture {
@@ -92,7 +92,7 @@ func newFixture(t testing.TB, objects ...client.Object) *fixture {
 	return f
 }
 
-// restart gives the Toolkit an empty memory, as a new process has.
+// restart creates a new Toolkit with empty state, like a new process.
 func (f *fixture) restart() {
 	live := interceptor.NewClient(f.cluster, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -114,7 +114,7 @@ func (f *fixture) note(to *[]string, what string) {
 	*to = append(*to, what)
 }
 
-// take gives what was noted since the last time.
+// take returns the entries that were recorded since the last call.
 func (f *fixture) take(from *[]string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,7 +241,7 @@ func (f *fixture) deployment() *appsv1.Deployment {
 	return d
 }
 
-// change edits the control plane as a person does.
+// change edits the control plane like a user.
 func (f *fixture) change(change func(*coderv1alpha1.CoderControlPlane)) {
 	f.t.Helper()
 	cp := f.controlPlane()
@@ -252,7 +252,7 @@ func (f *fixture) change(change func(*coderv1alpha1.CoderControlPlane)) {
 	}
 }
 
-// podsReady does what the Deployment controller and the kubelet do.
+// podsReady updates the status of the Deployment like the Deployment controller and the kubelet.
 func (f *fixture) podsReady(ready int32) {
 	f.t.Helper()
 	d := f.deployment()
@@ -308,7 +308,7 @@ func secretOf(name string, data map[string]string) *corev1.Secret {
 	return secret
 }
 
-// fakeLogs are the logs of containers, by name, now and before their restart.
+// fakeLogs contains the logs of containers by name, for the current and the previous container.
 type fakeLogs struct {
 	current, previous map[string]string
 }

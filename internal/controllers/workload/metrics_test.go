@@ -11,7 +11,7 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// registered are metrics with the registry that tells them.
+// registered contains metrics and the registry with which they are registered.
 type registered struct {
 	*metrics.Metrics
 	t        *testing.T
@@ -45,7 +45,7 @@ func (r *registered) timeToReady() (count uint64, sum float64) {
 	return count, sum
 }
 
-// series are the values of a gauge.
+// series returns the values of a gauge.
 func (r *registered) series(name string) []float64 {
 	r.t.Helper()
 	families, err := r.registry.Gather()

@@ -11,9 +11,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// CheckName holds back an object from whose name those of its children cannot be
-// made. The CRD refuses such names; one may still come from a restored backup or
-// from the public predecessor's CRD.
+// CheckName stops the pass if no valid names for the children can be derived from the object's
+// name. The CRD rejects such names, but an object can still come from a restored backup or from the
+// CRD of the public predecessor.
 func (t *Toolkit) CheckName(_ context.Context, p *Pass) error {
 	message := InvalidName(p)
 	if message == "" {
@@ -23,8 +23,8 @@ func (t *Toolkit) CheckName(_ context.Context, p *Pass) error {
 	return &steps.Stalled{Reason: coderv1alpha1.ReasonInvalidName, Message: message}
 }
 
-// InvalidName says what is wrong with the name of the workload, or nothing. Where
-// there is a Service it has to be that of one, else that of a Deployment.
+// InvalidName returns why the name of the workload is invalid, or an empty string. If the workload
+// has a Service, the name must be valid for a Service, otherwise for a Deployment.
 func InvalidName(p *Pass) string {
 	remedy := "delete this " + p.Kind.Noun + " and make one with another name"
 	name := p.Workload.Name

@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// optionalInterval is how often the cluster is asked for kinds that it lacks.
+// optionalInterval is how often missing optional kinds are looked up in the API server.
 const optionalInterval = 30 * time.Second
 
-// OptionalKinds knows which of the optional kinds the cluster has. It is a runnable
-// of the leader: it asks the API server until all are there, and then ends. Passes
-// ask Has, which costs nothing.
+// OptionalKinds tracks which of the optional kinds the cluster serves. It is a manager.Runnable
+// that runs on the leader: it polls the API server until all kinds are present, and then ends.
+// Passes call Has, which only reads memory.
 type OptionalKinds struct {
-	// serves says whether the API server knows a kind.
+	// serves reports whether the API server serves a kind.
 	serves func(schema.GroupVersionKind) (bool, error)
 	clock  clock.WithTicker
 	index  func(context.Context, client.Object) error
@@ -32,8 +32,8 @@ type OptionalKinds struct {
 	onAppear []func(context.Context, schema.GroupVersionKind) error
 }
 
-// NewOptionalKinds makes the one of a manager. It has to be added to the manager
-// after the controllers are set up.
+// NewOptionalKinds creates the OptionalKinds of a manager. Add it to the manager after the
+// controllers are set up.
 func NewOptionalKinds(mgr manager.Manager, clk clock.WithTicker) (*OptionalKinds, error) {
 	discovery, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -81,7 +81,7 @@ func (o *OptionalKinds) Has(kind schema.GroupVersionKind) bool {
 	return o.present[kind]
 }
 
-// OnAppear has a function called for each kind that appears.
+// OnAppear registers a function that is called for each kind that appears.
 func (o *OptionalKinds) OnAppear(do func(context.Context, schema.GroupVersionKind) error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,10 +102,10 @@ func (o *OptionalKinds) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection lets only the leader ask, as the controllers do.
+// NeedLeaderElection makes the manager start the polling on the leader only, like the controllers.
 func (o *OptionalKinds) NeedLeaderElection() bool { return true }
 
-// look asks for the kinds that are not there yet, and says whether all are.
+// look asks for the kinds that are still missing, and reports whether all are present.
 func (o *OptionalKinds) look(ctx context.Context) bool {
 	all := true
 	for kind, obj := range OptionalChildren() {
@@ -124,11 +124,11 @@ func (o *OptionalKinds) look(ctx context.Context) bool {
 	return all
 }
 
-// appear has the kind indexed before passes can make objects of it, because they
-// then look for them in the cache by index. Where something fails it is as if the
-// kind had not appeared, so that all is tried again.
+// appear indexes a kind, marks it as present and calls the registered functions. The index comes
+// first, because a pass that applies objects of the kind also lists them by index. If a call fails,
+// the kind counts as missing, so that everything is retried.
 func (o *OptionalKinds) appear(ctx context.Context, kind schema.GroupVersionKind, obj client.Object) error {
-	// The manager refuses an index that it has.
+	// The manager rejects a second index with the same name.
 	if !o.indexed[kind] {
 		if err := o.index(ctx, obj); err != nil {
 			return fmt.Errorf("indexing %s: %w", kind.Kind, err)
@@ -145,7 +145,7 @@ func (o *OptionalKinds) appear(ctx context.Context, kind schema.GroupVersionKind
 	return nil
 }
 
-// set notes whether a kind is there, and gives those who want to know.
+// set records whether a kind is present, and returns the registered functions.
 func (o *OptionalKinds) set(kind schema.GroupVersionKind, present bool) []func(context.Context, schema.GroupVersionKind) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -49,7 +49,7 @@ func TestOptionalKindsAreNoticedAsTheyAppear(t *testing.T) {
 	}
 	<-served
 	served <- map[schema.GroupVersionKind]bool{HTTPRouteKind(): true}
-	// The first try fails, and the second comes by itself.
+	// The first attempt fails. The second starts without any trigger.
 	polltest.Eventually(t, "the HTTPRoute", func() bool {
 		clk.Step(optionalInterval)
 		return o.Has(HTTPRouteKind()) && len(appeared) == 1

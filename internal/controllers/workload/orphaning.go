@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// orphaning remembers the objects that were deleted with --cascade=orphan. Only a
-// finalizer says so, and the garbage collector removes it as soon as it has taken the
-// owner references off the children that it knows. So the watch notes it: a pass may
-// begin later than that.
+// orphaning remembers the objects that were deleted with --cascade=orphan. Only a finalizer shows
+// this, and the garbage collector removes the finalizer as soon as it has removed the owner
+// references from the children that it knows. A pass may start later than that, so a watch
+// predicate records these objects.
 type orphaning struct {
 	mu    sync.Mutex
 	known map[types.UID]bool
 }
 
-// watched returns a predicate that notes objects and keeps every event.
+// watched returns a predicate that records objects and accepts every event.
 func (o *orphaning) watched() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { o.note(e.Object); return true },
@@ -31,7 +31,7 @@ func (o *orphaning) watched() predicate.Predicate {
 	}
 }
 
-// note remembers an object if it is being deleted and its children shall stay.
+// note records an object if it is being deleted and its children must be kept.
 func (o *orphaning) note(obj client.Object) {
 	if !asksToOrphan(obj) {
 		return
@@ -44,7 +44,7 @@ func (o *orphaning) note(obj client.Object) {
 	o.known[obj.GetUID()] = true
 }
 
-// of reports whether the children of an object that is being deleted shall stay.
+// of reports whether the children of an object that is being deleted must be kept.
 func (o *orphaning) of(obj client.Object) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,23 +61,22 @@ func asksToOrphan(obj client.Object) bool {
 	return !obj.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(obj, metav1.FinalizerOrphanDependents)
 }
 
-// LeavesChildren reports whether the object is being deleted and its children shall
-// stay.
+// LeavesChildren reports whether the object is being deleted and its children must be kept.
 func (t *Toolkit) LeavesChildren(p *Pass) bool { return p.Deleting() && t.orphaning.of(p.Object) }
 
-// orphanChildren removes the owner reference from all children before the owner goes.
-// The garbage collector does that too, once, for the children that it knows at that
-// moment. It does not know a child yet that was adopted a moment before, and an earlier
-// pass over this object may have adopted one again since: without this, such a child
-// is deleted with its owner. Passes over one object run one after the other, so after
-// this nothing adopts again.
+// orphanChildren removes the owner reference from all children before the owner is deleted. The
+// garbage collector does the same, but only once and only for the children that it knows at that
+// time. It may not know a child that was adopted shortly before, and an earlier pass over this
+// object may have adopted a child again since. Without this function the garbage collector would
+// delete such a child with its owner. Passes over one object never run concurrently, so no child is
+// adopted afterwards.
 func (t *Toolkit) orphanChildren(ctx context.Context, p *Pass) error {
 	for _, kind := range t.childKinds() {
 		list, err := t.listFor(kind)
 		if err != nil {
 			return err
 		}
-		// A cache may not have what was just adopted.
+		// The cache may not contain a child that was just adopted.
 		if err := t.Live.List(ctx, list, client.InNamespace(p.Object.GetNamespace())); err != nil {
 			return fmt.Errorf("listing what the %s leaves behind: %w", p.Kind.Noun, err)
 		}

@@ -15,7 +15,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// adoptedFixture is a control plane that has adopted a Deployment and a Service.
+// adoptedFixture returns a fixture with a control plane that has adopted a Deployment and a
+// Service.
 func adoptedFixture(t *testing.T) *fixture {
 	t.Helper()
 	const to = "CoderControlPlane/coder"
@@ -31,8 +32,8 @@ func adoptedFixture(t *testing.T) *fixture {
 	return f
 }
 
-// owned names the children that refer to an owner: the garbage collector deletes them
-// when it is gone.
+// owned returns the names of the children with an owner reference. The garbage collector deletes
+// them with the owner.
 func (f *fixture) owned() (names []string) {
 	f.t.Helper()
 	f.eachChild(func(child client.Object) {
@@ -63,7 +64,7 @@ func (f *fixture) eachChild(do func(client.Object)) {
 	}
 }
 
-// deleteOrphaning deletes the control plane as kubectl delete --cascade=orphan does.
+// deleteOrphaning deletes the control plane like kubectl delete --cascade=orphan.
 func (f *fixture) deleteOrphaning() {
 	f.t.Helper()
 	f.change(func(cp *coderv1alpha1.CoderControlPlane) {
@@ -74,8 +75,8 @@ func (f *fixture) deleteOrphaning() {
 	}
 }
 
-// collectGarbage does what the garbage collector does then, for all children but one
-// that it does not know yet.
+// collectGarbage orphans all children like the garbage collector, except one that it does not know
+// yet.
 func (f *fixture) collectGarbage(unknown string) {
 	f.t.Helper()
 	f.eachChild(func(child client.Object) {
@@ -92,7 +93,7 @@ func (f *fixture) collectGarbage(unknown string) {
 	})
 }
 
-// mustLetGo ends the deletion. Nothing may refer to the control plane after that.
+// mustLetGo finishes the deletion. Afterwards no child may refer to the control plane.
 func (f *fixture) mustLetGo() {
 	f.t.Helper()
 	f.reconcile()
@@ -107,8 +108,8 @@ func (f *fixture) mustLetGo() {
 	}
 }
 
-// A cache that has not heard of the deletion shows a control plane that could adopt,
-// and the children without an owner look as if somebody had handed them over.
+// A stale cache does not show the deletion, so the control plane appears able to adopt, and its
+// orphaned children look as if they had just been handed over.
 func TestAControlPlaneThatIsDeletedAdoptsNothing(t *testing.T) {
 	for name, fate := range map[string]func(*fixture){
 		"being deleted": func(*fixture) {},
@@ -140,8 +141,7 @@ func TestAControlPlaneThatIsDeletedAdoptsNothing(t *testing.T) {
 	}
 }
 
-// The garbage collector orphans the children that it knows when it hears of the
-// deletion, and no others.
+// The garbage collector orphans only the children that it knows when it receives the deletion.
 func TestOrphaningDoesNotDependOnTheGarbageCollector(t *testing.T) {
 	t.Run("the garbage collector is slow", func(t *testing.T) {
 		f := adoptedFixture(t)
@@ -157,7 +157,8 @@ func TestOrphaningDoesNotDependOnTheGarbageCollector(t *testing.T) {
 			t.Error("the Service is gone")
 		}
 	})
-	// It is done before a pass begins, and only the watch has seen the finalizer.
+	// The garbage collector finishes before a pass begins, so only the watch has seen the
+	// finalizer.
 	t.Run("the garbage collector is fast and does not know a child", func(t *testing.T) {
 		f := adoptedFixture(t)
 		f.deleteOrphaning()
@@ -203,7 +204,7 @@ func TestOrphaningDoesNotDependOnTheGarbageCollector(t *testing.T) {
 	})
 }
 
-// Without --cascade=orphan the children go with the control plane.
+// Without --cascade=orphan the children are deleted with the control plane.
 func TestOtherDeletionsLeaveTheOwnerOnItsChildren(t *testing.T) {
 	f := adoptedFixture(t)
 	before := f.owned()

@@ -13,90 +13,90 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// Kind is what the shared steps must know of a kind.
+// Kind describes a kind to the shared steps.
 type Kind struct {
-	// Name of the kind, for example CoderControlPlane.
+	// Name is the name of the kind, for example CoderControlPlane.
 	Name string
-	// Noun is what people call one of them, for example "control plane".
+	// Noun is the name of the kind in messages, for example "control plane".
 	Noun string
-	// Finalizer holds one back until it is cleaned up.
+	// Finalizer is the finalizer of the kind's objects.
 	Finalizer string
-	// OwnerLabel and OwnerNamespaceLabel name the owner on objects in other
-	// namespaces. Empty, the kind has none there.
+	// OwnerLabel and OwnerNamespaceLabel are the labels that name the owner of objects in other
+	// namespaces. If they are empty, the kind has no such objects.
 	OwnerLabel, OwnerNamespaceLabel string
 }
 
-// Problem is something that a person can mend, with a reason of api/v1alpha1.
+// Problem is a failure that a user can fix. Reason is a reason from api/v1alpha1.
 type Problem struct{ Reason, Message string }
 
-// Pass is one custom resource during one pass: what it is, and what the shared
-// steps saw. The scope of a kind embeds it.
+// Pass is the state of one reconciliation of one custom resource: the resource itself, and the
+// results of the shared steps. The scope of each kind embeds it.
 type Pass struct {
 	Kind Kind
-	// Object is the custom resource as the cluster has it, with the status of the
-	// last write.
+	// Object is the custom resource as the cluster has it, with the status of the last write.
 	Object client.Object
 	// Previous is the shared part of that status.
 	Previous coderv1alpha1.WorkloadStatus
 	Now      time.Time
-	// Workload is what the kind makes of its spec. The step StepReferences completes
-	// it: EnvFromNames, Checksum and KeepReplicas.
+	// Workload is what the kind builds from its spec. The step StepReferences completes it with
+	// EnvFromNames, Checksum and KeepReplicas, and the step StepAdoption with Live and Adopted.
 	Workload resources.Workload
 
-	// Hooks are what the kind knows better.
+	// Hooks are the callbacks of the kind.
 	Hooks Hooks
 
-	// Problems kept an object from being applied; Grants, the workspace rights of a
-	// namespace; Missing are Secrets and ConfigMaps without which no pod starts.
+	// Problems are failures to apply objects. Grants are failures to grant the permissions for
+	// workspaces in a namespace. Missing are the Secrets and ConfigMaps without which no pod
+	// starts.
 	Problems, Grants, Missing []Problem
-	// Exposure and Monitoring are what keeps the spec's Ingress or HTTPRoute, and its
-	// ServiceMonitor, from working.
+	// Exposure is the reason why the Ingress or HTTPRoute does not work. Monitoring is the same for
+	// the ServiceMonitor.
 	Exposure, Monitoring *Problem
-	// Deployment is ours as the cluster has it, or nil. DeploymentForeign and
-	// ServiceForeign say that the name is taken.
+	// Deployment is the workload's Deployment as the cluster has it, or nil. DeploymentForeign and
+	// ServiceForeign report that an object of another owner has the name.
 	Deployment        *appsv1.Deployment
 	DeploymentForeign bool
 	ServiceForeign    bool
-	// Trouble is why the pods are not ready, where that is known.
+	// Trouble is the reason why the pods are not ready, or nil if it is unknown.
 	Trouble *Problem
 
-	// Outcome is how the steps ended. Whoever runs them sets it.
+	// Outcome is the result of the steps. The code that runs the steps sets it.
 	Outcome steps.Outcome
-	// Released says that the finalizer is gone, and the object with it.
+	// Released reports that the finalizer was removed.
 	Released bool
 
 	used []contentKey
-	// adopted is the Deployment where it was handed over, or nil.
+	// adopted is the Deployment if it was handed over, otherwise nil.
 	adopted *appsv1.Deployment
-	// seen is the version of our Deployment from which KeepReplicas was decided, or
-	// empty where there is none.
+	// seen is the resource version of the Deployment from which KeepReplicas was decided. It is
+	// empty if there is no Deployment.
 	seen string
 }
 
-// Hooks are what a kind knows better than the shared steps. Each may be nil.
+// Hooks are callbacks that provide what only the kind knows. Each may be nil.
 type Hooks struct {
-	// Unconfigured says what the spec lacks, so that the process in the pods cannot
-	// work. It is asked when the pods can be made and are not ready.
+	// Unconfigured returns the setting that is missing in the spec and without which the process in
+	// the pods cannot work, or nil. It is called if the pods can be created and are not ready.
 	Unconfigured func() *Problem
-	// Explain says what the words of a container that is not ready mean, or nil. The
-	// result is redacted after that.
+	// Explain returns the problem that the output of an unready container describes, or nil. The
+	// caller redacts the result.
 	Explain func(container, words string) *Problem
-	// MissingReference names a missing Secret or ConfigMap as the spec does, or nil.
-	// The key is empty where the whole object is missing.
+	// MissingReference describes a missing Secret or ConfigMap in terms of the spec, or returns
+	// nil. An empty key means that the whole object is missing.
 	MissingReference func(reference resources.Reference, key string) *Problem
 }
 
-// Scope is what steps run over: a struct that embeds a Pass, by its pointer.
+// Scope is the argument of the steps: a pointer to a struct that embeds a Pass.
 type Scope interface{ Shared() *Pass }
 
-// Shared is the pass itself.
+// Shared returns the pass itself.
 func (p *Pass) Shared() *Pass { return p }
 
-// Deleting says whether the object is being deleted.
+// Deleting reports whether the object is being deleted.
 func (p *Pass) Deleting() bool { return !p.Object.GetDeletionTimestamp().IsZero() }
 
-// Wanted is the number of pods that are wanted: what the spec says, or what
-// somebody scaled the Deployment to since.
+// Wanted returns the desired number of pods: that of the spec, or the number to which the
+// Deployment was scaled since.
 func (p *Pass) Wanted() int32 {
 	if p.Workload.KeepReplicas && p.Deployment != nil && p.Deployment.Spec.Replicas != nil {
 		return *p.Deployment.Spec.Replicas
@@ -104,8 +104,9 @@ func (p *Pass) Wanted() int32 {
 	return resources.Replicas(p.Workload)
 }
 
-// PodLabels choose the pods. Of an object that is being deleted the Deployment may be
-// gone before them, so the status tells.
+// PodLabels returns the labels that select the pods. While the object is being deleted, its
+// Deployment may be gone before the pods. In that case the labels come from the selector in the
+// status.
 func (p *Pass) PodLabels() map[string]string {
 	if p.Deleting() {
 		if chosen, err := labels.ConvertSelectorToLabelsMap(p.Previous.Selector); err == nil && len(chosen) > 0 {
@@ -115,15 +116,15 @@ func (p *Pass) PodLabels() map[string]string {
 	return resources.PodLabels(p.Workload)
 }
 
-// Available says whether our Deployment has the pods that are wanted.
+// Available reports whether the Deployment has the desired number of available pods.
 func (p *Pass) Available() bool { return p.Deployment != nil && available(p.Deployment, p.Wanted()) }
 
-// Complain notes what keeps an object from being applied.
+// Complain records a reason why an object is not applied.
 func (p *Pass) Complain(reason, message string) {
 	p.Problems = append(p.Problems, Problem{Reason: reason, Message: message})
 }
 
-// Step makes a step over a kind's scope of one over the Pass in it.
+// Step converts a step over the Pass into a step over the scope of a kind.
 func Step[S Scope](name string, run func(context.Context, *Pass) error, needs ...string) steps.Step[S] {
 	return steps.Step[S]{Name: name, Needs: needs, Run: func(ctx context.Context, scope S) error {
 		return run(ctx, scope.Shared())

@@ -1,7 +1,8 @@
 package workload
 
-// What the shared steps do. Updates of finalizers let the operator be the owner of
-// children where the cluster checks that.
+// Permissions of the shared steps. The operator sets itself as the owner of children. If the
+// cluster checks that (OwnerReferencesPermissionEnforcement), this requires the permission to
+// update finalizers of the owner.
 //
 // +kubebuilder:rbac:groups="",resources=services;serviceaccounts,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch

@@ -50,7 +50,7 @@ func (p podLogs) Tail(ctx context.Context, request LogRequest) (string, error) {
 	return string(text), nil
 }
 
-// noLogs stands in where nothing can read logs.
+// noLogs is a PodLogs that returns no logs.
 type noLogs struct{}
 
 // Tail implements PodLogs.

@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// podTrouble says why the pods of the newest revision are not ready, or nil where
+// podTrouble returns the reason why the pods of the newest revision are not ready, or nil if
 // nothing is wrong yet. It reads pods and logs from the API server.
 func (t *Toolkit) podTrouble(ctx context.Context, p *Pass) (*Problem, error) {
 	if len(p.Missing) > 0 {
@@ -57,8 +57,8 @@ func firstTrouble(pods []corev1.Pod, look func(*corev1.Pod) *Problem) *Problem {
 	return nil
 }
 
-// newestPods are the pods of the newest revision, oldest first, without those
-// that are ending.
+// newestPods returns the pods of the newest revision, oldest first. Pods that are being deleted are
+// left out.
 func (t *Toolkit) newestPods(ctx context.Context, p *Pass) ([]corev1.Pod, error) {
 	ours := []client.ListOption{client.InNamespace(p.Workload.Namespace), client.MatchingLabels(resources.PodLabels(p.Workload))}
 	sets := &appsv1.ReplicaSetList{}
@@ -84,7 +84,8 @@ func (t *Toolkit) newestPods(ctx context.Context, p *Pass) ([]corev1.Pod, error)
 	return pods, nil
 }
 
-// troubleOf reports what find finds with a reason of ours, in the words that all components use.
+// troubleOf returns a function that reports what find finds, with a reason of this API and in the
+// words that all components use.
 func troubleOf(find func(*corev1.Pod) *podproblem.Problem, reason string) func(*corev1.Pod) *Problem {
 	return func(pod *corev1.Pod) *Problem {
 		if found := find(pod); found != nil {
@@ -94,8 +95,8 @@ func troubleOf(find func(*corev1.Pod) *podproblem.Problem, reason string) func(*
 	}
 }
 
-// imageTrouble is an image that a node cannot fetch. The reason of Kubernetes is left out: it
-// changes from try to try.
+// imageTrouble reports an image that a node cannot pull. It leaves out the reason of the kubelet,
+// because that changes from attempt to attempt.
 func imageTrouble(pod *corev1.Pod) *Problem {
 	found := podproblem.FindImagePull(pod)
 	if found == nil {
@@ -110,7 +111,7 @@ func imageTrouble(pod *corev1.Pod) *Problem {
 		found.Image, found.Container, cause)}
 }
 
-// refusedPods is what the Deployment says if the API server refuses its pods.
+// refusedPods reports the message of the Deployment if the API server rejects its pods.
 func refusedPods(d *appsv1.Deployment) *Problem {
 	found := podproblem.FindRefused(d)
 	if found == nil {

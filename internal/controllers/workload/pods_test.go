@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// addPod makes the ReplicaSet of the Deployment and a pod of it.
+// addPod creates the ReplicaSet of the Deployment and a pod of it.
 func (f *fixture) addPod(status corev1.PodStatus) {
 	f.t.Helper()
 	d := f.deployment()
@@ -207,7 +207,7 @@ func TestTheTimeUntilReadyIsMeasuredOnce(t *testing.T) {
 	f.clock.SetTime(f.clock.Now().Add(30 * time.Second))
 	f.podsReady(1)
 	f.settle()
-	// It was made 30 s before the first pass.
+	// The object was created 30 s before the first pass.
 	if count, sum := m.timeToReady(); count != 1 || sum != 60 {
 		t.Errorf("%d times until Ready, %v s in all, want 1 of 60 s", count, sum)
 	}

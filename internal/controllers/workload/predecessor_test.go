@@ -12,35 +12,35 @@ import (
 	"testing"
 )
 
-// faultsOfThePredecessor says by which tests each fault of the operator before this
-// one is kept from coming back, in all three kinds and what they share. A test is the
-// directory in the repository and its name.
+// faultsOfThePredecessor maps each fault of the previous operator to the tests that keep it from
+// returning, in all three kinds and the shared code. A test is its directory in the repository and
+// its name.
 //
 //	C6   proxies did not start with the official image
-//	C7   raw SQL made the operator's account, and seized one of that name
+//	C7   raw SQL created the operator's account, and seized an account of that name
 //	C8   the token outlived the control plane
-//	C9   TLS broke everything that called Coder inside the cluster
-//	C10  a right that cannot be granted stopped everything
-//	K1   trouble with the operator's access was not told
+//	C9   TLS broke all clients that called Coder inside the cluster
+//	C10  a permission that could not be granted stopped everything
+//	K1   failures of the operator's access were not reported
 //	K2   the database was found in one kind of variable only
-//	K3   each pass wrote to the database
+//	K3   each reconciliation wrote to the database
 //	K4   changed Secrets did not roll the pods
-//	K5   what others wrote on pods and objects was reverted
+//	K5   changes by other clients to pods and objects were reverted
 //	K6   replicas were forced
-//	K7   names too long or with dots failed late, and in a loop
-//	K8   objects of others were seized
-//	K9   any license counted, old ones stayed, expiry was not told
-//	K10  Ready meant one pod; failed rollouts were not seen; the cluster's domain was fixed
+//	K7   names that were too long or contained dots failed late, and in a loop
+//	K8   objects of other owners were seized
+//	K9   any license counted, old ones remained, expiry was not reported
+//	K10  Ready meant one pod; failed rollouts were not detected; the cluster domain was fixed
 //	K11  the access URL did not follow from expose; wildcard hosts were wrong
 //	K12  all Secrets and ConfigMaps were cached; namespaces could not be restricted
-//	K13  a provisioner key that was gone in Coder was not noticed
-//	K14  rotation cut running jobs off; another Secret's name rotated
-//	K15  two with one key name deleted each other's key
+//	K13  a provisioner key that was deleted in Coder was not detected
+//	K14  rotation interrupted running jobs; another Secret's name caused a rotation
+//	K15  two objects with one key name deleted each other's key
 //	K16  without entitlement the spec was frozen
 //	K17  provisioners lacked most settings
-//	K18  keys outlived their provisioner; short hashes
-//	K19  proxies were never unregistered, verified or kept in line, and seized others'
-//	K20  no metrics, no Events, logs for developers only
+//	K18  keys outlived their provisioner; hashes were short
+//	K19  proxies were never unregistered, verified or updated, and seized those of others
+//	K20  there were no metrics and no Events, and the logs were for developers only
 func faultsOfThePredecessor() map[string][]string {
 	const (
 		plane  = "internal/controllers/controlplane "
@@ -83,11 +83,11 @@ func faultsOfThePredecessor() map[string][]string {
 	}
 }
 
-// root is the repository.
+// root is the root of the repository.
 const root = "../../.."
 
-// TestEveryFaultOfThePredecessorHasItsTests fails where a test was renamed or removed
-// that keeps an old fault away.
+// TestEveryFaultOfThePredecessorHasItsTests fails if a test that covers an old fault was renamed or
+// removed.
 func TestEveryFaultOfThePredecessorHasItsTests(t *testing.T) {
 	faults := faultsOfThePredecessor()
 	for _, numbered := range []struct {
@@ -135,8 +135,8 @@ func testsIn(t *testing.T, dir string) []string {
 	return names
 }
 
-// TestC7NoDatabaseIsOpened: what the operator wants of Coder it asks Coder's API, or
-// Coder's own command. Nothing of it speaks to PostgreSQL.
+// TestC7NoDatabaseIsOpened checks that no package connects to PostgreSQL. The operator uses only
+// Coder's API and Coder's own command.
 func TestC7NoDatabaseIsOpened(t *testing.T) {
 	seen := 0
 	for _, top := range []string{"internal", "api", "cmd"} {

@@ -14,12 +14,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// fresh is how old a line may be to tell what a running process is doing. Coder
-// tries its database again every few seconds, for half a minute, and then ends.
+// fresh is the maximum age of a log line that describes what a running process is doing. Coder
+// retries its database every few seconds for half a minute, and then exits.
 const fresh = 20 * time.Second
 
-// processTrouble is a container that ends, or runs and does not get ready. The kind
-// may know more from its own words.
+// processTrouble reports a container that exits, or runs and does not become ready. The kind may
+// explain the reason from the container's output.
 func (t *Toolkit) processTrouble(ctx context.Context, p *Pass, pod *corev1.Pod) *Problem {
 	for _, unready := range podproblem.FindUnready(pod) {
 		if found := t.containerTrouble(ctx, p, pod, unready.Status); found != nil {
@@ -38,7 +38,7 @@ func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod
 	redactor := &redaction.Redactor{}
 	if words != "" || running != "" {
 		redactor = t.secretsOf(ctx, p, pod)
-		// Before anything is cut off, so that no part of a secret is left.
+		// Redact before truncating, so that no part of a secret remains.
 		words, running = redactor.Message(words), redactor.Message(running)
 	}
 	for _, text := range []string{running, words} {
@@ -52,7 +52,7 @@ func (t *Toolkit) containerTrouble(ctx context.Context, p *Pass, pod *corev1.Pod
 	return crashTrouble(status, resources.PodContainer(p.Workload), redactor.Quote(podproblem.LastLine(words), longestQuote))
 }
 
-// crashTrouble is a container that ended at least once and is not ready.
+// crashTrouble reports a container that has exited at least once and is not ready.
 func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Problem {
 	ended := podproblem.Ended(status)
 	if ended == nil {
@@ -73,8 +73,8 @@ func crashTrouble(status *corev1.ContainerStatus, main, lastLine string) *Proble
 	return &Problem{coderv1alpha1.ReasonCrashLooping, message}
 }
 
-// lastWords are the last lines of a container that ended: the kubelet keeps them,
-// where the container runtime gave them to it, or else its log has them.
+// lastWords returns the last lines of a container that exited: the termination message if the
+// container runtime provides one, otherwise the end of the log.
 func (t *Toolkit) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus) string {
 	ended := podproblem.LastTermination(status)
 	if ended == nil {
@@ -86,8 +86,8 @@ func (t *Toolkit) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1
 	return t.tail(ctx, pod, LogRequest{Container: status.Name, Previous: status.State.Terminated == nil})
 }
 
-// tail reads a log. That it cannot be read is no trouble of the workload's: the
-// container may not have one yet.
+// tail reads a log. It logs an error and returns an empty string, because a container may not have
+// a log yet.
 func (t *Toolkit) tail(ctx context.Context, pod *corev1.Pod, request LogRequest) string {
 	request.Namespace, request.Pod = pod.Namespace, pod.Name
 	text, err := t.Logs.Tail(ctx, request)

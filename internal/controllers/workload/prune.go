@@ -23,10 +23,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// IndexController is the index of children on the uid of their controller.
+// IndexController is the name of the index of children by the uid of their controller.
 const IndexController = "coder.com/controller-uid"
 
-// ControllerOf is what that index holds of an object.
+// ControllerOf returns the keys of an object in that index.
 func ControllerOf(obj client.Object) []string {
 	if owner := metav1.GetControllerOf(obj); owner != nil {
 		return []string{string(owner.UID)}
@@ -34,8 +34,7 @@ func ControllerOf(obj client.Object) []string {
 	return nil
 }
 
-// Children are the kinds of a workload's children that every cluster knows, one
-// empty object of each.
+// Children returns an empty object of each kind of child that every cluster serves.
 func Children() []client.Object {
 	return []client.Object{
 		&appsv1.Deployment{}, &corev1.Service{}, &corev1.ServiceAccount{},
@@ -43,15 +42,15 @@ func Children() []client.Object {
 	}
 }
 
-// OptionalChildren are those that a cluster may not know.
+// OptionalChildren returns an empty object of each kind of child that a cluster may not serve.
 func OptionalChildren() map[schema.GroupVersionKind]client.Object {
 	return map[schema.GroupVersionKind]client.Object{
 		HTTPRouteKind(): &gatewayv1.HTTPRoute{}, ServiceMonitorKind(): &monitoringv1.ServiceMonitor{},
 	}
 }
 
-// ownChildren are the objects that the workload asks for in its own namespace, apart
-// from the rights. Of the Deployment it is only the name.
+// ownChildren returns the objects that the workload needs in its own namespace, without Roles and
+// RoleBindings. The Deployment has only its name.
 func ownChildren(w resources.Workload) []client.Object {
 	wanted := []client.Object{&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}}
 	if o := resources.Service(w); o != nil {
@@ -81,7 +80,7 @@ func ownChildren(w resources.Workload) []client.Object {
 	return wanted
 }
 
-// Prune deletes what is the object's own and the spec does not ask for any more.
+// Prune deletes the children that the spec no longer asks for.
 func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
 	wanted := map[string]bool{}
 	for _, obj := range ownChildren(p.Workload) {
@@ -108,7 +107,8 @@ func (t *Toolkit) Prune(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// inUse says that pods of an earlier revision may still run as this ServiceAccount.
+// inUse reports whether an object is a ServiceAccount that pods of an earlier revision may still
+// use.
 func (p *Pass) inUse(obj client.Object) bool {
 	_, account := obj.(*corev1.ServiceAccount)
 	return account && (p.Deployment == nil || !RolledOut(p.Deployment))
@@ -124,7 +124,7 @@ func (t *Toolkit) childKinds() []client.Object {
 	return kinds
 }
 
-// childName tells the children of one object apart.
+// childName returns a key that is unique among the children of one object.
 func (t *Toolkit) childName(obj client.Object) string {
 	return t.kindOf(obj) + "/" + obj.GetName()
 }
@@ -137,7 +137,7 @@ func (t *Toolkit) kindOf(obj runtime.Object) string {
 	return kind.Kind
 }
 
-// owned are the children of one kind, from the cache.
+// owned returns the children of one kind from the cache.
 func (t *Toolkit) owned(ctx context.Context, p *Pass, kind client.Object) ([]client.Object, error) {
 	list, err := t.listFor(kind)
 	if err != nil {
@@ -187,8 +187,8 @@ func (t *Toolkit) listOwned(ctx context.Context, p *Pass, list client.ObjectList
 	return nil
 }
 
-// deleteOwn deletes a child, unless somebody changed it since it was read: it may be
-// theirs now.
+// deleteOwn deletes a child, unless it was changed since it was read: the change may have given it
+// another owner.
 func (t *Toolkit) deleteOwn(ctx context.Context, obj client.Object) error {
 	err := t.Client.Delete(ctx, obj, client.Preconditions{UID: ptr.To(obj.GetUID()), ResourceVersion: ptr.To(obj.GetResourceVersion())})
 	if client.IgnoreNotFound(err) != nil {

@@ -11,30 +11,28 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// Summary is how Ready follows from its parts.
+// Summary describes how Ready follows from the other conditions.
 type Summary struct {
-	// Parts are the conditions of the pass, in the order in which one depends on
-	// another.
+	// Parts are the conditions of the pass. A condition may depend on those before it.
 	Parts []metav1.Condition
-	// Beside are the types among them that do not decide about Ready, besides
-	// WorkspaceAccess and MetricsExported.
+	// Beside are the types that do not affect Ready, in addition to WorkspaceAccess and
+	// MetricsExported.
 	Beside []string
-	// Works is the message of Ready where it is true.
+	// Works is the message of Ready if it is true.
 	Works string
-	// Stalled says of a part that does not hold that only a person can help, where
-	// that does not follow from the reason. Nil is never.
+	// Stalled reports whether a user must act on a failing part although its reason does not imply
+	// that. Nil means never.
 	Stalled func(part *metav1.Condition) bool
-	// Deleting says what the deletion waits for, or nothing.
+	// Deleting describes what the deletion waits for. It is empty if the deletion does not wait.
 	Deleting string
 }
 
-// Status is the shared part of the status that follows from what the pass saw. Of
-// the one before it keeps the times of transitions alone, and the numbers of pods
-// where nothing was seen of them.
+// Status returns the shared part of the status for the result of the pass. From the previous status
+// it keeps only the transition times, and the numbers of pods if they were not read.
 func (p *Pass) Status(s Summary) coderv1alpha1.WorkloadStatus {
 	status := *p.Previous.DeepCopy()
 	status.ObservedGeneration = p.Object.GetGeneration()
-	// While the Deployment goes, or cannot be read, its pods are still those of before.
+	// While the Deployment is being deleted or cannot be read, its pods keep the previous labels.
 	if p.Outcome.Succeeded(StepAdoption) || status.Selector == "" {
 		status.Selector = labels.SelectorFromSet(resources.PodLabels(p.Workload)).String()
 	}
@@ -54,9 +52,9 @@ func (p *Pass) Status(s Summary) coderv1alpha1.WorkloadStatus {
 	return status
 }
 
-// summary derives Ready from the parts, and Reconciling or Stalled where they are
-// true, as kstatus reads them. The first part that does not hold gives reason and
-// message: the later ones depend on it.
+// summary derives Ready from the parts. It adds Reconciling or Stalled if they are true, as kstatus
+// expects. Reason and message come from the first failing part, because the later parts depend on
+// it.
 func (p *Pass) summary(s Summary) []metav1.Condition {
 	if p.Deleting() {
 		message := "the " + p.Kind.Noun + " is being deleted"
@@ -75,8 +73,8 @@ func (p *Pass) summary(s Summary) []metav1.Condition {
 	ready := conditions.False(coderv1alpha1.ConditionReady, part.Reason, part.Message)
 	switch {
 	case part.Reason == coderv1alpha1.ReasonScaledToZero:
-		// Nothing runs because nothing is wanted: the object is as its spec says, and
-		// whoever waits for it waits for nothing.
+		// No pod runs because none is wanted. The object matches its spec, so a client that waits
+		// for Ready must not wait any longer.
 		return []metav1.Condition{conditions.True(coderv1alpha1.ConditionReady, part.Reason, part.Message)}
 	case p.stalled(s, part):
 		return []metav1.Condition{ready, conditions.True(coderv1alpha1.ConditionStalled, part.Reason, part.Message)}
@@ -95,9 +93,8 @@ func firstFailing(s Summary) *metav1.Condition {
 	return nil
 }
 
-// stalled says that time alone mends nothing. A Secret, an image or a database
-// that is missing may come, so those are waited for, until Kubernetes gives the
-// rollout up.
+// stalled reports whether a user must act. A missing Secret, image or database may still appear, so
+// these are waited for until the rollout of the Deployment exceeds its deadline.
 func (p *Pass) stalled(s Summary, part *metav1.Condition) bool {
 	if part.Type == coderv1alpha1.ConditionDeploymentAvailable && p.Deployment != nil && rolloutExpired(p.Deployment) {
 		return true
@@ -111,7 +108,7 @@ func (p *Pass) stalled(s Summary, part *metav1.Condition) bool {
 	}, part.Reason)
 }
 
-// deletionWaits says what a deletion waits for.
+// deletionWaits returns the end of the message that describes what the deletion waits for.
 func (p *Pass) deletionWaits(s Summary) string {
 	switch {
 	case s.Deleting != "":

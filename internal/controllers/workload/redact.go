@@ -12,17 +12,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// longestQuote limits what a condition quotes of a foreign text.
+// longestQuote is the maximum length of a quoted text in a condition.
 const longestQuote = 400
 
-// Redact removes what must not be in a condition from a foreign text.
+// Redact removes secrets from a text that is not the operator's own.
 func Redact(text string) string { return new(redaction.Redactor).Message(text) }
 
-// Quote returns what a condition quotes of a foreign text.
+// Quote returns a text that is not the operator's own in the form in which conditions quote it:
+// without secrets, on one line and truncated.
 func Quote(text string) string { return new(redaction.Redactor).Quote(text, longestQuote) }
 
-// secretsOf returns a redactor that knows the values that the containers of a pod get from
-// Secrets. The caller does not know those that cannot be read either.
+// secretsOf returns a redactor with the values that the containers of a pod get from Secrets, and
+// with the values of environment variables that look like secrets. Secrets that cannot be read are
+// skipped.
 func (t *Toolkit) secretsOf(ctx context.Context, p *Pass, pod *corev1.Pod) *redaction.Redactor {
 	redactor := &redaction.Redactor{}
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers, p.Deployment.Spec.Template.Spec.Containers) {

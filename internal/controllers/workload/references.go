@@ -19,9 +19,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// ReadReferences completes the Workload with what the cluster says: which variables
-// spec.envFrom brings, the checksum of what the pods refer to, and whether somebody
-// else scales the Deployment.
+// ReadReferences completes the Workload with state of the cluster: the names of the variables from
+// spec.envFrom, the checksum of the Secrets and ConfigMaps that the pods refer to, and whether
+// another client scales the Deployment.
 func (t *Toolkit) ReadReferences(ctx context.Context, p *Pass) error {
 	err := t.readReferences(ctx, p)
 	t.contents.use(p.Object.GetUID(), p.used)
@@ -42,7 +42,7 @@ func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
 	p.Workload.EnvFromNames = names
 	template, err := resources.PodTemplate(p.Workload)
 	if err != nil {
-		// The step of the Deployment tells of it.
+		// The step StepDeployment reports this error.
 		template = resources.PlainPodTemplate(p.Workload)
 	}
 	references := resources.References(template.Spec)
@@ -72,8 +72,8 @@ func (t *Toolkit) readReferences(ctx context.Context, p *Pass) error {
 	return nil
 }
 
-// envFromNames are the names of the variables that spec.envFrom brings: the operator
-// must not set CODER_ACCESS_URL over one of them.
+// envFromNames returns the names of the variables from spec.envFrom. The operator must not override
+// one of them, for example CODER_ACCESS_URL.
 func (t *Toolkit) envFromNames(ctx context.Context, p *Pass) (map[string]bool, error) {
 	names := map[string]bool{}
 	for _, source := range p.Workload.Spec.EnvFrom {
@@ -97,7 +97,7 @@ func (t *Toolkit) envFromNames(ctx context.Context, p *Pass) (map[string]bool, e
 	return names, nil
 }
 
-// addTo adds the part of a content that a pod uses to a checksum.
+// addTo adds the keys that a pod uses to a checksum.
 func addTo(sum hash.Hash, reference resources.Reference, known content) {
 	fmt.Fprintf(sum, "%s/%s\x00", reference.Kind, reference.Name)
 	keys := reference.Keys
@@ -118,8 +118,8 @@ func addTo(sum hash.Hash, reference resources.Reference, known content) {
 	}
 }
 
-// missingOf says that no pod starts because of a reference, and whether the kind has
-// a name for it, which says more than others do.
+// missingOf returns a problem if a reference prevents pods from starting. named reports whether the
+// kind described the problem, which is more precise than the general message.
 func missingOf(p *Pass, reference resources.Reference, known content) (missing *Problem, named bool) {
 	if reference.Optional {
 		return nil, false
@@ -152,8 +152,8 @@ func missingOf(p *Pass, reference resources.Reference, known content) (missing *
 		reference.Kind, reference.Name)}, false
 }
 
-// contentOf is what a Secret or ConfigMap holds, as hashes. It asks the API server
-// only where the cache of its metadata has another version than the last time.
+// contentOf returns the content of a Secret or ConfigMap as hashes. It asks the API server only if
+// the metadata cache has another resource version than the last content that was read.
 func (t *Toolkit) contentOf(ctx context.Context, p *Pass, kind, name string) (content, error) {
 	key := contentKey{kind: kind, name: types.NamespacedName{Namespace: p.Object.GetNamespace(), Name: name}}
 	p.used = append(p.used, key)
@@ -170,7 +170,7 @@ func (t *Toolkit) contentOf(ctx context.Context, p *Pass, kind, name string) (co
 	if known, ok := t.contents.get(key); ok && known.version == version {
 		return known, nil
 	}
-	// A cache may not know it yet; only the API server is believed.
+	// The cache may be stale, so the content always comes from the API server.
 	known, err := t.readContent(ctx, key)
 	if err != nil {
 		return content{}, fmt.Errorf("reading %s %q: %w", kind, name, err)

@@ -75,8 +75,8 @@ func TestWhatIsRefersToInThePodTemplateCounts(t *testing.T) {
 	}
 }
 
-// The API server is asked for nothing while nothing changes, and for one Secret
-// where its metadata did.
+// The API server is not asked as long as nothing changes. If the metadata of one Secret changes,
+// only that Secret is read.
 func TestAPassAtRestReadsNothingLive(t *testing.T) {
 	secret := secretOf("db", map[string]string{"url": "postgres://a"})
 	f := newFixture(t, secret, newControlPlane(withSecretVariable("db", "url"), func(cp *coderv1alpha1.CoderControlPlane) {

@@ -14,8 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// scaledByOthers says whether the number of pods is somebody else's, for example a
-// HorizontalPodAutoscaler's, and the spec did not ask for another number since.
+// scaledByOthers reports whether another client, for example a HorizontalPodAutoscaler, owns the
+// number of replicas and the spec has not asked for another number since.
 func (t *Toolkit) scaledByOthers(ctx context.Context, p *Pass) (bool, error) {
 	d := &appsv1.Deployment{}
 	key := client.ObjectKey{Namespace: p.Workload.Namespace, Name: p.Workload.Name}
@@ -28,8 +28,8 @@ func (t *Toolkit) scaledByOthers(ctx context.Context, p *Pass) (bool, error) {
 	if !metav1.IsControlledBy(d, p.Object) {
 		return false, nil
 	}
-	// A cache that is behind may not know of an autoscaler's last change. With the
-	// version, the apply that would undo it fails instead.
+	// A stale cache may not contain the last change of an autoscaler. With this resource version,
+	// an apply that would undo the change fails.
 	p.seen = d.ResourceVersion
 	asked := strconv.Itoa(int(resources.Replicas(p.Workload)))
 	return d.Annotations[coderv1alpha1.AnnotationReplicas] == asked && replicasOwnedByOthers(d, t.FieldOwner), nil

@@ -11,17 +11,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// deadlineExceeded is the reason that a Deployment gives when its rollout did not
-// end in time.
+// deadlineExceeded is the reason of the condition Progressing of a Deployment whose rollout
+// exceeded its deadline.
 const deadlineExceeded = "ProgressDeadlineExceeded"
 
-// WatchRollout looks for the reason where the pods are not ready. A watch tells of
-// the Deployment, and nothing of its pods, so it looks again soon.
+// WatchRollout looks for the reason why pods are not ready. The controller watches the Deployment,
+// but not its pods, so the step asks for another pass after PollInterval.
 func (t *Toolkit) WatchRollout(ctx context.Context, p *Pass) error {
 	if p.Available() {
 		return nil
 	}
-	// A revision that Kubernetes has not seen yet has no pods that could tell.
+	// As long as Kubernetes has not observed the new revision, it has no pods to inspect.
 	if p.Deployment.Status.ObservedGeneration >= p.Deployment.Generation {
 		found, err := t.podTrouble(ctx, p)
 		if err != nil {
@@ -34,14 +34,14 @@ func (t *Toolkit) WatchRollout(ctx context.Context, p *Pass) error {
 	}
 }
 
-// available says whether as many pods are ready as are wanted, all of the newest
+// available reports whether the wanted number of pods is available and all pods are of the newest
 // revision.
 func available(d *appsv1.Deployment, wanted int32) bool {
 	status := d.Status
 	return status.UpdatedReplicas >= wanted && status.AvailableReplicas >= wanted && RolledOut(d)
 }
 
-// RolledOut says whether all pods are of the newest revision.
+// RolledOut reports whether all pods are of the newest revision.
 func RolledOut(d *appsv1.Deployment) bool {
 	return d.Status.ObservedGeneration >= d.Generation && d.Status.Replicas <= d.Status.UpdatedReplicas
 }
@@ -54,7 +54,7 @@ func rolloutProgress(d *appsv1.Deployment, wanted int32) string {
 	return fmt.Sprintf("%d of %d pods are ready", min(status.ReadyReplicas, wanted), wanted)
 }
 
-// rolloutExpired says that Kubernetes gave the rollout up.
+// rolloutExpired reports whether the rollout exceeded its progress deadline.
 func rolloutExpired(d *appsv1.Deployment) bool {
 	progressing := deploymentCondition(d, appsv1.DeploymentProgressing)
 	return progressing != nil && progressing.Status == corev1.ConditionFalse && progressing.Reason == deadlineExceeded

@@ -36,33 +36,33 @@ import (
 )
 
 const (
-	// IndexReferences is the index of the objects of a kind on the Secrets and
-	// ConfigMaps that they refer to, as "Secret/<name>".
+	// IndexReferences is the name of the index of custom resources by the Secrets and ConfigMaps
+	// that they refer to, as "Secret/<name>".
 	IndexReferences = "coder.com/references"
 
 	shortestBackoff = 500 * time.Millisecond
 	longestBackoff  = 30 * time.Second
 )
 
-// Registration is a kind's controller as SetUp registers it.
+// Registration describes the controller of a kind to SetUp.
 type Registration struct {
 	Kind Kind
-	// Name of the controller in logs and metrics, for example codercontrolplane.
+	// Name is the name of the controller in logs and metrics, for example codercontrolplane.
 	Name string
-	// For is an empty object of the kind, and List an empty list of them.
+	// For is an empty object of the kind, and List an empty list of it.
 	For  client.Object
 	List client.ObjectList
-	// References are the Secrets and ConfigMaps whose content an object of the kind
-	// depends on. ReferencesOf gives those of its pods.
+	// References returns the Secrets and ConfigMaps whose content an object of the kind depends on.
+	// ReferencesOf returns those of its pods.
 	References func(client.Object) []resources.Reference
 	Reconciler reconcile.Reconciler
-	// Further adds what only this kind watches. It may be nil.
+	// Further adds the watches that only this kind needs. It may be nil.
 	Further func(*builder.Builder)
 }
 
-// SetUp registers the controller of a kind and its watches: the kind itself, the
-// children, the metadata of Secrets and ConfigMaps that are its children or that it
-// refers to, and the optional kinds as they appear. It runs on the leader only.
+// SetUp registers the controller of a kind and its watches: the kind itself, the children, the
+// metadata of Secrets and ConfigMaps that the object owns or refers to, and the optional kinds as
+// they appear. The controller runs on the leader only.
 func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, r.For, IndexReferences, indexReferences(r.References)); err != nil {
 		return fmt.Errorf("indexing what a %s refers to: %w", r.Kind.Noun, err)
@@ -81,7 +81,7 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 	for _, child := range Children() {
 		b = b.Owns(child)
 	}
-	// Those in other namespaces have no owner.
+	// Objects in other namespaces have no owner reference.
 	if r.Kind.OwnerLabel != "" {
 		b = b.Watches(&rbacv1.Role{}, handler.EnqueueRequestsFromMapFunc(OwnerByLabels(r.Kind)))
 		b = b.Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(OwnerByLabels(r.Kind)))
@@ -99,8 +99,7 @@ func (t *Toolkit) SetUp(ctx context.Context, mgr manager.Manager, r Registration
 	return nil
 }
 
-// SetUpIndexes registers the indexes of children. It is called once per process,
-// before SetUp.
+// SetUpIndexes registers the indexes of children. Call it once per process, before SetUp.
 func SetUpIndexes(ctx context.Context, mgr manager.Manager) error {
 	for _, child := range Children() {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, child, IndexController, ControllerOf); err != nil {
@@ -110,7 +109,7 @@ func SetUpIndexes(ctx context.Context, mgr manager.Manager) error {
 	return nil
 }
 
-// ReferencesOf are the Secrets and ConfigMaps that the pods of a workload refer to.
+// ReferencesOf returns the Secrets and ConfigMaps that the pods of a workload refer to.
 func ReferencesOf(w resources.Workload) []resources.Reference {
 	template, err := resources.PodTemplate(w)
 	if err != nil {
@@ -130,7 +129,8 @@ func indexReferences(references func(client.Object) []resources.Reference) clien
 	}
 }
 
-// whoseContent finds the objects that own a Secret or ConfigMap or refer to it.
+// whoseContent returns a function that maps a Secret or ConfigMap to the objects that own it or
+// refer to it.
 func (t *Toolkit) whoseContent(r Registration, kind string) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		var requests []reconcile.Request
@@ -147,7 +147,7 @@ func (t *Toolkit) whoseContent(r Registration, kind string) handler.MapFunc {
 			log.FromContext(ctx).Error(err, "Looking for who refers to an object failed", "kind", kind, "name", obj.GetName())
 			return requests
 		}
-		// EachListItem gives no error that the function does not.
+		// EachListItem returns only errors of the function, which returns none.
 		_ = meta.EachListItem(list, func(item runtime.Object) error {
 			if found, ok := item.(client.Object); ok {
 				requests = append(requests, requestFor(found.GetNamespace(), found.GetName()))
@@ -158,7 +158,7 @@ func (t *Toolkit) whoseContent(r Registration, kind string) handler.MapFunc {
 	}
 }
 
-// OwnerByLabels finds the owner of an object in whatever namespace.
+// OwnerByLabels returns a function that maps an object in any namespace to its owner.
 func OwnerByLabels(kind Kind) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) []reconcile.Request {
 		namespace, name := obj.GetLabels()[kind.OwnerNamespaceLabel], obj.GetLabels()[kind.OwnerLabel]
@@ -173,8 +173,8 @@ func requestFor(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// watchOptional watches the children of a kind that the cluster has just learnt, and
-// has everything that waits for it looked at again.
+// watchOptional returns a function that watches the children of an optional kind that the cluster
+// has begun to serve, and enqueues all objects, because some may wait for that kind.
 func (t *Toolkit) watchOptional(mgr manager.Manager, r Registration, c controller.Controller) func(context.Context, schema.GroupVersionKind) error {
 	return func(_ context.Context, kind schema.GroupVersionKind) error {
 		child := OptionalChildren()[kind]
@@ -182,12 +182,12 @@ func (t *Toolkit) watchOptional(mgr manager.Manager, r Registration, c controlle
 		if err := c.Watch(source.Kind(mgr.GetCache(), child, owned)); err != nil {
 			return fmt.Errorf("watching %s: %w", kind.Kind, err)
 		}
-		// To look at all of them costs little, and happens once.
+		// Enqueueing all objects is cheap and happens once.
 		return c.Watch(t.everything(r))
 	}
 }
 
-// everything gives a request for each object of a kind, once.
+// everything returns a source that enqueues each object of a kind once.
 func (t *Toolkit) everything(r Registration) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		list, ok := r.List.DeepCopyObject().(client.ObjectList)
@@ -206,11 +206,10 @@ func (t *Toolkit) everything(r Registration) source.Source {
 	})
 }
 
-// CacheByObject restricts a manager's cache to the objects that the operator made:
-// without it the cache holds every Deployment, Service, Role and so on of the
-// cluster. The controllers work with and without it, because they believe only the
-// API server that an object does not exist. Of Secrets and ConfigMaps it holds all,
-// and of each only what tells one from another.
+// CacheByObject restricts a manager's cache to the objects that the operator created. Without it
+// the cache holds every Deployment, Service, Role and so on of the cluster. The controllers work
+// with and without it, because they always confirm with the API server that an object does not
+// exist. All Secrets and ConfigMaps are cached, but only with the metadata that identifies them.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy})}
 	bare := cache.ByObject{Transform: stripMetadata}
@@ -229,9 +228,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// stripMetadata leaves of an object's metadata what identifies it. Annotations may
-// repeat the content: kubectl apply writes it there. An object that is not metadata
-// alone is left as it is.
+// stripMetadata removes all metadata that does not identify an object. Annotations may repeat the
+// content: kubectl apply writes it there. Objects other than PartialObjectMetadata are not changed.
 func stripMetadata(in any) (any, error) {
 	obj, ok := in.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -26,18 +26,17 @@ const (
 	StepRelease          = "release"
 )
 
-// Needs are what steps of the kind's own must have succeeded for.
+// Needs are the steps of the kind that must succeed before a shared step runs.
 type Needs struct {
-	// References are the steps that complete the Workload, before what the pods refer
-	// to is read. All objects but the ServiceAccount and the rights come after that.
+	// References are the steps that complete the Workload. They run before the references of the
+	// pods are read, and so before the Deployment is applied.
 	References []string
-	// Deployment are the steps without which no pod should be made or changed.
+	// Deployment are the steps that must succeed before the Deployment is created or changed.
 	Deployment []string
 }
 
-// Begin are the first shared steps: the name, what was handed over, and the
-// finalizer. All of the kind's
-// own steps need StepFinalizer.
+// Begin returns the first shared steps: the check of the name, the search for an adopted
+// Deployment, and the finalizer. All of the kind's own steps need StepFinalizer.
 func Begin[S Scope](t *Toolkit) []steps.Step[S] {
 	return []steps.Step[S]{
 		Step[S](StepName, t.CheckName),
@@ -46,8 +45,8 @@ func Begin[S Scope](t *Toolkit) []steps.Step[S] {
 	}
 }
 
-// Steps are the shared steps after that, from what the pods refer to until they
-// are ready.
+// Steps returns the other shared steps, from reading the references of the pods to waiting until
+// the pods are ready.
 func Steps[S Scope](t *Toolkit, needs Needs) []steps.Step[S] {
 	return []steps.Step[S]{
 		Step[S](StepReferences, t.ReadReferences, slices.Concat([]string{StepFinalizer}, needs.References)...),
@@ -65,7 +64,7 @@ func Steps[S Scope](t *Toolkit, needs Needs) []steps.Step[S] {
 	}
 }
 
-// appliedSteps are those without which not everything is applied.
+// appliedSteps returns the steps that must succeed before all children are applied.
 func appliedSteps() []string {
 	return []string{
 		StepFinalizer, StepServiceAccount, StepDeployment, StepService, StepDisruptionBudget, StepNetworkPolicy,

@@ -24,75 +24,77 @@ import (
 )
 
 const (
-	// DefaultFieldOwner names the operator in the managed fields of its objects.
+	// DefaultFieldOwner is the name of the operator in the managed fields of its objects.
 	DefaultFieldOwner = "coder-k8s"
-	// DefaultConcurrency is how many objects of a kind are reconciled at once.
+	// DefaultConcurrency is the number of objects of a kind that are reconciled concurrently.
 	DefaultConcurrency = 8
 
-	// RestInterval is when to look again at something that works. Watches tell of
-	// everything in the cluster; this is for what they cannot tell.
+	// RestInterval is the time until the next pass over an object that works. Watches report all
+	// changes in the cluster. This interval is for changes that no watch reports.
 	RestInterval = time.Hour
-	// PollInterval is when to look again at something that does not work yet.
+	// PollInterval is the time until the next pass over an object that does not work yet.
 	PollInterval = 15 * time.Second
-	// RetryInterval is when to try again what only a person can mend, where no watch
-	// tells that it was.
+	// RetryInterval is the time until the next attempt if a user must act and no watch reports that
+	// they did.
 	RetryInterval = time.Minute
-	// ConflictInterval lets a cache catch up.
+	// ConflictInterval is the time to wait for a stale cache.
 	ConflictInterval = time.Second
-	// terminatingInterval waits for an object that is being deleted.
+	// terminatingInterval is the time to wait for an object that is being deleted.
 	terminatingInterval = 5 * time.Second
 
 	recorderName = "coder-k8s"
 )
 
-// KindSet says which kinds the cluster knows.
+// KindSet reports which kinds the cluster serves.
 type KindSet interface {
 	Has(kind schema.GroupVersionKind) bool
 }
 
-// Options are what a Toolkit can be told. The zero value works.
+// Options configure a Toolkit. The zero value is valid.
 type Options struct {
-	// Metadata reads the metadata of Secrets and ConfigMaps. Nil means the manager's
-	// cache, or the client where there is no manager.
+	// Metadata reads the metadata of Secrets and ConfigMaps. Nil means the manager's cache, or the
+	// client if there is no manager.
 	Metadata client.Reader
-	// Logs reads the logs of pods. Nil means the API server's.
+	// Logs reads the logs of pods. Nil means those of the API server, or none if there is no
+	// manager.
 	Logs PodLogs
-	// Clock is the time. Nil means the real one.
+	// Clock provides the time. Nil means the real time.
 	Clock clock.PassiveClock
-	// Optional says which optional kinds the cluster knows. Nil means none.
+	// Optional reports which optional kinds the cluster serves. Nil means none.
 	Optional KindSet
-	// Metrics counts. Nil means that nothing is counted.
+	// Metrics are the metrics of the controllers. Nil disables them.
 	Metrics *metrics.Metrics
-	// Tracing makes the spans of passes. Nil makes none.
+	// Tracing creates a span for each pass. Nil disables it.
 	Tracing *tracing.Provider
-	// FieldOwner names the operator in managed fields. Empty means coder-k8s.
+	// FieldOwner is the name of the operator in managed fields. Empty means DefaultFieldOwner.
 	FieldOwner string
 	// ClusterDomain is the DNS domain of the cluster. Empty means cluster.local.
 	ClusterDomain string
-	// Namespaces are those that the operator works in. Empty means all.
+	// Namespaces are the namespaces that the operator watches. Empty means all.
 	Namespaces []string
-	// OperatorNamespace is where the operator runs. Empty means that it is not known.
+	// OperatorNamespace is the namespace of the operator. Empty means that it is unknown.
 	OperatorNamespace string
-	// PodIPv6 says that the first address of pods in this cluster is one of IPv6.
+	// PodIPv6 reports whether the primary address of pods in this cluster is an IPv6 address.
 	PodIPv6 bool
-	// Concurrency is how many objects of a kind are reconciled at once. 0 means
+	// Concurrency is the number of objects of a kind that are reconciled concurrently. 0 means
 	// DefaultConcurrency.
 	Concurrency int
-	// Authors checks that the author of spec.rbac may grant it. Nil asks the cluster.
+	// Authors checks whether the author of spec.rbac may grant those permissions. Nil means an
+	// author.Checker that asks the API server.
 	Authors Authors
 }
 
-// Authors returns an error unless the author of an object may grant rights.
+// Authors returns an error unless the author of an object may grant permissions.
 type Authors interface {
 	Check(ctx context.Context, obj client.Object, grant author.Grant) error
 }
 
-// Toolkit is what the controllers of all kinds work with. New makes one. It is safe
-// for concurrent use, for different objects at once.
+// Toolkit provides the dependencies of the controllers of all kinds. Use New to create one. It is
+// safe for concurrent use with different objects.
 type Toolkit struct {
 	Client client.Client
 	Live   client.Reader
-	// Uncached reads and writes past any cache: what a kind keeps in Secrets.
+	// Uncached reads and writes without a cache. It is used for the Secrets that a kind maintains.
 	Uncached client.Client
 	Applier  *apply.Applier
 	Recorder events.EventRecorder
@@ -104,7 +106,7 @@ type Toolkit struct {
 	orphaning orphaning
 }
 
-// New makes the Toolkit of a manager's controllers.
+// New creates the Toolkit of a manager's controllers.
 func New(mgr manager.Manager, options Options) (*Toolkit, error) {
 	if options.Logs == nil {
 		clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
@@ -127,8 +129,7 @@ func New(mgr manager.Manager, options Options) (*Toolkit, error) {
 	return t, nil
 }
 
-// NewWith makes a Toolkit of its parts: a client that may read from a cache, and a
-// reader that does not.
+// NewWith creates a Toolkit from a client that may read from a cache, and a reader that does not.
 func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder, options Options) *Toolkit {
 	if options.Metadata == nil {
 		options.Metadata = c
@@ -154,7 +155,7 @@ func NewWith(c client.Client, live client.Reader, recorder events.EventRecorder,
 	}
 }
 
-// NewPass begins a pass over an object with the given status.
+// NewPass starts a pass over an object with the given status.
 func (t *Toolkit) NewPass(kind Kind, obj client.Object, status *coderv1alpha1.WorkloadStatus, w resources.Workload) Pass {
 	p := Pass{Kind: kind, Object: obj, Previous: *status.DeepCopy(), Now: t.Clock.Now(), Workload: w}
 	t.starts.begin(&p)
@@ -166,8 +167,7 @@ type noKinds struct{}
 
 func (noKinds) Has(schema.GroupVersionKind) bool { return false }
 
-// starts remembers since when a generation is worked on, for the time until it is
-// Ready.
+// starts remembers when work on a generation began, to measure the time until the object is ready.
 type starts struct {
 	mu    sync.Mutex
 	known map[types.UID]start
@@ -178,8 +178,8 @@ type start struct {
 	at         time.Time
 }
 
-// begin notes a generation that no status is about yet. That of a new object began
-// when it was made.
+// begin records a generation that the status has not observed yet. For a new object, work began
+// when it was created.
 func (s *starts) begin(p *Pass) {
 	generation := p.Object.GetGeneration()
 	if p.Previous.ObservedGeneration == generation {
@@ -201,8 +201,8 @@ func (s *starts) begin(p *Pass) {
 	s.known[id] = start{generation: generation, at: at}
 }
 
-// end forgets an object, and gives the time for which it was worked on, where that
-// is known.
+// end forgets an object. It returns how long the work on the current generation took, and whether
+// that is known.
 func (s *starts) end(p *Pass) (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

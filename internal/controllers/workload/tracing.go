@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
-// traced makes each pass of a reconciler a trace of its own, and its id that under
-// which Coder is asked. The logger of a pass has the id as reconcileID already.
+// traced wraps a reconciler. Each pass is a trace of its own, and the reconcile ID is the request
+// ID of the requests to Coder. The logger of a pass already has the same ID as reconcileID.
 type traced struct {
 	next    reconcile.Reconciler
 	kind    string

@@ -15,7 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
 
-// A pass is a trace, its steps are spans of it, and what failed can be seen.
+// A pass is a trace, its steps are spans of the trace, and a failure is recorded in the span.
 func TestAPassIsATrace(t *testing.T) {
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
@@ -58,7 +58,8 @@ func TestAPassIsATrace(t *testing.T) {
 	}
 }
 
-// Without tracing a pass is what it was, and Coder is asked under the id of the pass.
+// Without tracing the result of a pass is the same, and the request ID of the requests to Coder is
+// the reconcile ID.
 func TestAPassWithoutTracing(t *testing.T) {
 	var id string
 	pass := traced{next: reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {

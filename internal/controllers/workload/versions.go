@@ -9,15 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// errBehind says that the pass read an object that is older than what was written
-// last, so that nothing follows from its status being as it should be.
+// errBehind reports that the pass read an older object than the one that was last written. The
+// status of that object may be outdated although it matches the result of the pass.
 var errBehind = errors.New("the cache does not have the status that was written last")
 
-// versions remembers the version of each object of a kind as it was when the last
-// pass over it ended. A cache may give an older one to the next pass. The status in
-// it may say by chance what that pass finds, and then nothing would be written,
-// while the cluster has the one in between; and no watch tells of a status, so
-// nobody would look again.
+// versions remembers the resource version of each object at the end of the last pass over it. A
+// stale cache may return an older version to the next pass. If the status of that version happens
+// to match the result of the pass, nothing would be written, although the status in the cluster
+// differs. No watch reports a change of the status, so no later pass would correct it.
 type versions struct {
 	mu    sync.Mutex
 	known map[versionKey]version
@@ -33,7 +32,7 @@ type version struct {
 	resource string
 }
 
-// note remembers the version that the object of a pass has now.
+// note records the current resource version of the object of a pass.
 func (v *versions) note(p *Pass) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -43,8 +42,8 @@ func (v *versions) note(p *Pass) {
 	v.known[versionKeyOf(p)] = version{uid: p.Object.GetUID(), resource: p.Object.GetResourceVersion()}
 }
 
-// behind says that the object of a pass is older than what is remembered. What
-// cannot be compared is not older.
+// behind reports whether the object of a pass is older than the recorded version. Versions that
+// cannot be compared do not count as older.
 func (v *versions) behind(p *Pass) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// ApplyWorkspaceAccess grants the rights in every namespace of the spec and
-// takes them back in every other. Trouble in one namespace stops no other.
+// ApplyWorkspaceAccess grants the permissions for workspaces in every namespace of the spec and
+// revokes them in all others. A failure in one namespace does not affect the others.
 func (t *Toolkit) ApplyWorkspaceAccess(ctx context.Context, p *Pass) error {
 	if p.Workload.Rights == nil {
 		return nil
@@ -70,7 +70,8 @@ func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
 	if err := t.Authors.Check(ctx, p.Object, grant); err != nil {
 		return err
 	}
-	// What is granted already was not checked, so it must still be granted.
+	// Rules that are already granted were not checked. The version makes the apply fail if they
+	// changed since.
 	role.ResourceVersion = version
 	if _, err := t.Applier.Apply(ctx, claim, role); err != nil {
 		return err
@@ -79,9 +80,9 @@ func (t *Toolkit) grant(ctx context.Context, p *Pass, namespace string) error {
 	return err
 }
 
-// granted returns the rules that the operator's own Role and RoleBinding grant to the
-// subjects already, and the version of that Role. Like kube-apiserver, the operator
-// checks only rights that are new, so a grant outlives its author's own rights.
+// granted returns the rules that the operator's own Role and RoleBinding already grant to the
+// subjects, and the resource version of that Role. Like kube-apiserver, the operator checks only
+// new permissions, so a grant remains when its author loses those permissions.
 func (t *Toolkit) granted(ctx context.Context, claim apply.Claim, desired *rbacv1.RoleBinding) ([]rbacv1.PolicyRule, string, error) {
 	binding, role := &rbacv1.RoleBinding{}, &rbacv1.Role{}
 	err := t.Client.Get(ctx, client.ObjectKeyFromObject(desired), binding)
@@ -107,7 +108,7 @@ func (t *Toolkit) grantClaim(p *Pass, namespace string) apply.Claim {
 	return apply.MarkedWith(p.Workload.Rights.OwnerLabels, p.Workload.Rights.OwnerAnnotations)
 }
 
-// unwatchedError says that the operator does not work in a namespace.
+// unwatchedError reports that the operator does not watch a namespace.
 type unwatchedError struct{ namespace string }
 
 func (e *unwatchedError) Error() string {
@@ -139,8 +140,7 @@ func grantTrouble(namespace string, err error) (*Problem, error) {
 	return applyTrouble(err)
 }
 
-// missingRights are the rules that the API server lists at the end of its
-// refusal.
+// missingRights returns the rules that the API server lists at the end of its Forbidden error.
 func missingRights(err error) string {
 	_, rules, found := strings.Cut(err.Error(), "not currently held:")
 	if !found {
@@ -149,9 +149,9 @@ func missingRights(err error) string {
 	return ": " + truncate.OneLine(rules)
 }
 
-// RemoveWorkspaceAccess takes back the rights in all namespaces: the garbage
-// collector would only do so in the control plane's own. The list is not from a
-// cache, which may not know yet what the last pass made.
+// RemoveWorkspaceAccess revokes the permissions in all namespaces. The garbage collector would do
+// that only in the owner's own namespace. It lists without the cache, which may not contain the
+// objects of the last pass yet.
 func (t *Toolkit) RemoveWorkspaceAccess(ctx context.Context, p *Pass) error {
 	if p.Workload.Rights == nil {
 		return nil
@@ -163,8 +163,8 @@ func (t *Toolkit) RemoveWorkspaceAccess(ctx context.Context, p *Pass) error {
 	return err
 }
 
-// pruneWorkspaceAccess deletes what carries the control plane's labels, is
-// really its own, and is not meant for one of the namespaces.
+// pruneWorkspaceAccess deletes the Roles and RoleBindings that belong to the owner and are not
+// wanted in the given namespaces. The owner's labels select the candidates, and the claim decides.
 func (t *Toolkit) pruneWorkspaceAccess(ctx context.Context, p *Pass, reader client.Reader, namespaces []string) error {
 	wanted := map[string]bool{}
 	for _, namespace := range namespaces {
@@ -201,7 +201,7 @@ func (t *Toolkit) pruneOne(ctx context.Context, p *Pass, kind string, obj client
 	return nil
 }
 
-// listEverywhere lists in all namespaces that the operator works in.
+// listEverywhere lists objects in all namespaces that the operator watches.
 func (t *Toolkit) listEverywhere(ctx context.Context, reader client.Reader, list client.ObjectList, selector client.ListOption) error {
 	if len(t.Namespaces) == 0 {
 		return reader.List(ctx, list, selector)

@@ -14,8 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// TestAnyPathLeadsToTheSameEnd: a spec that follows another one ends as if it had
-// been the first, in the cluster and in the Coders.
+// TestAnyPathLeadsToTheSameEnd checks that a spec that follows another one reaches the same state,
+// in the cluster and in the Coders, as if it had been the first.
 func TestAnyPathLeadsToTheSameEnd(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60 / crashtest.Stride) {
@@ -40,7 +40,7 @@ func TestAnyPathLeadsToTheSameEnd(t *testing.T) {
 	}
 }
 
-// addOwnToken makes the session token of a proxy that a person registered.
+// addOwnToken creates the session token of a proxy that a user registered.
 func (f *fixture) addOwnToken() {
 	f.t.Helper()
 	f.create(f.secret("mine", f.coder.AddProxy("by-hand", "By hand", "/x.png").Token))

@@ -35,8 +35,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// apiServer is a real kube-apiserver with the controller on a real manager: the
-// watches, the cache without annotations, and server-side apply are as they are.
+// apiServer is a real kube-apiserver and a real manager that runs the controller with its watches,
+// its cache without annotations, and server-side apply.
 type apiServer struct {
 	t         *testing.T
 	namespace string
@@ -93,22 +93,21 @@ func (a *apiServer) start(restConfig *rest.Config, scheme *runtime.Scheme) {
 	})
 }
 
-// writeLog holds the writes of the manager, apart from Events and from what was refused
-// as a conflict.
+// writeLog records the writes of the manager, except Events and writes that were rejected with a
+// conflict.
 type writeLog struct {
 	mu     sync.Mutex
 	writes []string
 }
 
-// add notes a write before it is sent, so that nobody sees it in the cluster earlier
-// than here.
+// add records a write before it is sent, so that the log is never behind the cluster.
 func (l *writeLog) add(written string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.writes = append(l.writes, written)
 }
 
-// drop takes a write back that the API server refused.
+// drop removes a write that the API server rejected.
 func (l *writeLog) drop(written string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +136,7 @@ func (c *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	written := req.Method + " " + req.URL.Path
 	c.log.add(written)
 	res, err := c.next.RoundTrip(req)
-	// A pass of which the cache was behind is refused, writes nothing, and comes again.
+	// A pass with a stale cache is rejected, writes nothing, and is repeated.
 	if err == nil && res.StatusCode == http.StatusConflict {
 		c.log.drop(written)
 	}
@@ -155,7 +154,7 @@ func (a *apiServer) get(name string, obj client.Object) error {
 	return a.client.Get(a.t.Context(), client.ObjectKey{Namespace: a.namespace, Name: name}, obj)
 }
 
-// rollOut does what the Deployment controller does, where there are no pods.
+// rollOut does the work of the Deployment controller, because there are no pods.
 func (a *apiServer) rollOut() error {
 	d := &appsv1.Deployment{}
 	if err := a.get(deploymentName, d); err != nil {
@@ -168,7 +167,7 @@ func (a *apiServer) rollOut() error {
 	return a.client.Status().Update(a.t.Context(), d)
 }
 
-// becomesReady waits until the proxy is Ready, and the only one in Coder.
+// becomesReady waits until the proxy is Ready, and is the only one in Coder.
 func (a *apiServer) becomesReady(displayName string) {
 	a.t.Helper()
 	polltest.Eventually(a.t, "waiting for Ready", func() error {
@@ -219,7 +218,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		return nil
 	})
 
-	// The watch of the control plane tells that it came, and then that it is ready.
+	// The watch of the control plane reports that it was created, and then that it is ready.
 	a.must(a.client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "dev-operator-token"},
 		Data:       map[string][]byte{"token": []byte(a.coder.AddUser("operator", "owner"))},
@@ -234,8 +233,8 @@ func TestOnARealAPIServer(t *testing.T) {
 	a.becomesReady("sydney")
 	a.restsWithoutWriting()
 
-	// An edit, a Secret that is lost. The controller may be writing the status, so this
-	// is no update of the whole.
+	// The spec changes, and the Secret is lost. The controller may write the status at the same
+	// time, so this is a patch and not an update.
 	a.must(a.get("sydney", proxy))
 	before := proxy.DeepCopy()
 	proxy.Spec.Bootstrap.DisplayName = "Sydney"
@@ -256,8 +255,8 @@ func TestOnARealAPIServer(t *testing.T) {
 	})
 }
 
-// restsWithoutWriting has the proxy looked at again, because somebody annotated its
-// Deployment and its Service, and sees that nothing is written for it.
+// restsWithoutWriting triggers a pass by annotating the Deployment and the Service, and checks that
+// the pass writes nothing.
 func (a *apiServer) restsWithoutWriting() {
 	a.t.Helper()
 	ctx := a.t.Context()
@@ -294,8 +293,8 @@ func (a *apiServer) restsWithoutWriting() {
 			a.must(a.client.Patch(ctx, obj, client.MergeFrom(base)))
 		}
 	}
-	// The image of the control plane is told last: once the pods have it, what went
-	// before was looked at.
+	// The image of the control plane changes last. When the pods have it, the earlier changes have
+	// been handled.
 	cp := &coderv1alpha1.CoderControlPlane{}
 	a.must(a.get("dev", cp))
 	cp.Status.Image = "ghcr.io/coder/coder:v2.30.2"

@@ -15,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// findControlPlane reads the control plane that the spec names. That there is none
-// is told by a condition and stops nothing here.
+// findControlPlane reads the control plane that the spec names. A missing control plane does not
+// fail the step: a condition reports it.
 func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
 	ref := s.proxy.Spec.ControlPlaneRef
 	if ref == nil {
@@ -34,8 +34,8 @@ func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// accessURL is that of the Coder which the spec names, or empty where that is not
-// known.
+// accessURL returns the access URL of the Coder that the spec names, or an empty string if it is
+// unknown.
 func (s *scope) accessURL() string {
 	spec := s.proxy.Spec
 	url := spec.PrimaryAccessURL
@@ -48,8 +48,7 @@ func (s *scope) accessURL() string {
 	return url
 }
 
-// controlPlaneReady is the condition about the control plane, or nil where the spec
-// names none.
+// controlPlaneReady returns the condition about the control plane, or nil if the spec names none.
 func controlPlaneReady(s *scope) *metav1.Condition {
 	const kind = coderv1alpha1.ConditionControlPlaneReady
 	ref, cp := s.proxy.Spec.ControlPlaneRef, s.controlPlane
@@ -82,7 +81,7 @@ func controlPlaneReady(s *scope) *metav1.Condition {
 	return &c
 }
 
-// usedOf is what a proxy uses of its control plane.
+// usedOf contains the values of a control plane that a proxy uses.
 type usedOf struct {
 	url, accessURL, image, tokenSecret, entitlement string
 	ready, disabled, deleting                       bool
@@ -103,8 +102,8 @@ func useOf(obj client.Object) usedOf {
 	return used
 }
 
-// changesForProxies passes over changes of a control plane that its proxies do not
-// notice.
+// changesForProxies returns a predicate that drops updates of a control plane that do not affect
+// its proxies.
 func changesForProxies() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return useOf(e.ObjectOld) != useOf(e.ObjectNew)

@@ -21,9 +21,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// scenario is something that a person does to a proxy that rests.
+// scenario is a user's action on a proxy that is at rest.
 type scenario struct {
-	// fresh begins with nothing.
+	// fresh starts with a proxy that was never reconciled.
 	fresh bool
 	act   func(f *fixture)
 }
@@ -48,9 +48,9 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// TestCrash kills the process at every single write and request, once before the
-// other side hears of it and once after, and lets a new process go on. Cluster and
-// Coder must end as after a run that nobody disturbed.
+// TestCrash kills the process at every single write and request, once before the server receives it
+// and once after, and continues with a new process. The cluster and Coder must end as after an
+// undisturbed run.
 func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crashedFixture is a fixture and whether the process was killed in it.
+// crashedFixture is a fixture with the information whether the process was killed.
 type crashedFixture struct {
 	*fixture
 	crashed bool
@@ -107,8 +107,8 @@ func runScenario(t *testing.T, s scenario, at int, lost bool) crashedFixture {
 
 var generated = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{64}`)
 
-// picture is all that there is in the cluster and in the Coders, without what is
-// another each time.
+// picture returns all objects in the cluster and in the Coders without values that differ in each
+// run.
 func (f *fixture) picture() string {
 	f.t.Helper()
 	var out strings.Builder
@@ -145,7 +145,7 @@ func (f *fixture) picture() string {
 	return generated.ReplaceAllString(out.String(), "…")
 }
 
-// forget takes out of objects what differs from run to run.
+// forget removes values from objects that differ from run to run.
 func forget(list client.ObjectList) error {
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		obj, ok := item.(client.Object)
@@ -159,10 +159,10 @@ func forget(list client.ObjectList) error {
 		obj.SetCreationTimestamp(metav1.Time{})
 		switch typed := obj.(type) {
 		case *corev1.Secret:
-			// What matters about tokens is whether Coder knows them.
+			// The content of tokens does not matter, only whether Coder knows them.
 			typed.Data = nil
 		case *appsv1.Deployment:
-			// How often it was written.
+			// The generation counts the writes of the spec.
 			typed.Status.ObservedGeneration = 0
 		case *coderv1alpha1.CoderWorkspaceProxy:
 			typed.SetDeletionTimestamp(nil)

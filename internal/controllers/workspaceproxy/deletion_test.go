@@ -17,7 +17,7 @@ func ctrlRequest(name string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: name}}
 }
 
-// TestK19DeletionUnregisters: the predecessor left its record in Coder.
+// TestK19DeletionUnregisters covers a fault of the predecessor: it left its record in Coder.
 func TestK19DeletionUnregisters(t *testing.T) {
 	f := newFixture(t, newProxy())
 	f.run()

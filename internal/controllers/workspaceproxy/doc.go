@@ -1,24 +1,22 @@
-// Package workspaceproxy reconciles CoderWorkspaceProxy: from the spec to a proxy
-// that Coder knows and that runs, and to a status that says how far that is and
-// what is in the way.
+// Package workspaceproxy reconciles CoderWorkspaceProxy. From the spec it creates a running proxy
+// that is registered in Coder, and reports progress and problems in the status.
 //
-// A pass is a list of steps over a scope: name, finalizer, control plane,
-// registration (package registration), what the pods are made of, and then the
-// steps that all kinds share (package workload). The registration stops nothing
-// but the first Deployment, which waits for a session token: pods that have one
-// keep it whatever Coder says, and edits of the spec reach them.
+// A pass is a list of steps over a scope: name, finalizer, control plane, registration (package
+// registration), inputs of the pods, and then the steps that all kinds share (package workload). A
+// failed registration blocks only the first Deployment, which waits for a session token. Pods with
+// a token keep it whatever Coder answers, and changes of the spec still reach them.
 //
-// What it owns: the children that package workload makes, the Secret of package
-// registration, the finalizer, which holds a proxy back for a minute at most until
-// it is unregistered, and the whole status.
+// The package owns the children that package workload creates, the Secret of package registration,
+// the finalizer and the whole status. The finalizer keeps a proxy, for at most a minute, until it
+// is unregistered.
 //
 // Invariants:
 //
-//   - A pass that changes nothing writes nothing, and asks Coder nothing within an
-//     hour of the last answer.
-//   - Nothing is decided from a condition that an earlier pass wrote. Of the status
-//     only the id of the proxy is read, for the case that the Secret is lost.
-//   - A control plane or a Coder that is away changes nothing about pods that run:
-//     neither their image nor the address of Coder.
-//   - Texts in conditions and Events hold no time, no generated name and no token.
+//   - A pass that changes nothing writes nothing, and does not call Coder within an hour of
+//     the last answer.
+//   - No decision depends on a condition that an earlier pass wrote. From the status only
+//     the id and the name of the proxy are read, in case the Secret is lost.
+//   - A missing control plane or an unreachable Coder does not change running pods: neither
+//     their image nor the URL of Coder.
+//   - Messages of conditions and Events contain no time, no generated name and no token.
 package workspaceproxy

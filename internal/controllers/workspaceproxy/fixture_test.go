@@ -43,7 +43,7 @@ const (
 	tokenSecret     = "sydney-proxy-token"
 )
 
-// fixture is the controller over a fake cluster and two fake Coders.
+// fixture runs the controller against a fake cluster and two fake Coders.
 type fixture struct {
 	t       testing.TB
 	cluster client.WithWatch
@@ -56,7 +56,7 @@ type fixture struct {
 	writes  []string
 }
 
-// knownKinds are those of the cluster.
+// knownKinds is the scheme of the fake cluster.
 var knownKinds = applytest.KindsOf(corev1.AddToScheme, appsv1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme, coderv1alpha1.AddToScheme)
 
 func newFixture(t testing.TB, proxy *coderv1alpha1.CoderWorkspaceProxy, objects ...client.Object) *fixture {
@@ -115,7 +115,7 @@ func newProxy(changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *coderv1alpha
 	return proxy
 }
 
-// restart gives the controller an empty memory, as a new process has.
+// restart creates a new controller with empty state, like a new process.
 func (f *fixture) restart() {
 	f.fault.Set(0, false)
 	kit := workload.NewWith(f.cluster, f.cluster, f.events, workload.Options{Clock: f.clock})
@@ -131,7 +131,7 @@ func (f *fixture) restart() {
 	}}
 }
 
-// router leads the addresses of the two Coders to the fake ones.
+// router is a transport that maps the URLs of the two Coders to the fake ones.
 type router struct{ f *fixture }
 
 func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -148,7 +148,7 @@ func (r *router) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.f.fault.RoundTrip(req)
 }
 
-// interceptors note every write, and can end the process at one.
+// interceptors records every write, and can end the process at a write.
 func (f *fixture) interceptors() interceptor.Funcs {
 	write := func(what string, obj client.Object, do func() error) error {
 		f.writes = append(f.writes, fmt.Sprintf("%s %s %T %s", what, obj.GetObjectKind().GroupVersionKind().Kind, obj, obj.GetName()))
@@ -204,7 +204,7 @@ func (f *fixture) settle() ctrl.Result {
 	return ctrl.Result{}
 }
 
-// run is settle, with the pods getting ready.
+// run is settle with pods that become ready.
 func (f *fixture) run() ctrl.Result {
 	f.t.Helper()
 	f.settle()
@@ -219,7 +219,7 @@ func (f *fixture) proxy() *coderv1alpha1.CoderWorkspaceProxy {
 	return proxy
 }
 
-// edit changes the spec, as the API server does.
+// edit changes the spec like the API server.
 func (f *fixture) edit(change func(*coderv1alpha1.CoderWorkspaceProxySpec)) {
 	f.t.Helper()
 	proxy := f.proxy()
@@ -272,7 +272,7 @@ func (f *fixture) deployment() *appsv1.Deployment {
 	return d
 }
 
-// podsReady does what the Deployment controller and the kubelet do.
+// podsReady updates the status of the Deployment like the Deployment controller and the kubelet.
 func (f *fixture) podsReady() {
 	f.t.Helper()
 	d := f.deployment()
@@ -283,7 +283,7 @@ func (f *fixture) podsReady() {
 	}
 }
 
-// delete deletes the proxy, with the fixture's clock as the time of the request.
+// delete deletes the proxy. The time of the request is the fixture's clock.
 func (f *fixture) delete() {
 	f.t.Helper()
 	f.remove(f.proxy())
@@ -292,7 +292,7 @@ func (f *fixture) delete() {
 
 func (f *fixture) gone() bool { return !f.has("sydney", &coderv1alpha1.CoderWorkspaceProxy{}) }
 
-// mustHave checks one condition of the proxy.
+// mustHave checks a condition of the proxy.
 func (f *fixture) mustHave(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
 	f.t.Helper()
 	proxy := f.proxy()
@@ -310,7 +310,7 @@ func (f *fixture) mustNotHave(conditionType string) {
 	}
 }
 
-// env is the environment of Coder's container.
+// env returns a variable of Coder's container.
 func (f *fixture) env(name string) corev1.EnvVar {
 	f.t.Helper()
 	for _, variable := range f.deployment().Spec.Template.Spec.Containers[0].Env {
@@ -321,7 +321,7 @@ func (f *fixture) env(name string) corev1.EnvVar {
 	return corev1.EnvVar{}
 }
 
-// mustNotLeak looks for tokens in everything that people read.
+// mustNotLeak checks that the status and the Events do not contain tokens.
 func (f *fixture) mustNotLeak() {
 	f.t.Helper()
 	secrets := &corev1.SecretList{}
@@ -340,7 +340,7 @@ func (f *fixture) mustNotLeak() {
 	}
 }
 
-// asked counts the requests to the first Coder since the last time.
+// asked returns the number of requests to the first Coder since the last call.
 func (f *fixture) asked() int {
 	n := 0
 	for _, count := range f.coder.Requests() {
@@ -350,7 +350,7 @@ func (f *fixture) asked() int {
 	return n
 }
 
-// eventLog keeps Events as "type reason: note".
+// eventLog records Events as "type reason: note".
 type eventLog struct {
 	mu     sync.Mutex
 	events []string

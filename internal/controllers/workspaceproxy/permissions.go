@@ -1,7 +1,7 @@
 package workspaceproxy
 
-// What the controller itself does, besides the shared steps: it reads control
-// planes, and keeps session tokens in Secrets.
+// Permissions of the controller in addition to those of the shared steps. It reads control planes,
+// and stores session tokens in Secrets.
 //
 // +kubebuilder:rbac:groups=coder.com,resources=coderworkspaceproxies,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=coder.com,resources=coderworkspaceproxies/status,verbs=patch

@@ -16,9 +16,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// describePods completes the Workload with token, address and image, so that pods
-// can be made. Without one of them it waits, and leaves the pods that there are as
-// they are.
+// describePods completes the Workload with the token, the URL of Coder and the image. If one of
+// them is missing, it waits, and running pods are not changed.
 func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 	if s.registration == nil {
 		return waits("the registration in Coder")
@@ -30,7 +29,7 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 	if spec.ControlPlaneRef != nil && spec.Image == "" && s.inputs.Image == "" {
 		return waits("the control plane to run, whose image the pods have")
 	}
-	// While a new registration waits, the pods keep the Coder that they have.
+	// While a new registration is pending, the pods keep the URL of their current Coder.
 	s.inputs.PrimaryAccessURL = cmp.Or(s.registration.AccessURL, s.accessURL())
 	if s.inputs.PrimaryAccessURL == "" {
 		return waits("the address of Coder")
@@ -48,9 +47,9 @@ func (r *Reconciler) describePods(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// tokenRef is where the pods find their token. Where the Secret is lost and Coder
-// away, pods that there are keep their reference to it, so that other edits of the
-// spec reach them.
+// tokenRef returns the location of the session token. If the Secret is lost and Coder is
+// unreachable, running pods keep their reference to the Secret, so that other changes of the spec
+// still reach them.
 func (r *Reconciler) tokenRef(ctx context.Context, s *scope) (*coderv1alpha1.TokenSecretReference, error) {
 	if ref := s.registration.TokenRef; ref != nil {
 		return ref, nil
@@ -66,7 +65,7 @@ func waits(what string) error {
 	return &steps.Waiting{Reason: coderv1alpha1.ReasonWaiting, Message: "waits for " + what}
 }
 
-// cannotRegister is a proxy that ends because Coder is away or refuses it.
+// cannotRegister returns a problem if the proxy exits because Coder is unreachable or rejects it.
 func (s *scope) cannotRegister(_, words string) *workload.Problem {
 	for _, line := range slices.Backward(podproblem.LogLines(words)) {
 		_, cause, found := strings.Cut(line, "register proxy: ")
@@ -83,7 +82,8 @@ func (s *scope) cannotRegister(_, words string) *workload.Problem {
 	return nil
 }
 
-// missingToken names the Secret of the session token as the spec does.
+// missingToken returns a problem if the missing Secret is the one of
+// spec.proxySessionTokenSecretRef.
 func (s *scope) missingToken(reference workloadresources.Reference, key string) *workload.Problem {
 	ref := s.proxy.Spec.ProxySessionTokenSecretRef
 	if ref == nil || reference.Kind != workloadresources.KindSecret || reference.Name != ref.Name {

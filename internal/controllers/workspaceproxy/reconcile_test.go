@@ -65,7 +65,8 @@ func TestFromNothingToReady(t *testing.T) {
 	}
 }
 
-// TestC6StartsWithTheOfficialImage: the predecessor's pods could not.
+// TestC6StartsWithTheOfficialImage covers a fault of the predecessor: its pods did not start with
+// that image.
 func TestC6StartsWithTheOfficialImage(t *testing.T) {
 	f := newFixture(t, newProxy(func(p *coderv1alpha1.CoderWorkspaceProxy) { p.Spec.DerpOnly = true }))
 	f.settle()
@@ -124,7 +125,7 @@ func TestPrimaryAccessURL(t *testing.T) {
 func TestThePrimaryAccessURLFollowsTheSpec(t *testing.T) {
 	f := newFixture(t, newProxy())
 	f.run()
-	// Also while Coder is away.
+	// This also works while Coder is unreachable.
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
 	f.edit(func(s *coderv1alpha1.CoderWorkspaceProxySpec) { s.PrimaryAccessURL = "https://moved.example.com" })
 	f.settle()
@@ -154,7 +155,7 @@ func (f *fixture) secretNamed(name string) *corev1.Secret {
 	return secret
 }
 
-// TestK19ErrorsAreInTheStatus: the predecessor's conditions were never set.
+// TestK19ErrorsAreInTheStatus covers a fault of the predecessor: its conditions were never set.
 func TestK19ErrorsAreInTheStatus(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault   coderdtest.Fault
@@ -248,7 +249,7 @@ func TestAControlPlaneThatIsMissing(t *testing.T) {
 	if !strings.Contains(c.Message, `"later"`) || f.has(deploymentName, &appsv1.Deployment{}) {
 		t.Errorf("message %q", c.Message)
 	}
-	// The watch leads from it to the proxy.
+	// The watch maps the control plane to the proxy.
 	cp := controlPlane("later", controlPlaneURL, accessURL)
 	cp.Status.OperatorTokenSecretRef.Name = "dev-operator-token"
 	f.create(cp)
@@ -350,7 +351,7 @@ func TestAnOwnToken(t *testing.T) {
 	if len(f.coder.Proxies()) != 1 {
 		t.Error("something was registered")
 	}
-	// The operator need not reach the address that browsers go to.
+	// The operator need not reach the URL that browsers use.
 	f.coder.Fail(coderdtest.Fault{DropConnection: true})
 	f.restart()
 	f.settle()

@@ -16,19 +16,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// Registrar is what the controller needs of registration.Manager.
+// Registrar is the part of registration.Manager that the controller uses.
 type Registrar interface {
 	Ensure(ctx context.Context, req registration.Request) (registration.Result, error)
 	Remove(ctx context.Context, req registration.Request) (registration.Result, error)
 }
 
-// Reconciler makes CoderWorkspaceProxies what their spec says. New makes one.
+// Reconciler reconciles CoderWorkspaceProxies. Use New to create one.
 type Reconciler struct {
 	kit       *workload.Toolkit
 	registrar Registrar
 }
 
-// The names of the steps that are not shared.
+// Names of the steps in addition to those of package workload.
 const (
 	stepControlPlane = "control plane"
 	stepRegistration = "registration"
@@ -39,18 +39,18 @@ func kind() workload.Kind {
 	return workload.Kind{Name: "CoderWorkspaceProxy", Noun: "workspace proxy", Finalizer: coderv1alpha1.FinalizerWorkspaceProxy}
 }
 
-// scope is one workspace proxy during one pass: what it is, and what the steps
-// saw. The status is computed from it alone.
+// scope is the state of one reconciliation of one workspace proxy: the object itself and the
+// results of the steps. The status is computed only from the scope.
 type scope struct {
 	workload.Pass
 	proxy *coderv1alpha1.CoderWorkspaceProxy
-	// inputs is what the builders need besides the spec.
+	// inputs contains the values that the builders need in addition to the spec.
 	inputs resources.Inputs
-	// controlPlane is that of the spec, or nil where there is none.
+	// controlPlane is the control plane of the spec, or nil if there is none.
 	controlPlane *coderv1alpha1.CoderControlPlane
-	// registration is what came of it, or nil where that is not known.
+	// registration is the result of the registration, or nil if it is unknown.
 	registration *registration.Result
-	// waits is what a deletion waits for.
+	// waits describes what a deletion waits for.
 	waits string
 }
 
@@ -75,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}, s.recheck())
 }
 
-// recheck is when to look again at a proxy that works.
+// recheck returns when to reconcile a working proxy again.
 func (s *scope) recheck() time.Duration {
 	if s.registration == nil {
 		return 0

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// removalLimit is how long a Coder that cannot be reached may delay the deletion
-	// of a workspace proxy.
+	// removalLimit is the maximum time for which an unreachable Coder delays the deletion of a
+	// workspace proxy.
 	removalLimit = time.Minute
-	// removalRetry is the time between two tries, removalTry how long one may take.
+	// removalRetry is the time between two attempts, and removalTry the timeout of one attempt.
 	removalRetry = 5 * time.Second
 	removalTry   = 20 * time.Second
 )
 
-// register makes Coder know the proxy and keeps it so.
+// register registers the proxy in Coder and keeps the registration up to date.
 func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	healthy, err := r.podsReady(ctx, s)
 	if err != nil {
@@ -46,8 +46,8 @@ func (r *Reconciler) register(ctx context.Context, s *scope) error {
 	return &steps.Waiting{Reason: result.Reason, Message: result.Message, After: result.RequeueAfter}
 }
 
-// podsReady says that there are pods, all of them ready, so that Coder cannot have
-// refused their token.
+// podsReady reports whether pods exist and all of them are ready, which shows that Coder accepts
+// their token.
 func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
 	d, err := r.ownDeployment(ctx, s)
 	if err != nil || d == nil {
@@ -57,7 +57,7 @@ func (r *Reconciler) podsReady(ctx context.Context, s *scope) (bool, error) {
 	return workload.RolledOut(d) && d.Status.AvailableReplicas >= wanted, nil
 }
 
-// ownDeployment is ours as the cache has it, or nil.
+// ownDeployment returns the proxy's Deployment from the cache, or nil.
 func (r *Reconciler) ownDeployment(ctx context.Context, s *scope) (*appsv1.Deployment, error) {
 	d := &appsv1.Deployment{}
 	err := r.kit.Client.Get(ctx, client.ObjectKey{Namespace: s.Workload.Namespace, Name: s.Workload.Name}, d)
@@ -72,17 +72,16 @@ func (r *Reconciler) ownDeployment(ctx context.Context, s *scope) (*appsv1.Deplo
 	return d, nil
 }
 
-// tell passes on what changed about the registration, whatever else comes of the
-// pass.
+// tell records the Events about the registration, whatever the result of the pass is.
 func (r *Reconciler) tell(s *scope, result registration.Result) {
 	for _, event := range result.Events {
 		r.kit.Tell(&s.Pass, event.Type, event.Reason, workload.Redact(event.Message))
 	}
 }
 
-// unregister removes the registration while the finalizer keeps the proxy. A Coder
-// that does not answer, or refuses, delays the deletion for a minute; what stays
-// there is then told.
+// unregister removes the registration while the finalizer keeps the proxy. If Coder does not answer
+// or rejects the request, the deletion is delayed for a minute. After that, an Event reports what
+// remains in Coder.
 func (r *Reconciler) unregister(ctx context.Context, s *scope) error {
 	left := removalLimit - s.Now.Sub(s.proxy.DeletionTimestamp.Time)
 	ctx, cancel := context.WithTimeout(ctx, removalTry)

@@ -20,24 +20,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
-// IndexControlPlane is the index of workspace proxies on the control plane that
-// they name.
+// IndexControlPlane is the name of the index of workspace proxies by the control plane that they
+// name.
 const IndexControlPlane = ".spec.controlPlaneRef.name"
 
-// Options are what the controller can be told. The zero value works.
+// Options configure the controller. The zero value is valid.
 type Options struct {
-	// Registrar registers proxies in Coder. Nil means a registration.Manager with a
-	// client of its own, without a cache.
+	// Registrar registers proxies in Coder. Nil means a registration.Manager with an uncached
+	// client.
 	Registrar Registrar
-	// Refused is told that Coder refused the operator's token of a control plane, so
-	// that its owner looks at it at once. It must be quick. It may be nil.
+	// Refused is called when Coder rejects the operator's token of a control plane, so that the
+	// control plane is reconciled immediately. It must return quickly. It may be nil.
 	Refused func(controlPlane types.NamespacedName)
-	// UserAgent of the requests to Coder.
+	// UserAgent is the user agent of the requests to Coder.
 	UserAgent string
 }
 
-// New makes the controller of a manager, with the Toolkit that all kinds share.
-// SetupWithManager starts it.
+// New creates the controller of a manager with the Toolkit that all kinds share. Use
+// SetupWithManager to register it.
 func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconciler, error) {
 	if options.Registrar == nil {
 		options.Registrar = &registration.Manager{
@@ -48,8 +48,7 @@ func New(mgr manager.Manager, kit *workload.Toolkit, options Options) (*Reconcil
 	return &Reconciler{kit: kit, registrar: options.Registrar}, nil
 }
 
-// SetupWithManager registers the controller and its watches. It runs on the leader
-// only.
+// SetupWithManager registers the controller and its watches. It runs on the leader only.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &coderv1alpha1.CoderWorkspaceProxy{}, IndexControlPlane, controlPlaneOf); err != nil {
 		return fmt.Errorf("indexing workspace proxies by control plane: %w", err)
@@ -73,7 +72,7 @@ func controlPlaneOf(obj client.Object) []string {
 	return []string{proxy.Spec.ControlPlaneRef.Name}
 }
 
-// proxiesOf finds the proxies that name a control plane.
+// proxiesOf returns requests for the proxies that name a control plane.
 func (r *Reconciler) proxiesOf(ctx context.Context, cp client.Object) []reconcile.Request {
 	list := &coderv1alpha1.CoderWorkspaceProxyList{}
 	if err := r.kit.Client.List(ctx, list, client.InNamespace(cp.GetNamespace()), client.MatchingFields{IndexControlPlane: cp.GetName()}); err != nil {
@@ -87,8 +86,8 @@ func (r *Reconciler) proxiesOf(ctx context.Context, cp client.Object) []reconcil
 	return requests
 }
 
-// referencesOf are the Secrets and ConfigMaps on which a proxy depends: those of
-// its pods, its session token, and the token with which it is registered.
+// referencesOf returns the Secrets and ConfigMaps on which a proxy depends: those of its pods, its
+// session token, and the token with which it is registered.
 func referencesOf(obj client.Object) []workloadresources.Reference {
 	proxy, ok := obj.(*coderv1alpha1.CoderWorkspaceProxy)
 	if !ok {

@@ -21,7 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workload"
 )
 
-// It only registers: what the watches do is seen against a real API server.
+// This test only registers the controller. The tests against a real API server cover the watches.
 func TestSetupWithManager(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, coderv1alpha1.AddToScheme} {

@@ -12,9 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/conditions"
 )
 
-// statusOf is the status that follows from what the pass saw. Of the status before
-// it only keeps what is a record rather than a finding: the registration, where
-// nothing was learned about it, and the times of transitions.
+// statusOf returns the status that follows from the result of the pass. From the previous status it
+// keeps only recorded values: the registration if it is unknown, and the transition times.
 func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 	status := *s.proxy.Status.DeepCopy()
 	if !s.Deleting() {
@@ -43,8 +42,8 @@ func statusOf(s *scope) coderv1alpha1.CoderWorkspaceProxyStatus {
 	return status
 }
 
-// partsOf are the conditions from which Ready is derived, in the order in which one
-// depends on another, and those beside it.
+// partsOf returns the conditions from which Ready is derived, and those that do not affect it. A
+// condition may depend on those before it.
 func partsOf(s *scope) []metav1.Condition {
 	if workload.InvalidName(&s.Pass) != "" {
 		return []metav1.Condition{s.ResourcesApplied()}
@@ -63,7 +62,7 @@ func partsOf(s *scope) []metav1.Condition {
 	return parts
 }
 
-// registered is the condition about the registration.
+// registered returns the condition about the registration.
 func registered(s *scope) *metav1.Condition {
 	const kind = coderv1alpha1.ConditionRegistered
 	result := s.registration
@@ -81,8 +80,7 @@ func registered(s *scope) *metav1.Condition {
 	return new(conditions.False(kind, result.Reason, workload.Redact(result.Message)))
 }
 
-// stalled says that only a person can help. A control plane or a Secret that is
-// missing may come.
+// stalled reports whether a user must act. A missing control plane or Secret may still be created.
 func (s *scope) stalled(part *metav1.Condition) bool {
 	switch part.Type {
 	case coderv1alpha1.ConditionControlPlaneReady:

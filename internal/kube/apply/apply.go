@@ -14,29 +14,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// ErrTerminating says that the object is being deleted, so that there is nothing
-// to apply to until it is gone.
+// ErrTerminating reports that the object is being deleted, so that it cannot be applied until it is
+// gone.
 var ErrTerminating = errors.New("is being deleted")
 
-// Applier applies objects. It is safe for concurrent use, for different objects
-// at once.
+// Applier applies objects. It is safe for concurrent use with different objects.
 type Applier struct {
-	// Client writes, and reads from its cache if it has one.
+	// Client writes objects, and reads them from its cache if it has one.
 	Client client.Client
-	// Live reads from the API server, past any cache.
+	// Live reads from the API server without a cache.
 	Live client.Reader
-	// FieldOwner names the operator in the managed fields. It never changes,
-	// because with it the operator would disown all that it applied before.
+	// FieldOwner is the name of the operator in managed fields. It must never change: with another
+	// name the operator would no longer own the fields that it applied before.
 	FieldOwner string
 
 	memory memory
 }
 
-// Apply makes the cluster's object hold what desired says, unless it is not the
-// claim's. Afterwards desired is the object as the cluster has it. It says
-// whether that changed. Where desired has a resource version, an object of another
-// version is not written, and the error is a conflict: what desired was made from
-// is not true any more.
+// Apply applies desired to the cluster unless the claim does not hold the existing object.
+// Afterwards desired holds the object as the API server returned it. Apply reports whether the
+// object changed. If desired has a resource version and the object has another one, nothing is
+// written and the error is a conflict, because desired was built from an outdated state.
 func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object) (bool, error) {
 	if err := claim.Stamp(desired); err != nil {
 		return false, fmt.Errorf("claiming %s: %w", client.ObjectKeyFromObject(desired), err)
@@ -45,7 +43,7 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 	if err != nil {
 		return false, err
 	}
-	// The version says when to apply, not what.
+	// The resource version is a precondition and no part of the content.
 	onlyTo := content.GetResourceVersion()
 	content.SetResourceVersion("")
 	wanted, err := digestOf(content)
@@ -78,15 +76,15 @@ func (a *Applier) Apply(ctx context.Context, claim Claim, desired client.Object)
 	return changed, overwrite(desired, content)
 }
 
-// Forget drops what is remembered of an object that is gone for good.
+// Forget drops the state of an object that was deleted.
 func (a *Applier) Forget(obj client.Object) {
 	if kind, err := apiutil.GVKForObject(obj, a.Client.Scheme()); err == nil {
 		a.memory.forget(objectKey{kind: kind, name: client.ObjectKeyFromObject(obj)})
 	}
 }
 
-// read is the object as it is, or nil where the API server has none. An object
-// that is not the claim's is an error.
+// read returns the existing object, or nil if the API server has none. It returns an error if the
+// claim does not hold the object.
 func (a *Applier) read(ctx context.Context, key objectKey, claim Claim) (client.Object, error) {
 	live, err := a.Client.Scheme().New(key.kind)
 	if err != nil {
@@ -97,8 +95,8 @@ func (a *Applier) read(ctx context.Context, key objectKey, claim Claim) (client.
 		return nil, fmt.Errorf("bug: %s is not an object", key.kind)
 	}
 	err = a.Client.Get(ctx, key.name, obj)
-	// A cache may not know the object yet, or not know of a change of owner, or of what
-	// was applied last: then it shows pods of the revision before as those of this one.
+	// A stale cache may not contain the object, a change of its owner, or the last apply. In the
+	// last case it shows the pods of the previous revision as those of the current one.
 	if apierrors.IsNotFound(err) || (err == nil && (!claim.Holds(obj) || a.memory.behind(key, obj))) {
 		err = a.Live.Get(ctx, key.name, obj)
 	}
@@ -125,7 +123,7 @@ func (a *Applier) write(ctx context.Context, content *unstructured.Unstructured)
 	return nil
 }
 
-// overwrite makes a typed object hold what the cluster has.
+// overwrite replaces a typed object by the one in the cluster.
 func overwrite(desired, live client.Object) error {
 	content, ok := live.(*unstructured.Unstructured)
 	if !ok {

@@ -23,7 +23,7 @@ import (
 
 const fieldOwner = "test-operator"
 
-// fixture is an Applier over a fake cluster that counts the applies.
+// fixture is an Applier with a fake cluster that counts the applies.
 type fixture struct {
 	*Applier
 	cluster client.Client
@@ -211,7 +211,7 @@ func TestNothingIsAdopted(t *testing.T) {
 	}
 }
 
-// A cache that is behind does not know the object of someone else yet.
+// A stale cache does not contain the object of another owner yet.
 func TestAbsenceInACacheIsNotBelieved(t *testing.T) {
 	f := newFixture(t, service())
 	f.Client = interceptor.NewClient(f.cluster.(client.WithWatch), interceptor.Funcs{
@@ -229,7 +229,7 @@ func TestAbsenceInACacheIsNotBelieved(t *testing.T) {
 	}
 }
 
-// A cache that is behind may still show the object of someone else that made room.
+// A stale cache may still contain the deleted object of another owner.
 func TestOwnershipInACacheIsNotBelievedEither(t *testing.T) {
 	f := newFixture(t)
 	f.mustApply(t, ownerClaim(), service())
@@ -244,8 +244,7 @@ func TestOwnershipInACacheIsNotBelievedEither(t *testing.T) {
 	}
 }
 
-// A cache that is behind shows the object from before the last apply, and with it a
-// status that is about what was there before.
+// A stale cache returns the object from before the last apply, with an outdated status.
 func TestAnObjectFromBeforeTheLastApplyIsNotBelieved(t *testing.T) {
 	f := newFixture(t)
 	f.mustApply(t, ownerClaim(), deployment("a:1"))
@@ -274,7 +273,7 @@ func TestAnObjectFromBeforeTheLastApplyIsNotBelieved(t *testing.T) {
 			again.ResourceVersion, again.Spec.Template.Spec.Containers[0].Image)
 	}
 
-	// At rest the cache is enough.
+	// If nothing changed, the cache is enough.
 	f.Client, reads = f.cluster, 0
 	f.mustApply(t, ownerClaim(), deployment("a:2"))
 	if reads > 0 || f.applies.Load() != 2 {
@@ -360,8 +359,8 @@ func TestAnObjectThatIsBeingDeletedIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAnotherVersionIsNotWritten: what was decided from a cache that is behind does
-// not undo what somebody did since.
+// TestAnotherVersionIsNotWritten checks that a decision based on a stale cache does not undo a
+// later change of another client.
 func TestAnotherVersionIsNotWritten(t *testing.T) {
 	f := newFixture(t)
 	first := deployment("one")

@@ -12,16 +12,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Claim is how an object tells whose it is.
+// Claim defines how an object shows its owner.
 type Claim interface {
 	// Stamp marks an object that is about to be applied.
 	Stamp(obj client.Object) error
-	// Holds says whether an object of the cluster carries the mark.
+	// Holds reports whether an object in the cluster has the mark.
 	Holds(live client.Object) bool
 }
 
-// ControlledBy claims objects in the namespace of their owner, by a controller
-// reference. The garbage collector deletes them with the owner.
+// ControlledBy returns a claim to objects in the namespace of their owner. The mark is a controller
+// reference. The garbage collector deletes the objects with the owner.
 func ControlledBy(owner client.Object, scheme *runtime.Scheme) Claim {
 	return controlled{owner: owner, scheme: scheme}
 }
@@ -39,15 +39,15 @@ func (c controlled) Holds(live client.Object) bool {
 	return metav1.IsControlledBy(live, c.owner)
 }
 
-// ErrOwnerDeleted says that the owner is being deleted or is gone, so that it adopts
-// nothing: the garbage collector would delete the object with it.
+// ErrOwnerDeleted reports that the owner is being deleted or gone. It must not adopt an object,
+// because the garbage collector would delete the object with it.
 var ErrOwnerDeleted = errors.New("is not adopted, because its owner is being deleted")
 
-// Adopting claims what another claim does, and what has no controller and carries an
-// annotation with this value: somebody who may write the object handed it over. Before
-// an object is adopted, confirm reads the owner from the API server and returns
-// ErrOwnerDeleted if it must not adopt. A cached owner is not enough: if it was deleted
-// with --cascade=orphan, its objects look like ones that were just handed over.
+// Adopting returns a claim that extends another one. It also holds an object without a controller
+// that has the annotation with the given value: a user who may write the object handed it over.
+// Before an object is adopted, confirm reads the owner from the API server and returns
+// ErrOwnerDeleted if it must not adopt. A cached owner is not enough: if it was deleted with
+// --cascade=orphan, its objects look like ones that were just handed over.
 func Adopting(claim Claim, annotation, value string, confirm func(context.Context) error) Claim {
 	return adopting{Claim: claim, annotation: annotation, value: value, confirm: confirm}
 }
@@ -58,7 +58,7 @@ type adopting struct {
 	confirm           func(context.Context) error
 }
 
-// mayWrite returns an error if an object would be adopted and must not be.
+// mayWrite returns an error if the object would be adopted and must not be.
 func (a adopting) mayWrite(ctx context.Context, live client.Object) error {
 	if a.Claim.Holds(live) {
 		return nil
@@ -66,7 +66,7 @@ func (a adopting) mayWrite(ctx context.Context, live client.Object) error {
 	return a.confirm(ctx)
 }
 
-// mayWrite returns an error if the claim forbids to write an object that it holds.
+// mayWrite returns an error if the claim does not allow writing an object that it holds.
 func mayWrite(ctx context.Context, claim Claim, live client.Object) error {
 	if a, ok := claim.(adopting); ok {
 		return a.mayWrite(ctx, live)
@@ -79,8 +79,8 @@ func (a adopting) Holds(live client.Object) bool {
 		(metav1.GetControllerOf(live) == nil && live.GetAnnotations()[a.annotation] == a.value)
 }
 
-// MarkedWith claims objects in other namespaces, where an owner reference cannot
-// point: by labels, and by annotations that hold the uid of the owner.
+// MarkedWith returns a claim to objects in other namespaces, to which an owner reference cannot
+// point. The marks are labels, and annotations with the uid of the owner.
 func MarkedWith(labels, annotations map[string]string) Claim {
 	return marked{labels: labels, annotations: annotations}
 }
@@ -116,12 +116,12 @@ func contains(set, wanted map[string]string) bool {
 	return true
 }
 
-// NotOwnedError says that an object of the wanted name is someone else's. It was
-// not touched.
+// NotOwnedError reports that an object with the wanted name belongs to another owner. The object
+// was not changed.
 type NotOwnedError struct {
 	Kind, Namespace, Name string
-	// Owner is the controller of the object, for example `Deployment "web"`, or
-	// empty where it has none.
+	// Owner is the controller of the object, for example `Deployment "web"`. It is empty if there
+	// is none.
 	Owner string
 }
 

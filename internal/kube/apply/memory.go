@@ -20,18 +20,17 @@ type objectKey struct {
 	name types.NamespacedName
 }
 
-// record is what was applied to an object, and how that object stood after it.
+// record describes what was applied to an object, and the state of the object afterwards.
 type record struct {
 	uid     types.UID
 	desired digest
 	owned   digest
-	// version is the one after that, and no part of what is compared.
+	// version is the resource version afterwards. It is not compared.
 	version string
 }
 
-// memory holds the last record of each object. It is lost with the process:
-// then every object is applied once more, which the API server answers without
-// a write.
+// memory contains the last record of each object. It is lost on a restart. Then every object is
+// applied once more, which the API server answers without a write if nothing changed.
 type memory struct {
 	mu      sync.Mutex
 	records map[objectKey]record
@@ -45,8 +44,8 @@ func (m *memory) matches(key objectKey, r record) bool {
 	return ok && old == r
 }
 
-// behind says that an object is older than what was applied last. What cannot be
-// compared is not older.
+// behind reports whether an object is older than the last apply. Versions that cannot be compared
+// do not count as older.
 func (m *memory) behind(key objectKey, seen client.Object) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -73,15 +72,15 @@ func (m *memory) forget(key objectKey) {
 	delete(m.records, key)
 }
 
-// digestOf identifies the content that is applied. The keys of JSON objects are
-// sorted, so the same content has the same digest.
+// digestOf returns a hash of the applied content. The keys of JSON objects are sorted, so the same
+// content has the same hash.
 func digestOf(desired *unstructured.Unstructured) (digest, error) {
 	raw, err := json.Marshal(desired.Object)
 	return sha256.Sum256(raw), err
 }
 
-// ownedFields identifies what the field owner owns of an object. Where a cache
-// strips that from objects, the resource version stands in.
+// ownedFields returns a hash of the fields that the field owner owns. If a cache strips the managed
+// fields, the hash is that of the resource version.
 func ownedFields(live client.Object, fieldOwner string) digest {
 	for _, entry := range live.GetManagedFields() {
 		if entry.Manager == fieldOwner && entry.Operation == metav1.ManagedFieldsOperationApply &&
@@ -92,9 +91,8 @@ func ownedFields(live client.Object, fieldOwner string) digest {
 	return sha256.Sum256([]byte(live.GetResourceVersion()))
 }
 
-// sorted is JSON with the keys of its objects in one order. The API server writes
-// list keys in that of their values, port 80 before 443, and what went through an
-// unstructured object has that of their text.
+// sorted returns JSON with sorted object keys. The API server sorts list keys by their values, with
+// port 80 before 443. An unstructured object sorts them by their text.
 func sorted(raw []byte) []byte {
 	var fields any
 	if err := json.Unmarshal(raw, &fields); err != nil {

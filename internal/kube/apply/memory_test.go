@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTheOrderOfOwnedFieldsSaysNothing: the API server writes them in another order
-// than an unstructured object does, and a Service with the ports 80 and 443 was
-// applied in every pass for that.
+// TestTheOrderOfOwnedFieldsSaysNothing checks that the order of owned fields does not matter. The
+// API server and an unstructured object order them differently, so a Service with the ports 80 and
+// 443 was once applied in every pass.
 func TestTheOrderOfOwnedFieldsSaysNothing(t *testing.T) {
 	owned := func(fields string) digest {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{

@@ -8,10 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// toApply is the object as it is sent: only what its builder meant. A typed
-// object also serializes its status, its null fields and some structs that are
-// empty, and to send those would be to own them. Empty maps elsewhere stay: an
-// emptyDir volume is one.
+// toApply returns the object with only the fields that its builder set. A typed object also
+// serializes its status, null fields and some empty structs, and the operator would own them if it
+// sent them. Other empty maps are kept, because an emptyDir volume is one.
 func toApply(obj client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -39,8 +38,8 @@ func dropNoise(value any) {
 	}
 }
 
-// isNoise names the struct fields of Kubernetes types that are written although
-// they are empty.
+// isNoise reports whether an entry is an empty struct field that the types of Kubernetes always
+// serialize.
 func isNoise(key string, value any) bool {
 	switch key {
 	case "strategy", "updateStrategy", "resources", "status", "loadBalancer":

@@ -14,45 +14,45 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// PolicyName is the name of the admission policies that record the author and refuse
-// another one, and of their bindings. It is that of the policy of earlier versions, so
-// that an upgrade replaces it.
+// PolicyName is the name of the admission policies that record the author and reject any other
+// author, and of their bindings. It is the name of the policy of earlier versions, so that an
+// upgrade replaces that one.
 const PolicyName = "coder-k8s-workspace-namespaces"
 
-// applyPolicy tells what to do if no author can be known.
+// applyPolicy is the remedy if the author cannot be known.
 const applyPolicy = "apply the policies of this version (kubectl apply -k config/policy, or upgrade the Helm release)"
 
-// Grant is a Role that is to be granted to a workload's ServiceAccount.
+// Grant describes a Role that will be granted to a workload's ServiceAccount.
 type Grant struct {
-	// Namespace and Role are where the Role is, and its name.
+	// Namespace and Role are the namespace and the name of the Role.
 	Namespace, Role string
-	// Rules are what the Role will allow.
+	// Rules are the rules that the Role will have.
 	Rules []rbacv1.PolicyRule
-	// Granted is what the Role allows already. It is not checked again.
+	// Granted are the rules that the Role already has. They are not checked again.
 	Granted []rbacv1.PolicyRule
 }
 
-// RefusedError reports that rights are not granted because of the author.
+// RefusedError reports that permissions are not granted because of the author.
 type RefusedError struct {
 	// Unknown is true if the author is not known for certain.
 	Unknown bool
-	// Message says which rights are missing where, and what to do.
+	// Message names the missing permissions and their namespace, and describes what to do.
 	Message string
 }
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Message }
 
-// Checker compares grants with the rights of their authors.
+// Checker compares grants with the permissions of their authors.
 type Checker struct {
-	// Client creates SubjectAccessReviews and tries out the policy.
+	// Client creates SubjectAccessReviews and tests the policy.
 	Client client.Client
 }
 
-// Check returns nil if the recorded author of an object may grant the rights: the
-// author may create Roles and RoleBindings in a namespace other than the object's, and
-// holds each right there or may escalate and bind the Role. Otherwise it returns a
-// RefusedError.
+// Check returns nil if the recorded author of an object may grant the permissions. The author must
+// be allowed to create Roles and RoleBindings in a namespace other than the object's, and must
+// either have each permission there or be allowed to escalate and bind the Role. Otherwise Check
+// returns a RefusedError.
 func (c Checker) Check(ctx context.Context, obj client.Object, grant Grant) error {
 	wanted, bounded := newRights(grant)
 	if bounded && len(wanted) == 0 {
@@ -104,8 +104,8 @@ func (c Checker) authorOf(ctx context.Context, obj client.Object) (user, error) 
 	return user{name: lines[0], groups: lines[1:]}, nil
 }
 
-// guarded reports whether the policy keeps the annotation from being forged: it tries
-// to, in a dry run.
+// guarded reports whether the policy protects the annotation. It tries to forge the annotation in a
+// dry run.
 func (c Checker) guarded(ctx context.Context, obj client.Object) (bool, error) {
 	const forged = "coder-k8s:policy-probe"
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -1,11 +1,11 @@
-// Package author checks that rights which the operator grants for an object are rights
-// that the author of the object may grant.
+// Package author checks that the author of an object may grant the permissions that the operator
+// grants for that object.
 //
-// kube-apiserver refuses a Role with rights that its writer does not hold. A Role that
-// the operator writes for somebody is compared with the operator's rights only, so the
-// operator asks the same about that person. The author is the user who last changed
-// spec.rbac. A controller does not see who writes an object, so an admission policy
-// (config/policy) records the author in an annotation and refuses any other value.
-// Without that policy anyone could name themselves an administrator, so Check refuses
-// all new rights until a dry run shows that the policy is in force.
+// kube-apiserver rejects a Role with permissions that its writer does not have. If the operator
+// writes a Role for a user, kube-apiserver checks only the operator's permissions. So the operator
+// checks those of the author itself. The author is the user who last changed spec.rbac. A
+// controller does not see which user writes an object, so an admission policy (config/policy)
+// records the author in an annotation and rejects any other value. Without that policy any user
+// could name an administrator as the author. So Check refuses all new permissions until a dry run
+// shows that the policy is in force.
 package author

@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// maxRights is how many single rights of one namespace are asked about.
+	// maxRights is the maximum number of single permissions in one namespace that are checked.
 	maxRights = 1000
-	// maxNamed is how many missing rights a message names.
+	// maxNamed is the maximum number of missing permissions in a message.
 	maxNamed = 5
 )
 
-// newRights returns the single rights of a grant that are not granted already. It
-// returns false if there are too many to take the rules apart: the lists of a rule are
-// multiplied.
+// newRights returns the single permissions of a grant that are not granted already. It returns
+// false if there are too many: each rule is the product of its lists.
 func newRights(grant Grant) ([]rbacv1.PolicyRule, bool) {
 	if size(grant.Rules) > maxRights || size(grant.Granted) > maxRights {
 		return nil, false
@@ -36,7 +35,7 @@ func newRights(grant Grant) ([]rbacv1.PolicyRule, bool) {
 	return wanted, true
 }
 
-// size returns the number of single rights of rules, or any number above maxRights.
+// size returns the number of single permissions of rules, or any number above maxRights.
 func size(rules []rbacv1.PolicyRule) int {
 	total := 0
 	for _, rule := range rules {
@@ -53,7 +52,7 @@ func size(rules []rbacv1.PolicyRule) int {
 	return total
 }
 
-// mayWrite returns an error unless the author may make Roles and RoleBindings.
+// mayWrite returns an error unless the author may create Roles and RoleBindings.
 func (c Checker) mayWrite(ctx context.Context, author user, grant Grant) error {
 	for _, resource := range []string{"roles", "rolebindings"} {
 		allowed, err := c.allowed(ctx, author, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -71,7 +70,7 @@ func (c Checker) mayWrite(ctx context.Context, author user, grant Grant) error {
 	return nil
 }
 
-// mayEscalate reports whether the author may grant rights without holding them.
+// mayEscalate reports whether the author may grant permissions without having them.
 func (c Checker) mayEscalate(ctx context.Context, author user, grant Grant) (bool, error) {
 	for _, verb := range []string{"escalate", "bind"} {
 		allowed, err := c.allowed(ctx, author, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -84,7 +83,7 @@ func (c Checker) mayEscalate(ctx context.Context, author user, grant Grant) (boo
 	return true, nil
 }
 
-// holds returns an error that names rights which the author does not hold.
+// holds returns an error that names permissions which the author does not have.
 func (c Checker) holds(ctx context.Context, author user, grant Grant, wanted []rbacv1.PolicyRule) error {
 	var missing []string
 	for _, single := range wanted {
@@ -123,7 +122,7 @@ func question(namespace string, single rbacv1.PolicyRule) authorizationv1.Subjec
 	return authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: attributes}
 }
 
-// describe returns for example: get secrets "db", or list deployments.apps.
+// describe returns a text such as: get secrets "db", or list deployments.apps.
 func describe(single rbacv1.PolicyRule) string {
 	if len(single.NonResourceURLs) > 0 {
 		return single.Verbs[0] + " " + single.NonResourceURLs[0]

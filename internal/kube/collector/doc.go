@@ -1,5 +1,3 @@
-// Package collector registers metrics.
-//
-// It owns the one rule about it: a process may make its parts more than once, as
-// tests do, and the metrics of all of them are the same.
+// Package collector registers metrics. A process may create its parts more than once, as tests do.
+// All of them then share the same metrics.
 package collector

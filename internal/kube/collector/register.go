@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Register registers a metric. Where the registry has the same already, collector
-// becomes that one.
+// Register registers a collector. If the registry already has an equal one, collector is replaced
+// by that one.
 func Register[C prometheus.Collector](registerer prometheus.Registerer, collector *C) error {
 	err := registerer.Register(*collector)
 	var known prometheus.AlreadyRegisteredError

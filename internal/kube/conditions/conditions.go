@@ -6,21 +6,21 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// maxMessage is below the limit of metav1.Condition, and more than anybody
-// reads.
+// maxMessage is the maximum length of a message in bytes. It is below the limit of
+// metav1.Condition.
 const maxMessage = 4096
 
-// True is a condition that holds.
+// True returns a condition with status True.
 func True(conditionType, reason, message string) metav1.Condition {
 	return condition(conditionType, metav1.ConditionTrue, reason, message)
 }
 
-// False is a condition that does not hold.
+// False returns a condition with status False.
 func False(conditionType, reason, message string) metav1.Condition {
 	return condition(conditionType, metav1.ConditionFalse, reason, message)
 }
 
-// Unknown is a condition about which this pass could learn nothing.
+// Unknown returns a condition with status Unknown.
 func Unknown(conditionType, reason, message string) metav1.Condition {
 	return condition(conditionType, metav1.ConditionUnknown, reason, message)
 }
@@ -39,15 +39,14 @@ func Find(list []metav1.Condition, conditionType string) *metav1.Condition {
 	return nil
 }
 
-// IsTrue says whether the condition of a type is there and holds.
+// IsTrue reports whether the condition of a type exists and is true.
 func IsTrue(list []metav1.Condition, conditionType string) bool {
 	found := Find(list, conditionType)
 	return found != nil && found.Status == metav1.ConditionTrue
 }
 
-// Merge is next, about the given generation, with the time of the last
-// transition taken from previous where the status is the same. Conditions that
-// are not in next are gone.
+// Merge returns next for the given generation. A condition whose status did not change keeps the
+// transition time from previous. Conditions that are not in next are dropped.
 func Merge(previous, next []metav1.Condition, generation int64, now metav1.Time) []metav1.Condition {
 	merged := make([]metav1.Condition, 0, len(next))
 	for _, c := range next {
@@ -61,8 +60,7 @@ func Merge(previous, next []metav1.Condition, generation int64, now metav1.Time)
 	return merged
 }
 
-// Changed are the conditions of next whose status or reason is not that of
-// previous.
+// Changed returns the conditions of next whose status or reason differs from previous.
 func Changed(previous, next []metav1.Condition) []metav1.Condition {
 	var changed []metav1.Condition
 	for _, c := range next {

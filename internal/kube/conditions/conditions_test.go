@@ -53,8 +53,8 @@ func TestIsTrue(t *testing.T) {
 	}
 }
 
-// TestMessagesAreCutBetweenCharacters tries each offset that a character of four
-// bytes can have at the place of the cut. The API server refuses invalid UTF-8.
+// TestMessagesAreCutBetweenCharacters cuts a message at each offset within a four-byte character.
+// The API server rejects invalid UTF-8.
 func TestMessagesAreCutBetweenCharacters(t *testing.T) {
 	for offset := range 4 {
 		message := strings.Repeat("x", offset) + strings.Repeat("\U0001F600", 2000)

@@ -1,9 +1,8 @@
-// Package conditions makes lists of metav1.Condition out of what one pass saw.
+// Package conditions builds lists of metav1.Condition from the result of a reconciliation.
 //
-// A pass builds every condition anew, without looking at those of earlier
-// passes; Merge then carries over the time of the last transition. So no
-// decision is ever made from a condition that an earlier pass wrote.
+// Each reconciliation builds all conditions without reading the previous ones. Merge then copies
+// the transition times. So no decision depends on a condition that an earlier reconciliation wrote.
 //
-// Invariants: no clock (the time is an argument), no client, no knowledge of
-// any particular condition type.
+// Invariants: the package uses no clock (the time is an argument) and no client, and does not
+// depend on any particular condition type.
 package conditions

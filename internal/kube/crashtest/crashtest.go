@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// mostSteps is more than anything that is tested here does.
+// mostSteps is more than the number of steps of any test.
 const mostSteps = 150
 
 var errDead = errors.New("the process is dead")
 
-// Fault kills the process at its n-th write or request: that one and everything
-// after it fails. Where it is lost, the other side has done it all the same. The
-// zero value never strikes.
+// Fault simulates the end of the process at its n-th write or request: that one and everything
+// after it fails. If lost is set, the server executes that write or request and only the response
+// is lost. The zero value never fails.
 type Fault struct {
 	mu   sync.Mutex
 	at   int
@@ -29,21 +29,21 @@ type Fault struct {
 	dead bool
 }
 
-// Set starts the count again. A fault at 0 never strikes.
+// Set restarts the count. A fault at 0 never happens.
 func (f *Fault) Set(at int, lost bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.at, f.lost, f.seen, f.dead = at, lost, 0, false
 }
 
-// Struck says that the process is dead.
+// Struck reports whether the process has ended.
 func (f *Fault) Struck() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.dead
 }
 
-// Around does one write or request, as far as the process comes with it.
+// Around runs one write or request, unless the process has ended.
 func (f *Fault) Around(do func() error) error {
 	f.mu.Lock()
 	f.seen++
@@ -74,9 +74,8 @@ func (f *Fault) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// Cluster is for the fake client's builder: it counts the creations, updates and
-// deletions, puts the fault around each, and gives what is created a UID, as an API
-// server does.
+// Cluster returns interceptors for the fake client's builder. They count creations, updates and
+// deletions, apply the fault to each, and set the uid of created objects like an API server.
 func (f *Fault) Cluster(writes *int) interceptor.Funcs {
 	uids := 0
 	write := func(do func() error) error {
@@ -102,9 +101,9 @@ func (f *Fault) Cluster(writes *int) interceptor.Funcs {
 	}
 }
 
-// EachStep crashes at the first step, the one Stride later, and so on, until crashAt
-// says that there was none to crash at. With fewer steps than least, the test has
-// not seen what it is about.
+// EachStep crashes at the first step, then at every Stride-th step, until crashAt reports that
+// there was no such step. It fails if there are fewer steps than least, because the test then does
+// not cover what it is meant to.
 func EachStep(t *testing.T, least int, crashAt func(at int) bool) {
 	t.Helper()
 	at := 1

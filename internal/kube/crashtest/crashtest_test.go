@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// TestFault writes three times and looks what was done, and what the process
-// knows of it.
+// TestFault writes three times and checks which writes were executed, and which of them the process
+// knows.
 func TestFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		at         int
@@ -48,7 +48,8 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// TestBothSides counts writes to the cluster and requests as one row of steps.
+// TestBothSides checks that writes to the cluster and requests are counted as one sequence of
+// steps.
 func TestBothSides(t *testing.T) {
 	heard := 0
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard++ }))

@@ -1,4 +1,4 @@
-// Package crashtest kills a process at any one of its writes and requests, once
-// before the other side hears of it and once after, so that a test can let a new
-// process go on from there. Tests alone import it.
+// Package crashtest simulates a crash at each write and request of a process: once before the
+// server receives it, and once after. A test can then continue with a new process. Only tests
+// import it.
 package crashtest

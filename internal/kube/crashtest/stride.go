@@ -2,6 +2,6 @@
 
 package crashtest
 
-// Stride is the distance between the steps that a test tries: all of them. See
-// stride_race.go.
+// Stride is the distance between the steps at which a test crashes. Without the race detector it is
+// 1, so all steps are tested. See stride_race.go.
 const Stride = 1

@@ -2,7 +2,7 @@
 
 package crashtest
 
-// Stride is the distance between the steps that a test tries. The race detector makes
-// these tests eight times as slow, and they have one goroutine for the most part, so
-// every fifth step is enough with it. hack/test.sh runs them once more without it.
+// Stride is the distance between the steps at which a test crashes. The race detector makes these
+// tests eight times slower, and most of them have only one goroutine, so every fifth step is enough
+// with it. hack/test.sh also runs them without it.
 const Stride = 5

@@ -8,7 +8,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
-// AnyAuthor lets every author grant everything, for tests without the admission policy
+// AnyAuthor allows every author to grant everything. It is for tests without the admission policy
 // that records authors.
 type AnyAuthor struct{}
 

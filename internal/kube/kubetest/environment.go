@@ -6,13 +6,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// startTimeout is what each step of a start may take.
+// startTimeout is the timeout of each step of a start.
 const startTimeout = 2 * time.Minute
 
-// Environment is an etcd and a kube-apiserver with the definitions of files or
-// directories, which whoever asks may configure further, starts and stops. Start does
-// that for a test that needs nothing else. A busy machine takes longer for all of this
-// than the library waits by itself.
+// Environment returns an etcd and a kube-apiserver with the CRDs in files or directories. The
+// caller can configure it further, and must start and stop it. Start does that for a test that
+// needs no more. The timeouts are longer than the library's, because a busy machine needs more
+// time.
 func Environment(definitions ...string) *envtest.Environment {
 	return &envtest.Environment{
 		CRDDirectoryPaths: definitions, ErrorIfCRDPathMissing: true,

@@ -19,19 +19,18 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// SharedVariable is the environment variable with the name of the file in which the
-// kubeconfig of the shared kube-apiserver is, or will be: hack/testcluster writes it
-// while the first tests may already run. If the server does not start, the file has
-// the line that begins with SharedFailure instead.
+// SharedVariable is the environment variable with the path of the kubeconfig of the shared
+// kube-apiserver. hack/testcluster may write that file after the first tests have started. If the
+// server does not start, the file contains a line that begins with SharedFailure instead.
 const (
 	SharedVariable = "CODER_K8S_TEST_CLUSTER"
 	SharedFailure  = "error: "
 )
 
-// Shared is like Start, but the kube-apiserver may be one that tests of other packages
-// use at the same time, and that keeps what tests leave behind. So a test makes its own
-// namespaces with Namespace, its controllers watch only those, and it changes nothing
-// that belongs to the whole cluster except by adding definitions.
+// Shared is like Start, but other packages' tests may use the kube-apiserver at the same time, and
+// objects of earlier tests remain. So a test must create its own namespaces with Namespace, its
+// controllers must watch only those, and it must not change cluster-wide objects except by adding
+// CRDs.
 func Shared(t *testing.T, definitions ...string) *rest.Config {
 	t.Helper()
 	file := os.Getenv(SharedVariable)
@@ -58,8 +57,7 @@ func Shared(t *testing.T, definitions ...string) *rest.Config {
 	return config
 }
 
-// install adds definitions. If another package adds the same one at the same time, it
-// tries again.
+// install adds CRDs. If another package adds the same CRD at the same time, it retries.
 func install(config *rest.Config, definitions []string) error {
 	if len(definitions) == 0 {
 		return nil
@@ -72,7 +70,7 @@ func install(config *rest.Config, definitions []string) error {
 	})
 }
 
-// Namespace makes a namespace that no other test has, and returns its name.
+// Namespace creates a namespace that no other test uses, and returns its name.
 func Namespace(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	name, err := newNamespace(t.Context(), config)

@@ -7,9 +7,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Start runs etcd and kube-apiserver with the definitions of files or directories
-// until the test ends. The test is skipped where nobody says where they are: make test
-// does, by KUBEBUILDER_ASSETS.
+// Start runs etcd and kube-apiserver with the CRDs in files or directories until the test ends. It
+// skips the test if KUBEBUILDER_ASSETS, which make test sets, does not contain their location.
 func Start(t *testing.T, definitions ...string) *rest.Config {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
@@ -17,7 +16,7 @@ func Start(t *testing.T, definitions ...string) *rest.Config {
 	}
 	server := Environment(definitions...)
 	config, err := server.Start()
-	// Where kube-apiserver does not start, etcd may run.
+	// If kube-apiserver does not start, etcd may still run.
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Errorf("stopping etcd and kube-apiserver: %v", err)

@@ -1,13 +1,13 @@
-// Package ownsecret reads and writes the Secrets that belong to one object, where
-// what they hold exists nowhere else: a token or a key that is told once.
+// Package ownsecret reads and writes the Secrets of one object. Their content exists nowhere else:
+// it is a token or a key that was returned only once.
 //
 // Invariants:
 //
-//   - They are read past any cache: who decides from an old one makes a second
-//     token. So the client has to be one without a cache.
-//   - A write fails where the Secret was changed since it was read, and a deletion
-//     where it is not the one that was read. Nothing is tried again here.
-//   - Nothing is taken over: a Secret belongs to the object that controls it, and
-//     whether that is the owner is for the caller to ask (Mine) before it writes.
-//   - No value of a Secret is in an error.
+//   - Secrets are read without a cache, because a stale Secret could lead to a second
+//     token. So the client must be uncached.
+//   - A write fails if the Secret was changed since it was read, and a deletion fails if
+//     the Secret was replaced. The package does not retry.
+//   - No Secret is adopted. A Secret belongs to the object that controls it. The caller
+//     must check that this is the owner (Mine) before it writes.
+//   - No error contains a value of a Secret.
 package ownsecret

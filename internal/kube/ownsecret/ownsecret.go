@@ -12,18 +12,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Secrets are those of one owner, in its namespace. Client and Owner are required.
+// Secrets reads and writes the Secrets of one owner in its namespace. Client and Owner are
+// required.
 type Secrets struct {
-	// Client reads uncached, and knows the kind of the owner.
+	// Client reads without a cache. Its scheme contains the kind of the owner.
 	Client client.Client
 	Owner  client.Object
-	// Kind is that of the owner, and Noun what it is called in a sentence.
+	// Kind is the kind of the owner, and Noun its name in messages.
 	Kind, Noun string
-	// Labels are on each new Secret.
+	// Labels are set on each new Secret.
 	Labels map[string]string
 }
 
-// Get reads a Secret, whoever's it is. It is nil where there is none.
+// Get reads a Secret of any owner. It returns nil if there is none.
 func (s Secrets) Get(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: s.Owner.GetNamespace(), Name: name}, secret)
@@ -36,8 +37,7 @@ func (s Secrets) Get(ctx context.Context, name string) (*corev1.Secret, error) {
 	return secret, nil
 }
 
-// GetMine reads a Secret where it is the owner's. Somebody else's is as good as
-// none.
+// GetMine reads a Secret of the owner. It returns nil if there is none or another owner has it.
 func (s Secrets) GetMine(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret, err := s.Get(ctx, name)
 	if err != nil || secret == nil || !s.Mine(secret) {
@@ -46,10 +46,10 @@ func (s Secrets) GetMine(ctx context.Context, name string) (*corev1.Secret, erro
 	return secret, nil
 }
 
-// Mine says that an object is the owner's.
+// Mine reports whether the owner controls an object.
 func (s Secrets) Mine(obj metav1.Object) bool { return metav1.IsControlledBy(obj, s.Owner) }
 
-// New is an empty Secret of the owner that does not exist yet.
+// New returns an empty Secret of the owner that does not exist yet.
 func (s Secrets) New(name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Owner.GetNamespace(), Name: name, Labels: maps.Clone(s.Labels)},
@@ -61,8 +61,8 @@ func (s Secrets) New(name string) (*corev1.Secret, error) {
 	return secret, nil
 }
 
-// Save creates a Secret that is new, and writes one that was read. It fails where
-// that was changed since; the next pass looks at it again.
+// Save creates a new Secret, or updates one that was read. It fails if the Secret was changed since
+// it was read. The next pass reads it again.
 func (s Secrets) Save(ctx context.Context, secret *corev1.Secret) error {
 	if secret.ResourceVersion == "" {
 		if err := s.Client.Create(ctx, secret); err != nil {
@@ -76,7 +76,7 @@ func (s Secrets) Save(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// Delete deletes a Secret that was read, and only that one.
+// Delete deletes a Secret that was read, and not a replacement with the same name.
 func (s Secrets) Delete(ctx context.Context, secret *corev1.Secret) error {
 	uid := secret.UID
 	err := s.Client.Delete(ctx, secret, client.Preconditions{UID: &uid})
@@ -86,8 +86,8 @@ func (s Secrets) Delete(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// Leftover says that an object which is not the owner's belongs to a deleted one
-// of the same name, so that it goes by itself. The message tells that.
+// Leftover reports whether an object that the owner does not control belongs to a deleted owner of
+// the same name. The garbage collector will delete such an object, and message reports that.
 func (s Secrets) Leftover(kind string, obj metav1.Object) (message string, is bool) {
 	controller := metav1.GetControllerOf(obj)
 	if controller == nil || controller.Kind != s.Kind || controller.Name != s.Owner.GetName() || controller.UID == s.Owner.GetUID() {
@@ -97,8 +97,7 @@ func (s Secrets) Leftover(kind string, obj metav1.Object) (message string, is bo
 		kind, obj.GetName(), s.Noun), true
 }
 
-// Whose says to whom an object belongs: nobody's, or of an object of which it
-// gives kind and name.
+// Whose returns "nobody's", or "of" with the kind and name of the controller.
 func Whose(obj metav1.Object) string {
 	controller := metav1.GetControllerOf(obj)
 	if controller == nil {

@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// world is a cluster and an owner in it. A ConfigMap is as good an owner as any.
+// world is a cluster with an owner. The owner is a ConfigMap, because any kind can be an owner.
 type world struct {
 	t       *testing.T
 	secrets Secrets
-	// deleted are the preconditions of the last deletion.
+	// deleted contains the preconditions of the last deletion.
 	deleted *metav1.Preconditions
 }
 
@@ -95,7 +95,7 @@ func TestLife(t *testing.T) {
 	w.must(w.secrets.Delete(t.Context(), got))
 }
 
-// TestStale checks that no write is based on what is not so any more.
+// TestStale checks that a write based on an outdated state fails.
 func TestStale(t *testing.T) {
 	w := newWorld(t)
 	second, err := w.secrets.New("s")
@@ -115,7 +115,7 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// TestWhose tells the owner's Secrets from others of the same name.
+// TestWhose distinguishes the owner's Secrets from those of others.
 func TestWhose(t *testing.T) {
 	for name, c := range map[string]struct {
 		controller *metav1.OwnerReference

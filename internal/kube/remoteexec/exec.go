@@ -16,22 +16,21 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// Command is what runs at the other end.
+// Command is the command that the server runs.
 type Command struct {
 	// Args are the program and its arguments.
 	Args []string
-	// Stdin, Stdout and Stderr may be nil, but not all of them. The writers may be
-	// written to until Run has returned, and for a moment after that if its context is
-	// done.
+	// Stdin, Stdout and Stderr may be nil, but not all of them. The writers may be written to until
+	// Run has returned, and for a moment after that if its context is done.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// TTY gives the command a terminal. Its errors then go to Stdout, and Sizes are the
-	// sizes of this side's terminal; it may be nil.
+	// TTY runs the command in a terminal. Its errors then go to Stdout. Sizes provides the sizes of
+	// the local terminal, and may be nil.
 	TTY   bool
 	Sizes remotecommand.TerminalSizeQueue
 }
 
-// query adds the parameters of the command to those that the address has.
+// query returns the URL with the parameters of the command added.
 func (c Command) query(to *url.URL) *url.URL {
 	query := to.Query()
 	query["command"] = c.Args
@@ -47,10 +46,10 @@ func (c Command) query(to *url.URL) *url.URL {
 	return &with
 }
 
-// Run runs a command through the subresource at this address until it ends or the
-// context is done. The error is a utilexec.ExitError if the command ended with an exit
-// code other than 0, and an API status if the server refused to run it. It tries again
-// for a few seconds if the request reached no server, so a command never runs twice.
+// Run runs a command through the subresource at this URL until it ends or the context is done. The
+// error is a utilexec.ExitError if the command ended with an exit code other than 0, and an API
+// status if the server rejected it. If the request reached no server, Run retries for a few
+// seconds. So a command never runs twice.
 func Run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command) error {
 	err := Retry(ctx, unreached, func() error { return run(ctx, cfg, subresource, c) })
 	if err != nil && unreached(err) {
@@ -69,7 +68,7 @@ func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 	if err != nil {
 		return err
 	}
-	// What the server says of a WebSocket is a status, and of SPDY only a text.
+	// The server's response is a status for a WebSocket, and only a text for SPDY.
 	var refusal error
 	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
 		refusal = statusOf(err)
@@ -93,7 +92,7 @@ func run(ctx context.Context, cfg *rest.Config, subresource *url.URL, c Command)
 	return refusal
 }
 
-// statusOf returns the API status with which a WebSocket was refused, or nil.
+// statusOf returns the API status with which a WebSocket was rejected, or nil.
 func statusOf(err error) error {
 	var failure *httpstream.UpgradeFailureError
 	var status *apierrors.StatusError

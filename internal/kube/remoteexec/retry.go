@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// attempts returns how often a request is sent that reaches nobody. For a moment after
-// a replica was killed, its Service still routes to it.
+// attempts returns the backoff for a request that reaches no server. For a moment after a replica
+// was killed, its Service still routes to it.
 func attempts() wait.Backoff {
 	return wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 7}
 }
 
-// patience returns how long all attempts take if each fails at once.
+// patience returns how long all attempts take if each fails immediately.
 func patience() time.Duration {
 	total, next := time.Duration(0), attempts()
 	for next.Steps > 1 {
@@ -26,7 +26,7 @@ func patience() time.Duration {
 	return total
 }
 
-// Retry calls try again, for a few seconds, while again accepts its error.
+// Retry calls try repeatedly, for a few seconds, as long as again returns true for its error.
 func Retry(ctx context.Context, again func(error) bool, try func() error) error {
 	var last error
 	err := wait.ExponentialBackoffWithContext(ctx, attempts(), func(context.Context) (bool, error) {
@@ -39,9 +39,9 @@ func Retry(ctx context.Context, again func(error) bool, try func() error) error 
 	return last
 }
 
-// kube-apiserver answers 503 with a plain text if it fails to pass a request on. It
-// begins with dialError before anything was sent, the TLS handshake included, and is
-// noEndpoint if there is no address to dial.
+// kube-apiserver returns 503 with a plain text if it cannot proxy a request. The text begins with
+// dialError if nothing was sent, including a failed TLS handshake. It is noEndpoint if there is no
+// address to dial.
 const (
 	refusedSocket = "(503 Service Unavailable): "
 	refusedSPDY   = "unable to upgrade connection: "
@@ -49,8 +49,8 @@ const (
 	dialError     = "error dialing backend: "
 )
 
-// unreached reports whether kube-apiserver could not connect to the aggregated API. Then
-// certainly no session began.
+// unreached reports whether kube-apiserver could not connect to the aggregated API, so that no
+// session can have started.
 func unreached(err error) bool {
 	text := strings.ToLower(err.Error())
 	return slices.ContainsFunc([]string{refusedSocket, refusedSPDY}, func(prefix string) bool {
@@ -59,12 +59,12 @@ func unreached(err error) bool {
 	})
 }
 
-// lost reports whether kube-apiserver connected to the aggregated API and got no answer:
+// lost reports whether kube-apiserver connected to the aggregated API but got no response, so that
 // the command may run.
 func lost(err error) bool {
 	var status *apierrors.StatusError
 	if errors.As(statusOf(err), &status) && status.ErrStatus.Status == "" {
-		// client-go has read a text like "error sending request: EOF" as YAML of an empty status.
+		// client-go parsed a text like "error sending request: EOF" as the YAML of an empty status.
 		return true
 	}
 	return strings.Contains(err.Error(), refusedSocket) && !unreached(err)

@@ -23,10 +23,9 @@ import (
 
 const refused = "error dialing backend: dial tcp 10.96.0.7:443: connect: connection refused"
 
-// proxy answers as kube-apiserver does if it cannot pass sessions on, and then serves
-// them over SPDY.
+// proxy responds like a kube-apiserver that cannot proxy sessions, and then serves them over SPDY.
 type proxy struct {
-	// refusals are the texts of the first answers, all with 503.
+	// refusals are the texts of the first responses, all with status 503.
 	refusals []string
 	asked    atomic.Int32
 	ran      atomic.Int32
@@ -50,12 +49,11 @@ func (p *proxy) ExecInContainer(_ context.Context, _, _, _ string, _ []string, i
 	return err
 }
 
-// TestReplicaGone runs a command while the Service still routes to a replica that was
-// killed.
+// TestReplicaGone runs a command while the Service still routes to a killed replica.
 func TestReplicaGone(t *testing.T) {
 	for name, c := range map[string]struct {
 		refusals []string
-		// ran is how often the command ran, and says is what the error contains.
+		// ran is how often the command ran, and says is a part of the error.
 		ran  int32
 		says string
 	}{

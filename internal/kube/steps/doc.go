@@ -1,11 +1,10 @@
-// Package steps runs a reconcile as a list.
+// Package steps runs a reconciliation as a list of steps.
 //
-// Every step runs unless one that it needs did not succeed, so that a failure
-// blocks only what needs its result. A step ends in one of four ways: nil;
-// Waiting (look again later, nobody is at fault); Stalled (only a person can
-// help, so do not try again by yourself); any other error (try again with
-// backoff). The shortest wait wins.
+// Each step runs unless a step that it needs did not succeed, so a failure blocks only the steps
+// that need its result. A step returns nil, Waiting (run again later, nothing is wrong), Stalled (a
+// user must act, so do not retry), or any other error (retry with backoff). The shortest wait is
+// used.
 //
-// Invariants: no client, no clock, no Kubernetes type; steps run one after the
-// other in the order of the list.
+// Invariants: the package uses no client, no clock and no type of Kubernetes. Steps run one after
+// the other in the order of the list.
 package steps

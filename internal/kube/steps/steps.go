@@ -12,27 +12,27 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
-// Step is one part of a reconcile over a scope of type S.
+// Step is one part of a reconciliation over a scope of type S.
 type Step[S any] struct {
-	// Name says what the step is about, for logs and for Needs.
+	// Name identifies the step in logs and in Needs.
 	Name string
-	// Needs are the names of earlier steps without which this one does not run.
+	// Needs are the names of earlier steps that must have succeeded.
 	Needs []string
-	// Run does the work and writes what it saw into the scope.
+	// Run does the work and writes its results to the scope.
 	Run func(ctx context.Context, scope S) error
 }
 
-// Waiting ends a step that has to be looked at again later.
+// Waiting is the error of a step that must run again later.
 type Waiting struct {
 	Reason, Message string
-	// After is when to look again. 0 means that a watch will tell.
+	// After is the time until the next run. 0 means that a watch will trigger it.
 	After time.Duration
 }
 
 // Error implements error.
 func (w *Waiting) Error() string { return w.Message }
 
-// Stalled ends a step that only a person can help.
+// Stalled is the error of a step that cannot succeed until a user acts.
 type Stalled struct {
 	Reason, Message string
 }
@@ -40,19 +40,19 @@ type Stalled struct {
 // Error implements error.
 func (s *Stalled) Error() string { return s.Message }
 
-// Outcome is how the steps ended.
+// Outcome is the result of the steps.
 type Outcome struct {
-	// Failed are the errors of the steps that ran and did not succeed.
+	// Failed contains the errors of the steps that ran and did not succeed.
 	Failed map[string]error
-	// Skipped are the steps that did not run, with the step that each needed.
+	// Skipped contains the steps that did not run, with the step that each was missing.
 	Skipped map[string]string
 	// RequeueAfter is the shortest wait that a step asked for, or 0.
 	RequeueAfter time.Duration
-	// Err joins the errors that are to be tried again with backoff.
+	// Err joins the errors that must be retried with backoff.
 	Err error
 }
 
-// Succeeded says whether a step ran and succeeded.
+// Succeeded reports whether a step neither failed nor was skipped.
 func (o Outcome) Succeeded(name string) bool {
 	_, failed := o.Failed[name]
 	_, skipped := o.Skipped[name]
@@ -110,7 +110,7 @@ func (o *Outcome) fail(name string, err error) {
 	}
 }
 
-// Sooner is the shorter of two waits, where 0 means none.
+// Sooner returns the shorter of two waits. 0 means no wait.
 func Sooner(a, b time.Duration) time.Duration {
 	if a == 0 || (b != 0 && b < a) {
 		return b

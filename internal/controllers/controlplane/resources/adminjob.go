@@ -17,10 +17,9 @@ const (
 	adminJobDeadline = 300
 )
 
-// AdminJob makes the operator's account in a Coder that already has users: the
-// image of coderd, with its environment and therefore its database, runs
-// Coder's own command for that. Username, email and password come from the
-// Secret of the given name.
+// AdminJob returns the Job that creates the operator's account in a Coder that already has users.
+// It runs Coder's own command for that in the image of coderd, with the same environment and
+// therefore the same database. Username, email and password come from the given Secret.
 func AdminJob(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret string) *batchv1.Job {
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
@@ -40,15 +39,15 @@ func AdminJob(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret 
 	}
 }
 
-// adminPod is a pod of coderd that runs another command. It is as large as the
-// spec says and not as the chart does, may be on any node, and has no sidecars:
-// they would not end with it. One that the database needs can be an init
-// container with restartPolicy Always.
+// adminPod returns a pod of coderd that runs another command. Its resources are those of the spec,
+// without the defaults of the chart. It has no default affinity and no topology spread constraints.
+// It has no sidecars, because they would not end with it. A sidecar that the database needs can be
+// an init container with restartPolicy Always.
 func adminPod(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret string) corev1.PodSpec {
 	w := Workload(cp, in)
 	template, err := workloadresources.PodTemplate(w)
 	if err != nil {
-		// The Deployment tells of it; the account does not have to wait.
+		// The step of the Deployment reports this error. The account does not depend on it.
 		template = workloadresources.PlainPodTemplate(w)
 	}
 	pod := template.Spec
@@ -57,8 +56,7 @@ func adminPod(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret 
 	if len(entry) == 0 {
 		entry = []string{"/opt/coder"}
 	}
-	// The entry point of the image is "coder server", which takes no further
-	// command.
+	// The entry point of the image is "coder server", which accepts no other subcommand.
 	container.Command = append(slices.Clone(entry), command, "create-admin-user")
 	container.Args = argumentsOf(container.Args, flagDatabase, flagDatabaseAuth)
 	container.Env = workloadresources.Overlaid(container.Env, []corev1.EnvVar{
@@ -81,7 +79,7 @@ func adminPod(cp *coderv1alpha1.CoderControlPlane, in Inputs, credentialsSecret 
 	return pod
 }
 
-// coderd is coderd's container in its pod, which always has one.
+// coderd returns coderd's container of its pod. The pod always has one.
 func coderd(pod corev1.PodSpec) corev1.Container {
 	at := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == ContainerName })
 	return pod.Containers[max(at, 0)]

@@ -1,16 +1,14 @@
-// Package resources says what objects a CoderControlPlane needs: Workload says
-// what is particular to a control plane, and package workload/resources makes
-// the objects that all kinds have from it. The Job that makes the operator's
-// account is made here.
+// Package resources builds the objects of a CoderControlPlane. Workload returns what is specific to
+// a control plane, and package workload/resources builds from it the objects that all kinds have.
+// This package itself builds the Job that creates the operator's account.
 //
-// It owns the names, labels, hashes, ports, arguments and the environment of a
-// control plane. Selectors of Deployments and Services cannot change after
-// creation, and a control plane can move here from the public predecessor, so
-// names, labels and hashes are fixed letter by letter; the golden files in
-// testdata hold them.
+// The package defines the names, labels, hashes, ports, arguments and environment variables of a
+// control plane. Selectors of Deployments are immutable, and a control plane can be migrated from
+// the public predecessor. Therefore names, labels and hashes must never change. The golden files in
+// testdata contain them.
 //
-// Invariants: no client, no clock, no randomness; the same spec and Inputs give
-// the same object; only fields that the operator means are set, because they
-// are applied server-side and every field that is set is owned. Objects carry
-// no owner: the apply path adds it.
+// Invariants: there is no client, no clock and no randomness. The same spec and Inputs result in
+// the same object. Only fields that the operator manages are set, because the objects are applied
+// with server-side apply, which makes the operator the owner of each field that is set. Objects
+// have no owner reference: the apply adds it.
 package resources

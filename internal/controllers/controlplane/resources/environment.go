@@ -10,7 +10,7 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// EnvDatabase is the variable that holds the address of Coder's database.
+// EnvDatabase is the environment variable with the URL of Coder's database.
 const EnvDatabase = "CODER_PG_CONNECTION_URL"
 
 const (
@@ -20,13 +20,12 @@ const (
 	flagDatabase     = "--postgres-url"
 	flagDatabaseAuth = "--postgres-connection-auth"
 
-	// CloudNativePG writes the address of a cluster's database into the Secret
-	// <cluster>-app.
+	// CloudNativePG writes the URL of a cluster's database to the Secret <cluster>-app.
 	cloudNativePGSuffix = "-app"
 	cloudNativePGKey    = "uri"
 )
 
-// environment is what a control plane alone sets.
+// environment returns the variables that only a control plane has.
 func environment(cp *coderv1alpha1.CoderControlPlane) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if secret, key := DatabaseSecret(cp); secret != "" {
@@ -38,8 +37,8 @@ func environment(cp *coderv1alpha1.CoderControlPlane) []corev1.EnvVar {
 	return env
 }
 
-// DatabaseSecret is the name of the Secret and its key that hold the address of
-// the database of spec.database, or nothing where the spec has none.
+// DatabaseSecret returns the name and the key of the Secret with the URL of spec.database. Both are
+// empty if the spec does not set it.
 func DatabaseSecret(cp *coderv1alpha1.CoderControlPlane) (name, key string) {
 	switch database := cp.Spec.Database; {
 	case database == nil:
@@ -52,9 +51,8 @@ func DatabaseSecret(cp *coderv1alpha1.CoderControlPlane) (name, key string) {
 	return "", ""
 }
 
-// DatabaseConfigured says whether the spec gives coderd the address of a
-// database: in database, in extraEnv, in envFrom, in podTemplate or as an
-// argument.
+// DatabaseConfigured reports whether the spec configures a database for coderd: in database,
+// extraEnv, envFrom or podTemplate, or as an argument.
 func DatabaseConfigured(cp *coderv1alpha1.CoderControlPlane, in Inputs) bool {
 	if secret, _ := DatabaseSecret(cp); secret != "" {
 		return true
@@ -70,8 +68,7 @@ func DatabaseConfigured(cp *coderv1alpha1.CoderControlPlane, in Inputs) bool {
 	return len(argumentsOf(coderd(template.Spec).Args, flagDatabase)) > 0
 }
 
-// argumentsOf are those of the arguments that give one of the flags, each with
-// its value.
+// argumentsOf returns the arguments that set one of the flags, each with its value.
 func argumentsOf(args []string, flags ...string) []string {
 	var found []string
 	for i, argument := range args {

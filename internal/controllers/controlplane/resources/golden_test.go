@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// minimal is a control plane as the API server's defaults leave it.
+// minimal returns a control plane with only the API server's defaults and a database.
 func minimal() *coderv1alpha1.CoderControlPlane {
 	return &coderv1alpha1.CoderControlPlane{
 		ObjectMeta: metav1.ObjectMeta{Name: "coder", Namespace: "coder", UID: "11111111-2222-3333-4444-555555555555"},
@@ -39,7 +39,7 @@ func minimal() *coderv1alpha1.CoderControlPlane {
 	}
 }
 
-// full uses every field that has a say in the children.
+// full returns a control plane that uses every field that affects the children.
 func full() *coderv1alpha1.CoderControlPlane {
 	cp := minimal()
 	cp.Name, cp.Namespace = "team-a", "platform"
@@ -88,7 +88,7 @@ func full() *coderv1alpha1.CoderControlPlane {
 	return cp
 }
 
-// exposed is a control plane with what is there besides its predecessor's fields.
+// exposed returns a control plane with the fields that the predecessor did not have.
 func exposed() *coderv1alpha1.CoderControlPlane {
 	cp := minimal()
 	cp.Spec.ExtraEnv = nil

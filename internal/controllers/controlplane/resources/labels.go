@@ -11,14 +11,14 @@ import (
 // requests to them.
 const adminJobPodName = coderv1alpha1.ControlPlaneName + "-admin"
 
-// Labels are on every child, and are the selector of the Deployment and of the
+// Labels returns the labels of every child. They are also the selector of the Deployment and of the
 // Service.
 func Labels(cp *coderv1alpha1.CoderControlPlane) map[string]string {
 	return coderv1alpha1.ControlPlaneLabels(cp.Name)
 }
 
-// OwnerLabels name the control plane on objects that may live in another
-// namespace, where an owner reference cannot.
+// OwnerLabels returns the labels that name the control plane on objects in another namespace, to
+// which an owner reference cannot point.
 func OwnerLabels(cp *coderv1alpha1.CoderControlPlane) map[string]string {
 	return map[string]string{
 		coderv1alpha1.LabelControlPlane:          cp.Name,
@@ -26,8 +26,8 @@ func OwnerLabels(cp *coderv1alpha1.CoderControlPlane) map[string]string {
 	}
 }
 
-// OwnerAnnotations say which incarnation of the control plane made an object in
-// another namespace.
+// OwnerAnnotations returns the annotations with the uid of the control plane, for objects in
+// another namespace. The uid distinguishes control planes that were created with the same name.
 func OwnerAnnotations(cp *coderv1alpha1.CoderControlPlane) map[string]string {
 	return map[string]string{coderv1alpha1.AnnotationOwnerUID: string(cp.UID)}
 }

@@ -11,7 +11,7 @@ const (
 	adminJobSuffix = "-create-admin"
 )
 
-// ServiceAccountName is the identity under which coderd's pods run.
+// ServiceAccountName returns the name of the ServiceAccount of coderd's pods.
 func ServiceAccountName(cp *coderv1alpha1.CoderControlPlane) string {
 	if cp.Spec.ServiceAccount.Name != "" {
 		return cp.Spec.ServiceAccount.Name
@@ -19,19 +19,19 @@ func ServiceAccountName(cp *coderv1alpha1.CoderControlPlane) string {
 	return cp.Name
 }
 
-// WorkspaceRoleName is the name of the Role with the workspace rights, the same
-// in every namespace. It holds a hash of the control plane, because two control
-// planes may grant rights in one namespace.
+// WorkspaceRoleName returns the name of the Role with the permissions for workspaces. It is the
+// same in every namespace. It contains a hash of the control plane, because two control planes may
+// grant permissions in one namespace.
 func WorkspaceRoleName(cp *coderv1alpha1.CoderControlPlane) string {
 	return workloadresources.ScopedName(ServiceAccountName(cp), workloadresources.Hash(cp.Namespace, cp.Name), "-workspace-perms")
 }
 
-// WorkspaceRoleBindingName is the name of the RoleBinding beside that Role.
+// WorkspaceRoleBindingName returns the name of the RoleBinding of that Role.
 func WorkspaceRoleBindingName(cp *coderv1alpha1.CoderControlPlane) string {
 	return workloadresources.ScopedName(ServiceAccountName(cp), workloadresources.Hash(cp.Namespace, cp.Name), "")
 }
 
-// AdminJobName is the name of the Job that makes the operator's account.
+// AdminJobName returns the name of the Job that creates the operator's account.
 func AdminJobName(cp *coderv1alpha1.CoderControlPlane) string {
 	return workloadresources.ShortName("", cp.Name, adminJobSuffix, maxLabelLength)
 }

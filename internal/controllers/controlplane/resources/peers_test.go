@@ -10,8 +10,8 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// Replicas of one control plane reach each other on the port of Coder's embedded
-// NATS, and no other pod reaches it.
+// The replicas of one control plane reach each other on the port of Coder's embedded NATS, and no
+// other pod does.
 func TestReplicasReachEachOther(t *testing.T) {
 	cp := minimal()
 	cp.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{}
@@ -62,7 +62,7 @@ func TestClusterHost(t *testing.T) {
 		if got := at >= 0; got != c.want {
 			t.Errorf("%s: set: %t, want %t", name, got, c.want)
 		}
-		// A reference sees only variables before it.
+		// A variable can only refer to variables before it.
 		if ip := slices.IndexFunc(env, func(v corev1.EnvVar) bool { return v.Name == "KUBE_POD_IP" }); at >= 0 && ip > at {
 			t.Errorf("%s: KUBE_POD_IP comes after it", name)
 		}

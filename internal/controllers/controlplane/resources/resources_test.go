@@ -12,8 +12,8 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// The hashes are written out: a control plane of the public predecessor has
-// objects of these names.
+// The hashes are literals, because a control plane of the public predecessor has objects with these
+// names.
 func TestNamesAreThoseOfThePredecessor(t *testing.T) {
 	cp := minimal()
 	long := minimal()
@@ -186,7 +186,7 @@ func TestDatabaseSecret(t *testing.T) {
 	}
 }
 
-// The account is made in the database of coderd, however coderd is told of it.
+// The account is created in coderd's database, however that is configured.
 func TestAdminJobUsesTheDatabaseOfCoderd(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec    coderv1alpha1.WorkloadSpec
@@ -221,7 +221,7 @@ func TestAdminJobUsesTheDatabaseOfCoderd(t *testing.T) {
 	}
 }
 
-// A sidecar never ends, so with one the Job would not either.
+// A sidecar never ends, so the Job would not end either.
 func TestAdminJobHasNoSidecars(t *testing.T) {
 	pod := AdminJob(exposed(), Inputs{}, "credentials").Spec.Template.Spec
 	if len(pod.Containers) != 1 || pod.Containers[0].Name != ContainerName {
@@ -240,7 +240,7 @@ func TestAdminJobHasNoSidecars(t *testing.T) {
 	}
 }
 
-// The Service must never send a request to the pod of the admin Job.
+// The Service must not route requests to the pod of the admin Job.
 func TestTheServiceDoesNotSelectTheAdminJob(t *testing.T) {
 	cp := minimal()
 	pod := AdminJob(cp, Inputs{}, "x").Spec.Template.Labels

@@ -11,23 +11,23 @@ import (
 const ContainerName = "coder"
 
 const (
-	// terminationGracePeriod lets coderd end the connections to workspaces.
+	// terminationGracePeriod is the time in seconds in which coderd can end the connections to
+	// workspaces.
 	terminationGracePeriod = 60
-	// component is what Coder's own chart calls it.
+	// component is the name that Coder's own chart uses.
 	component = "coderd"
-	// command is the command of coder that serves. The entry point of the image runs
-	// it.
+	// command is the subcommand of coder that serves. The entry point of the image runs it.
 	command = "server"
 
 	containerHTTPPort  = 8080
 	containerHTTPSPort = 8443
-	// clusterPort is where replicas reach each other's embedded NATS, which Coder 2.38
-	// uses instead of PostgreSQL's notifications.
+	// clusterPort is the port of the embedded NATS with which replicas connect to each other. Coder
+	// 2.38 uses it instead of PostgreSQL's notifications.
 	clusterPort = 6222
 )
 
-// Workload is the control plane as the builders of all kinds see it. It refers to
-// the spec, so the control plane must not change while it is used.
+// Workload returns the control plane in the form that the builders of all kinds use. It refers to
+// the spec, so the control plane must not change while the Workload is in use.
 func Workload(cp *coderv1alpha1.CoderControlPlane, in Inputs) workloadresources.Workload {
 	return workloadresources.Workload{
 		Name:               cp.Name,
@@ -53,7 +53,7 @@ func Workload(cp *coderv1alpha1.CoderControlPlane, in Inputs) workloadresources.
 	}
 }
 
-// Image is the image of coderd.
+// Image returns the image of coderd.
 func Image(cp *coderv1alpha1.CoderControlPlane) string {
 	if cp.Spec.Image == "" {
 		// The schema's default was not applied.

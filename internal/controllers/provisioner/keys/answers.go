@@ -11,8 +11,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// answered tells a call that failed as the state of the key, and ends the pass. An
-// error that is not Coder's goes on as it is.
+// answered reports a failed request to Coder as the state of the key, and ends the pass. An error
+// that does not come from Coder is returned unchanged.
 func (p *pass) answered(err error) error {
 	reason, message, after, ok := p.judge(err)
 	if !ok {
@@ -28,7 +28,7 @@ func (p *pass) answered(err error) error {
 	return &stop{message}
 }
 
-// judge says what a failed call means, and when to ask again.
+// judge returns the reason and message for a failed request, and when to retry it.
 func (p *pass) judge(err error) (reason, message string, after time.Duration, ok bool) {
 	var answer *coderd.Error
 	if !errors.As(err, &answer) {
@@ -57,7 +57,7 @@ func (p *pass) judge(err error) (reason, message string, after time.Duration, ok
 	return coderv1alpha1.ReasonProvisionerKeyFailed, message, retryFailed, true
 }
 
-// quiet notes that Coder wants no request for a while.
+// quiet records that Coder rejects further requests for a while.
 func (p *pass) quiet(after time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,14 +69,14 @@ func (p *pass) quiet(after time.Duration) {
 	p.heard[p.cr.UID] = h
 }
 
-// mustBeQuiet says for how long Coder wants no request.
+// mustBeQuiet returns for how long Coder rejects further requests.
 func (p *pass) mustBeQuiet() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.heard[p.cr.UID].quietUntil.Sub(p.now())
 }
 
-// silent is the error of a call that is not made, because Coder asked for that.
+// silent returns an error if Coder asked for no further requests at this time.
 func (p *pass) silent() error {
 	left := p.mustBeQuiet()
 	if left <= 0 {

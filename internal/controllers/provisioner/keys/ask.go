@@ -11,8 +11,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// ask compares what Coder has with what is wanted, and makes a key where that is
-// needed and allowed.
+// ask compares the key in Coder with the wanted one, and creates a key if that is necessary and
+// allowed.
 func (p *pass) ask(ctx context.Context, api API) error {
 	if err := p.silent(); err != nil {
 		return p.answered(err)
@@ -63,7 +63,8 @@ func (p *pass) wanted(org coderd.Organization) wanted {
 	return w
 }
 
-// entitled asks what the licenses allow. Coder tells it to anybody.
+// entitled reports whether the licenses allow external provisioners. Coder answers this request for
+// any user.
 func (p *pass) entitled(ctx context.Context, api API) (bool, error) {
 	e, err := api.Entitlements(ctx)
 	if err == nil {
@@ -88,8 +89,8 @@ func (p *pass) entitled(ctx context.Context, api API) (bool, error) {
 	return false, stopped
 }
 
-// check asks Coder which key the Secret holds. It is nil where Coder knows none
-// such. That needs no license.
+// check asks Coder for the key that the Secret contains. It returns nil if Coder does not know that
+// key. This works without a license.
 func (p *pass) check(ctx context.Context, api API) (*coderd.ProvisionerKey, error) {
 	if p.stored == nil || p.stored.text == "" {
 		return nil, nil
@@ -104,7 +105,7 @@ func (p *pass) check(ctx context.Context, api API) (*coderd.ProvisionerKey, erro
 	return &key, nil
 }
 
-// keep goes on with the key that there is.
+// keep keeps the existing key.
 func (p *pass) keep(ctx context.Context, adopt *Record) error {
 	s := p.stored
 	changed := false
@@ -129,7 +130,7 @@ func (p *pass) keep(ctx context.Context, adopt *Record) error {
 	return p.save(ctx, s)
 }
 
-// settle tells of a key that is what the spec asks for.
+// settle reports that the key matches the spec.
 func (p *pass) settle(w wanted) {
 	r := p.stored.record
 	p.result.Key = holds(coderv1alpha1.ReasonProvisionerKeyReady,
@@ -148,7 +149,7 @@ func (p *pass) notAllowed(why string, works bool) error {
 	return p.refuse(coderv1alpha1.ReasonNotEntitled, message)
 }
 
-// refuse ends a pass with something that only a person can mend.
+// refuse ends a pass with a problem that a user must fix.
 func (p *pass) refuse(reason, message string) error {
 	p.result.Key = fails(reason, message)
 	p.result.Stalled = true

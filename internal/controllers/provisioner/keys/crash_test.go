@@ -11,11 +11,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// scenario is a state from which there is something to do.
+// scenario is a state that needs further steps.
 type scenario struct {
 	prepare func(w *world)
-	// run is one pass, and done says that nothing is left to do. They are Ensure and
-	// Retire where they are nil.
+	// run runs one pass, and done reports whether everything is done. If they are nil, Ensure and
+	// Retire are used.
 	run   func(w *world) error
 	done  func(w *world) bool
 	check func(w *world)
@@ -133,8 +133,8 @@ func (s scenario) pass(w *world) error {
 	return err
 }
 
-// TestCrash kills the process at every single write and request, once before the
-// other side hears of it and once after, and lets a new process go on.
+// TestCrash kills the process at every single write and request, once before the server receives it
+// and once after, and continues with a new process.
 func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		for _, lost := range []bool{false, true} {
@@ -145,7 +145,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crashAt says whether there was a step to crash at.
+// crashAt reports whether there was a step to crash at.
 func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
 	t.Helper()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 )
 
-// wanted is the key that the spec asks for.
+// wanted describes the key that the spec asks for.
 type wanted struct {
 	controlPlane string
 	org          coderd.Organization
@@ -20,16 +20,16 @@ type wanted struct {
 	rotateAfter  time.Duration
 }
 
-// verdict is what becomes of the key that there is.
+// verdict is the decision about the existing key.
 type verdict struct {
-	// why a new key is made, or empty.
+	// why is the reason to create a new key, or empty.
 	why string
-	// adopt is the record of the key that stays, where the Secret has another one.
+	// adopt is the record of the existing key if the Secret has another record.
 	adopt *Record
 }
 
-// decide compares the key that there is with the one that is wanted. known is what
-// Coder says the text in the Secret is, or nil where Coder does not know it.
+// decide compares the existing key with the wanted one. known is the key that Coder returns for the
+// text in the Secret, or nil if Coder does not know it.
 func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) verdict {
 	if s == nil || s.text == "" {
 		if s != nil && s.record != nil {
@@ -45,7 +45,7 @@ func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) ve
 	}
 	found := recordOf(*known, w.controlPlane, resources.TagsHash(known.Tags))
 	if s.record == nil || s.record.ID != found.ID {
-		// Only what the operator would make itself is taken for its own.
+		// A key is adopted only if the operator would create the same one.
 		if found.OrganizationID == w.org.ID.String() && hasName(w.names, found.Name) && found.TagsHash == w.tagsHash {
 			return verdict{adopt: &found}
 		}
@@ -54,8 +54,7 @@ func decide(s *stored, known *coderd.ProvisionerKey, w wanted, now time.Time) ve
 	return decideRecorded(*s.record, found, w, now)
 }
 
-// decideRecorded compares the key that the operator made with the one that is
-// wanted.
+// decideRecorded compares a key that the operator created with the wanted one.
 func decideRecorded(r, found Record, w wanted, now time.Time) verdict {
 	switch age, dated := r.age(now); {
 	case r.OrganizationID != w.org.ID.String():
@@ -80,21 +79,22 @@ func recordOf(k coderd.ProvisionerKey, controlPlane, tagsHash string) Record {
 	}
 }
 
-// hasName compares names as Coder does, without regard to case.
+// hasName reports whether names contains a name. Like Coder, it ignores case.
 func hasName(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(other, name) })
 }
 
-// choice is the name that a new key gets.
+// choice is the name of a new key.
 type choice struct {
 	name string
-	// taken is a name that someone else has.
+	// taken is set instead of name if a key of another owner has the wanted name.
 	taken string
 }
 
-// choose takes the first name that no key has. The first name of all is the one
-// that the spec asks for, so nobody else may have it; the further ones are the
-// operator's own choice. Without a name, all belong to keys of its own.
+// choose returns the first name that no key has. The spec asks for the first name, so if a key of
+// another owner has it, choose returns that name as taken. The operator itself chose the further
+// names, so a further name that is in use is skipped. An empty choice means that all names are in
+// use.
 func choose(names []string, keys []coderd.ProvisionerKey, mine func(id string) bool) choice {
 	for i, name := range names {
 		k := named(keys, name)
@@ -116,7 +116,7 @@ func named(keys []coderd.ProvisionerKey, name string) *coderd.ProvisionerKey {
 	return &keys[i]
 }
 
-// free says that no pod holds another key than this one, and none can come.
+// free reports whether no pod uses a key other than this one, and no such pod can be created.
 func (u Usage) free(id string) bool {
 	return u.Settled && !slices.ContainsFunc(u.KeyIDs, func(other string) bool { return other != id })
 }

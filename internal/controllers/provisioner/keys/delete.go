@@ -15,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/steps"
 )
 
-// deleteKeys deletes keys in Coder, and gives those that are still there or may
-// be. A key of a control plane that is gone is told and let go.
+// deleteKeys deletes keys in Coder, and returns those that still exist or may exist. If the control
+// plane of a key is gone, the key is left behind with an Event.
 func (p *pass) deleteKeys(ctx context.Context, records []Record) (left []Record, err error) {
 	for _, r := range records {
 		api, gone, err := p.reach(ctx, r.ControlPlane)
@@ -41,7 +41,7 @@ func (p *pass) deleteKeys(ctx context.Context, records []Record) (left []Record,
 	return left, nil
 }
 
-// delay says when to try a deletion again that did not succeed.
+// delay returns when to retry a failed deletion.
 func (p *pass) delay(err error) (after time.Duration, message string, ok bool) {
 	if why, missing := isUnavailable(err); missing {
 		return time.Minute, why.Message, true
@@ -50,7 +50,8 @@ func (p *pass) delay(err error) (after time.Duration, message string, ok bool) {
 	return after, message, ok
 }
 
-// deleteKey deletes a key by its name, after its id was seen under it.
+// deleteKey deletes a key by its name, after checking that the key with that name has the recorded
+// id.
 func (p *pass) deleteKey(ctx context.Context, api API, r Record) error {
 	if err := p.silent(); err != nil {
 		return err
@@ -84,8 +85,8 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// reach connects to the Coder of a control plane of this namespace. It is gone
-// where there is no such control plane.
+// reach returns a client for the Coder of a control plane in this namespace. gone reports that the
+// control plane does not exist.
 func (p *pass) reach(ctx context.Context, name string) (api API, gone bool, err error) {
 	cp := p.req.ControlPlane
 	if cp == nil || cp.Name != name {
@@ -108,8 +109,7 @@ func (p *pass) leftBehind(r Record, why string) {
 		r.Name, p.organization(r), r.ControlPlane, why))
 }
 
-// organization is the name of a key's organization, or its id where the name is
-// not known.
+// organization returns the name of a key's organization, or its id if the name is unknown.
 func (p *pass) organization(r Record) string {
 	if status := p.cr.Status; status.OrganizationID == r.OrganizationID && status.OrganizationName != "" {
 		return status.OrganizationName

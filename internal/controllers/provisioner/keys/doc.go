@@ -1,35 +1,33 @@
-// Package keys owns the life of the provisioner keys that the operator makes:
-// from the intent to make one to the last one deleted in Coder.
+// Package keys manages the lifecycle of the provisioner keys that the operator creates: from the
+// intent to create a key to its deletion in Coder.
 //
-// The key stands in a Secret that the CoderProvisioner controls, with a record of
-// it in annotations: its id, name, organization and control plane, the keys that
-// it replaced and that are not deleted yet, and the intent to make one. Nothing
-// else is written in Kubernetes here.
+// The key is stored in a Secret that the CoderProvisioner owns. Annotations of the Secret contain a
+// record of the key: its id, name, organization and control plane, the replaced keys that are not
+// deleted yet, and the intent to create a key. The package writes nothing else in Kubernetes.
 //
-// # Whose a key is
+// # Ownership of keys
 //
-// Coder tells the text of a key once and has no field for an owner. So a key is
-// ours if its id stands in the record, in status.provisionerKeyID, or on a pod;
-// or if it has the name of an intent and came after it. Before an intent is
-// written, the name is looked up: what has it then is someone else's, now and
-// later, and is never touched. An intent that was not carried out to the end left
-// at most one key, whose text nobody knows: it has the tags of the intent, and no
-// daemon came with it. Such a key is deleted before a new one is made. A key of
-// which one of the two does not hold is someone else's as well.
+// Coder returns the text of a key only once, and has no field for an owner. The operator owns a key
+// if its id is in the record, in status.provisionerKeyID, or on a pod. It also owns a key with the
+// name of an intent that was created after the intent. Before it writes an intent, the operator
+// looks up the name: a key that has the name at that time belongs to another owner, and is never
+// changed. An intent that was interrupted left at most one key, whose text is lost. That key has
+// the tags of the intent, and no daemon uses it. It is deleted before a new key is created. If one
+// of these two conditions is false, the key belongs to another owner.
 //
 // # Replacement
 //
-// The new key has another name, because the old one is used meanwhile. The pods
-// carry the id of the key that they hold, so the old one is deleted once no pod,
-// a terminating one neither, carries an id that is not the new one's. Two names
-// are used in turns; a replacement during a replacement takes a third one.
+// A new key has another name, because pods still use the old key. Each pod has an annotation with
+// the id of its key. The old key is deleted when no pod, not even a terminating one, has the id of
+// another key than the new one. Two names alternate. A replacement during another replacement uses
+// a further name.
 //
 // # Invariants
 //
-//   - Each write leaves a state from which any later pass comes to the same end:
-//     one key in Coder, and the Secret with it.
-//   - A key is deleted by its name, and only after its id was seen under that name.
-//   - A pass that changes nothing writes nothing, and asks Coder only when what it
-//     last heard is older than it may be.
-//   - No key is in an error, an event, a message or a log.
+//   - Each write leaves a state from which any later pass reaches the same result: one key
+//     in Coder, and the Secret with that key.
+//   - A key is deleted by its name, and only after its id was found under that name.
+//   - A pass that changes nothing writes nothing, and calls Coder only if the cached answer
+//     has expired.
+//   - No error, Event, message or log contains a key.
 package keys

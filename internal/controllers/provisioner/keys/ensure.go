@@ -17,19 +17,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
-// hearing is what Coder said about one provisioner.
+// hearing is the cached answer of Coder about one provisioner.
 type hearing struct {
 	// subject identifies everything that the answer depends on.
 	subject   [sha256.Size]byte
 	at, until time.Time
 	result    Result
-	// quietUntil is when Coder may be asked again, where it asked for fewer requests.
+	// quietUntil is when Coder may be called again after it asked for fewer requests.
 	quietUntil time.Time
 }
 
-// Ensure makes the Secret hold the key that the spec asks for. It is
-// level-triggered. An error is one of Kubernetes, to be tried again with backoff;
-// everything else is in the Result. Keys that were replaced stay: see Retire.
+// Ensure makes the Secret contain the key that the spec asks for. It is level-triggered. A returned
+// error comes from Kubernetes and is retried with backoff. All other failures are in the Result.
+// Ensure does not delete replaced keys: see Retire.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.ensure(ctx)
@@ -75,8 +75,8 @@ func (p *pass) ensure(ctx context.Context) error {
 	return err
 }
 
-// load reads the Secret, and moves the key there where the spec now has another
-// place for it.
+// load reads the Secret. If the spec now names another Secret or another key of the Secret, load
+// moves the provisioner key there.
 func (p *pass) load(ctx context.Context) error {
 	p.result.Entitled = unknown(coderv1alpha1.ReasonWaiting, "waits until Coder can be asked")
 	p.result.Key = unknown(coderv1alpha1.ReasonWaiting, "waits until Coder can be asked")
@@ -107,8 +107,8 @@ func (p *pass) load(ctx context.Context) error {
 	return nil
 }
 
-// moveSecret takes the key over from the Secret of an earlier name. That one stays
-// as long as a pod may read it.
+// moveSecret copies the key from a Secret with an earlier name. That Secret is kept as long as a
+// pod may read it.
 func (p *pass) moveSecret(ctx context.Context) error {
 	if p.stored != nil && (p.stored.text != "" || p.stored.intent != nil) {
 		return nil
@@ -130,8 +130,8 @@ func (p *pass) moveSecret(ctx context.Context) error {
 	return p.save(ctx, p.stored)
 }
 
-// moveField puts the key where spec.key.secretKey says. Where it stood before, it
-// stays as long as a pod may read it there.
+// moveField writes the key under spec.key.secretKey. The earlier entry is kept as long as a pod may
+// read it.
 func (p *pass) moveField(ctx context.Context) error {
 	field := resources.KeySecretKey(p.cr)
 	s := p.stored
@@ -144,12 +144,12 @@ func (p *pass) moveField(ctx context.Context) error {
 	return p.save(ctx, s)
 }
 
-// put writes the key into the Secret's data.
+// put writes the key to the Secret's data.
 func (s *stored) put() {
 	ownsecret.Put(s.secret, s.field, s.text)
 }
 
-// makeStored starts a Secret where there is none.
+// makeStored prepares a new Secret if there is none.
 func (p *pass) makeStored() error {
 	if p.stored != nil {
 		p.stored.field = resources.KeySecretKey(p.cr)
@@ -163,7 +163,7 @@ func (p *pass) makeStored() error {
 	return nil
 }
 
-// report tells what the Secret holds.
+// report sets the part of the result that describes the Secret.
 func (p *pass) report() {
 	name := resources.KeySecretName(p.cr)
 	p.result.Record, p.result.SecretRef = nil, nil
@@ -180,8 +180,7 @@ func (p *pass) report() {
 	}
 }
 
-// unavailable ends a pass in which Coder cannot be asked. The key that there is
-// stays in use.
+// unavailable ends a pass in which Coder cannot be called. The existing key stays in use.
 func (p *pass) unavailable(why *Unavailable) error {
 	p.Forget(p.cr.UID)
 	finding := fails(why.Reason, why.Message)
@@ -195,7 +194,7 @@ func (p *pass) unavailable(why *Unavailable) error {
 	return &stop{why.Message}
 }
 
-// subject identifies everything on which Coder's answer depends.
+// subject returns a hash of everything on which Coder's answer depends.
 func (p *pass) subject() [sha256.Size]byte {
 	cp := p.req.ControlPlane
 	parts := []any{
@@ -207,12 +206,12 @@ func (p *pass) subject() [sha256.Size]byte {
 	if s := p.stored; s != nil {
 		parts = append(parts, sha256.Sum256([]byte(s.text)), s.field, s.record, s.intent, s.secret.UID)
 	}
-	// Plain values, which can always be written.
+	// These are plain values, so encoding them cannot fail.
 	raw, _ := json.Marshal(parts)
 	return sha256.Sum256(raw)
 }
 
-// recall answers with what Coder said before, where that still holds.
+// recall uses the cached answer of Coder as the result, and reports whether it is still valid.
 func (p *pass) recall() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -28,8 +28,8 @@ const (
 	feature       = coderd.FeatureExternalProvisioners
 )
 
-// world is a cluster, a Coder with a license, and the Manager between them. It
-// stands for the reconciler as well: it keeps the status, and rolls the pods.
+// world contains a cluster, a Coder with a license, and the Manager. It also acts as the
+// reconciler: it stores the status, and rolls the pods.
 type world struct {
 	t       *testing.T
 	ctx     context.Context
@@ -39,20 +39,19 @@ type world struct {
 	clock   *clocktesting.FakePassiveClock
 	manager *Manager
 	cr      *coderv1alpha1.CoderProvisioner
-	// cp is nil where there is none.
+	// cp is nil if there is no control plane.
 	cp    *coderv1alpha1.CoderControlPlane
 	fault *crashtest.Fault
-	// writes counts those to the cluster.
+	// writes counts the writes to the cluster.
 	writes int
-	// pods are the ids of the keys that pods hold. Slow pods have to be ended by the
-	// test.
+	// pods are the ids of the keys that pods use. The test must end slow pods.
 	pods []string
 	slow bool
-	// said is all that was told.
+	// said contains all Events.
 	said []string
 }
 
-// knownKinds are those of the cluster.
+// knownKinds is the scheme of the fake cluster.
 var knownKinds = applytest.KindsOf(corev1.AddToScheme, coderv1alpha1.AddToScheme)
 
 func newWorld(t *testing.T) *world {
@@ -76,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// restart is what a new process starts with: an empty memory.
+// restart creates a new Manager with empty state, like a new process.
 func (w *world) restart() {
 	w.fault.Set(0, false)
 	w.manager = &Manager{Client: w.client, Clock: w.clock, Connect: w.connect}
@@ -134,7 +133,7 @@ func (w *world) run(do func(context.Context, Request) (Result, error)) Result {
 	return result
 }
 
-// pass is what the reconciler does.
+// pass does what the reconciler does in one pass.
 func (w *world) pass() Result {
 	w.t.Helper()
 	result := w.ensure()
@@ -159,7 +158,7 @@ func (w *world) settle() Result {
 	return result
 }
 
-// hear looks for secrets in what is said.
+// hear records Events, and checks that messages and errors contain no secrets.
 func (w *world) hear(result Result, err error) {
 	w.t.Helper()
 	said := fmt.Sprintf("%v %s %s %s", err, result.Key.Message, result.Secret.Message, result.Entitled.Message)
@@ -214,8 +213,8 @@ func (w *world) update(secret *corev1.Secret) {
 	}
 }
 
-// checkWhole checks that Coder has one key, that it has the tags of the spec, and
-// that the Secret holds it and nothing that is unfinished.
+// checkWhole checks that Coder has one key with the tags of the spec, and that the Secret contains
+// that key and no unfinished work.
 func (w *world) checkWhole(name string) {
 	w.t.Helper()
 	all := w.keys()
@@ -252,7 +251,7 @@ func (w *world) secretName() string {
 
 func (w *world) forward(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// asked counts the requests to Coder since the last time.
+// asked returns the number of requests to Coder since the last call.
 func (w *world) asked() int {
 	n := 0
 	for _, count := range w.coder.Requests() {

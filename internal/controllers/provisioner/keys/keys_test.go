@@ -41,7 +41,7 @@ func TestAKeyIsMadeOnceAndThenLeftAlone(t *testing.T) {
 	}
 }
 
-// K13: upstream never looks at the key again once the Secret holds one.
+// K13: the predecessor never checks the key again once the Secret contains one.
 func TestK13AKeyThatWasDeletedInCoderIsMadeAnew(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -55,7 +55,7 @@ func TestK13AKeyThatWasDeletedInCoderIsMadeAnew(t *testing.T) {
 		t.Error("the key is the old one")
 	}
 
-	// Pods that are not well make it look earlier.
+	// If pods are not ready, the key is checked earlier.
 	w.coder.RemoveProvisionerKey(organization, "gpu")
 	request := w.request()
 	request.MaxAge = time.Minute
@@ -67,7 +67,7 @@ func TestK13AKeyThatWasDeletedInCoderIsMadeAnew(t *testing.T) {
 	w.checkWhole("gpu")
 }
 
-// K14: upstream deletes the old key before the pods have the new one.
+// K14: the predecessor deletes the old key before the pods have the new one.
 func TestK14TheOldKeyOutlivesThePodsThatHoldIt(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -81,7 +81,7 @@ func TestK14TheOldKeyOutlivesThePodsThatHoldIt(t *testing.T) {
 	}
 	current := w.cr.Status.ProvisionerKeyID
 
-	// One pod of each revision; the old one is terminating and still there.
+	// There is one pod of each revision. The old one is terminating.
 	w.pods = []string{old, current}
 	w.pass()
 	if names := w.keyNames(); names != "gpu gpu-2" {
@@ -91,7 +91,7 @@ func TestK14TheOldKeyOutlivesThePodsThatHoldIt(t *testing.T) {
 	w.pass()
 	w.checkWhole("gpu-2")
 
-	// And back again, in turns.
+	// The next replacement uses the first name again.
 	w.cr.Spec.Tags = nil
 	w.pass()
 	w.pods = []string{w.cr.Status.ProvisionerKeyID}
@@ -99,8 +99,7 @@ func TestK14TheOldKeyOutlivesThePodsThatHoldIt(t *testing.T) {
 	w.checkWhole("gpu")
 }
 
-// K14, second half: upstream makes a new key for a new Secret, and leaves the old
-// Secret.
+// K14, second half: the predecessor creates a new key for a new Secret, and leaves the old Secret.
 func TestK14AnotherSecretNameIsNoNewKey(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -123,7 +122,7 @@ func TestK14AnotherSecretNameIsNoNewKey(t *testing.T) {
 	}
 }
 
-// K15: upstream deletes a key of the wanted name, whoever made it.
+// K15: the predecessor deletes a key with the wanted name, also that of another owner.
 func TestK15AKeyOfSomeoneElseIsNotTouched(t *testing.T) {
 	w := newWorld(t)
 	w.coder.AddProvisionerKey(organization, "GPU", map[string]string{"zone": "a"})
@@ -147,7 +146,7 @@ func TestK15AKeyOfSomeoneElseIsNotTouched(t *testing.T) {
 	w.checkWhole("gpu")
 }
 
-// K15 in a race: another cluster makes the key between the look and the making.
+// K15 as a race: another cluster creates the key after the lookup and before the creation.
 func TestK15AKeyThatSomeoneMadeMeanwhileIsNotTouched(t *testing.T) {
 	w := newWorld(t)
 	stop := w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Status: http.StatusConflict})
@@ -161,8 +160,8 @@ func TestK15AKeyThatSomeoneMadeMeanwhileIsNotTouched(t *testing.T) {
 	}
 }
 
-// An intent that was cut off before the key was made, and someone else's key after
-// it: what a daemon uses, or has other tags, is not the one that was lost.
+// An intent was interrupted before the key was created, and then another owner created a key of
+// that name. A key that a daemon uses, or that has other tags, is not the lost one.
 func TestAnIntentIsNoClaimToAKeyThatIsInUse(t *testing.T) {
 	for name, tags := range map[string]map[string]string{"with a daemon": {"zone": "a"}, "with other tags": {"zone": "x"}} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +186,7 @@ func TestAnIntentIsNoClaimToAKeyThatIsInUse(t *testing.T) {
 	}
 }
 
-// K16: upstream stops at the entitlement and freezes.
+// K16: the predecessor stops at the entitlement and does nothing more.
 func TestK16WithoutALicenseTheKeyStaysAndNoneIsMade(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -358,7 +357,7 @@ func TestASecretOfSomeoneElseIsNotTouched(t *testing.T) {
 	}
 }
 
-// A Secret and a status as the public predecessor left them: no new key.
+// The Secret and the status of the public predecessor do not cause a new key.
 func TestTheKeyOfThePredecessorIsTakenOver(t *testing.T) {
 	w := newWorld(t)
 	text := w.coder.AddProvisionerKey(organization, "gpu", w.cr.Spec.Tags)
@@ -387,7 +386,8 @@ func TestTheKeyOfThePredecessorIsTakenOver(t *testing.T) {
 	}
 }
 
-// Three changes while no old pod ends: nobody is cut off, and one key remains.
+// There are three changes while no old pod ends. No pod loses its key, and in the end one key
+// remains.
 func TestAReplacementDuringAReplacement(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -407,7 +407,7 @@ func TestAReplacementDuringAReplacement(t *testing.T) {
 	w.checkWhole("gpu-4")
 }
 
-// A second name that belongs to someone else is passed over.
+// A second name that belongs to another owner is skipped.
 func TestTheSecondNameMayBeTaken(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -419,8 +419,7 @@ func TestTheSecondNameMayBeTaken(t *testing.T) {
 	}
 }
 
-// A Secret that was deleted in the middle of a replacement: both keys are found
-// again, by the status and by the pods.
+// The Secret was deleted during a replacement. Both keys are found through the status and the pods.
 func TestASecretDeletedDuringAReplacementLeaksNoKey(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -455,7 +454,7 @@ func TestOwnKeysWaitForTheirPods(t *testing.T) {
 	}
 }
 
-// K18: upstream removes the finalizer whatever came of the key.
+// K18: the predecessor removes the finalizer whatever happens to the key.
 func TestK18AKeyThatCannotBeDeletedIsTold(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -496,7 +495,7 @@ func TestAControlPlaneThatIsGoneHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A change that was cut off in the middle and taken back leaves no key.
+// A change that was interrupted and then reverted leaves no key.
 func TestAChangeThatIsTakenBackLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -512,7 +511,7 @@ func TestAChangeThatIsTakenBackLeavesNothing(t *testing.T) {
 	w.checkWhole("gpu")
 }
 
-// The Secret's name there and back, with a replacement between.
+// The name of the Secret changes and changes back, with a replacement in between.
 func TestSecretNamesThereAndBackLeakNoKey(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -532,8 +531,8 @@ func TestSecretNamesThereAndBackLeakNoKey(t *testing.T) {
 	}
 }
 
-// The Secret of the new name is deleted while that of the old name still stands with
-// the key of before.
+// The Secret with the new name is deleted while the one with the old name still contains the
+// previous key.
 func TestANewSecretDeletedWhileTheOldOneStandsLeaksNoKey(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -549,7 +548,7 @@ func TestANewSecretDeletedWhileTheOldOneStandsLeaksNoKey(t *testing.T) {
 	w.checkWhole("")
 }
 
-// An intent in a control plane that does not answer any more holds up no other.
+// An intent in a control plane that no longer answers does not block another control plane.
 func TestAnIntentInAnotherControlPlaneHoldsNothingUp(t *testing.T) {
 	w := newWorld(t)
 	w.coder.Fail(coderdtest.Fault{Method: http.MethodPost, Times: 1})

@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 )
 
-// makeKey makes a key and stores it: the intent, the key in Coder, the Secret, in
-// this order.
+// makeKey creates a key and stores it. It writes first the intent, then the key in Coder, then the
+// Secret.
 func (p *pass) makeKey(ctx context.Context, api API, w wanted, why string) error {
 	if p.stored != nil && p.stored.intent != nil {
 		if err := p.resolveIntent(ctx, p.stored); err != nil {
@@ -48,7 +48,7 @@ func (p *pass) makeKey(ctx context.Context, api API, w wanted, why string) error
 	}
 	text, err := api.CreateProvisionerKey(ctx, w.org.ID, picked.name, w.tags)
 	if coderd.IsConflict(err) {
-		// It was not there a moment ago, and it is not ours.
+		// The name was free in the list above, so another client created this key.
 		return p.nameTaken(ctx, picked.name, w)
 	}
 	if err != nil {
@@ -61,8 +61,7 @@ func (p *pass) makeKey(ctx context.Context, api API, w wanted, why string) error
 	return p.store(ctx, text, recordOf(key, w.controlPlane, w.tagsHash), why, w)
 }
 
-// store puts a new key into the Secret. The one before it is deleted once no pod
-// holds it.
+// store writes a new key to the Secret. The previous key is deleted when no pod uses it.
 func (p *pass) store(ctx context.Context, text string, r Record, why string, w wanted) error {
 	s := p.stored
 	old := s.record
@@ -82,8 +81,8 @@ func (p *pass) store(ctx context.Context, text string, r Record, why string, w w
 	return nil
 }
 
-// recoverLost finds the keys of a Secret that was deleted: the status tells of the
-// last one, and the pods of what they hold.
+// recoverLost finds the keys of a Secret that was deleted. The status contains the id of the last
+// key, and the pods contain the ids of the keys that they use.
 func (p *pass) recoverLost(ctx context.Context, keys []coderd.ProvisionerKey, w wanted) error {
 	s := p.stored
 	if r := statusRecord(p.cr); r != nil {
@@ -105,7 +104,7 @@ func (p *pass) recoverLost(ctx context.Context, keys []coderd.ProvisionerKey, w 
 	return nil
 }
 
-// statusRecord is the key of which the status tells, or nil.
+// statusRecord returns the key that the status names, or nil.
 func statusRecord(cr *coderv1alpha1.CoderProvisioner) *Record {
 	status := cr.Status
 	if status.ProvisionerKeyID == "" {
@@ -117,7 +116,7 @@ func statusRecord(cr *coderv1alpha1.CoderProvisioner) *Record {
 	}
 }
 
-// nameTaken gives the intent up: what has the name now is someone else's.
+// nameTaken drops the intent, because the key that now has the name belongs to another owner.
 func (p *pass) nameTaken(ctx context.Context, name string, w wanted) error {
 	if err := p.dropIntent(ctx, p.stored); err != nil {
 		return err
@@ -135,9 +134,10 @@ func (p *pass) dropIntent(ctx context.Context, s *stored) error {
 	return p.save(ctx, s)
 }
 
-// resolveIntent deletes the key that an intent may have left in Coder: nobody
-// knows its text. Afterwards none of that name is ours. One in another control
-// plane than the present one is let go where that does not answer.
+// resolveIntent deletes the key that an intent may have left in Coder, because its text is lost.
+// Afterwards the operator owns no key of that name except one in its record. If the intent belongs
+// to another control plane than the current one, and that control plane does not answer, the key is
+// left behind with an Event.
 func (p *pass) resolveIntent(ctx context.Context, s *stored) error {
 	in := *s.intent
 	err := p.deleteOrphan(ctx, s)
@@ -174,8 +174,8 @@ func (p *pass) deleteOrphan(ctx context.Context, s *stored) error {
 	return ignoreNotFound(api.DeleteProvisionerKey(ctx, org, orphan.Name))
 }
 
-// orphan finds the key that an intent left, or nil. One whose tags are not those
-// of the intent, or with which a daemon came, was made by someone else.
+// orphan returns the key that an intent left, or nil. A key with other tags than those of the
+// intent, or one that a daemon uses, belongs to another owner.
 func (p *pass) orphan(ctx context.Context, api API, org uuid.UUID, s *stored) (*coderd.ProvisionerKey, error) {
 	keys, err := api.ProvisionerKeys(ctx, org)
 	if coderd.IsNotFound(err) {

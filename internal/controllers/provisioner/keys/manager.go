@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// defaultTrust is how long a key that Coder knew is believed in.
+	// defaultTrust is how long an answer about a valid key is cached.
 	defaultTrust = time.Hour
-	// retryFailed is when a refusal is looked at again, retrySoon when an outage is.
+	// retryFailed is the interval after a rejected request, and retrySoon the one after an outage.
 	retryFailed = 5 * time.Minute
 	retrySoon   = 15 * time.Second
 )
 
-// API is what keys need of a Coder. *coderd.Client is one.
+// API is the part of Coder's API that this package uses. *coderd.Client implements it.
 type API interface {
 	Entitlements(ctx context.Context) (coderd.Entitlements, error)
 	OrganizationByName(ctx context.Context, name string) (coderd.Organization, error)
@@ -40,27 +40,26 @@ type API interface {
 
 var _ API = (*coderd.Client)(nil)
 
-// Manager keeps the keys of all provisioners. Client and Connect are required. It
-// is safe for concurrent use for different provisioners.
+// Manager manages the keys of all provisioners. Client and Connect are required. It is safe for
+// concurrent use with different provisioners.
 type Manager struct {
-	// Client reads Secrets and control planes by name, uncached, and writes Secrets.
+	// Client reads Secrets and control planes by name, without a cache, and writes Secrets.
 	Client client.Client
 	// Metadata lists the metadata of Secrets. It may be a cache. Nil means Client.
 	Metadata client.Reader
-	// Connect reaches the Coder of a control plane with the operator's token. What
-	// is in the way is an *Unavailable.
+	// Connect returns a client for the Coder of a control plane with the operator's token. It
+	// returns an *Unavailable if Coder cannot be called.
 	Connect func(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (API, error)
-	// Clock decides about age. Nil means the real one.
+	// Clock provides the time. Nil means the real time.
 	Clock clock.PassiveClock
-	// Trust is how long Coder's word is believed where nothing changed. 0 means an
-	// hour.
+	// Trust is how long Coder's answer is cached if nothing changes. 0 means an hour.
 	Trust time.Duration
 
 	mu    sync.Mutex
 	heard map[types.UID]hearing
 }
 
-// Unavailable says why a Coder cannot be asked, before anything was sent there.
+// Unavailable is the reason why Coder cannot be called. No request was sent.
 type Unavailable struct {
 	// Reason is a constant of api/v1alpha1.
 	Reason, Message string
@@ -69,24 +68,25 @@ type Unavailable struct {
 // Error implements error.
 func (u *Unavailable) Error() string { return u.Message }
 
-// Request is one provisioner whose key is looked after.
+// Request describes the provisioner whose key is managed.
 type Request struct {
 	Provisioner *coderv1alpha1.CoderProvisioner
-	// ControlPlane is that of its spec, or nil where it does not exist.
+	// ControlPlane is the control plane of its spec, or nil if it does not exist.
 	ControlPlane *coderv1alpha1.CoderControlPlane
-	// Usage says which keys pods hold. It is asked only where that matters.
+	// Usage returns the keys that pods use. It is called only if the result is needed.
 	Usage func(ctx context.Context) (Usage, error)
-	// Refused says why nothing may be asked or made, or is nil.
+	// Refused is the reason why no key may be created and Coder may not be called, or nil.
 	Refused *Finding
-	// MaxAge bounds what is believed from earlier, where it is not 0.
+	// MaxAge limits the age of a cached answer about a valid key if it is not 0.
 	MaxAge time.Duration
 }
 
-// Usage says which keys pods hold.
+// Usage describes which keys pods use.
 type Usage struct {
-	// KeyIDs are the ids that pods carry that have not ended, "" for a pod without.
+	// KeyIDs are the ids of the keys of all pods that have not ended. It contains "" for a pod
+	// without a key.
 	KeyIDs []string
-	// Settled says that no pod of an earlier revision can still be made.
+	// Settled reports that no pod of an earlier revision can still be created.
 	Settled bool
 }
 
@@ -108,47 +108,47 @@ func unknown(reason, message string) Finding {
 	return Finding{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
-// Event tells of something that changed.
+// Event is an event to record for the provisioner.
 type Event = outcome.Event
 
-// Result is what a pass came to. Its texts are stable from pass to pass and hold
-// no secret.
+// Result is the result of a pass. Its messages do not change from pass to pass, and contain no
+// secret.
 type Result struct {
-	// ControlPlane is set where something is in the way of asking it.
+	// ControlPlane is set if Coder cannot be called.
 	ControlPlane *Finding
 	Entitled     Finding
 	Key          Finding
 	Secret       Finding
-	// Record is the key that the Secret holds, or nil where it holds none.
+	// Record describes the key in the Secret, or is nil if there is none.
 	Record *Record
-	// SecretRef is where that key stands, or nil.
+	// SecretRef is the location of that key, or nil.
 	SecretRef *coderv1alpha1.ProvisionerKeySecretReference
 	// SecretVersion is the resource version of that Secret.
 	SecretVersion string
-	// OrganizationID and OrganizationName are those of the organization of the spec,
-	// where Coder told them.
+	// OrganizationID and OrganizationName identify the organization of the spec, if Coder returned
+	// it.
 	OrganizationID, OrganizationName string
-	// Forgotten says that no key is left of which the status tells.
+	// Forgotten reports that the key in the status no longer exists.
 	Forgotten bool
-	// Stalled says that time alone mends nothing.
+	// Stalled reports that a user must act.
 	Stalled bool
-	// RequeueAfter is when to look again. 0 means no need.
+	// RequeueAfter is when to run the next pass. 0 means that none is needed.
 	RequeueAfter time.Duration
 	// Left are the keys that could not be deleted.
 	Left []Record
-	// Events are to be told whatever came of the pass, also beside an error.
+	// Events must be recorded whatever the result of the pass is, also if it returned an error.
 	Events outcome.Events
 }
 
-// pass is one call of the Manager.
+// pass is the state of one call of the Manager.
 type pass struct {
 	*Manager
 	req    Request
 	cr     *coderv1alpha1.CoderProvisioner
 	result Result
-	// secrets are those of the provisioner.
+	// secrets reads and writes the Secrets of the provisioner.
 	secrets ownsecret.Secrets
-	// stored is the Secret, read, or nil where there is none.
+	// stored is the content of the Secret, or nil if there is none.
 	stored *stored
 }
 
@@ -159,7 +159,7 @@ func (m *Manager) newPass(req Request) *pass {
 	}}
 }
 
-// Forget drops what Coder told about a provisioner, so that the next pass asks.
+// Forget drops the cached answer of Coder about a provisioner, so that the next pass asks again.
 func (m *Manager) Forget(provisioner types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,7 +187,7 @@ func (m *Manager) trust() time.Duration {
 	return m.Trust
 }
 
-// stop ends a pass of which the result says why. It travels as an error.
+// stop is an error that ends a pass. The result contains the reason.
 type stop struct{ message string }
 
 func (s *stop) Error() string { return s.message }

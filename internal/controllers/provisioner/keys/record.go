@@ -12,25 +12,25 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
-// Annotations on the key's Secret, besides coderv1alpha1.AnnotationProvisionerKeyID.
-// None of them is a secret.
+// Annotations of the key's Secret, in addition to coderv1alpha1.AnnotationProvisionerKeyID. None of
+// them contains a secret.
 const (
 	AnnotationName           = "coder.com/provisioner-key-name"
 	AnnotationOrganizationID = "coder.com/provisioner-key-organization-id"
 	AnnotationControlPlane   = "coder.com/provisioner-key-control-plane"
 	AnnotationTagsHash       = "coder.com/provisioner-key-tags-hash"
 	AnnotationCreatedAt      = "coder.com/provisioner-key-created-at"
-	// AnnotationIntent is a key that is about to be made, as JSON.
+	// AnnotationIntent is the key that is about to be created, as JSON.
 	AnnotationIntent = "coder.com/provisioner-key-intent"
-	// AnnotationReplaced are keys that are to be deleted in Coder, as JSON.
+	// AnnotationReplaced are the keys that must be deleted in Coder, as JSON.
 	AnnotationReplaced = "coder.com/provisioner-keys-replaced"
-	// AnnotationDataKey is the key of the Secret's data under which the provisioner
-	// key stands, AnnotationOldDataKeys those of before, which older pods still read.
+	// AnnotationDataKey is the entry of the Secret's data with the provisioner key.
+	// AnnotationOldDataKeys are earlier entries, which older pods still read.
 	AnnotationDataKey     = "coder.com/provisioner-key-data-key"
 	AnnotationOldDataKeys = "coder.com/provisioner-key-old-data-keys"
 )
 
-// Record is what is known of a key in Coder. It holds no secret.
+// Record describes a key in Coder. It contains no secret.
 type Record struct {
 	ID             string `json:"id,omitempty"`
 	Name           string `json:"name"`
@@ -40,10 +40,10 @@ type Record struct {
 	CreatedAt      string `json:"createdAt,omitempty"`
 }
 
-// stored is the Secret, read.
+// stored is the content of the Secret.
 type stored struct {
 	secret *corev1.Secret
-	// text is the key itself, and field where it stands in the data.
+	// text is the provisioner key, and field its entry in the Secret's data.
 	text, field string
 	record      *Record
 	intent      *Record
@@ -51,8 +51,7 @@ type stored struct {
 	oldFields   []string
 }
 
-// readSecret makes sense of a Secret. Annotations that somebody broke are as if
-// they were not there.
+// readStored reads the content of a Secret. Invalid annotations are treated as missing.
 func readStored(secret *corev1.Secret, field string) *stored {
 	a := secret.Annotations
 	s := &stored{secret: secret, field: field}
@@ -79,7 +78,7 @@ func readStored(secret *corev1.Secret, field string) *stored {
 	return s
 }
 
-// write puts everything but the key itself back into the Secret.
+// write writes everything except the key itself to the Secret.
 func (s *stored) write() {
 	r := Record{}
 	if s.record != nil {
@@ -103,7 +102,7 @@ func (s *stored) write() {
 	})
 }
 
-// replace notes a key as to be deleted, unless it is the one in use.
+// replace records that a key must be deleted, unless it is the current one.
 func (s *stored) replace(r *Record) {
 	known := func(other Record) bool { return other.ID == r.ID }
 	if r == nil || r.ID == "" || s.record != nil && s.record.ID == r.ID || slices.ContainsFunc(s.replaced, known) {
@@ -112,7 +111,7 @@ func (s *stored) replace(r *Record) {
 	s.replaced = append(s.replaced, Record{ID: r.ID, Name: r.Name, OrganizationID: r.OrganizationID, ControlPlane: r.ControlPlane})
 }
 
-// knows says whether a key of Coder is ours by its id.
+// knows reports whether the operator owns the key with this id.
 func (s *stored) knows(id string) bool {
 	if s == nil {
 		return false
@@ -121,7 +120,7 @@ func (s *stored) knows(id string) bool {
 		slices.ContainsFunc(s.replaced, func(r Record) bool { return r.ID == id })
 }
 
-// age is how long ago the key was made.
+// age returns how long ago the key was created, and whether that is known.
 func (r *Record) age(now time.Time) (time.Duration, bool) {
 	made, err := time.Parse(time.RFC3339, r.CreatedAt)
 	return now.Sub(made), err == nil
@@ -131,7 +130,7 @@ func asJSON(value any, empty bool) string {
 	if empty {
 		return ""
 	}
-	// Strings alone, which can always be written.
+	// The values contain only strings, so encoding them cannot fail.
 	raw, _ := json.Marshal(value)
 	return string(raw)
 }

@@ -9,32 +9,31 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/provisioner/resources"
 )
 
-// Retire deletes what was replaced, once no pod holds it: keys in Coder, Secrets
-// of earlier names, the key under an earlier key of the Secret. Result.Left are
-// the keys that are still to be deleted.
+// Retire deletes what was replaced, once no pod uses it: keys in Coder, Secrets with earlier names,
+// and earlier entries of the Secret. Result.Left contains the keys that must still be deleted.
 func (m *Manager) Retire(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.retire(ctx)
 	return p.result, err
 }
 
-// Release deletes everything that the operator made, once no pod holds it, for
-// daemons that log in with something else.
+// Release deletes everything that the operator created, once no pod uses it. It is for daemons
+// whose credentials now come from the spec.
 func (m *Manager) Release(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.release(ctx)
 	return p.result, err
 }
 
-// Withdraw deletes the keys in Coder, whoever holds them. The Secrets go with
-// their owner.
+// Withdraw deletes the keys in Coder, even if pods use them. The Secrets are deleted with their
+// owner.
 func (m *Manager) Withdraw(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	_, err := p.withdraw(ctx)
 	return p.result, err
 }
 
-// Abandon tells that keys are left behind.
+// Abandon returns Events which report that keys are left behind.
 func (m *Manager) Abandon(req Request, left []Record, why string) []Event {
 	p := m.newPass(req)
 	for _, r := range left {
@@ -79,7 +78,8 @@ func (p *pass) retire(ctx context.Context) error {
 	return p.removeAll(ctx, others)
 }
 
-// gather notes in the present Secret what only those of earlier names know.
+// gather records in the current Secret the replaced keys that only Secrets with earlier names
+// contain.
 func (p *pass) gather(ctx context.Context, s *stored, others []*stored) error {
 	before := len(s.replaced)
 	for _, other := range others {
@@ -138,7 +138,7 @@ func (p *pass) removeAll(ctx context.Context, list []*stored) error {
 	return nil
 }
 
-// withdraw deletes all keys in Coder. It is done when none is left there.
+// withdraw deletes all keys in Coder. done reports that none is left.
 func (p *pass) withdraw(ctx context.Context) (done bool, err error) {
 	all, err := p.holders(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *pass) withdraw(ctx context.Context) (done bool, err error) {
 	return len(left) == 0, nil
 }
 
-// mine reads the Secret where it is this provisioner's.
+// mine reads the Secret if this provisioner owns it.
 func (p *pass) mine(ctx context.Context) (*stored, error) {
 	secret, err := p.secrets.GetMine(ctx, resources.KeySecretName(p.cr))
 	if err != nil || secret == nil {
@@ -184,7 +184,7 @@ func (p *pass) mine(ctx context.Context) (*stored, error) {
 	return readStored(secret, resources.KeySecretKey(p.cr)), nil
 }
 
-// holders are all Secrets of this provisioner with keys of the operator's.
+// holders returns all Secrets of this provisioner with keys that the operator created.
 func (p *pass) holders(ctx context.Context) ([]*stored, error) {
 	all, err := p.others(ctx)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
-// notOwned says whose a Secret is that stands where ours belongs.
+// notOwned returns a finding that names the owner of a Secret that has the wanted name.
 func (p *pass) notOwned(secret *corev1.Secret) Finding {
 	if message, is := p.secrets.Leftover("Secret", secret); is {
 		return fails(coderv1alpha1.ReasonWaiting, message)
@@ -23,9 +23,8 @@ func (p *pass) notOwned(secret *corev1.Secret) Finding {
 		"Secret %q exists and is %s, so it was not touched; delete it, or choose another spec.key.secretName", secret.Name, ownsecret.Whose(secret)))
 }
 
-// others are the Secrets of this provisioner that hold a key of the operator's,
-// besides the one of the present name: those of earlier names. What the list says
-// of them may hold no annotations, so each is read.
+// others returns the Secrets with earlier names in which this provisioner has a key of the
+// operator. The list may contain no annotations, so each Secret is read.
 func (p *pass) others(ctx context.Context) ([]*stored, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -50,7 +49,7 @@ func (p *pass) others(ctx context.Context) ([]*stored, error) {
 	return found, nil
 }
 
-// marked says that the operator keeps its record on an object.
+// marked reports whether an object has a record of the operator in its annotations.
 func marked(obj client.Object) bool {
 	for _, annotation := range []string{coderv1alpha1.AnnotationProvisionerKeyID, AnnotationIntent, AnnotationReplaced} {
 		if obj.GetAnnotations()[annotation] != "" {
@@ -60,12 +59,12 @@ func marked(obj client.Object) bool {
 	return false
 }
 
-// save writes the Secret, with what is known beside the key itself. It fails where
-// it was changed since it was read; the next pass looks at it again.
+// save writes the Secret with the record of the key. It fails if the Secret was changed since it
+// was read. The next pass reads it again.
 func (p *pass) save(ctx context.Context, s *stored) error {
 	s.write()
-	// By its labels it is found again where the spec names another Secret. One that
-	// the public predecessor made may have others.
+	// The labels are needed to find this Secret after the spec names another one. A Secret of the
+	// public predecessor may have other labels.
 	if s.secret.Labels == nil {
 		s.secret.Labels = map[string]string{}
 	}

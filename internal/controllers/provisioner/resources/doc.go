@@ -1,8 +1,7 @@
-// Package resources says what the objects of a CoderProvisioner look like, as far
-// as they differ from those of the other kinds: their names and labels, and the
-// Workload from which the shared builders make them.
+// Package resources defines what is specific to the objects of a CoderProvisioner: their names and
+// labels, and the Workload from which the shared builders create them.
 //
-// Invariants: pure functions without client and clock; names, labels and the
-// selector are those of the public predecessor, letter by letter, because a
-// selector cannot change; no secret value goes through here, only references.
+// Invariants: all functions are pure and use neither a client nor a clock. Names, labels and the
+// selector are exactly those of the public predecessor, because a selector is immutable. The
+// package handles only references to Secrets, and no secret values.
 package resources

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// minimal is a provisioner as the API server's defaults leave it.
+// minimal returns a provisioner with only the API server's defaults.
 func minimal() *coderv1alpha1.CoderProvisioner {
 	return &coderv1alpha1.CoderProvisioner{
 		ObjectMeta: metav1.ObjectMeta{Name: "gpu", Namespace: "coder", UID: "11111111-2222-3333-4444-555555555555"},
@@ -34,7 +34,7 @@ func minimal() *coderv1alpha1.CoderProvisioner {
 	}
 }
 
-// full uses every field that has a say in the objects.
+// full returns a provisioner that uses every field that affects the objects.
 func full() *coderv1alpha1.CoderProvisioner {
 	p := minimal()
 	p.Spec.Image = "registry.example.com/coder:v2.30.0"
@@ -94,7 +94,7 @@ func inputs() Inputs {
 	}
 }
 
-// K17: upstream's provisioner lacks most of what Coder's chart has.
+// K17: the predecessor's provisioner lacks most settings of Coder's chart.
 func TestK17GoldenObjects(t *testing.T) {
 	psk := minimal()
 	psk.Spec.PSKSecretRef = &coderv1alpha1.PSKSecretReference{Name: "psk"}

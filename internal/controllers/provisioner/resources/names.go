@@ -10,25 +10,25 @@ import (
 const (
 	maxLabelLength  = 63
 	maxObjectLength = 253
-	// maxKeyName leaves room for the suffix of a replacement: Coder allows 64.
+	// maxKeyName leaves room for the suffix of a replacement. Coder allows 64 characters.
 	maxKeyName = 62
-	// keyNames is how many names one provisioner uses for its keys: two in turns,
-	// and more where a key is replaced before the last replacement ended, or where
-	// someone else has the second name.
+	// keyNames is the number of names that one provisioner can use for its keys. Two of them
+	// alternate. More are used if a key is replaced before the last replacement ended, or if
+	// another owner's key has one of the names.
 	keyNames = 9
 
 	defaultSecretKey = "key"
 	defaultPSKKey    = "psk"
 )
 
-// DeploymentName is the name of the Deployment; those of its other objects begin
-// with it.
+// DeploymentName returns the default name of the Deployment, which is also the prefix of the names
+// of other objects.
 func DeploymentName(name string) string {
 	return workloadresources.ShortName("provisioner-", name, "", maxLabelLength)
 }
 
-// WorkloadName is that of the Deployment: the one that was handed over where the
-// annotation names it.
+// WorkloadName returns the name of the Deployment: the one in the annotation if a Deployment was
+// handed over, otherwise the default.
 func WorkloadName(p *coderv1alpha1.CoderProvisioner) string {
 	if name := p.Annotations[coderv1alpha1.AnnotationWorkloadName]; name != "" {
 		return name
@@ -36,7 +36,7 @@ func WorkloadName(p *coderv1alpha1.CoderProvisioner) string {
 	return DeploymentName(p.Name)
 }
 
-// ServiceAccountName is the identity of the pods.
+// ServiceAccountName returns the name of the pods' ServiceAccount.
 func ServiceAccountName(p *coderv1alpha1.CoderProvisioner) string {
 	if p.Spec.ServiceAccount.Name != "" {
 		return p.Spec.ServiceAccount.Name
@@ -44,7 +44,8 @@ func ServiceAccountName(p *coderv1alpha1.CoderProvisioner) string {
 	return workloadresources.ShortName("", p.Name, "-provisioner", maxObjectLength)
 }
 
-// KeySecretName is the Secret in which the operator keeps the key that it made.
+// KeySecretName returns the name of the Secret in which the operator stores the key that it
+// created.
 func KeySecretName(p *coderv1alpha1.CoderProvisioner) string {
 	if p.Spec.Key.SecretName != "" {
 		return p.Spec.Key.SecretName
@@ -52,7 +53,7 @@ func KeySecretName(p *coderv1alpha1.CoderProvisioner) string {
 	return workloadresources.ShortName("", p.Name, "-provisioner-key", maxObjectLength)
 }
 
-// KeySecretKey is the key in that Secret.
+// KeySecretKey returns the entry of that Secret.
 func KeySecretKey(p *coderv1alpha1.CoderProvisioner) string {
 	if p.Spec.Key.SecretKey != "" {
 		return p.Spec.Key.SecretKey
@@ -60,7 +61,7 @@ func KeySecretKey(p *coderv1alpha1.CoderProvisioner) string {
 	return defaultSecretKey
 }
 
-// KeyName is the name of the key in Coder.
+// KeyName returns the name of the key in Coder.
 func KeyName(p *coderv1alpha1.CoderProvisioner) string {
 	if p.Spec.Key.Name != "" {
 		return p.Spec.Key.Name
@@ -68,8 +69,7 @@ func KeyName(p *coderv1alpha1.CoderProvisioner) string {
 	return workloadresources.ShortName("", p.Name, "", maxKeyName)
 }
 
-// KeyNames are the names that the key may have in Coder, in the order in which
-// they are tried.
+// KeyNames returns the names that the key may have in Coder, in the order in which they are tried.
 func KeyNames(p *coderv1alpha1.CoderProvisioner) []string {
 	names := []string{KeyName(p)}
 	for n := 2; n <= keyNames; n++ {
@@ -78,7 +78,7 @@ func KeyNames(p *coderv1alpha1.CoderProvisioner) []string {
 	return names
 }
 
-// OrganizationName is the organization as the spec names it.
+// OrganizationName returns the organization of the spec, or the default organization.
 func OrganizationName(p *coderv1alpha1.CoderProvisioner) string {
 	if p.Spec.OrganizationName != "" {
 		return p.Spec.OrganizationName
@@ -86,7 +86,7 @@ func OrganizationName(p *coderv1alpha1.CoderProvisioner) string {
 	return "default"
 }
 
-// Labels are on every object, and select the pods.
+// Labels returns the labels of every object. They select the pods.
 func Labels(name string) map[string]string {
 	return map[string]string{
 		coderv1alpha1.LabelName:      coderv1alpha1.ProvisionerName,

@@ -13,7 +13,7 @@ import (
 	workloadresources "github.com/coder-k8s/coder-k8s/internal/controllers/workload/resources"
 )
 
-// The names of the public predecessor, letter by letter.
+// The names are exactly those of the public predecessor.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("a", 52)
 	for _, c := range []struct{ what, got, want string }{
@@ -55,7 +55,7 @@ func named(t *testing.T, name string) *coderv1alpha1.CoderProvisioner {
 	return p
 }
 
-// K18: 32 bits are not enough to tell tags apart.
+// K18: 32 bits are not enough to distinguish tags.
 func TestK18TagsHash(t *testing.T) {
 	seen := map[string]bool{}
 	for _, tags := range []map[string]string{nil, {"a": ""}, {"a": "b"}, {"a": "b", "c": ""}, {"ab": ""}} {
@@ -72,7 +72,7 @@ func TestK18TagsHash(t *testing.T) {
 	}
 }
 
-// What the daemon reads back is what was written.
+// The daemon must read back the same tags.
 func TestTagsVariable(t *testing.T) {
 	got := tagsVariable(map[string]string{"zone": "a", "note": `one, "two"`, "b": "x=y"})
 	fields, err := csv.NewReader(strings.NewReader(got)).Read()

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// TagsHash identifies tags, whatever their order.
+// TagsHash returns a hash of tags that does not depend on their order.
 func TagsHash(tags map[string]string) string {
 	sum := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
@@ -18,15 +18,14 @@ func TagsHash(tags map[string]string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// tagsVariable is tags as the daemon reads them from its environment: a record of
-// comma-separated values.
+// tagsVariable returns tags in the form that the daemon reads from its environment: one CSV record.
 func tagsVariable(tags map[string]string) string {
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		pairs = append(pairs, key+"="+tags[key])
 	}
 	var out strings.Builder
-	// Nothing can fail in memory.
+	// Writing to memory cannot fail.
 	w := csv.NewWriter(&out)
 	_ = w.Write(pairs)
 	w.Flush()

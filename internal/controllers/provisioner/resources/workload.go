@@ -13,9 +13,10 @@ const (
 	// Container is the name of Coder's container.
 	Container = "provisioner"
 
-	// gracePeriod lets a daemon finish the job that it has.
+	// gracePeriod is the time in seconds in which a daemon can finish its job.
 	gracePeriod = 600
-	// podSuffix is what a Deployment appends to its name for a pod at most.
+	// podSuffix is the maximum length of the suffix that a Deployment appends to its name for a
+	// pod.
 	podSuffix = 17
 
 	envURL        = "CODER_URL"
@@ -25,25 +26,25 @@ const (
 	envDaemonName = "CODER_PROVISIONER_DAEMON_NAME"
 )
 
-// Inputs are what a Workload needs besides the spec.
+// Inputs contains the values that a Workload needs in addition to the spec.
 type Inputs struct {
-	// URL is where the daemons reach Coder.
+	// URL is the URL at which the daemons reach Coder.
 	URL string
-	// ControlPlaneImage runs if the spec names no image. It is the one that answers,
-	// because Coder refuses provisioners of a newer minor version.
+	// ControlPlaneImage is the image of the Coder that answers. It is used if the spec names no
+	// image, because Coder rejects provisioners of a newer minor version.
 	ControlPlaneImage string
-	// KeySecret is where the daemons find the key that the operator made. It is not
-	// used where the spec names a Secret.
+	// KeySecret is the location of the key that the operator created. It is not used if the spec
+	// names a Secret.
 	KeySecret *coderv1alpha1.ProvisionerKeySecretReference
-	// KeyID identifies that key. A change rolls the pods.
+	// KeyID is the id of that key. A change rolls the pods.
 	KeyID string
-	// Adopted is what stays of a Deployment that was handed over, or nil.
+	// Adopted describes a Deployment that was handed over, or is nil.
 	Adopted *workloadresources.Adopted
-	// OperatorNamespace is where the operator runs.
+	// OperatorNamespace is the namespace of the operator.
 	OperatorNamespace string
 }
 
-// Workload is a CoderProvisioner as the shared builders take it.
+// Workload returns a CoderProvisioner in the form that the shared builders use.
 func Workload(p *coderv1alpha1.CoderProvisioner, in Inputs) workloadresources.Workload {
 	return workloadresources.Workload{
 		Name: WorkloadName(p), Namespace: p.Namespace,
@@ -51,7 +52,7 @@ func Workload(p *coderv1alpha1.CoderProvisioner, in Inputs) workloadresources.Wo
 		Component: "provisionerd",
 		Container: Container,
 		Image:     image(p, in),
-		// The image's entry point runs "coder server"; coder is in its PATH.
+		// The image's entry point runs "coder server". coder is in the PATH of the image.
 		Command:            []string{"coder"},
 		Args:               []string{"provisioner", "start"},
 		Env:                environment(p, in),
@@ -64,8 +65,9 @@ func Workload(p *coderv1alpha1.CoderProvisioner, in Inputs) workloadresources.Wo
 	}
 }
 
-// rights are those that Terraform needs for workspaces. In other namespaces a
-// provisioner of the same name in a third one may have its own.
+// rights returns the permissions that Terraform needs for workspaces. In other namespaces the names
+// contain a hash, because a provisioner of the same name in a third namespace may have objects
+// there too.
 func rights(p *coderv1alpha1.CoderProvisioner) *workloadresources.Rights {
 	name := DeploymentName(p.Name)
 	remote := workloadresources.ScopedName(name, workloadresources.Hash(p.Namespace, p.Name), "")
@@ -80,7 +82,7 @@ func rights(p *coderv1alpha1.CoderProvisioner) *workloadresources.Rights {
 	}
 }
 
-// GracePeriodSeconds is how long a pod may take to end.
+// GracePeriodSeconds returns the termination grace period of the pods.
 func GracePeriodSeconds(p *coderv1alpha1.CoderProvisioner) int64 {
 	if t := p.Spec.PodTemplate; t != nil && t.Spec.TerminationGracePeriodSeconds != nil {
 		return *t.Spec.TerminationGracePeriodSeconds
@@ -100,8 +102,8 @@ func image(p *coderv1alpha1.CoderProvisioner, in Inputs) string {
 	return workloadresources.DefaultImage
 }
 
-// specWithKeyID notes on the pods which key they hold, so that a key is deleted
-// only when no pod holds it any more. Nobody's annotation can stand in for that.
+// specWithKeyID returns the spec with the id of the key as an annotation of the pods, so that a key
+// is deleted only when no pod uses it. A value of the user in that annotation is overridden.
 func specWithKeyID(p *coderv1alpha1.CoderProvisioner, id string) *coderv1alpha1.WorkloadSpec {
 	spec := p.Spec.WorkloadSpec.DeepCopy()
 	given := spec.PodTemplate != nil && spec.PodTemplate.Annotations[coderv1alpha1.AnnotationProvisionerKeyID] != ""
@@ -135,8 +137,8 @@ func environment(p *coderv1alpha1.CoderProvisioner, in Inputs) []corev1.EnvVar {
 	case ref != nil:
 		env = append(env, workloadresources.FromSecret(envKey, ref.Name, ref.Key))
 	}
-	// A daemon takes the name of its host, and that is the pod's up to the first
-	// dot and 63 characters. Two pods must not share it.
+	// By default the name of a daemon is its host name. That is the name of the pod up to the first
+	// dot and 63 characters. Two pods must not have the same name.
 	if name := WorkloadName(p); len(name)+podSuffix > maxLabelLength || strings.Contains(name, ".") {
 		env = append(env, corev1.EnvVar{Name: envDaemonName, ValueFrom: &corev1.EnvVarSource{
 			FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.uid"},
@@ -145,8 +147,8 @@ func environment(p *coderv1alpha1.CoderProvisioner, in Inputs) []corev1.EnvVar {
 	return env
 }
 
-// KeySource is the Secret with which the daemons log in: the spec's, or the one
-// given, which may be nil.
+// KeySource returns the Secret with the daemons' credentials: that of the spec, or made, which may
+// be nil.
 func KeySource(p *coderv1alpha1.CoderProvisioner, made *coderv1alpha1.ProvisionerKeySecretReference) *coderv1alpha1.ProvisionerKeySecretReference {
 	switch {
 	case p.Spec.PSKSecretRef != nil:
@@ -159,7 +161,7 @@ func KeySource(p *coderv1alpha1.CoderProvisioner, made *coderv1alpha1.Provisione
 	return made
 }
 
-// MakesKey says that the operator makes the key.
+// MakesKey reports whether the operator creates the key.
 func MakesKey(p *coderv1alpha1.CoderProvisioner) bool {
 	return p.Spec.PSKSecretRef == nil && p.Spec.Key.SecretRef == nil && p.Spec.URL == ""
 }

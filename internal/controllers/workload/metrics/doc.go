@@ -1,8 +1,7 @@
-// Package metrics is what the controllers tell Prometheus: how passes end and how
-// long they take to lead to something that works, what Coder answers, and what
-// runs out when.
+// Package metrics exposes the Prometheus metrics of the controllers: results of reconciliations,
+// time until an object is ready, requests to Coder, and expiry times of tokens and licenses.
 //
-// Invariants: no package state, the registry is given; labels have few values,
-// except those that name an object, whose series go when it does; no label and no
-// value is a secret.
+// Invariants: there is no package state, the caller passes the registry. Labels have few values,
+// except those that name an object. The series of an object are deleted with the object. No label
+// and no value contains a secret.
 package metrics

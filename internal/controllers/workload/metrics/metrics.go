@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
-// Metrics counts what the controllers do. Nil counts nothing.
+// Metrics holds the collectors of the controllers. A nil Metrics ignores all calls.
 type Metrics struct {
 	outcomes      *prometheus.CounterVec
 	timeToReady   *prometheus.HistogramVec
@@ -22,7 +22,7 @@ type Metrics struct {
 	ready         *prometheus.GaugeVec
 }
 
-// New makes the metrics and registers them.
+// New creates the metrics and registers them.
 func New(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -63,21 +63,21 @@ func New(registerer prometheus.Registerer) (*Metrics, error) {
 	)
 }
 
-// Reconciled counts a pass.
+// Reconciled counts a reconciliation.
 func (m *Metrics) Reconciled(kind, reason string) {
 	if m != nil {
 		m.outcomes.WithLabelValues(kind, reason).Inc()
 	}
 }
 
-// BecameReady tells how long that took.
+// BecameReady records how long an object took to become ready.
 func (m *Metrics) BecameReady(kind string, took time.Duration) {
 	if m != nil {
 		m.timeToReady.WithLabelValues(kind).Observe(took.Seconds())
 	}
 }
 
-// SetReady tells whether an object is Ready.
+// SetReady records whether an object is ready.
 func (m *Metrics) SetReady(kind, namespace, name string, ready bool) {
 	if m == nil {
 		return
@@ -89,16 +89,14 @@ func (m *Metrics) SetReady(kind, namespace, name string, ready bool) {
 	m.ready.WithLabelValues(kind, namespace, name).Set(value)
 }
 
-// SetTokenExpiry tells when the operator's token for a control plane runs out. Nil
-// means that this is not known.
+// SetTokenExpiry records when the operator's token for a control plane expires. Nil means unknown.
 func (m *Metrics) SetTokenExpiry(namespace, name string, at *time.Time) {
 	if m != nil {
 		setTime(m.tokenExpiry, namespace, name, at)
 	}
 }
 
-// SetLicenseExpiry tells when the license of a control plane runs out. Nil means
-// that this is not known.
+// SetLicenseExpiry records when the license of a control plane expires. Nil means unknown.
 func (m *Metrics) SetLicenseExpiry(namespace, name string, at *time.Time) {
 	if m != nil {
 		setTime(m.licenseExpiry, namespace, name, at)
@@ -113,7 +111,7 @@ func setTime(gauge *prometheus.GaugeVec, namespace, name string, at *time.Time) 
 	gauge.WithLabelValues(namespace, name).Set(float64(at.Unix()))
 }
 
-// Forget drops what is told of an object that is gone.
+// Forget deletes the series of an object that no longer exists.
 func (m *Metrics) Forget(kind, namespace, name string) {
 	if m == nil {
 		return
@@ -125,10 +123,10 @@ func (m *Metrics) Forget(kind, namespace, name string) {
 	}
 }
 
-// controlPlaneKind has tokens and licenses.
+// controlPlaneKind is the only kind with series for tokens and licenses.
 const controlPlaneKind = "CoderControlPlane"
 
-// Observe counts a request to Coder. It is a coderd.Config.Observe.
+// Observe counts a request to Coder. It is meant for coderd.Config.Observe.
 func (m *Metrics) Observe(call coderd.Call) {
 	if m == nil {
 		return

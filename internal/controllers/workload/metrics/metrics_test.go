@@ -12,9 +12,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// told are the series of a registry, as name{labels}.
 func told(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
+	// Each series is formatted as name{labels}.
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

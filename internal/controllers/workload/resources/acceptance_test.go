@@ -24,9 +24,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// A real kube-apiserver takes all objects of every workload, also over those of
-// every other workload of the same name, and what is there then does not depend
-// on what was there before.
+// A real kube-apiserver accepts all objects of every workload, also if they replace those of any
+// other workload of the same name. The result does not depend on the previous objects.
 func TestTheAPIServerTakesEveryObjectOverEveryOther(t *testing.T) {
 	c := apiServer(t)
 	all := ofOneName()
@@ -50,7 +49,7 @@ func TestTheAPIServerTakesEveryObjectOverEveryOther(t *testing.T) {
 	}
 }
 
-// ofOneName are workloads of which one can become the other.
+// ofOneName returns workloads that can replace each other.
 func ofOneName() map[string]Workload {
 	plain := proxy()
 	plain.Spec.ExtraEnv = []corev1.EnvVar{{Name: envPodIP, Value: "192.0.2.1"}, FromSecret(EnvAccessURL, "addresses", "public")}
@@ -78,8 +77,8 @@ func ofOneName() map[string]Workload {
 	}
 }
 
-// sourced is a workload with one volume and one probe. The API server fills in
-// defaults of both, which are nobody's fields.
+// sourced returns a workload with one volume and one probe. The API server adds defaults to both,
+// and those fields have no field owner.
 func sourced(volume corev1.VolumeSource, ask corev1.ProbeHandler) Workload {
 	w := proxy()
 	w.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: volume}}
@@ -112,9 +111,9 @@ func apiServer(t *testing.T) client.Client {
 	return c
 }
 
-// awaitAddresses waits until the API server gives Services their addresses. It reads
-// from informers of its own which there are, and refuses every Service before that; once
-// it has made the one that is its own, it gives them to others.
+// awaitAddresses waits until the API server assigns addresses to Services. It learns the address
+// ranges from its own informers, and rejects every Service before that. When it has created its own
+// Service, it can assign addresses to others.
 func awaitAddresses(t *testing.T, c client.Client) {
 	t.Helper()
 	polltest.Eventually(t, "the API server makes its own Service", func(ctx context.Context) error {
@@ -122,7 +121,7 @@ func awaitAddresses(t *testing.T, c client.Client) {
 	})
 }
 
-// cluster is one namespace of an API server that holds one workload.
+// cluster is one namespace of an API server. It contains one workload.
 type cluster struct {
 	client    client.Client
 	applier   *apply.Applier
@@ -180,7 +179,8 @@ func (c *cluster) prune(t *testing.T, w Workload) {
 	}
 }
 
-// clear makes room for the next: node ports are those of the whole cluster.
+// clear deletes the objects before the next workload, because node ports are shared by the whole
+// cluster.
 func (c *cluster) clear(t *testing.T) {
 	t.Helper()
 	for _, obj := range c.made {
@@ -190,7 +190,7 @@ func (c *cluster) clear(t *testing.T) {
 	}
 }
 
-// objects are what the API server has, without what it chooses itself.
+// objects returns the objects of the API server without the values that it chose.
 func (c *cluster) objects(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -216,7 +216,7 @@ func (c *cluster) objects(t *testing.T) map[string]string {
 	return all
 }
 
-// chosen takes away the addresses and ports that the API server chose.
+// chosen removes the addresses and ports that the API server chose.
 func chosen(service *corev1.Service) {
 	service.Spec.ClusterIP, service.Spec.ClusterIPs, service.Spec.HealthCheckNodePort = "", nil, 0
 	for i := range service.Spec.Ports {

@@ -9,26 +9,25 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// Adopted is what stays of a Deployment that somebody else made and handed over.
-// The selector cannot change, and what in the pods has no meaning of its own, the
-// name of the container and the order of lists, stays so that pods are not replaced
-// for it.
+// Adopted describes a Deployment that somebody else created and handed over. Its selector is
+// immutable. The name of the container and the order of lists have no effect on the pods, so they
+// are kept: a change of them would only replace the pods.
 type Adopted struct {
 	// Selector selects the pods.
 	Selector map[string]string
 	// Container is the name of Coder's container.
 	Container string
-	// HTTPPort is the port of the container on which HTTP is served, or 0.
+	// HTTPPort is the container port that serves HTTP, or 0.
 	HTTPPort int32
-	// Template is the pods as they are.
+	// Template is the current pod template.
 	Template *corev1.PodTemplateSpec
-	// Checksum is that of what the pods refer to, where they do not tell it. Empty,
-	// they do.
+	// Checksum is the checksum of the Secrets and ConfigMaps that the pods refer to, if the pod
+	// template does not have it as an annotation. Empty means that it does.
 	Checksum string
 }
 
-// AdoptedFrom is what stays of a Deployment that is the workload's, or nil where it
-// is as the operator makes it.
+// AdoptedFrom returns the Adopted of the workload's Deployment, or nil if the Deployment has the
+// selector that the operator uses.
 func AdoptedFrom(w Workload, d *appsv1.Deployment) *Adopted {
 	if d.Spec.Selector == nil || maps.Equal(d.Spec.Selector.MatchLabels, w.Labels) {
 		return nil
@@ -38,7 +37,7 @@ func AdoptedFrom(w Workload, d *appsv1.Deployment) *Adopted {
 	}
 	c := containerNamed(adopted.Template.Spec.Containers, w.Container)
 	if c == nil {
-		// Coder's own charts give the container this name in all three.
+		// All three of Coder's own charts use this container name.
 		if c = containerNamed(adopted.Template.Spec.Containers, chartContainer); c != nil {
 			adopted.Container = chartContainer
 		}
@@ -56,7 +55,7 @@ func AdoptedFrom(w Workload, d *appsv1.Deployment) *Adopted {
 // chartContainer is the name of the container in Coder's own charts.
 const chartContainer = "coder"
 
-// PodLabels select the pods.
+// PodLabels returns the labels that select the pods.
 func PodLabels(w Workload) map[string]string {
 	if w.Adopted != nil {
 		return merged(w.Adopted.Selector)
@@ -64,7 +63,7 @@ func PodLabels(w Workload) map[string]string {
 	return merged(w.Labels)
 }
 
-// PodContainer is the name of Coder's container in the pods.
+// PodContainer returns the name of Coder's container in the pods.
 func PodContainer(w Workload) string {
 	if w.Adopted != nil {
 		return w.Adopted.Container
@@ -72,9 +71,9 @@ func PodContainer(w Workload) string {
 	return w.Container
 }
 
-// RememberChecksum decides whether the pods of a Deployment that was handed over
-// tell the checksum. They do not until it differs from what the Deployment
-// remembers.
+// RememberChecksum moves the checksum from the pod template of an adopted Deployment to an
+// annotation of the Deployment, so that adoption does not roll the pods. The checksum moves to the
+// pod template when it differs from that annotation.
 func RememberChecksum(w *Workload, d *appsv1.Deployment) {
 	if w.Adopted == nil || w.Checksum == "" {
 		return
@@ -88,8 +87,7 @@ func RememberChecksum(w *Workload, d *appsv1.Deployment) {
 	}
 }
 
-// likeAdopted gives pods the container's name and the order of those that were
-// handed over.
+// likeAdopted sets the container name and the order of lists to those of the adopted Deployment.
 func likeAdopted(w Workload, template *corev1.PodTemplateSpec) {
 	if w.Adopted == nil {
 		return

@@ -10,9 +10,9 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// certificates mounts each key of spec.certs as a file of its own into the
-// directory where the image looks for certificate authorities. A Secret that is
-// named more than once is one volume, and its files carry the key in their name.
+// certificates mounts each key of spec.certs as a file in the directory in which the image looks
+// for certificate authorities. A Secret that is named more than once becomes one volume, and its
+// file names contain the key.
 func certificates(w Workload) ([]corev1.Volume, []corev1.VolumeMount) {
 	selectors := certSelectors(w)
 	uses := map[string]int{}
@@ -44,7 +44,7 @@ func certificates(w Workload) ([]corev1.Volume, []corev1.VolumeMount) {
 	return all, mounts
 }
 
-// certSelectors are those of the spec, each once.
+// certSelectors returns the selectors of spec.certs without duplicates.
 func certSelectors(w Workload) []coderv1alpha1.CertSecretSelector {
 	var all []coderv1alpha1.CertSecretSelector
 	for _, s := range w.Spec.Certs.Secrets {

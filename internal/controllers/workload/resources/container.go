@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// container is Coder's own. The last lines of its log become the pod's
-// termination message, from which a condition tells why Coder does not start.
+// container returns Coder's container. The last lines of its log become the termination message,
+// from which a condition reports why Coder does not start.
 func container(w Workload, mounts []corev1.VolumeMount) corev1.Container {
 	command, args := commandLine(w)
 	c := corev1.Container{
@@ -32,9 +32,8 @@ func container(w Workload, mounts []corev1.VolumeMount) corev1.Container {
 	return c
 }
 
-// commandLine is the entry point and its arguments. An entry point of the spec's
-// runs coder itself, so the arguments then name the command of coder, unless the
-// spec gives all arguments too.
+// commandLine returns the entry point and its arguments. If the spec sets the entry point, that is
+// coder itself, so the arguments begin with the subcommand unless the spec sets all arguments too.
 func commandLine(w Workload) (command, args []string) {
 	command, args = w.Command, w.Args
 	if len(w.Spec.Command) > 0 {
@@ -46,7 +45,8 @@ func commandLine(w Workload) (command, args []string) {
 	return slices.Clone(command), slices.Concat(args, w.Spec.ExtraArgs)
 }
 
-// containerPorts have names, by which Services, probes and Prometheus find them.
+// containerPorts returns the ports of the container. Services, probes and Prometheus refer to them
+// by name.
 func containerPorts(w Workload) []corev1.ContainerPort {
 	var ports []corev1.ContainerPort
 	add := func(name string, port int32) {
@@ -64,7 +64,7 @@ func containerPorts(w Workload) []corev1.ContainerPort {
 	return ports
 }
 
-// containerResources are those of the spec, or those of Coder's own chart.
+// containerResources returns the resources of the spec, or those of Coder's own chart.
 func containerResources(w Workload) corev1.ResourceRequirements {
 	if w.Spec.Resources != nil {
 		return *w.Spec.Resources

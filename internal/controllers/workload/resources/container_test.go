@@ -67,8 +67,8 @@ func TestMetricsArePortsOnlyWhereTheyAreServed(t *testing.T) {
 	}
 }
 
-// What the operator sets for convenience gives way to what the spec brings in any
-// of three ways.
+// A variable that the operator sets for convenience is omitted or replaced if the spec sets it in
+// any of three ways.
 func TestWhereMetricsAreServedIsLeftToWhoeverSaysIt(t *testing.T) {
 	for _, name := range []string{EnvPrometheusAddress, EnvProfilerAddress} {
 		w := proxy()

@@ -13,11 +13,11 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// usualShare is how many pods a rolling update replaces at a time where the spec
-// says nothing, as in Kubernetes.
+// usualShare is the default of maxUnavailable and maxSurge, as in Kubernetes.
 const usualShare = "25%"
 
-// Deployment runs the pods. A spec.podTemplate that does not fit is a SpecError.
+// Deployment returns the Deployment of the pods. It returns a SpecError if spec.podTemplate cannot
+// be merged.
 func Deployment(w Workload) (*appsv1.Deployment, error) {
 	template, err := PodTemplate(w)
 	if err != nil {
@@ -46,14 +46,14 @@ func Deployment(w Workload) (*appsv1.Deployment, error) {
 	return d, nil
 }
 
-// Replicas is the number of pods that the spec asks for.
+// Replicas returns the number of pods that the spec asks for.
 func Replicas(w Workload) int32 {
 	return ptr.Deref(w.Spec.Replicas, 1)
 }
 
-// strategy says the numbers of a rolling update always. The API server would fill
-// in the same ones, but as nobody's: they would stay when the spec changes to
-// Recreate, and be refused with it.
+// strategy returns the strategy with explicit numbers for a rolling update. The API server would
+// default the same numbers, but without a field owner. They would then remain when the spec changes
+// to Recreate, and the API server rejects them with Recreate.
 func strategy(spec *coderv1alpha1.DeploymentStrategy) appsv1.DeploymentStrategy {
 	spec = spec.DeepCopy()
 	if spec != nil && spec.Type == string(appsv1.RecreateDeploymentStrategyType) {

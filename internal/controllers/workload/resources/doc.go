@@ -1,17 +1,16 @@
-// Package resources makes the objects of one Deployment of Coder's image, of any
-// of the three kinds: one pure function per object, from a Workload (what a kind
-// says of itself, and the part of the spec that all kinds share) to the object.
+// Package resources builds the objects of one Deployment of Coder's image for any of the three
+// kinds. It has one pure function for each object. Its argument is a Workload, which contains the
+// values of a kind and the part of the spec that all kinds share.
 //
-// It owns what the fields of WorkloadSpec, ServingSpec and RBACSpec mean: the pod
-// template and what is merged over it, ports, probes, volumes, the addresses
-// inside and outside the cluster, and the rights for workspaces. The names,
-// labels, arguments and the environment that are particular to a kind come in
-// with the Workload.
+// The package defines the meaning of the fields of WorkloadSpec, ServingSpec and RBACSpec: the pod
+// template and the template that is merged over it, ports, probes, volumes, the URLs inside and
+// outside the cluster, and the permissions for workspaces. The names, labels, arguments and
+// environment variables that are specific to a kind come with the Workload.
 //
-// Invariants: no client, no clock, no randomness; the same Workload gives the
-// same object; nothing in an object is shared with the spec; only fields that the
-// operator means are set, because they are applied server-side and every field
-// that is set is owned. An object that the spec does not ask for is nil. Objects
-// carry no owner: the apply path adds it. What a spec can get wrong in a way that
-// admission does not see is a SpecError, which names the field.
+// Invariants: there is no client, no clock and no randomness. The same Workload results in the same
+// object. An object shares no memory with the spec. Only fields that the operator manages are set,
+// because the objects are applied with server-side apply, which makes the operator the owner of
+// each field that is set. A function returns nil for an object that the spec does not ask for.
+// Objects have no owner reference: the apply adds it. An error in a spec that admission does not
+// detect is a SpecError, which names the field.
 package resources

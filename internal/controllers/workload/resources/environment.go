@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The variables that more than one package knows.
+// Environment variables that more than one package uses.
 const (
 	EnvAccessURL         = "CODER_ACCESS_URL"
 	EnvWildcardAccessURL = "CODER_WILDCARD_ACCESS_URL"
@@ -19,19 +19,19 @@ const (
 	envPodIP = "KUBE_POD_IP"
 )
 
-// environment is what follows from the fields, each variable replaced by that of
-// the same name in spec.extraEnv, and then the rest of spec.extraEnv. The
-// replacement stands at the place of ours, because $(KUBE_POD_IP) only sees
-// variables that come before it.
+// environment returns the variables that follow from the fields, followed by those of
+// spec.extraEnv. A variable of spec.extraEnv with the same name replaces the operator's variable in
+// its position, because a reference such as $(KUBE_POD_IP) only resolves variables that come before
+// it.
 func environment(w Workload) []corev1.EnvVar {
 	own := append(servingEnvironment(w), w.Env...)
 	own = append(own, clusterHostEnvironment(w)...)
 	return Overlaid(append(own, metricsEnvironment(w)...), w.Spec.ExtraEnv)
 }
 
-// clusterHostEnvironment is the address of a pod for the other replicas, as Coder's chart sets it
-// since 2.35. Older versions ignore it. Pods that run without it get it with the next
-// image: without it Coder takes the host of CODER_DERP_SERVER_RELAY_URL.
+// clusterHostEnvironment returns the variable with the address at which other replicas reach a pod,
+// as Coder's chart sets it since 2.35. Older versions ignore it. Running pods without it get it
+// with the next image. Without it Coder uses the host of CODER_DERP_SERVER_RELAY_URL.
 func clusterHostEnvironment(w Workload) []corev1.EnvVar {
 	if w.Serving == nil || w.Serving.ClusterHost == "" {
 		return nil
@@ -58,8 +58,8 @@ func servingEnvironment(w Workload) []corev1.EnvVar {
 	return append(env, tlsEnvironment(w)...)
 }
 
-// relayURL is where other replicas reach this one. An IPv6 address needs brackets in
-// a URL, and Coder 2.34 does not start without them; an IPv4 address must have none.
+// relayURL returns the URL at which other replicas reach this one. An IPv6 address needs brackets
+// in a URL, and Coder 2.34 does not start without them. An IPv4 address must not have brackets.
 func relayURL(s *Serving) string {
 	if s.PodIPv6 {
 		return fmt.Sprintf("http://[$(%s)]:%d", envPodIP, s.HTTPPort)
@@ -84,8 +84,8 @@ func tlsEnvironment(w Workload) []corev1.EnvVar {
 	}
 }
 
-// metricsEnvironment says where metrics and profiles are served once somebody
-// enables them: on an address that is not only the pod's own.
+// metricsEnvironment returns the addresses on which metrics and profiles are served once they are
+// enabled. They listen on all addresses, not only on localhost.
 func metricsEnvironment(w Workload) []corev1.EnvVar {
 	var env []corev1.EnvVar
 	if w.Spec.Metrics.Enabled {
@@ -98,7 +98,7 @@ func metricsEnvironment(w Workload) []corev1.EnvVar {
 	return env
 }
 
-// metricsServed says whether the container has the port of the metrics.
+// metricsServed reports whether the container has the port of the metrics.
 func metricsServed(w Workload) bool {
 	if w.Spec.Metrics.Enabled {
 		return true
@@ -107,8 +107,8 @@ func metricsServed(w Workload) bool {
 	return given && value == "true"
 }
 
-// unlessGiven is a variable that the operator sets for convenience. It would hide
-// one of spec.envFrom, so it gives way.
+// unlessGiven returns a variable that the operator sets for convenience. It returns nothing if
+// spec.envFrom provides the variable, because a variable of the container would hide it.
 func unlessGiven(w Workload, name, value string) []corev1.EnvVar {
 	if value == "" || w.EnvFromNames[name] {
 		return nil
@@ -116,8 +116,8 @@ func unlessGiven(w Workload, name, value string) []corev1.EnvVar {
 	return []corev1.EnvVar{{Name: name, Value: value}}
 }
 
-// givenVariable says whether the spec gives a variable, and its value where that
-// stands in the spec. What is merged over the container counts first.
+// givenVariable reports whether the spec sets a variable, and returns its value if the spec
+// contains it. spec.podTemplate has precedence, because it is merged over the container.
 func givenVariable(w Workload, name string) (string, bool) {
 	for _, env := range [][]corev1.EnvVar{templateEnvironment(w), w.Spec.ExtraEnv} {
 		for i := range env {
@@ -129,8 +129,8 @@ func givenVariable(w Workload, name string) (string, bool) {
 	return "", w.EnvFromNames[name]
 }
 
-// GivesVariable says whether the spec gives the container a variable that is not
-// empty: in podTemplate, in extraEnv or in envFrom.
+// GivesVariable reports whether podTemplate, extraEnv or envFrom of the spec sets a non-empty
+// variable of the container.
 func GivesVariable(w Workload, name string) bool {
 	for _, env := range [][]corev1.EnvVar{templateEnvironment(w), w.Spec.ExtraEnv} {
 		for i := range env {
@@ -142,7 +142,8 @@ func GivesVariable(w Workload, name string) bool {
 	return w.EnvFromNames[name]
 }
 
-// literal is the value of a variable, or nothing where another decides it.
+// literal returns the value of a variable, or an empty string if the value depends on another
+// object or variable.
 func literal(variable corev1.EnvVar) string {
 	if variable.ValueFrom != nil || strings.Contains(variable.Value, "$(") {
 		return ""
@@ -150,7 +151,7 @@ func literal(variable corev1.EnvVar) string {
 	return variable.Value
 }
 
-// templateEnvironment is what spec.podTemplate sets in Coder's container.
+// templateEnvironment returns the variables that spec.podTemplate sets in Coder's container.
 func templateEnvironment(w Workload) []corev1.EnvVar {
 	if w.Spec.PodTemplate == nil {
 		return nil
@@ -161,8 +162,8 @@ func templateEnvironment(w Workload) []corev1.EnvVar {
 	return nil
 }
 
-// Overlaid is base with the variables of over put in the place of those with
-// the same name, and the others of over after it.
+// Overlaid returns base with each variable replaced by the variable of over with the same name,
+// followed by the other variables of over.
 func Overlaid(base, over []corev1.EnvVar) []corev1.EnvVar {
 	env := make([]corev1.EnvVar, len(base), len(base)+len(over))
 	copy(env, base)
@@ -177,7 +178,7 @@ func Overlaid(base, over []corev1.EnvVar) []corev1.EnvVar {
 	return env
 }
 
-// FromSecret is a variable whose value is a key of a Secret.
+// FromSecret returns a variable whose value is a key of a Secret.
 func FromSecret(variable, secret, key string) corev1.EnvVar {
 	return corev1.EnvVar{Name: variable, ValueFrom: &corev1.EnvVarSource{
 		SecretKeyRef: &corev1.SecretKeySelector{

@@ -13,13 +13,11 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// particular fields are read elsewhere: the kinds decide over the name of the
-// ServiceAccount.
+// particular fields are read elsewhere: each kind decides the name of the ServiceAccount.
 var particular = []string{"Spec.ServiceAccount.Name"}
 
-// Every field of the specs that the kinds share changes some object, in at least
-// one of the workloads. A field that no builder reads would be a promise that
-// nobody keeps.
+// Every field of the shared specs changes an object of at least one workload. A field that no
+// builder reads would have no effect.
 func TestEveryFieldHasASay(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range workloads() {
@@ -63,8 +61,8 @@ func fieldsOf(w Workload) []field {
 	return all
 }
 
-// walk is every field of a type of ours, and of those in it. Types of Kubernetes
-// are whole values.
+// walk returns every field of a type of this API, recursively. Types of Kubernetes are treated as
+// single values.
 func walk(path string, v reflect.Value) []field {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -93,7 +91,7 @@ func walk(path string, v reflect.Value) []field {
 	return nil
 }
 
-// rendered is all objects of a workload in one text, or the error instead.
+// rendered returns all objects of a workload as one text, or the error.
 func rendered(t *testing.T, w Workload) string {
 	t.Helper()
 	if _, err := Deployment(w); err != nil {
@@ -111,8 +109,8 @@ func rendered(t *testing.T, w Workload) string {
 	return text.String()
 }
 
-// An object is given to the apply path, which changes it. That must not reach the
-// spec, which comes from a cache that all share, nor the next object.
+// The apply changes the objects that it is given. That must affect neither the spec, which comes
+// from a shared cache, nor the next object.
 func TestBuildersShareNothing(t *testing.T) {
 	for name, w := range workloads() {
 		spec, before := w.Spec.DeepCopy(), rendered(t, w)
@@ -128,7 +126,7 @@ func TestBuildersShareNothing(t *testing.T) {
 	}
 }
 
-// scribble changes all that a value refers to.
+// scribble changes everything that a value refers to.
 func scribble(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -14,7 +14,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// proxy is a small workload that serves.
+// proxy returns a small workload with Serving.
 func proxy() Workload {
 	return Workload{
 		Name: "wsproxy-berlin", Namespace: "edge",
@@ -33,7 +33,7 @@ func proxy() Workload {
 	}
 }
 
-// daemons is a small workload that serves nothing and has rights.
+// daemons returns a small workload without Serving and with Rights.
 func daemons() Workload {
 	return Workload{
 		Name: "provisioner-build", Namespace: "platform",
@@ -55,8 +55,8 @@ func daemons() Workload {
 	}
 }
 
-// full is a workload whose spec uses every field that goes together, behind a
-// load balancer and an Ingress.
+// full returns a workload whose spec uses every field that can be combined, with a load balancer
+// and an Ingress.
 func full() Workload {
 	w := proxy()
 	w.Subcommand, w.Args = []string{"wsproxy", "server"}, []string{"--http-address=0.0.0.0:3001"}
@@ -186,7 +186,7 @@ func fullRBACSpec() *coderv1alpha1.RBACSpec {
 	}
 }
 
-// gateway is a workload behind a Gateway, which its certificate reaches by HTTP.
+// gateway returns a workload behind a Gateway that serves HTTP.
 func gateway() Workload {
 	w := proxy()
 	w.Serving.ClusterDomain = "corp.internal"
@@ -210,7 +210,7 @@ func gateway() Workload {
 	return w
 }
 
-// watched is a workload that serves nothing but its metrics.
+// watched returns a workload that serves only its metrics.
 func watched() Workload {
 	w := daemons()
 	w.Spec.Metrics = coderv1alpha1.MetricsSpec{Enabled: true, ServiceMonitor: &coderv1alpha1.ServiceMonitorSpec{}}
@@ -221,7 +221,7 @@ func watched() Workload {
 	return w
 }
 
-// unreachable has no Service and probes of its own.
+// unreachable returns a workload without a Service and with its own probes.
 func unreachable() Workload {
 	w := proxy()
 	w.Serving.Spec.Service = coderv1alpha1.ServiceSpec{Enabled: ptr.To(false), Port: 8000}
@@ -241,8 +241,8 @@ func inNamespace(name string) networkingv1.NetworkPolicyPeer {
 	}}
 }
 
-// objects are all that the builders make of a workload, by kind and, for rights,
-// by namespace.
+// objects returns all objects of a workload by kind. Roles and RoleBindings also have their
+// namespace in the key.
 func objects(t *testing.T, w Workload) map[string]any {
 	t.Helper()
 	all := map[string]any{}

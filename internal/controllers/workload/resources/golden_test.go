@@ -58,8 +58,8 @@ func compareGolden(t *testing.T, file string, obj any) {
 	}
 }
 
-// decodesStrictly reads the file back as its kind: nothing in it is unknown to
-// that, and nothing is lost.
+// decodesStrictly reads the file back as its kind. The file may not contain unknown fields, and no
+// value may be lost.
 func decodesStrictly(t *testing.T, file string, obj any) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", file))

@@ -8,8 +8,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// HTTPRoute exposes the plain HTTP port of the Service through a Gateway, or is
-// nil where the spec does not ask for one. The cluster may not know the kind.
+// HTTPRoute returns the HTTPRoute that exposes the plain HTTP port of the Service through a
+// Gateway, or nil if the spec does not ask for one. The cluster may not serve this kind.
 func HTTPRoute(w Workload) *gatewayv1.HTTPRoute {
 	if w.Serving == nil || w.Serving.Spec.Expose == nil || w.Serving.Spec.Expose.Gateway == nil {
 		return nil

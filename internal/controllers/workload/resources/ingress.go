@@ -8,7 +8,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// Ingress exposes the plain HTTP port of the Service, or is nil where the spec
+// Ingress returns the Ingress that exposes the plain HTTP port of the Service, or nil if the spec
 // does not ask for one.
 func Ingress(w Workload) *networkingv1.Ingress {
 	if w.Serving == nil || w.Serving.Spec.Expose == nil || w.Serving.Spec.Expose.Ingress == nil {

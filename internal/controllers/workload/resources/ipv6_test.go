@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRelayURL: with the address that Kubernetes puts into it, the relay URL of a
-// replica is one, for either family. Coder 2.34 does not start otherwise.
+// TestRelayURL checks that the relay URL of a replica is valid with an address of either family.
+// Otherwise Coder 2.34 does not start.
 func TestRelayURL(t *testing.T) {
 	for address, ipv6 := range map[string]bool{"10.0.0.7": false, "2001:db8::7": true} {
 		for name, w := range map[string]Workload{"control plane": full(), "proxy": proxy()} {

@@ -13,8 +13,8 @@ const (
 	profilerAddress = "0.0.0.0:6060"
 )
 
-// MetricsService is in front of the metrics, or nil where the spec does not
-// enable them. It is never exposed outside the cluster, whatever the Service is.
+// MetricsService returns the Service of the metrics, or nil if the spec does not enable them. Its
+// type is always ClusterIP, so it is never exposed outside the cluster.
 func MetricsService(w Workload) *corev1.Service {
 	if !w.Spec.Metrics.Enabled {
 		return nil
@@ -36,9 +36,9 @@ func MetricsService(w Workload) *corev1.Service {
 	return service
 }
 
-// MetricsServiceName is "<workload>-metrics" as a DNS label, which the name of a
-// Deployment need not be. Where that changes it, a hash keeps two workloads from
-// sharing one Service.
+// MetricsServiceName returns "<workload>-metrics" as a DNS label. The name of a Deployment need not
+// be a DNS label. If the name had to be changed, it contains a hash, so that two workloads never
+// share a Service.
 func MetricsServiceName(w Workload) string {
 	if clean := sanitize(w.Name); clean != w.Name {
 		return ShortName("", clean, "-"+Hash(w.Name)+metricsSuffix, maxLabelLength)

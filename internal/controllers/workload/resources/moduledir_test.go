@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// moduleDir is where the sources of a module are that we are built with: they
-// hold the definitions of its kinds.
+// moduleDir returns the directory with the sources of a dependency. They contain the CRDs of its
+// kinds.
 func moduleDir(t *testing.T, module string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()

@@ -11,16 +11,16 @@ const (
 	maxObjectLength = 253
 )
 
-// Hash is the 32-bit FNV-1a hash of the parts, joined by a zero byte. Names hold
-// it where they would collide or get too long.
+// Hash returns the 32-bit FNV-1a hash of the parts, joined by a zero byte. It is used in names that
+// would otherwise collide or be too long.
 func Hash(parts ...string) string {
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(strings.Join(parts, "\x00")))
 	return fmt.Sprintf("%08x", sum.Sum32())
 }
 
-// ShortName is "<prefix><name><suffix>" of at most limit characters: where it
-// would be longer, the name is cut and its hash follows.
+// ShortName returns "<prefix><name><suffix>" with at most limit characters. If the result would be
+// longer, the name is truncated and followed by its hash.
 func ShortName(prefix, name, suffix string, limit int) string {
 	if whole := prefix + name + suffix; len(whole) <= limit {
 		return whole
@@ -30,13 +30,13 @@ func ShortName(prefix, name, suffix string, limit int) string {
 	return prefix + kept + "-" + hash + suffix
 }
 
-// LabelValue is a name as the value of a label.
+// LabelValue returns a name as the value of a label.
 func LabelValue(name string) string {
 	return ShortName("", name, "", maxLabelLength)
 }
 
-// ScopedName is "<base>-<hash><suffix>", with a base that is cut where the
-// whole would not be a name any more.
+// ScopedName returns "<base>-<hash><suffix>". The base is truncated if the result would be too long
+// for the name of an object.
 func ScopedName(base, hash, suffix string) string {
 	name := base + "-" + hash + suffix
 	if len(name) <= maxObjectLength {
@@ -49,8 +49,8 @@ func ScopedName(base, hash, suffix string) string {
 	return kept + "-" + hash + suffix
 }
 
-// volumeName is "<prefix>-<secret>" as a DNS label. Where that changes the name
-// or it is too long, a hash keeps two Secrets from sharing one volume.
+// volumeName returns "<prefix>-<secret>" as a DNS label. If the name had to be changed, it contains
+// a hash, so that two Secrets never share a volume.
 func volumeName(prefix, secret string) string {
 	wanted := prefix + "-" + secret
 	clean := prefix + "-" + sanitize(secret)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The hashes are written out: workloads of the public predecessor have objects of
-// these names.
+// The hashes are literals, because workloads of the public predecessor have objects with these
+// names.
 func TestNames(t *testing.T) {
 	long := strings.Repeat("a", 80)
 	for name, c := range map[string]struct {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// operatorName is the name label of the operator's own pods, in every manifest of it.
+	// operatorName is the value of the name label of the operator's pods in all its manifests.
 	operatorName = "coder-k8s"
 	dnsPort      = 53
-	// openShiftDNSPort is where the DNS pods of OpenShift listen: a policy sees the
-	// port of the pod, not that of the Service.
+	// openShiftDNSPort is the port of the DNS pods of OpenShift. A NetworkPolicy applies to the
+	// port of the pod, not to that of the Service.
 	openShiftDNSPort = 5353
 )
 
-// NetworkPolicy restricts the traffic of the pods, or is nil where the spec does
-// not. A list that is absent leaves its traffic open as the field says; a list
-// that is empty closes it.
+// NetworkPolicy returns the policy that restricts the traffic of the pods, or nil if the spec does
+// not ask for one. A list that is not set allows the traffic that its field documents. An empty
+// list allows none.
 func NetworkPolicy(w Workload) *networkingv1.NetworkPolicy {
 	spec := w.Spec.NetworkPolicy.DeepCopy()
 	if spec == nil {
@@ -43,7 +43,8 @@ func NetworkPolicy(w Workload) *networkingv1.NetworkPolicy {
 	return policy
 }
 
-// ingressRules name ports always: a rule without ports is one for all ports.
+// ingressRules returns the ingress rules. Each names its ports, because a rule without ports allows
+// all ports.
 func ingressRules(w Workload, spec *coderv1alpha1.NetworkPolicySpec) []networkingv1.NetworkPolicyIngressRule {
 	var serving, metrics []networkingv1.NetworkPolicyPort
 	for _, port := range containerPorts(w) {
@@ -65,7 +66,7 @@ func ingressRules(w Workload, spec *coderv1alpha1.NetworkPolicySpec) []networkin
 		peer = append(peer, tcp(port))
 	}
 	add([]networkingv1.NetworkPolicyPeer{ownPods(w)}, peer)
-	// A rule with an empty list of peers is one for everybody.
+	// A rule with an empty list of peers allows all peers.
 	if spec.From == nil || len(spec.From) > 0 {
 		add(spec.From, serving)
 	}
@@ -78,7 +79,8 @@ func ingressRules(w Workload, spec *coderv1alpha1.NetworkPolicySpec) []networkin
 	return rules
 }
 
-// ownEgress is DNS, wherever it is served, and the other pods of the workload.
+// ownEgress returns the egress rules for DNS, to any destination, and for the other pods of the
+// workload.
 func ownEgress(w Workload) []networkingv1.NetworkPolicyEgressRule {
 	return []networkingv1.NetworkPolicyEgressRule{
 		{Ports: []networkingv1.NetworkPolicyPort{udp(dnsPort), tcp(dnsPort), udp(openShiftDNSPort), tcp(openShiftDNSPort)}},
@@ -90,7 +92,8 @@ func ownPods(w Workload) networkingv1.NetworkPolicyPeer {
 	return networkingv1.NetworkPolicyPeer{PodSelector: ptr.To(selector(w))}
 }
 
-// operatorPods are those that call Coder: without them no token and no status.
+// operatorPods returns the peer that selects the operator's pods. They call Coder to create the
+// operator's token and to read the status.
 func operatorPods(w Workload) networkingv1.NetworkPolicyPeer {
 	namespace := &metav1.LabelSelector{}
 	if w.OperatorNamespace != "" {

@@ -9,8 +9,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// A rule without ports is one for all ports, and one without peers is one for
-// everybody: neither may come from a list that is empty.
+// A rule without ports allows all ports, and a rule without peers allows all peers. An empty list
+// in the spec must result in neither.
 func TestNetworkPolicyOpensNothingByAnEmptyList(t *testing.T) {
 	for name, w := range workloads() {
 		w.Spec.NetworkPolicy = &coderv1alpha1.NetworkPolicySpec{
@@ -54,7 +54,7 @@ func TestNetworkPolicyUnset(t *testing.T) {
 	}
 }
 
-// The operator must reach Coder through every policy, or there is no token.
+// Every policy must allow the operator to reach Coder. Otherwise it cannot create its token.
 func TestNetworkPolicyLetsTheOperatorIn(t *testing.T) {
 	for name, w := range map[string]Workload{"full": full(), "gateway": gateway()} {
 		peers := NetworkPolicy(w).Spec.Ingress[0].From

@@ -6,7 +6,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// PodDisruptionBudget limits evictions, or is nil where the spec does not.
+// PodDisruptionBudget returns the PodDisruptionBudget of the pods, or nil if the spec does not ask
+// for one.
 func PodDisruptionBudget(w Workload) *policyv1.PodDisruptionBudget {
 	spec := w.Spec.PodDisruptionBudget.DeepCopy()
 	if spec == nil {

@@ -12,12 +12,12 @@ import (
 
 const fieldPodTemplate = "spec.podTemplate"
 
-// mergedTemplate is base with spec.podTemplate merged over it. Some things stay
-// ours. The labels of the selector and the annotations that roll the pods are put
-// back, because without them the Deployment loses its pods, or they miss a change
-// of what they refer to. The identity of the pods and the ports that others find by
-// name are refused with a word on the field that changes them, because a silent
-// other value would leave workspaces without rights, or Coder without traffic.
+// mergedTemplate returns base with spec.podTemplate merged over it. Some values cannot be
+// overridden. The labels of the selector and the annotations that roll the pods are restored.
+// Without them the Deployment would lose its pods, or the pods would miss a change of their Secrets
+// and ConfigMaps. A change of the ServiceAccount, or of a port that others find by name, is a
+// SpecError. If it were silently ignored or accepted, workspaces would have no permissions, or
+// Coder no traffic.
 func mergedTemplate(w Workload, base corev1.PodTemplateSpec) (corev1.PodTemplateSpec, error) {
 	over := w.Spec.PodTemplate
 	if over == nil {
@@ -63,8 +63,8 @@ func strategicMerge(base corev1.PodTemplateSpec, over *corev1.PodTemplateSpec) (
 	return result, nil
 }
 
-// patchOf is the template as a patch. A null would delete what it stands over, and
-// the types write some where nothing is meant.
+// patchOf returns the template as a strategic merge patch. It drops null values: a null would
+// delete the value in the base, and the Go types serialize some unset fields as null.
 func patchOf(over *corev1.PodTemplateSpec) ([]byte, error) {
 	raw, err := json.Marshal(over)
 	if err != nil {
@@ -95,8 +95,8 @@ func dropNulls(value any) {
 	}
 }
 
-// refused says which value of the template no pod of ours can have, although
-// admission lets it through.
+// refused returns an error for a value of the template that is invalid for these pods although
+// admission accepts it.
 func refused(w Workload, over *corev1.PodTemplateSpec) error {
 	identity := func(field, name string) error {
 		if name == "" || name == w.ServiceAccountName {
@@ -126,7 +126,7 @@ func refused(w Workload, over *corev1.PodTemplateSpec) error {
 	return nil
 }
 
-// portsKept says whether Services, probes and Prometheus still find their ports.
+// portsKept returns an error if Services, probes and Prometheus would no longer find their ports.
 func portsKept(w Workload, result corev1.PodTemplateSpec) error {
 	c := containerNamed(result.Spec.Containers, w.Container)
 	if c == nil {

@@ -23,7 +23,7 @@ func TestPodTemplateIsMergedOverThePods(t *testing.T) {
 	secret := corev1.Volume{Name: "tls-web", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "web"}}}
 	for name, c := range map[string]struct {
 		over *corev1.PodTemplateSpec
-		// want is what the template makes of the pods without one.
+		// want changes the pods without a template into the expected pods.
 		want func(pod *corev1.PodTemplateSpec, coder *corev1.Container)
 	}{
 		"an empty template": {&corev1.PodTemplateSpec{}, func(*corev1.PodTemplateSpec, *corev1.Container) {}},

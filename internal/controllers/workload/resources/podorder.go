@@ -7,10 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// inOrder puts what the fields made before what spec.podTemplate adds. A merge
-// alone puts additions first where it merges nothing: a sidecar would be the
-// container whose log a person sees, and a variable that refers to one of ours
-// would come before it.
+// inOrder puts the elements of base before those that spec.podTemplate adds. A strategic merge puts
+// added elements first. Without this function, an added sidecar would become the default container
+// of kubectl logs, and a variable that refers to one of the operator's would come before it.
 func inOrder(result, base *corev1.PodTemplateSpec) {
 	sortLike(result.Spec.Volumes, base.Spec.Volumes, func(v corev1.Volume) string { return v.Name })
 	sortLike(result.Spec.Containers, base.Spec.Containers, func(c corev1.Container) string { return c.Name })
@@ -26,8 +25,8 @@ func inOrder(result, base *corev1.PodTemplateSpec) {
 	}
 }
 
-// sortLike gives the elements of model their order, and leaves the others after
-// them in theirs.
+// sortLike puts the elements that model contains first, in the order of model. The other elements
+// follow in their previous order.
 func sortLike[E any, K comparable](elements, model []E, key func(E) K) {
 	rank := func(e E) int {
 		at := slices.IndexFunc(model, func(m E) bool { return key(m) == key(e) })

@@ -8,8 +8,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// PodTemplate is the pods of the Deployment: what follows from the fields, with
-// spec.podTemplate merged over it. A template that does not fit is a SpecError.
+// PodTemplate returns the pod template of the Deployment: the one that follows from the fields,
+// with spec.podTemplate merged over it. It returns a SpecError if the template cannot be merged.
 func PodTemplate(w Workload) (corev1.PodTemplateSpec, error) {
 	template, err := mergedTemplate(w, PlainPodTemplate(w))
 	if err != nil {
@@ -19,8 +19,7 @@ func PodTemplate(w Workload) (corev1.PodTemplateSpec, error) {
 	return template, nil
 }
 
-// PlainPodTemplate is the pods as they follow from the fields, without
-// spec.podTemplate.
+// PlainPodTemplate returns the pod template that follows from the fields, without spec.podTemplate.
 func PlainPodTemplate(w Workload) corev1.PodTemplateSpec {
 	podVolumes, mounts := volumes(w)
 	spec := corev1.PodSpec{
@@ -37,7 +36,7 @@ func PlainPodTemplate(w Workload) corev1.PodTemplateSpec {
 	}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: PodLabels(w), Annotations: podAnnotations(w)},
-		// The copy shares nothing with the spec.
+		// The copy shares no memory with the spec.
 		Spec: *spec.DeepCopy(),
 	}
 }
@@ -50,7 +49,7 @@ func podAnnotations(w Workload) map[string]string {
 	return all
 }
 
-// ownAnnotations are those that roll the pods.
+// ownAnnotations returns the annotations that roll the pods.
 func ownAnnotations(w Workload) map[string]string {
 	all := merged(w.PodAnnotations)
 	if w.Checksum != "" {
@@ -59,8 +58,8 @@ func ownAnnotations(w Workload) map[string]string {
 	return all
 }
 
-// affinity is that of the spec, or the wish of Coder's own chart for different
-// nodes. An empty one means none.
+// affinity returns the affinity of the spec, or the preference of Coder's own chart for different
+// nodes. An empty affinity in the spec disables both.
 func affinity(w Workload) *corev1.Affinity {
 	switch given := w.Spec.Affinity; {
 	case given == nil:

@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// giveWay empties what a merge would make contradictory: a variable has a value
-// or a source, a volume one source and a probe one way to ask, and a strategic
-// merge of two of them would have both.
+// giveWay clears fields of base that would conflict with over after the merge. A variable has
+// either a value or a source, a volume has one source, and a probe one handler. A strategic merge
+// of two different ones would keep both.
 func giveWay(base, over *corev1.PodTemplateSpec) {
 	for i := range over.Spec.Containers {
 		change := &over.Spec.Containers[i]
@@ -47,7 +47,7 @@ func probeGivesWay(base, over *corev1.Probe) {
 	}
 }
 
-// kindOf is the name of the one field that is set in a union.
+// kindOf returns the JSON name of the field that is set in a union.
 func kindOf(union any) string {
 	raw, err := json.Marshal(union)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// probe checks /healthz over plain HTTP, also where Coder serves TLS besides.
-// It is nil where the spec switches it off, or does not switch on what is off
-// by default.
+// probe returns a probe of /healthz over plain HTTP, also if Coder serves TLS in addition. It
+// returns nil if the probe is disabled.
 func probe(spec coderv1alpha1.ProbeSpec, enabledByDefault bool) *corev1.Probe {
 	if !ptr.Deref(spec.Enabled, enabledByDefault) {
 		return nil

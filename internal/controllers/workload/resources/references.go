@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The kinds that pods refer to.
+// Kinds of objects that pods refer to.
 const (
 	KindSecret    = "Secret"
 	KindConfigMap = "ConfigMap"
@@ -17,18 +17,18 @@ const (
 type Reference struct {
 	// Kind is KindSecret or KindConfigMap.
 	Kind string
-	// Name of it, in the namespace of the pod.
+	// Name is the name of the object in the namespace of the pod.
 	Name string
-	// Keys that the pod uses, sorted. Nil means all of them.
+	// Keys are the keys that the pod uses, sorted. Nil means all keys.
 	Keys []string
-	// Optional says that the pod starts without it, or without one of the keys.
+	// Optional reports whether the pod starts without the object or one of the keys.
 	Optional bool
 }
 
-// References are the Secrets and ConfigMaps whose content becomes a part of the
-// pod: environment and volumes of all its containers. They are sorted by kind and
-// name, and each is there once: with the keys of all uses, and optional only
-// where all uses are. Credentials that only the kubelet uses are none.
+// References returns the Secrets and ConfigMaps whose content becomes part of the pod: those of the
+// environment and the volumes of all its containers. The result is sorted by kind and name. Each
+// object occurs once, with the keys of all uses, and is optional only if all uses are. Image pull
+// secrets are not included, because only the kubelet uses them.
 func References(pod corev1.PodSpec) []Reference {
 	c := collector{}
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
@@ -90,7 +90,7 @@ func (c *collector) volume(source corev1.VolumeSource) {
 	}
 }
 
-// add joins a use with the others of the same object.
+// add merges a use with the other uses of the same object.
 func (c *collector) add(kind, name string, keys []string, optional *bool) {
 	if name == "" {
 		return
@@ -110,7 +110,7 @@ func (c *collector) add(kind, name string, keys []string, optional *bool) {
 	known.Keys = sorted(append(known.Keys, use.Keys...))
 }
 
-// keysOf are those that a volume shows. Without a choice it shows all.
+// keysOf returns the keys that a volume projects. Nil means all keys.
 func keysOf(items []corev1.KeyToPath) []string {
 	var keys []string
 	for _, item := range items {
@@ -119,7 +119,7 @@ func keysOf(items []corev1.KeyToPath) []string {
 	return keys
 }
 
-// sorted puts keys in order, each once. None stay nil, which means all.
+// sorted sorts keys and removes duplicates. Nil stays nil, which means all keys.
 func sorted(keys []string) []string {
 	slices.Sort(keys)
 	return slices.Compact(keys)

@@ -81,7 +81,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// What podTemplate adds counts too, because it is in the pods.
+// References of podTemplate count too, because they are in the pods.
 func TestReferencesOfAWholeWorkload(t *testing.T) {
 	template, err := PodTemplate(full())
 	if err != nil {

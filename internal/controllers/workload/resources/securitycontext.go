@@ -5,11 +5,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// containerUser is the user and group of Coder's image.
+// containerUser is the id of the user and the group in Coder's image.
 const containerUser = 1000
 
-// securityContext is that of the spec over the defaults. Running pods of an earlier
-// version keep their capabilities, and those that Helm made get no default that they lack.
+// securityContext returns the security context of the spec, completed with defaults. Pods of an
+// earlier version of the operator keep their capabilities, and pods from Helm get no new default,
+// until the image changes.
 func securityContext(w Workload) *corev1.SecurityContext {
 	defaults := defaultSecurityContext(w)
 	if running := runningContainer(w); running != nil {
@@ -24,9 +25,9 @@ func securityContext(w Workload) *corev1.SecurityContext {
 	return overSecurityContext(w.Spec.SecurityContext, defaults)
 }
 
-// runningContainer is Coder's container in the Deployment as it is, or nil if there is
-// none or the image changes. Pods that run are not replaced because a default of the
-// operator is new: they get it with the next image.
+// runningContainer returns Coder's container in the current Deployment, or nil if there is no
+// Deployment or its image changes. A new default of the operator does not replace running pods:
+// they get it with the next image.
 func runningContainer(w Workload) *corev1.Container {
 	template := w.Live
 	if template == nil && w.Adopted != nil {
@@ -42,15 +43,15 @@ func runningContainer(w Workload) *corev1.Container {
 	return c
 }
 
-// WithSecurityDefaults is a security context with every default that it lacks. It is
-// for pods that are new whatever the Deployment is.
+// WithSecurityDefaults returns a security context completed with all defaults. It is for pods that
+// are always new, whatever the Deployment is.
 func WithSecurityDefaults(w Workload, given *corev1.SecurityContext) *corev1.SecurityContext {
 	return overSecurityContext(given, defaultSecurityContext(w))
 }
 
-// defaultSecurityContext is that of Coder's own chart without capabilities, which
-// is what Pod Security "restricted" requires. The root file system stays writable:
-// Coder keeps Terraform and its working files under its home directory.
+// defaultSecurityContext returns the security context of Coder's own chart without capabilities, as
+// Pod Security "restricted" requires. The root file system stays writable, because Coder stores
+// Terraform and its working files in its home directory.
 func defaultSecurityContext(w Workload) *corev1.SecurityContext {
 	defaults := &corev1.SecurityContext{
 		RunAsNonRoot:             ptr.To(true),
@@ -83,8 +84,8 @@ func onlyIfLive(defaults *corev1.SecurityContext, live corev1.SecurityContext) {
 	}
 }
 
-// overSecurityContext is given over defaults, field by field, or nil if nothing is set.
-// A default that contradicts what is given is left out.
+// overSecurityContext returns given, completed with defaults field by field, or nil if no field is
+// set. It skips a default that contradicts a given field.
 func overSecurityContext(given, defaults *corev1.SecurityContext) *corev1.SecurityContext {
 	result := given.DeepCopy()
 	if result == nil {
@@ -116,7 +117,7 @@ func overSecurityContext(given, defaults *corev1.SecurityContext) *corev1.Securi
 	return result
 }
 
-// escalates reports whether Kubernetes refuses allowPrivilegeEscalation: false.
+// escalates reports whether Kubernetes rejects allowPrivilegeEscalation: false.
 func escalates(sc *corev1.SecurityContext) bool {
 	if ptr.Deref(sc.Privileged, false) {
 		return true

@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestTheSecurityContextIsMerged: what the spec gives is put over the defaults, unless
-// Kubernetes would refuse both together.
+// TestTheSecurityContextIsMerged checks that the spec overrides the defaults, unless Kubernetes
+// would reject the combination.
 func TestTheSecurityContextIsMerged(t *testing.T) {
 	with := func(change func(*corev1.SecurityContext)) *corev1.SecurityContext {
 		sc := &corev1.SecurityContext{
@@ -21,12 +21,12 @@ func TestTheSecurityContextIsMerged(t *testing.T) {
 		change(sc)
 		return sc
 	}
-	// helm is that of Coder's own chart.
+	// helm is the security context of Coder's own chart.
 	helm := with(func(sc *corev1.SecurityContext) { sc.Capabilities = nil })
 	for name, c := range map[string]struct {
 		given, want *corev1.SecurityContext
 		platform    bool
-		// live is that of a Deployment that an earlier version made.
+		// live is the security context in a Deployment of an earlier version of the operator.
 		live *corev1.SecurityContext
 	}{
 		"nothing":       {nil, with(func(*corev1.SecurityContext) {}), false, nil},
@@ -79,7 +79,7 @@ func TestTheSecurityContextIsMerged(t *testing.T) {
 		})
 	}
 
-	// With another image the pods are replaced anyway, also those that Helm made.
+	// With another image the pods are replaced anyway, also those of Helm.
 	for _, adopted := range []bool{false, true} {
 		w := proxy()
 		live := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "coder", Image: "before"}}}}

@@ -11,8 +11,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// Service is in front of the pods, or nil where nothing is served or the spec
-// switches it off.
+// Service returns the Service of the pods, or nil if the workload serves nothing or the spec
+// disables the Service.
 func Service(w Workload) *corev1.Service {
 	if !serviceEnabled(w) {
 		return nil
@@ -33,8 +33,7 @@ func Service(w Workload) *corev1.Service {
 	return service
 }
 
-// families sets the families of the Service's addresses, which may not share the
-// spec's memory.
+// families sets the IP families of the Service without sharing memory with the spec.
 func families(service *corev1.ServiceSpec, spec coderv1alpha1.ServiceSpec) {
 	service.IPFamilies = slices.Clone(spec.IPFamilies)
 	if spec.IPFamilyPolicy != nil {
@@ -53,7 +52,7 @@ func serviceType(spec coderv1alpha1.ServiceSpec) corev1.ServiceType {
 	return spec.Type
 }
 
-// outside sets what Kubernetes refuses on a Service of another type.
+// outside sets the fields that Kubernetes accepts only if the type is not ClusterIP.
 func outside(service *corev1.ServiceSpec, spec coderv1alpha1.ServiceSpec) {
 	if service.Type == corev1.ServiceTypeClusterIP {
 		return
@@ -76,8 +75,8 @@ func outside(service *corev1.ServiceSpec, spec coderv1alpha1.ServiceSpec) {
 	}
 }
 
-// servicePorts always hold a plain HTTP port. With TLS there is 443 besides;
-// where the spec asks for 443 itself, that is the first.
+// servicePorts returns the ports of the Service. There is always a plain HTTP port. With TLS there
+// is also port 443. It comes first if the spec asks for port 443.
 func servicePorts(w Workload) []corev1.ServicePort {
 	plain := corev1.ServicePort{
 		Name: portHTTP, Port: HTTPPort(w), TargetPort: intstr.FromString(portHTTP), Protocol: corev1.ProtocolTCP,

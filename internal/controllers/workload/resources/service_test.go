@@ -10,8 +10,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// Kubernetes refuses a Service that says what its type does not know. Admission
-// refuses such a spec, but an object may be older than that.
+// Kubernetes rejects a Service with a field that its type does not support. Admission rejects such
+// a spec, but an object may be older than that check.
 func TestAServiceSaysOnlyWhatItsTypeKnows(t *testing.T) {
 	type outside struct {
 		Policy       corev1.ServiceExternalTrafficPolicy

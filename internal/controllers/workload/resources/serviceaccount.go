@@ -5,8 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ServiceAccount is the identity of the pods, or nil where the spec uses one that
-// exists.
+// ServiceAccount returns the ServiceAccount of the pods, or nil if the spec uses an existing one.
 func ServiceAccount(w Workload) *corev1.ServiceAccount {
 	spec := w.Spec.ServiceAccount
 	if spec.DisableCreate {

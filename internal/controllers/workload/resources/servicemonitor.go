@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ServiceMonitor has Prometheus scrape the Service of the metrics, or is nil where
-// the spec does not ask for it. The cluster may not know the kind.
+// ServiceMonitor returns the ServiceMonitor that makes Prometheus scrape the metrics Service, or
+// nil if the spec does not ask for one. The cluster may not serve this kind.
 func ServiceMonitor(w Workload) *monitoringv1.ServiceMonitor {
 	spec := w.Spec.Metrics.ServiceMonitor
 	if spec == nil || !w.Spec.Metrics.Enabled {

@@ -16,13 +16,13 @@ const (
 	portHTTPS = "https"
 )
 
-// TLSEnabled says whether Coder itself serves TLS.
+// TLSEnabled reports whether Coder itself serves TLS.
 func TLSEnabled(w Workload) bool {
 	return len(tlsSecrets(w)) > 0
 }
 
-// HTTPPort is the port on which the Service speaks plain HTTP. There always is
-// one: where port 443 is asked for and Coder serves TLS there, it is 80.
+// HTTPPort returns the port of the Service that serves plain HTTP. If the spec asks for port 443
+// and Coder serves TLS there, it is 80. It is 0 if the workload serves nothing.
 func HTTPPort(w Workload) int32 {
 	if w.Serving == nil {
 		return 0
@@ -37,11 +37,10 @@ func HTTPPort(w Workload) int32 {
 	return port
 }
 
-// URL is where the operator, and everything else inside the cluster, calls
-// Coder: always plain HTTP to the Service, always with the port. The
-// certificates of spec.tls are made for Coder's public name, not for that of
-// the Service, so a TLS call from inside would not verify. It is empty where
-// there is no Service.
+// URL returns the URL at which the operator and other clients inside the cluster call Coder. It is
+// always plain HTTP to the Service, with the port. The certificates of spec.tls are issued for
+// Coder's public name and not for that of the Service, so TLS verification would fail inside the
+// cluster. The result is empty if there is no Service.
 func URL(w Workload) string {
 	if !serviceEnabled(w) {
 		return ""
@@ -49,9 +48,9 @@ func URL(w Workload) string {
 	return fmt.Sprintf("http://%s:%d", serviceHost(w), HTTPPort(w))
 }
 
-// AccessURL is where Coder is told that it is reached: what spec.extraEnv says,
-// or the host of spec.expose, or the Service. It is empty where nobody says it, or
-// where a Secret or ConfigMap does.
+// AccessURL returns the access URL with which Coder is configured: that of spec.extraEnv, or the
+// host of spec.expose, or the Service. The result is empty if none is set, or if a Secret or
+// ConfigMap sets it.
 func AccessURL(w Workload) string {
 	if value, given := givenVariable(w, EnvAccessURL); given {
 		return value
@@ -59,8 +58,7 @@ func AccessURL(w Workload) string {
 	return derivedAccessURL(w)
 }
 
-// derivedAccessURL is the access URL where the environment of the spec gives
-// none.
+// derivedAccessURL returns the access URL for a spec whose environment does not set one.
 func derivedAccessURL(w Workload) string {
 	if w.Serving == nil {
 		return ""
@@ -74,8 +72,8 @@ func derivedAccessURL(w Workload) string {
 	return ""
 }
 
-// exposedURL is where Coder is reached from outside: https where the Ingress has
-// a certificate for the host, or what the Gateway is said to serve.
+// exposedURL returns the URL of spec.expose. The scheme is https if the Ingress has a certificate
+// for the host. For a Gateway the spec sets the scheme.
 func exposedURL(s *Serving) string {
 	expose := s.Spec.Expose
 	switch {
@@ -96,9 +94,9 @@ func exposedURL(s *Serving) string {
 	return ""
 }
 
-// ClusterAccessURL is the address of the Service as an access URL: with TLS where
-// Coder serves it, without a port that is the scheme's own. It is empty where
-// there is no Service.
+// ClusterAccessURL returns the address of the Service as an access URL. The scheme is https if
+// Coder serves TLS. The default port of the scheme is omitted. The result is empty if there is no
+// Service.
 func ClusterAccessURL(w Workload) string {
 	switch port := HTTPPort(w); {
 	case !serviceEnabled(w):
@@ -111,8 +109,8 @@ func ClusterAccessURL(w Workload) string {
 	return "http://" + serviceHost(w)
 }
 
-// WildcardAccessURL is the wildcard host of spec.expose as it is written, for
-// example *-apps.example.com, or empty.
+// WildcardAccessURL returns the wildcard host of spec.expose as written, for example
+// *-apps.example.com, or an empty string.
 func WildcardAccessURL(w Workload) string {
 	if w.Serving == nil || w.Serving.Spec.Expose == nil {
 		return ""
@@ -126,8 +124,8 @@ func WildcardAccessURL(w Workload) string {
 	return ""
 }
 
-// routedWildcard is a wildcard host as Ingresses and HTTPRoutes know it: the
-// first label is the asterisk alone. Coder sorts out the suffix itself.
+// routedWildcard returns a wildcard host in the form that Ingress and HTTPRoute require: the first
+// label is only an asterisk. Coder itself checks the rest of the label.
 func routedWildcard(host string) string {
 	_, domain, found := strings.Cut(host, ".")
 	if !found || !strings.HasPrefix(host, "*") {

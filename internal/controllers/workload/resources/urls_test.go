@@ -80,7 +80,7 @@ func TestAccessURL(t *testing.T) {
 	inEnvironment := corev1.EnvVar{Name: EnvAccessURL, Value: "https://given.example.com"}
 	for name, c := range map[string]struct {
 		change func(*Workload)
-		// told is what others are told, in what the container gets.
+		// The first is the access URL that AccessURL returns, and in is the one in the container.
 		told, in string
 	}{
 		"the Service":              {func(*Workload) {}, "http://" + clusterHost, "http://" + clusterHost},
@@ -166,7 +166,7 @@ func TestWildcardHosts(t *testing.T) {
 	}
 }
 
-// variable is the value of a variable in Coder's container.
+// variable returns the value of a variable in Coder's container.
 func variable(t *testing.T, w Workload, name string) string {
 	t.Helper()
 	template, err := PodTemplate(w)

@@ -9,8 +9,8 @@ import (
 
 const certificateDirectory = "/etc/ssl/certs"
 
-// volumes are the pod's volumes and the container's mounts of them: those of
-// spec.tls, then of spec.certs, then the user's own.
+// volumes returns the volumes of the pod and their mounts in the container: those of spec.tls, then
+// of spec.certs, then spec.volumes and spec.volumeMounts.
 func volumes(w Workload) ([]corev1.Volume, []corev1.VolumeMount) {
 	var all []corev1.Volume
 	var mounts []corev1.VolumeMount
@@ -25,7 +25,7 @@ func volumes(w Workload) ([]corev1.Volume, []corev1.VolumeMount) {
 	return all, mounts
 }
 
-// tlsSecrets are those of the spec, each once.
+// tlsSecrets returns the names of the Secrets of spec.tls without duplicates.
 func tlsSecrets(w Workload) []string {
 	if w.Serving == nil {
 		return nil

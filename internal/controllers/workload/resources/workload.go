@@ -6,106 +6,104 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// DefaultImage is the Coder that runs if no spec names an image: the newest known patch
-// of the long-term release. The kind CoderControlPlane has it as its default too.
+// DefaultImage is the image of Coder if the spec names none: the newest known patch of the
+// long-term release. CoderControlPlane has the same default in its schema.
 const DefaultImage = "ghcr.io/coder/coder:v2.34.8"
 
-// Workload is one Deployment of Coder's image, of any of the three kinds, as far
-// as the kinds differ. The builders of this package make its objects from it and
-// from what the specs have in common.
+// Workload describes one Deployment of Coder's image for any of the three kinds. The builders of
+// this package create its objects from it.
 type Workload struct {
-	// Name is that of the Deployment and of its Service; the names of the other
-	// objects begin with it. Namespace holds them all.
+	// Name is the name of the Deployment and its Service, and the prefix of the names of the other
+	// objects. Namespace is the namespace of all of them.
 	Name, Namespace string
-	// Labels are on every object, and select the pods.
+	// Labels are set on every object. They select the pods.
 	Labels map[string]string
-	// Component says what runs in the pods: coderd, provisionerd or wsproxy. It
-	// becomes an annotation of theirs, as in Coder's own chart.
+	// Component is the program that runs in the pods: coderd, provisionerd or wsproxy. It is set as
+	// an annotation of the pods, as in Coder's own chart.
 	Component string
-	// PodAnnotations are on the pods besides, for example what rolls them. They stay
-	// the operator's, whatever spec.podTemplate says.
+	// PodAnnotations are additional annotations of the pods, for example those that roll them.
+	// spec.podTemplate cannot override them.
 	PodAnnotations map[string]string
 	// Container is the name of Coder's container.
 	Container string
-	// Image runs in it.
+	// Image is the image of that container.
 	Image string
-	// Command replaces the image's entry point; empty keeps it. Args are the
-	// operator's own arguments. Subcommand stands before Args where spec.command
-	// replaces the entry point, which in Coder's image runs "coder server".
+	// Command replaces the image's entry point. If it is empty, the entry point is kept. Args are
+	// the operator's own arguments. Subcommand is put before Args if spec.command replaces the
+	// entry point, because the entry point of Coder's image runs "coder server".
 	Command, Subcommand, Args []string
-	// Env is the operator's own environment, besides what follows from Spec and
-	// Serving, and before spec.extraEnv.
+	// Env are the operator's own variables. They come after those that follow from Serving, and
+	// before spec.extraEnv.
 	Env []corev1.EnvVar
-	// EnvFromNames are the names of the variables that spec.envFrom brings. What the
-	// operator sets for convenience only gives way to them.
+	// EnvFromNames are the names of the variables from spec.envFrom. Variables that the operator
+	// sets only for convenience do not override them.
 	EnvFromNames map[string]bool
-	// PeerPorts are the ports on which the pods talk to each other, besides those that
-	// they serve. No Service has them.
+	// PeerPorts are the ports on which only the pods of the workload connect to each other. No
+	// Service has them.
 	PeerPorts []int32
-	// ServiceAccountName is the identity of the pods, made unless
+	// ServiceAccountName is the name of the pods' ServiceAccount. The operator creates it unless
 	// spec.serviceAccount.disableCreate is set.
 	ServiceAccountName string
-	// GracePeriodSeconds is how long a pod has to end where the spec says nothing.
+	// GracePeriodSeconds is the termination grace period of the pods if the spec sets none.
 	GracePeriodSeconds int64
-	// Checksum identifies the content of the Secrets and ConfigMaps that the pods
-	// refer to. A change rolls the pods. Empty, the pods do not tell it.
+	// Checksum identifies the content of the Secrets and ConfigMaps that the pods refer to. A
+	// change rolls the pods. If it is empty, the pod template gets no checksum.
 	Checksum string
-	// KeepReplicas leaves the number of pods to whoever scaled the Deployment.
+	// KeepReplicas keeps the number of replicas that another client set in the Deployment.
 	KeepReplicas bool
-	// OperatorNamespace is where the operator runs, for the NetworkPolicy. Empty, it
-	// may be any namespace.
+	// OperatorNamespace is the namespace of the operator in the NetworkPolicy. If it is empty, the
+	// policy allows the operator's pods in any namespace.
 	OperatorNamespace string
 
-	// Adopted is what stays of a Deployment that was handed over, or nil.
+	// Adopted describes a Deployment that was handed over, or is nil.
 	Adopted *Adopted
 
-	// Spec is what the three kinds have in common.
+	// Spec is the part of the spec that the three kinds share.
 	Spec *coderv1alpha1.WorkloadSpec
-	// Serving is nil where nothing is served.
+	// Serving is nil if the workload serves nothing.
 	Serving *Serving
-	// Live is the pods of the Deployment as it is, nil where there is none.
+	// Live is the pod template of the current Deployment, or nil if there is none.
 	Live *corev1.PodTemplateSpec
-	// Rights is what the pods' identity may do for workspaces, nil where nothing.
+	// Rights are the permissions for workspaces, or nil if the kind grants none.
 	Rights *Rights
 }
 
-// Serving is the HTTP side of a workload.
+// Serving describes the HTTP server of a workload.
 type Serving struct {
 	Spec *coderv1alpha1.ServingSpec
-	// HTTPPort and HTTPSPort are those of the container.
+	// HTTPPort and HTTPSPort are the ports of the container.
 	HTTPPort, HTTPSPort int32
 	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
 	ClusterDomain string
-	// PodIPv6 says that the first address of pods is one of IPv6.
+	// PodIPv6 reports whether the primary address of pods is an IPv6 address.
 	PodIPv6 bool
-	// ClusterHost is the variable that holds the pod's address for the other replicas.
-	// Empty, there is none.
+	// ClusterHost is the name of the environment variable that holds the pod's address for the
+	// other replicas. If it is empty, there is no such variable.
 	ClusterHost string
-	// ClusterAccessURL makes the address of the Service the access URL where
-	// nothing else gives one.
+	// ClusterAccessURL makes the address of the Service the access URL if nothing else sets one.
 	ClusterAccessURL bool
 }
 
-// Rights is what the identity of the pods may do for workspaces.
+// Rights describes the permissions that the pods' ServiceAccount has for workspaces.
 type Rights struct {
 	Spec *coderv1alpha1.RBACSpec
-	// RoleName and BindingName are those of the Role and the RoleBinding in the
-	// workload's own namespace.
+	// RoleName and BindingName are the names of the Role and the RoleBinding in the workload's own
+	// namespace.
 	RoleName, BindingName string
-	// RemoteRoleName and RemoteBindingName are those in other namespaces, where a
-	// workload of the same name in a third one may have its own. Empty, they are the
-	// same as in the own namespace.
+	// RemoteRoleName and RemoteBindingName are the names in other namespaces. A workload with the
+	// same name in a third namespace may have objects there too. If they are empty, the names are
+	// the same as in the workload's own namespace.
 	RemoteRoleName, RemoteBindingName string
-	// OwnerLabels and OwnerAnnotations say whose they are, since in other namespaces
-	// an owner reference cannot.
+	// OwnerLabels and OwnerAnnotations identify the owner, because an owner reference cannot point
+	// to another namespace.
 	OwnerLabels, OwnerAnnotations map[string]string
 }
 
-// SpecError says what is wrong with a spec, where only the whole can tell.
+// SpecError reports an invalid value of a spec that only the combination of fields shows.
 type SpecError struct {
 	// Field is the path of the field, for example spec.podTemplate.
 	Field string
-	// Detail says what is wrong with its value, and what to do.
+	// Detail describes what is wrong with the value, and how to fix it.
 	Detail string
 }
 

@@ -13,9 +13,9 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// WorkspaceNamespaces are the namespaces in which the pods' identity may make
-// workspaces: the workload's own first, then those of the spec, each once. A
-// namespace in which the spec grants nothing is not among them.
+// WorkspaceNamespaces returns the namespaces in which the pods' ServiceAccount may create
+// workspaces: the workload's own first, then those of the spec, without duplicates. Namespaces in
+// which the spec grants nothing are left out.
 func WorkspaceNamespaces(w Workload) []string {
 	if w.Rights == nil {
 		return nil
@@ -23,7 +23,7 @@ func WorkspaceNamespaces(w Workload) []string {
 	return w.Rights.Spec.NamespacesForWorkspaces(w.Namespace)
 }
 
-// WorkspaceRole holds the rights that workspaces need in one namespace.
+// WorkspaceRole returns the Role with the permissions for workspaces in one namespace.
 func WorkspaceRole(w Workload, namespace string) *rbacv1.Role {
 	return &rbacv1.Role{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"},
@@ -32,7 +32,8 @@ func WorkspaceRole(w Workload, namespace string) *rbacv1.Role {
 	}
 }
 
-// WorkspaceRoleBinding gives those rights to the identity of the pods.
+// WorkspaceRoleBinding returns the RoleBinding that grants those permissions to the pods'
+// ServiceAccount.
 func WorkspaceRoleBinding(w Workload, namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
@@ -44,7 +45,7 @@ func WorkspaceRoleBinding(w Workload, namespace string) *rbacv1.RoleBinding {
 	}
 }
 
-// WorkspaceRoleName is the name of the Role in one namespace.
+// WorkspaceRoleName returns the name of the Role in one namespace.
 func WorkspaceRoleName(w Workload, namespace string) string {
 	if namespace != w.Namespace && w.Rights.RemoteRoleName != "" {
 		return w.Rights.RemoteRoleName
@@ -52,7 +53,7 @@ func WorkspaceRoleName(w Workload, namespace string) string {
 	return w.Rights.RoleName
 }
 
-// WorkspaceRoleBindingName is the name of the RoleBinding beside it.
+// WorkspaceRoleBindingName returns the name of the RoleBinding in one namespace.
 func WorkspaceRoleBindingName(w Workload, namespace string) string {
 	if namespace != w.Namespace && w.Rights.RemoteBindingName != "" {
 		return w.Rights.RemoteBindingName
@@ -60,9 +61,10 @@ func WorkspaceRoleBindingName(w Workload, namespace string) string {
 	return w.Rights.BindingName
 }
 
-// rightsMeta is the metadata of a Role or RoleBinding. In other namespaces it has no
-// owner reference, and an Argo CD that tracks by the label instance would prune an
-// object without one as its own application's: so it does not carry that label there.
+// rightsMeta returns the metadata of a Role or RoleBinding. In other namespaces the object has no
+// owner reference. An Argo CD that tracks objects by the label app.kubernetes.io/instance would
+// prune such an object as part of its own application, so the object does not have that label
+// there.
 func rightsMeta(w Workload, name, namespace string) metav1.ObjectMeta {
 	labels := merged(w.Labels, w.Rights.OwnerLabels)
 	if namespace != w.Namespace {
@@ -73,14 +75,14 @@ func rightsMeta(w Workload, name, namespace string) metav1.ObjectMeta {
 	}
 }
 
-// grants is what the spec gives in one namespace.
+// grants are the permissions of the spec in one namespace.
 type grants struct {
 	deployments bool
 	extra       []rbacv1.PolicyRule
 }
 
-// grantsIn is what holds everywhere, with what the entry of the namespace says
-// instead.
+// grantsIn returns the permissions in a namespace: those of the spec, overridden by the entry of
+// the namespace.
 func grantsIn(w Workload, namespace string) grants {
 	spec := w.Rights.Spec
 	g := grants{deployments: ptr.Deref(spec.EnableDeployments, true), extra: spec.ExtraRules}

@@ -11,9 +11,10 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// TestRightsElsewhereAreNotPruned: Argo CD prunes an object without an owner reference
-// whose label app.kubernetes.io/instance names its application. In other namespaces ours
-// have no owner reference, so they must not carry the label; in the own one they do.
+// TestRightsElsewhereAreNotPruned checks the labels. Argo CD prunes an object without an owner
+// reference whose label app.kubernetes.io/instance names its application. In other namespaces the
+// operator's objects have no owner reference, so they must not have the label. In the workload's
+// own namespace they must have it.
 func TestRightsElsewhereAreNotPruned(t *testing.T) {
 	w := daemons()
 	for namespace, want := range map[string]bool{w.Namespace: true, "elsewhere": false} {
@@ -35,7 +36,7 @@ func TestWorkspaceRights(t *testing.T) {
 	secrets := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}}}
 	for name, c := range map[string]struct {
 		spec coderv1alpha1.RBACSpec
-		// want are the resources of the rules in each namespace, in order.
+		// want contains the resources of the rules in each namespace, in order.
 		want []string
 	}{
 		"unset": {coderv1alpha1.RBACSpec{}, []string{"platform: pods persistentvolumeclaims deployments"}},

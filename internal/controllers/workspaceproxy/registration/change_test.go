@@ -166,7 +166,7 @@ func TestAnOwnTokenThatCannotBeVerifiedIsUsed(t *testing.T) {
 	}
 }
 
-// TestK19DeletionUnregisters: the predecessor left the record in Coder.
+// TestK19DeletionUnregisters covers a fault of the predecessor: it left the record in Coder.
 func TestK19DeletionUnregisters(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"control plane": func(*world) {},

@@ -11,13 +11,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// scenario is a state from which there is a number of steps to do.
+// scenario is a state that needs a number of steps.
 type scenario struct {
 	prepare func(w *world)
-	// deleted says that the proxy is removed rather than kept, gone that it is after
-	// the crash.
+	// deleted reports that the proxy is removed and not kept. gone reports that it no longer exists
+	// after the crash.
 	deleted, gone bool
-	// after happens after the crash, before the process goes on.
+	// after runs after the crash, before the new process continues.
 	after func(w *world)
 	check func(w *world)
 }
@@ -146,7 +146,7 @@ func (w *world) checkNone(proxies any) {
 	}
 }
 
-// regenerate is somebody else making a new token of the proxy.
+// regenerate creates a new token of the proxy as another client.
 func (w *world) regenerate() {
 	w.t.Helper()
 	p := w.only(w.coder)
@@ -155,7 +155,7 @@ func (w *world) regenerate() {
 	}
 }
 
-// as is a client of Coder that no fault touches.
+// as returns a client of Coder without faults.
 func (w *world) as(secret, url string) *coderd.Client {
 	w.t.Helper()
 	c, err := coderd.New(coderd.Config{URL: url, Token: string(w.read(secret).Data["token"])})
@@ -165,14 +165,14 @@ func (w *world) as(secret, url string) *coderd.Client {
 	return c
 }
 
-// viaBootstrap registers in the other Coder with a person's token.
+// viaBootstrap makes the spec register in the other Coder with a user's token.
 func (w *world) viaBootstrap() {
 	w.proxy.Spec.ControlPlaneRef = nil
 	w.proxy.Spec.Bootstrap.CoderURL = w.other.URL
 	w.proxy.Spec.Bootstrap.CredentialsSecretRef = &coderv1alpha1.TokenSecretReference{Name: "owner"}
 }
 
-// giveToken gives the session token of a proxy that a person made.
+// giveToken makes the spec use the session token of a proxy that a user created.
 func (w *world) giveToken() {
 	w.t.Helper()
 	w.secret("mine", map[string]string{"token": w.coder.AddProxy("by-hand", "By hand", "/emojis/1f30d.png").Token})
@@ -180,8 +180,8 @@ func (w *world) giveToken() {
 	w.proxy.Spec.ProxySessionTokenSecretRef = &coderv1alpha1.TokenSecretReference{Name: "mine"}
 }
 
-// TestCrash kills the process at every single write and request, once before the
-// other side hears of it and once after, and lets a new process go on.
+// TestCrash kills the process at every single write and request, once before the server receives it
+// and once after, and continues with a new process.
 func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		for _, lost := range []bool{false, true} {
@@ -193,7 +193,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crashAt says whether there was a step to crash at.
+// crashAt reports whether there was a step to crash at.
 func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
 	t.Helper()
 	w := newWorld(t)

@@ -12,9 +12,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// removeFormer removes the registrations that the spec no longer wants, where
-// their Coder can be reached. What is not removed yet is told by the note, and
-// after an hour given up.
+// removeFormer removes the registrations that the spec no longer asks for, if their Coder is
+// reachable. note describes those that are not removed yet. After an hour they are left behind with
+// an Event.
 func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err error) {
 	if len(kept.former) == 0 {
 		return "", nil
@@ -40,8 +40,8 @@ func (p *pass) removeFormer(ctx context.Context, kept *record) (note string, err
 	return note, p.save(ctx, kept)
 }
 
-// takeAway removes a registration. Nothing is left of it where that succeeds. It
-// ends with a stop otherwise, unless Kubernetes failed.
+// takeAway removes a registration. It returns nil if nothing is left of it. Otherwise the error is
+// a stop, unless Kubernetes failed.
 func (p *pass) takeAway(ctx context.Context, r registration) error {
 	t, err := p.former(ctx, r)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *pass) takeAway(ctx context.Context, r registration) error {
 	}
 	id, unreadable := uuid.Parse(r.ID)
 	if r.ID == "" {
-		// It was about to be created, and may have been.
+		// Its creation was prepared, and may have succeeded.
 		found, err := t.api.WorkspaceProxyByName(ctx, r.Name)
 		if coderd.IsNotFound(err) || err == nil && !p.isMarked(found) {
 			return nil
@@ -59,7 +59,7 @@ func (p *pass) takeAway(ctx context.Context, r registration) error {
 		}
 		id = found.ID
 	} else if unreadable != nil {
-		// Somebody changed the record; there is nothing that could be removed.
+		// The record was changed by a user and names no proxy that could be removed.
 		return nil //nolint:nilerr // What cannot be read names no proxy.
 	}
 	found, err := t.api.WorkspaceProxyByID(ctx, id)
@@ -81,7 +81,7 @@ func (p *pass) overdue(r registration) bool {
 	return err != nil || !p.now().Before(since.Add(formerLimit))
 }
 
-// where says for a person which registration this is.
+// where returns a description of the registration for messages.
 func (r registration) where() string {
 	if r.URL == "" {
 		return fmt.Sprintf("%q", r.Name)

@@ -11,9 +11,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// given verifies the session token that spec.proxySessionTokenSecretRef names.
-// That Secret is a person's: it is never written. What the operator registered
-// before is removed, unless Coder refuses the given token.
+// given verifies the session token of spec.proxySessionTokenSecretRef. That Secret belongs to the
+// user and is never written. Earlier registrations of the operator are removed, unless Coder
+// rejects the given token.
 func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference, records []*record) error {
 	ref.Key = cmp.Or(ref.Key, coderv1alpha1.SecretKeyToken)
 	for _, r := range records {
@@ -57,8 +57,9 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	return nil
 }
 
-// checkGiven asks Coder about a token. That the address gives no answer does not
-// speak against it: it is where browsers and the pods go, not the operator.
+// checkGiven verifies a token with Coder. If the access URL does not answer, the token stays
+// unverified and is not rejected: browsers and pods use that URL, and the operator may be unable to
+// reach it.
 func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretReference, token string) error {
 	what := subject(p.req.AccessURL, token)
 	if v, ok := p.believed(what); ok {
@@ -89,7 +90,7 @@ func (p *pass) checkGiven(ctx context.Context, ref coderv1alpha1.TokenSecretRefe
 	return unverified
 }
 
-// removeAll removes what the operator registered before, and the Secrets with it.
+// removeAll removes the operator's earlier registrations and their Secrets.
 func (p *pass) removeAll(ctx context.Context, records []*record) (note string, err error) {
 	for _, r := range records {
 		r.replace(registration{}, p.timestamp())

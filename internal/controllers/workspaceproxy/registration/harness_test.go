@@ -27,7 +27,7 @@ const (
 	tokenSecret   = "sydney-proxy-token"
 )
 
-// world is a cluster, two Coders and the Manager between them.
+// world contains a cluster, two Coders and the Manager.
 type world struct {
 	t       *testing.T
 	ctx     context.Context
@@ -42,7 +42,7 @@ type world struct {
 	writes  int
 }
 
-// knownKinds are those of the cluster.
+// knownKinds is the scheme of the fake cluster.
 var knownKinds = applytest.KindsOf(corev1.AddToScheme, coderv1alpha1.AddToScheme)
 
 func newWorld(t *testing.T, changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *world {
@@ -83,8 +83,7 @@ func newProxy(changes ...func(*coderv1alpha1.CoderWorkspaceProxy)) *coderv1alpha
 	return proxy
 }
 
-// controlPlane puts a control plane and the operator's token for it into the
-// cluster.
+// controlPlane creates a control plane and the operator's token for it in the cluster.
 func (w *world) controlPlane(name string, coder *coderdtest.Server) {
 	w.t.Helper()
 	w.secret(name+"-operator-token", map[string]string{"token": coder.AddUser("operator-"+name, "owner")})
@@ -111,7 +110,7 @@ func bytesOf(data map[string]string) map[string][]byte {
 	return out
 }
 
-// restart is what a new process starts with: an empty memory.
+// restart creates a new Manager with empty state, like a new process.
 func (w *world) restart() {
 	w.fault.Set(0, false)
 	w.manager = &Manager{
@@ -123,8 +122,8 @@ func (w *world) restart() {
 	}
 }
 
-// pass runs Ensure once, keeps what a status keeps, and looks for secrets in what
-// it says.
+// pass runs Ensure once, stores what the status stores, and checks that messages contain no
+// secrets.
 func (w *world) pass() Result {
 	w.t.Helper()
 	result, err := w.try()
@@ -144,7 +143,7 @@ func (w *world) try() (Result, error) {
 	return result, err
 }
 
-// accessURL is that of the Coder that the spec names.
+// accessURL returns the access URL of the Coder that the spec names.
 func (w *world) accessURL() string {
 	if w.proxy.Spec.ProxySessionTokenSecretRef != nil {
 		return w.coder.URL
@@ -176,7 +175,7 @@ func (w *world) settle() Result {
 	return result
 }
 
-// checkSilence looks for tokens in what is told.
+// checkSilence checks that messages, errors and Events contain no tokens.
 func (w *world) checkSilence(result Result, err error) {
 	w.t.Helper()
 	said := fmt.Sprintf("%s %v %v", result.Message, err, result.LeftBehind)
@@ -205,7 +204,7 @@ func (w *world) get(name string, obj client.Object) bool {
 	return err == nil
 }
 
-// read reads a Secret that has to be there.
+// read returns a Secret that must exist.
 func (w *world) read(name string) *corev1.Secret {
 	w.t.Helper()
 	secret := &corev1.Secret{}
@@ -241,7 +240,7 @@ func (w *world) token() string {
 	return string(w.read(tokenSecret).Data["token"])
 }
 
-// only is the one proxy of a Coder.
+// only returns the single proxy of a Coder.
 func (w *world) only(coder *coderdtest.Server) coderdtest.Proxy {
 	w.t.Helper()
 	proxies := coder.Proxies()
@@ -251,8 +250,8 @@ func (w *world) only(coder *coderdtest.Server) coderdtest.Proxy {
 	return proxies[0]
 }
 
-// checkWhole checks that there is one proxy, as the spec wants it, and its token
-// in the Secret.
+// checkWhole checks that there is one proxy that matches the spec, and that the Secret contains its
+// token.
 func (w *world) checkWhole(coder *coderdtest.Server, name, displayName, icon string) {
 	w.t.Helper()
 	got := w.only(coder)
@@ -271,7 +270,7 @@ func (w *world) checkWhole(coder *coderdtest.Server, name, displayName, icon str
 	}
 }
 
-// asked counts the requests to the first Coder since the last time.
+// asked returns the number of requests to the first Coder since the last call.
 func (w *world) asked() int {
 	n := 0
 	for _, count := range w.coder.Requests() {

@@ -22,94 +22,94 @@ import (
 )
 
 const (
-	// recheck is when to look again at a registration that works.
+	// recheck is the interval between checks of a working registration.
 	recheck = time.Hour
-	// recheckUnhealthy is how long the last look counts where the pods are not
-	// ready: it may be because of the token.
+	// recheckUnhealthy is how long a check is cached while pods are not ready, because the token
+	// may be the reason.
 	recheckUnhealthy = time.Minute
-	// formerLimit is for how long it is tried to remove a former registration.
+	// formerLimit is the time after which the removal of a former registration is given up.
 	formerLimit = time.Hour
-	// requestTimeout bounds one request to Coder.
+	// requestTimeout is the timeout of one request to Coder.
 	requestTimeout = 10 * time.Second
 )
 
-// Manager registers workspace proxies. Client and Reader are required; the zero
-// value of every other field works. One Manager serves all proxies, and is safe
-// for concurrent use for different ones.
+// Manager registers workspace proxies. Client and Reader are required. The zero value of every
+// other field is valid. One Manager serves all proxies. It is safe for concurrent use with
+// different proxies.
 type Manager struct {
-	// Client reads Secrets, and the proxy before it is created in Coder, uncached; it
+	// Client reads Secrets without a cache, and the proxy before it is created in Coder. It also
 	// writes Secrets.
 	Client client.Client
-	// Reader reads control planes and workspace proxies, from a cache if it has one.
+	// Reader reads control planes and workspace proxies. It may be a cache.
 	Reader client.Reader
-	// Clock decides about waiting. Nil means the real one.
+	// Clock provides the time. Nil means the real time.
 	Clock clock.PassiveClock
-	// NewClient connects to Coder. Nil means coderd.New.
+	// NewClient creates a client for a Coder. Nil means coderd.New.
 	NewClient func(coderd.Config) (*coderd.Client, error)
-	// Observe is told of each request to Coder. It may be nil.
+	// Observe is called for each request to Coder. It may be nil.
 	Observe func(coderd.Call)
-	// Refused is told that Coder refused the operator's token of a control plane, so
-	// that its owner looks at it at once. It must be quick. It may be nil.
+	// Refused is called when Coder rejects the operator's token of a control plane, so that the
+	// control plane is reconciled immediately. It must return quickly. It may be nil.
 	Refused func(controlPlane types.NamespacedName)
-	// UserAgent of the requests to Coder.
+	// UserAgent is the user agent of the requests to Coder.
 	UserAgent string
 
 	mu       sync.Mutex
 	verified map[types.UID]verification
 }
 
-// verification says that a registration was as the spec wants it, or that this
-// could not be found out.
+// verification is the cached result of a check: the registration was as the spec asks for, or could
+// not be verified.
 type verification struct {
 	subject    [sha256.Size]byte
 	at         time.Time
 	unverified *outcome.Stop
 }
 
-// Request is one workspace proxy to register.
+// Request describes the workspace proxy to register.
 type Request struct {
 	Proxy *coderv1alpha1.CoderWorkspaceProxy
-	// AccessURL is the access URL of the Coder that the spec names, or empty where
-	// that is not known. It is stored beside the token.
+	// AccessURL is the access URL of the Coder that the spec names, or empty if it is unknown. It
+	// is stored with the token.
 	AccessURL string
-	// Healthy says that all pods are ready, so that the token cannot be refused.
+	// Healthy reports whether all pods are ready, which shows that Coder accepts their token.
 	Healthy bool
 }
 
-// Ensure makes the registration what the spec asks for. It is level-triggered: it
-// can be called at any time, any number of times. An error is one of Kubernetes,
-// to be tried again with backoff; everything else is in the Result.
+// Ensure makes the registration match the spec. It is level-triggered: it can be called at any
+// time, any number of times. A returned error comes from Kubernetes and is retried with backoff.
+// All other failures are in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	return p.finish(p.ensure(ctx))
 }
 
-// Remove removes every registration that the operator made for this proxy. While
-// Coder gives no answer the Result is Waiting or Failed, and LeftBehind says what
-// is there; the caller decides for how long to try. It is Ready once nothing is
-// left that can be removed; then LeftBehind is what cannot.
+// Remove removes every registration that the operator created for this proxy. While Coder does not
+// answer, the State of the Result is Waiting or Failed, and LeftBehind names what remains. The
+// caller decides for how long to retry. The State is Ready when everything that can be removed is
+// removed. LeftBehind then names what cannot be removed.
 func (m *Manager) Remove(ctx context.Context, req Request) (Result, error) {
 	m.Forget(req.Proxy.UID)
 	p := m.newPass(req)
 	return p.finish(p.remove(ctx))
 }
 
-// Forget drops what is believed about a proxy, so that the next Ensure asks Coder.
+// Forget drops the cached check of a proxy, so that the next Ensure asks Coder.
 func (m *Manager) Forget(proxy types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.verified, proxy)
 }
 
-// pass is one call of Ensure or Remove.
+// pass is the state of one call of Ensure or Remove.
 type pass struct {
 	*Manager
 	proxy  *coderv1alpha1.CoderWorkspaceProxy
 	req    Request
 	result Result
-	// secrets are those of the proxy.
+	// secrets reads and writes the Secrets of the proxy.
 	secrets ownsecret.Secrets
-	// foreign stands where the Secret with the token belongs.
+	// foreign is a Secret of another owner that has the name of the Secret with the token, or nil.
 	foreign *corev1.Secret
 }
 
@@ -119,7 +119,7 @@ func (m *Manager) newPass(req Request) *pass {
 	}}
 }
 
-// finish makes a Result of a pass that may have been stopped.
+// finish returns the Result of a pass that may have been stopped.
 func (p *pass) finish(err error) (Result, error) {
 	s, err := outcome.End(err)
 	if s != nil {
@@ -144,7 +144,7 @@ func (p *pass) ensure(ctx context.Context) error {
 	return p.register(ctx, kept)
 }
 
-// use reports what a record holds.
+// use copies a record to the result.
 func (p *pass) use(r *record) {
 	p.result.ProxyID, p.result.ProxyName = r.ID, ""
 	if r.ID != "" {
@@ -161,7 +161,7 @@ func (p *pass) use(r *record) {
 	}
 }
 
-// isWanted says that the token of a record is for the Coder that the spec names.
+// isWanted reports whether the token of a record is for the Coder that the spec names.
 func (p *pass) isWanted(r *record) bool {
 	wanted := p.completed(registration{})
 	id, ok := coderd.ProxyOfToken(r.token)
@@ -171,12 +171,12 @@ func (p *pass) isWanted(r *record) bool {
 
 func (p *pass) registered(is bool) { p.result.Registered = ptr.To(is) }
 
-// subject identifies everything on which a verification depends.
+// subject returns a hash of everything on which a verification depends.
 func subject(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 }
 
-// believed is what came of asking Coder, where that is not long ago.
+// believed returns the cached check, and reports whether it is still valid.
 func (p *pass) believed(what [sha256.Size]byte) (verification, bool) {
 	age := recheckUnhealthy
 	if p.req.Healthy {
@@ -188,7 +188,7 @@ func (p *pass) believed(what [sha256.Size]byte) (verification, bool) {
 	return v, ok && v.subject == what && p.now().Before(v.at.Add(age))
 }
 
-// believe remembers what came of asking Coder.
+// believe caches the result of a check.
 func (p *pass) believe(what [sha256.Size]byte, unverified *outcome.Stop) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +198,7 @@ func (p *pass) believe(what [sha256.Size]byte, unverified *outcome.Stop) {
 	p.verified[p.proxy.UID] = verification{subject: what, at: p.now(), unverified: unverified}
 }
 
-// untilRecheck is the time until a registration that works is looked at again.
+// untilRecheck returns the time until the next check of a working registration.
 func (p *pass) untilRecheck() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,36 +13,35 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
-// Annotations on the Secret with the session token. None of them is a secret.
+// Annotations on the Secret with the session token. None of them contains a secret.
 const (
-	// AnnotationProxyID is the id of the proxy in Coder. Without it the other ones
-	// say what is about to be created.
+	// AnnotationProxyID is the id of the proxy in Coder. Without it the other annotations describe
+	// a proxy that is about to be created.
 	AnnotationProxyID = "coder.com/proxy-id"
-	// AnnotationProxyName is its name in Coder.
+	// AnnotationProxyName is the name of the proxy in Coder.
 	AnnotationProxyName = "coder.com/proxy-name"
-	// AnnotationCoderURL is where the operator reaches that Coder.
+	// AnnotationCoderURL is the URL at which the operator reaches that Coder.
 	AnnotationCoderURL = "coder.com/coder-url"
-	// AnnotationThrough is with whose token: CoderControlPlane/<name>, or
-	// Secret/<name>/<key>.
+	// AnnotationThrough identifies the token with which the proxy was created:
+	// CoderControlPlane/<name>, or Secret/<name>/<key>.
 	AnnotationThrough = "coder.com/registered-through"
 	// AnnotationAccessURL is the access URL of the Coder that the token is for.
 	AnnotationAccessURL = "coder.com/primary-access-url"
-	// AnnotationFormer are the registrations that are to be removed, as JSON.
+	// AnnotationFormer are the registrations that must be removed, as JSON.
 	AnnotationFormer = "coder.com/former-registrations"
 )
 
-// registration is one proxy in one Coder. Without an id it is one that was about
-// to be created.
+// registration is one proxy in one Coder. Without an id it is a proxy that was about to be created.
 type registration struct {
 	URL     string `json:"url"`
 	Through string `json:"through"`
 	ID      string `json:"id,omitempty"`
 	Name    string `json:"name"`
-	// Since is when the spec stopped to want it, in RFC 3339.
+	// Since is when the spec stopped asking for it, in RFC 3339.
 	Since string `json:"since,omitempty"`
 }
 
-// same says that both are one proxy.
+// same reports whether both describe the same proxy.
 func (r registration) same(other registration) bool {
 	if r.ID != "" || other.ID != "" {
 		return r.ID == other.ID
@@ -50,12 +49,12 @@ func (r registration) same(other registration) bool {
 	return r.URL == other.URL && strings.EqualFold(r.Name, other.Name)
 }
 
-// empty says that there is no registration and none was about to be made.
+// empty reports whether there is no registration and none was about to be created.
 func (r registration) empty() bool { return r.ID == "" && r.Name == "" }
 
-// record is what the Secret says.
+// record is the content of the Secret.
 type record struct {
-	// secret is as the cluster has it, or nil where there is none.
+	// secret is the Secret as the cluster has it, or nil if there is none.
 	secret *corev1.Secret
 	registration
 	token     string
@@ -76,17 +75,17 @@ func readRecord(secret *corev1.Secret) *record {
 		accessURL: secret.Annotations[AnnotationAccessURL],
 	}
 	if r.Through == "" && r.ID == "" && r.accessURL == "" {
-		// The public predecessor wrote the token alone, and it begins with the id.
+		// The public predecessor stored only the token. The token begins with the id.
 		if id, ok := coderd.ProxyOfToken(r.token); ok {
 			r.ID = id.String()
 		}
 	}
-	// What cannot be read is nothing that anybody could remove.
+	// An invalid value is ignored, because it names nothing that could be removed.
 	_ = json.Unmarshal([]byte(secret.Annotations[AnnotationFormer]), &r.former)
 	return r
 }
 
-// write puts the record into a Secret. It says whether that changed it.
+// write writes the record to a Secret, and reports whether that changed the Secret.
 func (r *record) write(secret *corev1.Secret) (bool, error) {
 	before := secret.DeepCopy()
 	former := ""
@@ -107,15 +106,14 @@ func (r *record) write(secret *corev1.Secret) (bool, error) {
 	return !equality.Semantic.DeepEqual(before, secret), nil
 }
 
-// copyOf is a record that can be changed without changing this one.
+// copyOf returns a copy that can be changed without changing the record.
 func (r *record) copyOf() *record {
 	c := *r
 	c.former = slices.Clone(r.former)
 	return &c
 }
 
-// replace makes next the registration, and remembers the one before it so that it
-// will be removed.
+// replace makes next the registration, and records the previous one for removal.
 func (r *record) replace(next registration, now string) {
 	if !r.empty() && !r.same(next) {
 		r.leave(r.registration, now)
@@ -124,7 +122,7 @@ func (r *record) replace(next registration, now string) {
 	r.former = slices.DeleteFunc(r.former, next.same)
 }
 
-// leave remembers a registration that is to be removed.
+// leave records a registration for removal.
 func (r *record) leave(former registration, now string) {
 	former.Since = now
 	if !former.empty() && !slices.ContainsFunc(r.former, former.same) {
@@ -132,7 +130,7 @@ func (r *record) leave(former registration, now string) {
 	}
 }
 
-// all are the registration and the former ones.
+// all returns the registration and the former ones.
 func (r *record) all() []registration {
 	var out []registration
 	if !r.empty() {

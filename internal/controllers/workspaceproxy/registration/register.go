@@ -15,7 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
-// register makes and keeps a registration in the Coder that the spec names.
+// register creates and maintains a registration in the Coder that the spec names.
 func (p *pass) register(ctx context.Context, kept *record) error {
 	if kept == nil {
 		kept = &record{}
@@ -44,8 +44,8 @@ func (p *pass) register(ctx context.Context, kept *record) error {
 	return nil
 }
 
-// patient waits where Coder does not accept the operator's token for a control
-// plane: that gets a new one by itself.
+// patient turns a rejection of the operator's token for a control plane into a wait, because that
+// token is replaced automatically.
 func (p *pass) patient(err error) error {
 	ref, s := p.proxy.Spec.ControlPlaneRef, outcome.Stopped(err)
 	if ref == nil || s == nil || s.Reason != coderv1alpha1.ReasonTokenRefused {
@@ -60,7 +60,7 @@ func (p *pass) subjectOf(t *target, r *record) [32]byte {
 		resources.ProxyName(p.proxy), wanted.DisplayName, wanted.Icon)
 }
 
-// verify asks Coder, and makes there what is not as it should be.
+// verify compares the registration in Coder with the spec, and corrects it.
 func (p *pass) verify(ctx context.Context, t *target, kept *record) (*record, error) {
 	proxy, kept, err := p.find(ctx, t, kept)
 	if err != nil {
@@ -86,8 +86,8 @@ func (p *pass) verify(ctx context.Context, t *target, kept *record) (*record, er
 	return kept, nil
 }
 
-// find looks for our proxy in this Coder. It is nil where there is none, as far
-// as the record tells.
+// find returns the operator's proxy in this Coder. It returns nil if the record names none or Coder
+// does not have it.
 func (p *pass) find(ctx context.Context, t *target, kept *record) (*coderd.WorkspaceProxy, *record, error) {
 	here := kept.registration
 	if kept.empty() && len(kept.former) == 0 && p.proxy.Status.ProxyID != "" {
@@ -122,7 +122,7 @@ func (p *pass) find(ctx context.Context, t *target, kept *record) (*coderd.Works
 	return &proxy, kept, p.hold(ctx, t, kept, proxy)
 }
 
-// hold writes down that a proxy is ours, before anything is done to it.
+// hold stores that the operator owns a proxy, before the proxy is changed.
 func (p *pass) hold(ctx context.Context, t *target, kept *record, proxy coderd.WorkspaceProxy) error {
 	kept.replace(registration{URL: t.url, Through: t.through, ID: proxy.ID.String(), Name: proxy.Name}, p.timestamp())
 	return p.save(ctx, kept)
@@ -161,8 +161,8 @@ func (p *pass) make(ctx context.Context, t *target, kept *record) (*coderd.Works
 	return &proxy, kept, nil
 }
 
-// stillThere keeps a cache that is behind from creating something for an object
-// that is gone, which nobody would remove any more.
+// stillThere prevents that a stale cache leads to a registration for an object that is being
+// deleted or gone. No later pass would remove it.
 func (p *pass) stillThere(ctx context.Context) error {
 	live := &coderv1alpha1.CoderWorkspaceProxy{}
 	err := p.Client.Get(ctx, client.ObjectKeyFromObject(p.proxy), live)
@@ -175,8 +175,8 @@ func (p *pass) stillThere(ctx context.Context) error {
 	return nil
 }
 
-// nameIsFree looks whether the proxy may be created, or renamed, under this name.
-// It gives the proxy that has the name already where it is ours.
+// nameIsFree checks whether the proxy may be created, or renamed, with this name. If a proxy of the
+// operator already has the name, nameIsFree returns it.
 func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name string) (*coderd.WorkspaceProxy, error) {
 	if err := coderd.CheckProxyName(name); err != nil {
 		return nil, outcome.Fails(coderv1alpha1.ReasonInvalidSpec, 0, "the name of the proxy in Coder: %v; give another one in spec.bootstrap.proxyName", err)
@@ -196,7 +196,7 @@ func (p *pass) nameIsFree(ctx context.Context, t *target, kept *record, name str
 	return nil, nameTaken(name, t.url)
 }
 
-// knows says that an id is that of a registration which we made.
+// knows reports whether the operator created the registration with this id.
 func (r *record) knows(id string) bool {
 	for _, one := range r.all() {
 		if one.ID == id {
@@ -212,8 +212,7 @@ func nameTaken(name, url string) error {
 			"delete it in Coder, give another spec.bootstrap.proxyName, or give its session token in spec.proxySessionTokenSecretRef", url, name)
 }
 
-// keepToken makes sure that the Secret holds a token of this proxy that Coder
-// accepts.
+// keepToken ensures that the Secret contains a token of this proxy that Coder accepts.
 func (p *pass) keepToken(ctx context.Context, t *target, kept *record, proxy *coderd.WorkspaceProxy) (*coderd.WorkspaceProxy, error) {
 	accepted, err := p.accepted(ctx, t, kept, proxy.ID)
 	if err != nil {
@@ -251,7 +250,7 @@ func (p *pass) accepted(ctx context.Context, t *target, kept *record, id uuid.UU
 	return err == nil, answered(err)
 }
 
-// keepValues brings name, display name and icon in line with the spec.
+// keepValues updates name, display name and icon in Coder if they differ from the spec.
 func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *coderd.WorkspaceProxy) error {
 	name, wanted := resources.ProxyName(p.proxy), p.proxy.Spec.Bootstrap
 	if proxy.Matches(name, wanted.DisplayName, wanted.Icon) {
@@ -281,7 +280,7 @@ func (p *pass) keepValues(ctx context.Context, t *target, kept *record, proxy *c
 	return nil
 }
 
-// mark ends the icon of a proxy of which we do not have the id yet.
+// mark returns the end of the icon of a proxy whose id is not stored yet.
 func (p *pass) mark() string { return "#coder-k8s-" + string(p.proxy.UID) }
 
 func (p *pass) marked(icon string) string {

@@ -72,8 +72,8 @@ func TestPodsThatAreNotReadyMakeItAskAgainSoon(t *testing.T) {
 	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
-// TestK19TheTokenIsVerifiedAgainstCoder: the predecessor never looked at the token
-// again.
+// TestK19TheTokenIsVerifiedAgainstCoder covers a fault of the predecessor: it never checked the
+// token again.
 func TestK19TheTokenIsVerifiedAgainstCoder(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -95,7 +95,8 @@ func TestK19TheTokenIsVerifiedAgainstCoder(t *testing.T) {
 	}
 }
 
-// TestK19NameDisplayNameAndIconAreKeptInLine: the predecessor ignored edits.
+// TestK19NameDisplayNameAndIconAreKeptInLine covers a fault of the predecessor: it ignored changes
+// of the spec.
 func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -132,7 +133,7 @@ func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
 	if got := w.only(w.coder); got.ID != id || w.token() != token {
 		t.Error("the proxy was made anew, or its token")
 	}
-	// Somebody edits it in Coder.
+	// A user changes the proxy in Coder.
 	if _, _, err := w.as("dev-operator-token", w.coder.URL).UpdateWorkspaceProxy(w.ctx, id, "elsewhere", "Elsewhere", "/x.png", false); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,8 @@ func TestK19NameDisplayNameAndIconAreKeptInLine(t *testing.T) {
 	w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 }
 
-// TestK19AProxyOfSomebodyElseIsNotSeized: the predecessor regenerated its token.
+// TestK19AProxyOfSomebodyElseIsNotSeized covers a fault of the predecessor: it regenerated the
+// token of another owner's proxy.
 func TestK19AProxyOfSomebodyElseIsNotSeized(t *testing.T) {
 	w := newWorld(t)
 	theirs := w.coder.AddProxy("sydney", "Theirs", "/emojis/1f1e6-1f1fa.png")
@@ -159,7 +161,7 @@ func TestK19AProxyOfSomebodyElseIsNotSeized(t *testing.T) {
 	if w.writes != 0 && w.get(tokenSecret, &corev1.Secret{}) {
 		t.Error("a Secret was made for nothing")
 	}
-	// Names are one whatever their case.
+	// Names are compared without regard to case.
 	w.coder.RemoveProxy("sydney")
 	w.coder.AddProxy("SYDNEY", "Theirs", "/x.png")
 	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonNameTaken)
@@ -208,7 +210,7 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 		w.checkWhole(w.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 		w.coder.ResetRequests()
 	}
-	// Once the older one is gone the younger one gets it.
+	// When the older one is deleted, the younger one gets the name.
 	w.remove()
 	w.drop(w.proxy.DeepCopy())
 	result, err := w.manager.Ensure(w.ctx, Request{Proxy: younger, AccessURL: accessURL})
@@ -218,8 +220,8 @@ func TestOfTwoThatWantOneNameTheOlderHasIt(t *testing.T) {
 	wantState(t, result, Ready, coderv1alpha1.ReasonRegistered)
 }
 
-// TestACacheThatIsBehindCreatesNothing: what is made for an object that is gone is
-// removed by nobody.
+// TestACacheThatIsBehindCreatesNothing checks that nothing is registered for a deleted object,
+// because no later pass would remove it.
 func TestACacheThatIsBehindCreatesNothing(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"gone": func(w *world) { w.drop(w.proxy.DeepCopy()) },
@@ -305,7 +307,7 @@ func TestASecretOfSomebodyElseIsNotTouched(t *testing.T) {
 	if !result.SecretForeign || result.TokenRef != nil || w.token() != "theirs" || w.asked() != 0 {
 		t.Errorf("result %+v", result)
 	}
-	// A proxy that has a Secret already keeps working with that.
+	// A proxy that already has a Secret keeps working with that Secret.
 	w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = "free"
 	w.settle()
 	w.proxy.Spec.Bootstrap.GeneratedTokenSecretName = tokenSecret
@@ -331,8 +333,8 @@ func TestTheSecretMovesWithItsName(t *testing.T) {
 	}
 }
 
-// TestThePredecessorsSecretIsTakenOver: it holds the token alone, which begins
-// with the id.
+// TestThePredecessorsSecretIsTakenOver covers a Secret that contains only the token. The token
+// begins with the id.
 func TestThePredecessorsSecretIsTakenOver(t *testing.T) {
 	w := newWorld(t)
 	made := w.coder.AddProxy("sydney", "sydney", "")
@@ -406,8 +408,8 @@ func TestNamesThatCoderCannotHave(t *testing.T) {
 	}
 }
 
-// TestCoderThatDoesNotDoIt: each answer has a reason, loses nothing and is not
-// asked again at once.
+// TestCoderThatDoesNotDoIt checks that each failed response has a reason, loses nothing and is not
+// retried immediately.
 func TestCoderThatDoesNotDoIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  coderdtest.Fault
@@ -437,7 +439,7 @@ func TestCoderThatDoesNotDoIt(t *testing.T) {
 			fresh.settle()
 			fresh.checkWhole(fresh.coder, "sydney", "sydney", coderd.DefaultProxyIcon)
 
-			// The same once all works, at every kind of request.
+			// The same must be true after everything worked, for every kind of request.
 			for _, method := range []string{"GET", "PATCH"} {
 				w := newWorld(t)
 				w.settle()

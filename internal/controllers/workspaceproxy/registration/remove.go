@@ -7,8 +7,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// remove removes every registration that is known. It writes nothing to
-// Kubernetes: the Secret goes with its owner, and to remove twice does no harm.
+// remove removes all known registrations. It writes nothing to Kubernetes: the Secret is deleted
+// with its owner, and removing a registration twice is harmless.
 func (p *pass) remove(ctx context.Context) error {
 	records, err := p.load(ctx)
 	if err != nil {
@@ -36,8 +36,8 @@ func (p *pass) remove(ctx context.Context) error {
 	return nil
 }
 
-// known are all registrations of this proxy, each once. Where the Secret is lost,
-// the status knows the last one.
+// known returns all registrations of this proxy without duplicates. If the Secret is lost, it
+// returns the one in the status.
 func (p *pass) known(records []*record) []registration {
 	var all []registration
 	for _, r := range records {
@@ -54,8 +54,8 @@ func (p *pass) known(records []*record) []registration {
 	return all
 }
 
-// completed fills in the way of the spec where a registration does not say how it
-// was made.
+// completed adds the credentials of the spec to a registration that does not record how it was
+// created.
 func (p *pass) completed(r registration) registration {
 	if r.Through != "" {
 		return r

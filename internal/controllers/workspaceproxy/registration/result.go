@@ -10,20 +10,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// State is what a pass came to.
+// State is the outcome of a pass.
 type State = outcome.State
 
 // The states of a pass.
 const (
-	// Ready: what the spec asks for is so.
+	// Ready means that the registration is as the spec asks for.
 	Ready = outcome.Ready
-	// Waiting: it will be so without anybody's help.
+	// Waiting means that the registration will become ready without user action.
 	Waiting = outcome.Waiting
-	// Failed: somebody has to help. RequeueAfter still says when it is tried
-	// again.
+	// Failed means that a user must act. RequeueAfter still contains the time of the next attempt.
 	Failed = outcome.Failed
-	// Unverified: there is a token, of which nothing is known, because the address
-	// where it counts gives the operator no answer. The pods may reach it.
+	// Unverified means that there is a token that could not be checked, because the access URL does
+	// not answer the operator. The pods may still reach it.
 	Unverified State = "Unverified"
 )
 
@@ -34,40 +33,39 @@ const (
 	retryLicense = 5 * time.Minute
 )
 
-// Result is what a pass came to. Its texts are stable from pass to pass and
-// hold no secret.
+// Result is the result of a pass. Its messages do not change from pass to pass, and contain no
+// secret.
 type Result struct {
 	State State
 	// Reason is a constant of api/v1alpha1.
 	Reason  string
 	Message string
-	// TokenRef is the session token for the pods. It stays while Coder gives no
-	// answer, and is nil where there is none.
+	// TokenRef is the location of the session token for the pods. It is kept while Coder does not
+	// answer, and is nil if there is no token.
 	TokenRef *coderv1alpha1.TokenSecretReference
-	// AccessURL is the access URL of the Coder that this token is for. It is not
-	// that of the request while a new registration waits. Empty means that nothing
-	// is known.
+	// AccessURL is the access URL of the Coder that this token is for. While a new registration is
+	// pending, it differs from that of the request. Empty means unknown.
 	AccessURL string
-	// ProxyID and ProxyName are those of the registration, as far as known.
+	// ProxyID and ProxyName identify the registration, as far as it is known.
 	ProxyID, ProxyName string
-	// Registered says whether Coder knows the proxy and accepts the token. Nil means
-	// that this pass learned nothing about it.
+	// Registered reports whether the proxy is registered in Coder and Coder accepts the token. Nil
+	// means that this pass did not find out.
 	Registered *bool
-	// SecretForeign says that the Secret for the token is somebody else's.
+	// SecretForeign reports that the Secret for the token belongs to another owner.
 	SecretForeign bool
 	// LeftBehind describes the registrations that Remove could not remove.
 	LeftBehind []string
-	// RequeueAfter is when to look again. 0 means no need.
+	// RequeueAfter is when to run the next pass. 0 means that none is needed.
 	RequeueAfter time.Duration
-	// Events are to be told whatever the State, and also beside an error.
+	// Events must be recorded whatever the State is, also if the pass returned an error.
 	Events outcome.Events
 }
 
-// absence is a stop because the way to Coder is gone, and will not come back by
-// itself.
+// absence is a stop because the credentials for Coder no longer exist and will not return by
+// themselves.
 type absence struct{ *outcome.Stop }
 
-// Unwrap gives the stop to who ends the pass with it.
+// Unwrap returns the stop.
 func (a absence) Unwrap() error { return a.Stop }
 
 func absent(reason, format string, args ...any) error {
@@ -79,8 +77,8 @@ func isAbsent(err error) bool {
 	return errors.As(err, &a)
 }
 
-// answered turns a call that failed into what the pass comes to: an outage is
-// waited for, a refusal is told.
+// answered converts a failed request to Coder into a stop: Waiting for an outage, Failed for a
+// rejection.
 func answered(err error) error {
 	var own *coderd.Error
 	if err == nil || !errors.As(err, &own) {
@@ -107,9 +105,8 @@ func answered(err error) error {
 	return outcome.Fails(coderv1alpha1.ReasonCoderRefused, retryFailed, "%s", text)
 }
 
-// ownAddress is the end of a connection that is another one each time.
+// ownAddress matches the local address of a connection, which differs each time.
 var ownAddress = regexp.MustCompile(`\S+:\d+->`)
 
-// Stable is a text about a connection that failed without what is another each
-// time.
+// Stable returns the text of a connection error without parts that differ each time.
 func Stable(text string) string { return ownAddress.ReplaceAllString(text, "") }

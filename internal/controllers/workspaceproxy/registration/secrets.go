@@ -15,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
-// load reads the records of this proxy, that of the wanted name first. There is
-// more than one only while the Secret gets another name.
+// load reads the records of this proxy. The one with the wanted name comes first. There is more
+// than one only while the Secret is being renamed.
 func (p *pass) load(ctx context.Context) ([]*record, error) {
 	list := &corev1.SecretList{}
 	if err := p.Client.List(ctx, list, client.InNamespace(p.proxy.Namespace), client.MatchingLabels(p.secrets.Labels)); err != nil {
@@ -31,7 +31,7 @@ func (p *pass) load(ctx context.Context) ([]*record, error) {
 		}
 	}
 	slices.SortFunc(records, func(a, b *record) int { return strings.Compare(a.secret.Name, b.secret.Name) })
-	// By name, because the public predecessor put no labels on it.
+	// It is read by name, because the public predecessor set no labels on it.
 	secret, err := p.secrets.Get(ctx, wanted)
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func isRecord(secret *corev1.Secret) bool {
 	return secret.Annotations[AnnotationThrough] != "" || secret.Annotations[AnnotationFormer] != ""
 }
 
-// settle makes one Secret, of the wanted name, of those that are there. It is nil
-// where there is none.
+// settle merges the existing Secrets into one with the wanted name. It returns nil if there is
+// none.
 func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 	if len(records) > 0 {
 		p.use(records[0])
@@ -89,8 +89,8 @@ func (p *pass) settle(ctx context.Context, records []*record) (*record, error) {
 	return kept, nil
 }
 
-// save writes a record, if that changes anything. It fails where the Secret was
-// written since it was read; the next pass looks at it again.
+// save writes a record if that changes the Secret. It fails if the Secret was changed since it was
+// read. The next pass reads it again.
 func (p *pass) save(ctx context.Context, r *record) error {
 	if r.secret == nil {
 		return p.create(ctx, r)
@@ -122,7 +122,7 @@ func (p *pass) create(ctx context.Context, r *record) error {
 	return nil
 }
 
-// notOwned says whose a Secret is that stands where ours belongs.
+// notOwned returns an error that names the owner of a Secret that has the wanted name.
 func (p *pass) notOwned(secret *corev1.Secret) error {
 	if message, is := p.secrets.Leftover("Secret", secret); is {
 		return outcome.Waits(coderv1alpha1.ReasonWaiting, retrySoon, "%s", message)

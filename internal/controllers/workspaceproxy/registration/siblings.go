@@ -11,9 +11,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
-// checkSiblings stops the younger one of two CoderWorkspaceProxies that want the
-// same name in the same Coder, so that it does not depend on chance which of them
-// gets it.
+// checkSiblings returns an error for the younger of two CoderWorkspaceProxies that want the same
+// name in the same Coder, so that the result does not depend on their order.
 func (p *pass) checkSiblings(ctx context.Context, t *target, name string) error {
 	list := &coderv1alpha1.CoderWorkspaceProxyList{}
 	if err := p.Reader.List(ctx, list); err != nil {
@@ -35,7 +34,7 @@ func (p *pass) checkSiblings(ctx context.Context, t *target, name string) error 
 	return nil
 }
 
-// sameCoder says that another proxy is registered by the operator in this Coder.
+// sameCoder reports whether the operator registers another proxy in this Coder.
 func (p *pass) sameCoder(t *target, other *coderv1alpha1.CoderWorkspaceProxy) bool {
 	if other.Spec.ProxySessionTokenSecretRef != nil {
 		return false

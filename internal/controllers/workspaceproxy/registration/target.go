@@ -14,13 +14,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// The first parts of AnnotationThrough.
+// Prefixes of the values of AnnotationThrough.
 const (
 	throughControlPlane = "CoderControlPlane"
 	throughSecret       = "Secret"
 )
 
-// target is a Coder, and a token of an owner there.
+// target is a Coder and the token of an owner in it.
 type target struct {
 	api     *coderd.Client
 	url     string
@@ -28,7 +28,7 @@ type target struct {
 	token   string
 }
 
-// wanted is the Coder that the spec names.
+// wanted returns the Coder that the spec names.
 func (p *pass) wanted(ctx context.Context) (*target, error) {
 	spec := p.proxy.Spec
 	if spec.ControlPlaneRef != nil {
@@ -41,7 +41,7 @@ func (p *pass) wanted(ctx context.Context) (*target, error) {
 		"the spec does not say where the proxy is registered; give controlPlaneRef, bootstrap.coderURL with bootstrap.credentialsSecretRef, or proxySessionTokenSecretRef")
 }
 
-// former is the Coder of a registration, as it is reached today.
+// former returns the Coder of a registration, as it is reachable now.
 func (p *pass) former(ctx context.Context, r registration) (*target, error) {
 	kind, rest, _ := strings.Cut(r.Through, "/")
 	switch kind {
@@ -54,8 +54,8 @@ func (p *pass) former(ctx context.Context, r registration) (*target, error) {
 	return nil, absent(coderv1alpha1.ReasonInvalidSpec, "it is not known with whose token it was made")
 }
 
-// viaControlPlane uses the operator's access to a control plane. One that is on
-// its way out is good enough to remove something.
+// viaControlPlane uses the operator's access to a control plane. A control plane that is being
+// deleted is used only to remove a registration.
 func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) (*target, error) {
 	cp := &coderv1alpha1.CoderControlPlane{}
 	err := p.Reader.Get(ctx, client.ObjectKey{Namespace: p.proxy.Namespace, Name: name}, cp)
@@ -89,7 +89,7 @@ func (p *pass) viaControlPlane(ctx context.Context, name string, toRemove bool) 
 	return p.connect(coderd.Config{URL: cp.Status.URL, Token: token, OnUnauthorized: refused}, throughControlPlane+"/"+name)
 }
 
-// viaSecret uses a token that a person gave.
+// viaSecret uses a token that a user created.
 func (p *pass) viaSecret(ctx context.Context, name, key, url string) (*target, error) {
 	token, err := p.tokenIn(ctx, name, key)
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *pass) viaSecret(ctx context.Context, name, key, url string) (*target, e
 	return p.connect(coderd.Config{URL: url, Token: token}, throughSecret+"/"+name+"/"+key)
 }
 
-// tokenIn is the value in a Secret, or empty where there is none.
+// tokenIn returns the value in a Secret, or an empty string if there is none.
 func (p *pass) tokenIn(ctx context.Context, name, key string) (string, error) {
 	secret, err := p.secrets.Get(ctx, name)
 	if err != nil || secret == nil {

@@ -1,12 +1,10 @@
-// Package resources says what is particular to the objects of a
-// CoderWorkspaceProxy: names, labels, arguments and environment. What it has in
-// common with the other kinds is made by package workload/resources from the
-// Workload.
+// Package resources defines what is specific to the objects of a CoderWorkspaceProxy: names,
+// labels, arguments and environment variables. From the Workload, package workload/resources builds
+// what all kinds have in common.
 //
-// Names, labels and ports are those of the public predecessor, because selectors
-// of Deployments and Services cannot change after creation. The command is not:
-// Coder's image begins with "coder server", which takes no further command, so
-// that "wsproxy server" needs the program itself in front.
+// Names, labels and ports are those of the public predecessor, because selectors of Deployments are
+// immutable. The command differs: the entry point of Coder's image is "coder server", which accepts
+// no other subcommand. So "wsproxy server" needs the path of the program as the command.
 //
-// Invariants: no client, no clock; the same inputs give the same Workload.
+// Invariants: there is no client and no clock. The same inputs result in the same Workload.
 package resources

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// minimal is a proxy as the API server's defaults leave it.
+// minimal returns a proxy with only the API server's defaults.
 func minimal() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
 	proxy := &coderv1alpha1.CoderWorkspaceProxy{
 		ObjectMeta: metav1.ObjectMeta{Name: "sydney", Namespace: "coder", UID: "11111111-2222-3333-4444-555555555555"},
@@ -40,7 +40,7 @@ func minimal() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
 	}
 }
 
-// full is one that is exposed, serves TLS and says most of what can be said.
+// full returns a proxy that is exposed, serves TLS and uses most fields.
 func full() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
 	proxy, in := minimal()
 	proxy.Name = strings.Repeat("a-very-long-name-", 3) + "of-a-proxy-in-sydney"
@@ -64,7 +64,7 @@ func full() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
 	return proxy, in
 }
 
-// routed is exposed through a Gateway.
+// routed returns a proxy that is exposed through a Gateway.
 func routed() (*coderv1alpha1.CoderWorkspaceProxy, Inputs) {
 	proxy, in := minimal()
 	proxy.Spec.Expose = &coderv1alpha1.ExposeSpec{Gateway: &coderv1alpha1.GatewaySpec{
@@ -117,8 +117,8 @@ func compareGolden(t *testing.T, file string, obj any) {
 	}
 }
 
-// TestC6StartsWithTheOfficialImage holds what the public predecessor got wrong:
-// the image's entry point is "coder server", which takes no further command.
+// TestC6StartsWithTheOfficialImage covers a fault of the public predecessor. The entry point of the
+// image is "coder server", which accepts no other subcommand.
 func TestC6StartsWithTheOfficialImage(t *testing.T) {
 	for name, change := range map[string]func(*coderv1alpha1.CoderWorkspaceProxySpec){
 		"plain":     func(*coderv1alpha1.CoderWorkspaceProxySpec) {},
@@ -160,7 +160,7 @@ func TestNamesOfThePredecessor(t *testing.T) {
 	long := strings.Repeat("x", 60)
 	for _, c := range []struct{ name, wantName, wantSecret, wantInstance string }{
 		{"sydney", "wsproxy-sydney", "sydney-proxy-token", "sydney"},
-		// The cut name ends in the 32-bit FNV-1a hash of the whole.
+		// The truncated name ends in the 32-bit FNV-1a hash of the whole name.
 		{long, "wsproxy-" + long[:46] + "-37d12e35", long + "-proxy-token", long},
 	} {
 		proxy := &coderv1alpha1.CoderWorkspaceProxy{ObjectMeta: metav1.ObjectMeta{Name: c.name}}

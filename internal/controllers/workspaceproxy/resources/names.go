@@ -13,17 +13,17 @@ const (
 	maxObjectLength = 253
 )
 
-// Name is that of the Deployment and of the Service, and the beginning of the
-// names of the others.
+// Name returns the name of the Deployment and of the Service. It is also the prefix of the names of
+// the other objects.
 func Name(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
-	// Objects of another name that were handed over keep it.
+	// Objects that were handed over keep their name.
 	if name := proxy.Annotations[coderv1alpha1.AnnotationWorkloadName]; name != "" {
 		return name
 	}
 	return workloadresources.ShortName(namePrefix, proxy.Name, "", maxLabelLength)
 }
 
-// ServiceAccountName is the identity under which the pods run.
+// ServiceAccountName returns the name of the pods' ServiceAccount.
 func ServiceAccountName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	if proxy.Spec.ServiceAccount.Name != "" {
 		return proxy.Spec.ServiceAccount.Name
@@ -31,7 +31,7 @@ func ServiceAccountName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	return Name(proxy)
 }
 
-// TokenSecretName is the Secret in which the operator keeps the session token of
+// TokenSecretName returns the name of the Secret in which the operator stores the session token of
 // a proxy that it registered.
 func TokenSecretName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	if name := proxy.Spec.Bootstrap.GeneratedTokenSecretName; name != "" {
@@ -40,7 +40,7 @@ func TokenSecretName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	return workloadresources.ShortName("", proxy.Name, tokenSecretSuffix, maxObjectLength)
 }
 
-// ProxyName is the name that the spec wants in Coder.
+// ProxyName returns the name of the proxy in Coder.
 func ProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	if name := proxy.Spec.Bootstrap.ProxyName; name != "" {
 		return name
@@ -48,7 +48,7 @@ func ProxyName(proxy *coderv1alpha1.CoderWorkspaceProxy) string {
 	return proxy.Name
 }
 
-// Labels are on every child, and are the selector of the Deployment and of the
+// Labels returns the labels of every child. They are also the selector of the Deployment and of the
 // Service.
 func Labels(proxy *coderv1alpha1.CoderWorkspaceProxy) map[string]string {
 	return map[string]string{

@@ -15,7 +15,7 @@ const ContainerName = "workspace-proxy"
 
 const (
 	component = "wsproxy"
-	// program is where Coder's image keeps it.
+	// program is the path of coder in its image.
 	program = "/opt/coder"
 
 	httpPort  = 3001
@@ -27,27 +27,27 @@ const (
 	envProxySessionToken = "CODER_PROXY_SESSION_TOKEN" // #nosec G101 -- the name of a variable.
 )
 
-// Inputs is what a workspace proxy needs and its spec does not hold: the
-// reconciler looks it up first.
+// Inputs contains the values that a workspace proxy needs in addition to its spec. The reconciler
+// reads them first.
 type Inputs struct {
-	// Image is that of the control plane. It may be empty.
+	// Image is the image of the control plane. It may be empty.
 	Image string
-	// PrimaryAccessURL is where the Coder is that the proxy belongs to.
+	// PrimaryAccessURL is the access URL of the Coder that the proxy belongs to.
 	PrimaryAccessURL string
-	// Token is the key of a Secret that holds the session token.
+	// Token is the location of the session token.
 	Token coderv1alpha1.TokenSecretReference
 	// ClusterDomain is the cluster's DNS domain. Empty means cluster.local.
 	ClusterDomain string
-	// PodIPv6 says that the first address of pods is one of IPv6.
+	// PodIPv6 reports whether the primary address of pods is an IPv6 address.
 	PodIPv6 bool
-	// Adopted is what stays of a Deployment that was handed over, or nil.
+	// Adopted describes a Deployment that was handed over, or is nil.
 	Adopted *workloadresources.Adopted
-	// OperatorNamespace is where the operator runs.
+	// OperatorNamespace is the namespace of the operator.
 	OperatorNamespace string
 }
 
-// Workload is what the shared builders make the objects of a proxy from. It
-// shares the spec's memory.
+// Workload returns a proxy in the form that the shared builders use. It shares memory with the
+// spec.
 func Workload(proxy *coderv1alpha1.CoderWorkspaceProxy, in Inputs) workloadresources.Workload {
 	port := int32(httpPort)
 	if in.Adopted != nil && in.Adopted.HTTPPort != 0 {

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// newConverter does what that of the fake client's builder does, which refuses each
-// NetworkPolicy: the fake puts an empty status into what is applied, and that kind has
-// none.
+// newConverter returns a converter like that of the fake client's builder, which rejects each
+// NetworkPolicy: the fake adds an empty status to the applied object, and NetworkPolicy has no
+// status.
 func newConverter() (managedfields.TypeConverter, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
@@ -26,7 +26,7 @@ func newConverter() (managedfields.TypeConverter, error) {
 	}, nil
 }
 
-// firstOf takes the first converter that knows the type.
+// firstOf uses the first converter that supports the type.
 type firstOf []managedfields.TypeConverter
 
 // ObjectToTyped implements managedfields.TypeConverter.

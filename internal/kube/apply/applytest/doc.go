@@ -1,3 +1,3 @@
-// Package applytest makes controller-runtime's fake client take server-side apply as
-// an API server does. Tests alone import it.
+// Package applytest makes controller-runtime's fake client handle server-side apply like an API
+// server. Only tests import it.
 package applytest

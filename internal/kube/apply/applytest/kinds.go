@@ -16,23 +16,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// Kinds are those that the fake clusters of a package know. To register them costs more
-// than most tests, so a package does it once, where the first cluster is made, and all its
-// tests share them.
+// Kinds are the kinds that the fake clusters of a package serve. Registering them takes longer than
+// most tests. So a package registers them once, for its first cluster, and all its tests share
+// them.
 type Kinds struct {
 	add       []func(*runtime.Scheme) error
 	build     sync.Once
 	failed    error
 	scheme    *runtime.Scheme
 	converter managedfields.TypeConverter
-	// alone are schemes that know one kind and its list.
+	// alone contains for each kind a scheme with only that kind and its list.
 	alone map[schema.GroupVersionResource]*runtime.Scheme
 }
 
-// KindsOf are those that the functions register.
+// KindsOf returns the kinds that the functions register.
 func KindsOf(add ...func(*runtime.Scheme) error) *Kinds { return &Kinds{add: add} }
 
-// Scheme knows the kinds.
+// Scheme returns the scheme with the kinds.
 func (k *Kinds) Scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	k.build.Do(func() { k.failed = k.register() })
@@ -42,7 +42,7 @@ func (k *Kinds) Scheme(t testing.TB) *runtime.Scheme {
 	return k.scheme
 }
 
-// Cluster begins a new fake cluster.
+// Cluster returns a builder for a new fake cluster.
 func (k *Kinds) Cluster(t testing.TB) *fake.ClientBuilder {
 	t.Helper()
 	return fake.NewClientBuilder().WithScheme(k.Scheme(t)).
@@ -79,8 +79,8 @@ func (k *Kinds) register() error {
 	return nil
 }
 
-// tracker keeps the objects of a cluster. The library's own goes through all kinds that
-// it knows at each write, so each kind has one to itself here, which knows no other.
+// tracker stores the objects of a cluster. The library's tracker iterates over all its kinds at
+// each write, so each kind has a tracker of its own here.
 type tracker struct {
 	kinds *Kinds
 
