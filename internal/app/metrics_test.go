@@ -206,7 +206,7 @@ func TestUntilTheSecretHasACertificateNobodyCanVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The Secret is managed by somebody else, and empty.
+	// The Secret is managed by cert-manager, and still empty.
 	certificate.look(t.Context())
 	served, err := certificate.GetCertificate(nil)
 	if err != nil {

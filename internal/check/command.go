@@ -21,7 +21,7 @@ import (
 // interval is the interval of the checks while the command waits.
 const interval = time.Second
 
-// checkFunc is installation.Check.
+// checkFunc has the signature of installation.Check.
 type checkFunc func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error)
 
 // options are the flags and the dependencies of the command.

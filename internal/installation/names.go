@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
-// The names of an installation's objects.
+// Names of the objects of an installation.
 const (
 	// LabelName is the label of all objects of an installation. Its value is Name.
 	LabelName = "app.kubernetes.io/name"

@@ -11,7 +11,7 @@ type form struct {
 	// hints are lower-case substrings. A line with this form contains at least one of them,
 	// so most lines can skip the pattern, which is many times slower.
 	hints []string
-	// lead matches what precedes the secret.
+	// lead matches the text before the secret.
 	lead *regexp.Regexp
 	// length returns how many of the first bytes after the lead are secret, or 0. It
 	// inspects a limited part of the text that it keeps, so that the total time stays

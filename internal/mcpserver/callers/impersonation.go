@@ -86,7 +86,7 @@ func (i *impersonator) passExtra(header http.Header, u user.Info) error {
 	return nil
 }
 
-// ValidExtraKey reports whether extra attributes with this key can be passed on.
+// ValidExtraKey reports whether extra attributes with this key can be sent in a header.
 func ValidExtraKey(key string) bool {
 	return key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-._/") == ""
 }

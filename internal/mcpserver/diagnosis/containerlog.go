@@ -112,12 +112,12 @@ func containerLogsShown(all []containerLog) []Log {
 	return shown
 }
 
-// hasStarted reports whether the container has a log of its own.
+// hasStarted reports whether the current container has started, so that it has a log.
 func hasStarted(s suspect) bool {
 	return s.Status.State.Running != nil || s.Status.State.Terminated != nil
 }
 
-// hasPrevious reports whether there was a container before this one.
+// hasPrevious reports whether the container was restarted, so that there is a previous log.
 func hasPrevious(s suspect) bool {
 	return s.Status.LastTerminationState.Terminated != nil && s.Status.RestartCount > 0
 }

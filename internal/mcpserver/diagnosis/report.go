@@ -54,7 +54,7 @@ type Event struct {
 	Count   int32  `json:"count"`
 }
 
-// Log is the end of a log.
+// Log is the end of a container log or of a build log.
 type Log struct {
 	// Where names the source: pod and container, or a build.
 	Where string `json:"where"`

@@ -20,7 +20,7 @@ const (
 	ModeTokenReview Mode = "tokenreview"
 	// ModeOIDC verifies the tokens of an OpenID Connect issuer.
 	ModeOIDC Mode = "oidc"
-	// ModeNone accepts everybody, with the permissions of the process's own kubeconfig.
+	// ModeNone accepts every request, with the permissions of the process's own kubeconfig.
 	ModeNone Mode = "none"
 )
 

@@ -52,7 +52,7 @@ type Command struct {
 // State is the state of a command.
 type State string
 
-// The states.
+// The states of a command.
 const (
 	Running State = "running"
 	Ended   State = "ended"

@@ -88,7 +88,7 @@ func wholeEnd(b []byte) []byte {
 	return b
 }
 
-// ends keeps the start and the end of a stream.
+// ends keeps the beginning and the end of a stream.
 type ends struct {
 	// most is the maximum number of bytes that are kept, half of them from the start.
 	most int

@@ -18,7 +18,7 @@ import (
 // JSON-RPC reserves for server errors.
 const codeBusy = -32000
 
-// Subscriptions watches resources.
+// Subscriptions watches the resources that clients subscribe to.
 type Subscriptions interface {
 	// Watch returns at once, with an error if there is no such resource or the caller in
 	// the context may not read it. Otherwise it calls changed after each change, from any

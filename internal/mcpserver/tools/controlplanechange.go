@@ -171,8 +171,8 @@ func ownDeployment(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.Co
 	return d, nil
 }
 
-// onlyAddsPods reports whether the change only scales up, which needs no confirmation
-// because it interrupts nobody.
+// onlyAddsPods reports whether the change only scales up. Such a change needs no
+// confirmation, because it interrupts no connections.
 func (c *controlPlaneChange) onlyAddsPods() bool {
 	return c.deployment == nil && c.after.Image == c.before.Image && c.after.Replicas > c.before.Replicas
 }

@@ -9,7 +9,7 @@ import (
 // Effect classifies what a tool changes.
 type Effect string
 
-// The effects.
+// The effects of tools.
 const (
 	// Reads means that the tool changes nothing.
 	Reads Effect = "read"
@@ -40,7 +40,7 @@ func Toolsets() []string {
 // permissions that decide which callers see the tool.
 type Definition struct {
 	Name, Title, Description string
-	// Toolset is one of the toolsets.
+	// Toolset is the toolset that contains the tool.
 	Toolset string
 	Effect  Effect
 	// Idempotent reports that a repeated call with the same arguments has no further

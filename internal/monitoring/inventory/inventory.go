@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	// Its metrics stand in the registry of controller-runtime once it is imported.
+	// The import registers its metrics in the registry of controller-runtime.
 	_ "sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
