@@ -4,12 +4,13 @@
 //
 // Invariants:
 //   - The mode "all" is the union of the others; it has no code of its own.
-//   - Leader election applies only to the controllers. The aggregated API and the MCP server run on every
-//     replica.
-//   - If a component fails, the process ends with its error and exit code 1. If the command line is
-//     invalid, it reports all errors at once and ends with exit code 2. After a signal, it ends with exit
-//     code 0 within ten seconds, even if a component hangs.
-//   - Problems of the installation are logged first. They end the process only if it cannot work at all,
-//     because a definition is missing.
+//   - Leader election applies only to the controllers. The aggregated API and the MCP
+//     server run on every replica.
+//   - If a component fails, the process ends with its error and exit code 1. If the
+//     command line is invalid, it reports all errors at once and ends with exit code 2.
+//     After a signal, it ends with exit code 0 within ten seconds, even if a component
+//     hangs.
+//   - Problems of the installation are logged first. They end the process only if it
+//     cannot work at all, because a definition is missing.
 //   - Secrets, ConfigMaps, Pods and Jobs are never cached.
 package app

@@ -8,13 +8,14 @@
 // client).
 //
 // Invariants:
-//   - A request reaches the protocol only through all checks of gate and identity. Only the probes and the
-//     metadata for clients need no authentication.
+//   - A request reaches the protocol only through all checks of gate and identity. Only
+//     the probes and the metadata for clients need no authentication.
 //   - Tools impersonate the caller. The server's own permissions are for TokenReviews and
-//     SubjectAccessReviews, for listing the namespaces of control planes, and for the Secret that its
-//     replicas share. hack/mcprole generates them into config/rbac/mcp from the permissions that tools,
-//     prompts and resources declare, so that those of a new tool cannot be forgotten.
-//   - Without sessions, no state outlives a request, so any replica can answer any request, for the
-//     protocol revisions 2025-11-25 and 2026-07-28.
+//     SubjectAccessReviews, for listing the namespaces of control planes, and for the
+//     Secret that its replicas share. hack/mcprole generates them into config/rbac/mcp
+//     from the permissions that tools, prompts and resources declare, so that those of a
+//     new tool cannot be forgotten.
+//   - Without sessions, no state outlives a request, so any replica can answer any
+//     request, for the protocol revisions 2025-11-25 and 2026-07-28.
 //   - The shutdown takes at most eight seconds, whatever clients do.
 package mcpserver

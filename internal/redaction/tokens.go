@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// vendorHints are the lower-case prefixes of vendors' tokens.
+// vendorHints are lower-case substrings of the prefixes of vendors' tokens.
 var vendorHints = []string{
 	"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "akia", "asia", "aiza", "sk-", "k_live_", "k_test_", "npm_", "hvs.", "coder_",
 }

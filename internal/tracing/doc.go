@@ -8,10 +8,10 @@
 //
 // Invariants:
 //   - A nil *Provider means that tracing is disabled. No global provider is set.
-//   - Spans contain no secrets: no headers, queries, bodies or values of parameters. Queries in spans of
-//     libraries are removed before export.
-//   - The sampling ratio limits what this process exports, whatever a caller requests. Processes with the
-//     same ratio sample the same traces.
-//   - If the collector is slow or unavailable, spans are lost, but nothing is blocked, and the log reports
-//     it at most once a minute.
+//   - Spans contain no secrets: no headers, queries, bodies or values of parameters.
+//     Queries in spans of libraries are removed before export.
+//   - The sampling ratio limits what this process exports, whatever a caller requests.
+//     Processes with the same ratio sample the same traces.
+//   - If the collector is slow or unavailable, spans are lost, but nothing is blocked,
+//     and the log reports it at most once a minute.
 package tracing

@@ -71,7 +71,7 @@ func (r *rightsReviewer) Lacks(ctx context.Context, rights []Right) map[Right]bo
 }
 
 // question returns the cache key, which contains everything that affects the result. It
-// returns false for callers.Local, whose permissions are not checked.
+// returns false if there is nothing to check: without a caller, and for callers.Local.
 func question(ctx context.Context, rights []Right) (string, bool) {
 	u, ok := request.UserFrom(ctx)
 	if !ok || len(rights) == 0 {

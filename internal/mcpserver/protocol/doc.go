@@ -8,8 +8,8 @@
 //
 // A request passes these steps in this order:
 //
-//  1. ServeHTTP rejects batches and selects the handler with or without sessions (server.go,
-//     sessions.go).
+//  1. ServeHTTP rejects batches and selects the handler with or without sessions
+//     (server.go, sessions.go).
 //  2. A panic in a later step ends the request and not the process (guard.go).
 //  3. The caller, the request ID and the logger are added to the context (caller.go).
 //  4. A span begins, in the client's trace if it sent one (trace.go).
@@ -17,8 +17,8 @@
 //  6. The request is logged, and tool calls are counted (audit.go).
 //  7. A timeout is set, and the request is bound to its connection (deadline.go).
 //  8. Subscriptions are authorized and start to watch (subscriptions.go).
-//  9. On the way back, sessions are counted (sessions.go), and the list of tools is filtered by the
-//     caller's permissions (toollist.go).
+//  9. On the way back, sessions are counted (sessions.go), and the list of tools is
+//     filtered by the caller's permissions (toollist.go).
 //
 // Invariants: a request without a caller reaches the handlers without one, and never with
 // the caller of an earlier request of the session. This package authorizes nothing: the API

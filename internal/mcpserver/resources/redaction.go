@@ -16,12 +16,12 @@ const ownAnnotations = "coder.com"
 // the form of Kubernetes objects, so they apply at every depth and to fields that are added
 // later:
 //
-//   - An item with a name and a value (environment variables, Terraform variables, headers) loses its
-//     value. Parameters of workspaces keep theirs unless the name is that of a secret: they describe the
-//     workspace, and Coder shows them.
+//   - An item with a name and a value (environment variables, Terraform variables,
+//     headers) loses its value. Parameters of workspaces keep theirs unless the name is
+//     that of a secret: they describe the workspace, and Coder shows them.
 //   - Of the arguments of a program, only the first word and the names of flags are kept.
-//   - Annotations lose their values, except those of this project: tools store copies of whole objects in
-//     annotations. Managed fields are removed.
+//   - Annotations lose their values, except those of this project: tools store copies of
+//     whole objects in annotations. Managed fields are removed.
 //   - Options of volume drivers lose their values.
 //   - URLs lose user, password and query.
 //   - Anything that looks like a secret is removed from all other text.

@@ -33,10 +33,10 @@ type Question struct {
 }
 
 // Confirm returns nil if the call may continue. If the client supports elicitation, Confirm
-// asks its user; otherwise the argument confirm of the call must equal q.Name. The tool
-// must return any error unchanged, because one of the errors carries the question to the
-// client, which then repeats the call. So a tool calls Confirm only once, before it changes
-// anything.
+// asks its user. Otherwise the argument confirm of the call must equal q.Name; if
+// elicitation is required, the call is refused instead. The tool must return any error
+// unchanged, because one of the errors carries the question to the client, which then
+// repeats the call. So a tool calls Confirm only once, before it changes anything.
 func (c *Call) Confirm(ctx context.Context, argument string, q Question) error {
 	switch {
 	case q.Name == "":
