@@ -24,11 +24,11 @@ const (
 	flagCoderTimeout   = "coder-request-timeout"
 )
 
-// CoderOptions name one Coder that the aggregated API serves instead of those
+// CoderOptions configure a single Coder deployment that the aggregated API serves instead
 // of the cluster's control planes.
 type CoderOptions struct {
 	URL, Token, TokenFile, Namespace string
-	// RequestTimeout bounds one request to any Coder.
+	// RequestTimeout limits a request to any Coder deployment.
 	RequestTimeout time.Duration
 }
 
@@ -49,7 +49,7 @@ func (o *CoderOptions) addFlags(fs *pflag.FlagSet) {
 		"how long one request of the aggregated API to a Coder may take")
 }
 
-// static says whether one Coder was named.
+// static reports whether a single Coder deployment is configured.
 func (o *CoderOptions) static() bool {
 	return o.URL != "" || o.Token != "" || o.TokenFile != "" || o.Namespace != ""
 }
@@ -97,7 +97,8 @@ func (o *CoderOptions) validateStatic() []error {
 	return errs
 }
 
-// validateCoderURL never shows the address itself, which may hold a password.
+// validateCoderURL does not include the URL in its errors, because it may contain a
+// password.
 func validateCoderURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
@@ -113,7 +114,7 @@ func validateCoderURL(raw string) error {
 	return nil
 }
 
-// client connects to the Coder that was named.
+// client returns a client for the configured Coder deployment.
 func (o *CoderOptions) client() (*coderd.Client, error) {
 	token := o.Token
 	if o.TokenFile != "" {

@@ -14,12 +14,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// helpColumns is the width of --help. It is fixed, so that the text is the same
-// everywhere.
+// helpColumns is the width of --help. It is fixed, so that the text does not depend on the
+// terminal.
 const helpColumns = 100
 
-// Run is the whole process: it reads the command line, runs until ctx is done or
-// something fails, and returns the exit code.
+// Run runs the process: it parses the command line, runs until ctx is done or a component
+// fails, and returns the exit code.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	options := NewOptions()
 	return cli.Execute(ctx, newCommand(options, streams, func(ctx context.Context) error {
@@ -61,8 +61,7 @@ func newCommand(options *Options, streams genericiooptions.IOStreams, start func
 	return cmd
 }
 
-// printHelp prints the flags by section, without the blanks that the library puts
-// at the ends of lines.
+// printHelp prints the flags by section, without the trailing spaces of the library.
 func printHelp(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "%s\n\nUsage:\n  %s\n  %s [command] --help\n\nCommands:\n", cmd.Long, cmd.UseLine(), cmd.Name())

@@ -116,7 +116,7 @@ func TestWhenTheProcessEnds(t *testing.T) {
 	}
 }
 
-// TestShutdownDelay: everything goes on for a while after the process was told to end.
+// TestShutdownDelay checks that the context ends only after the delay.
 func TestShutdownDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, tell := context.WithCancel(t.Context())

@@ -32,38 +32,37 @@ const (
 	mcpName           = "mcp"
 )
 
-// component is one part of the process. The manager runs it; add gives it to the
-// manager.
+// component is one part of the process, which the manager runs.
 type component struct {
 	name string
-	// elected says that only one replica at a time may run it.
+	// elected reports that only the elected leader may run it.
 	elected bool
-	// cached says whether it reads control planes from the cache.
+	// cached reports whether it reads control planes from the cache.
 	cached func(*Options) bool
-	// add gives the component to the manager, and returns how to know whether it
-	// is ready. Nil means that running is enough.
+	// add adds the component to the manager and returns its readiness check. A nil check
+	// means that the component needs none.
 	add func(context.Context, *environment) (healthz.Checker, error)
 }
 
-// environment is what components are made of.
+// environment contains the dependencies of components.
 type environment struct {
 	options   *Options
 	config    *rest.Config
 	manager   manager.Manager
 	namespace string
 	metrics   *metrics.Metrics
-	// tracing makes spans. It is nil where no collector is named.
+	// tracing creates spans. It is nil if tracing is disabled.
 	tracing *tracing.Provider
-	// refused is told where Coder refuses the operator's token, or cannot do its
-	// work. It is nil where the controllers do not run.
+	// refused is called when Coder rejects the operator's token or is unreachable. It is
+	// nil if the controllers do not run.
 	refused func(controlPlane types.NamespacedName)
 }
 
 func always(*Options) bool { return true }
 func never(*Options) bool  { return false }
 
-// named puts the name of its component before the error of a runnable, so that
-// the end of the process says who caused it.
+// named adds the name of its component to the error of a runnable, so that the error of the
+// process says which component failed.
 type named struct {
 	manager.Runnable
 	name string
@@ -77,8 +76,8 @@ func (n named) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection lets every replica run the component. Controllers come to
-// the manager on their own way.
+// NeedLeaderElection returns false, so that every replica runs the component. Controllers
+// are added to the manager without this type.
 func (named) NeedLeaderElection() bool { return false }
 
 func controllersComponent() component {
@@ -86,14 +85,14 @@ func controllersComponent() component {
 		name:    controllersName,
 		elected: true,
 		cached:  always,
-		// A replica that waits to be elected is ready too: it is what takes over.
+		// A replica that waits for the Lease is ready too, because it can take over.
 		add: func(ctx context.Context, env *environment) (healthz.Checker, error) {
 			return nil, env.addControllers(ctx)
 		},
 	}
 }
 
-// addControllers sets up the controllers of all kinds over one Toolkit.
+// addControllers sets up all controllers with one shared Toolkit.
 func (env *environment) addControllers(ctx context.Context) error {
 	optional, err := workload.NewOptionalKinds(env.manager, nil)
 	if err != nil {
@@ -165,8 +164,8 @@ func aggregatedAPIComponent() component {
 	}
 }
 
-// connections are those of the cluster's control planes, or the one that was
-// given on the command line.
+// connections returns the connections to the cluster's control planes, or to the single
+// Coder deployment from the flags.
 func (env *environment) connections() (apiserver.Connections, error) {
 	o := env.options.Coder
 	if o.static() {

@@ -1,15 +1,16 @@
-// Package app makes the process: it reads the flags, builds one manager with one
-// cache and one client, and adds to it the components of the mode that was asked
-// for. It is the only package that knows all components.
+// Package app sets up the process: it parses the flags, creates one manager with one cache
+// and one client, and adds the components of the selected mode. It is the only package that
+// imports all components.
 //
 // Invariants:
-//   - The mode all is the union of the others; there is no code path of its own.
-//   - Leader election gates the controllers alone. The aggregated API and the
-//     MCP server run on every replica.
-//   - A component that fails ends the process with its error and exit code 1. A
-//     mistake on the command line is exit code 2, with all mistakes at once. Being
-//     told to stop is exit code 0 within ten seconds, whatever hangs.
-//   - What is wrong with the installation is told before anything else, and ends the
-//     process only where it could not work at all: where a definition is missing.
+//   - The mode "all" is the union of the others; it has no code of its own.
+//   - Leader election applies only to the controllers. The aggregated API and the MCP
+//     server run on every replica.
+//   - If a component fails, the process ends with its error and exit code 1. If the
+//     command line is invalid, it reports all errors at once and ends with exit code 2.
+//     After a signal, it ends with exit code 0 within ten seconds, even if a component
+//     hangs.
+//   - Problems of the installation are logged first. They end the process only if it
+//     cannot work at all, because a definition is missing.
 //   - Secrets, ConfigMaps, Pods and Jobs are never cached.
 package app

@@ -23,7 +23,7 @@ const (
 	maxVerbosity = 10
 )
 
-// LogOptions say how the process logs.
+// LogOptions configure the format and the level of the log.
 type LogOptions struct {
 	Format, Level string
 }
@@ -43,8 +43,8 @@ func (o *LogOptions) validate() error {
 	return nil
 }
 
-// verbosity is the level as logr counts it: 0 is info, more is more; -1 is errors
-// alone.
+// verbosity returns the level as logr defines it: 0 is info, higher numbers log more; -1
+// logs only errors.
 func (o *LogOptions) verbosity() (int, error) {
 	switch o.Level {
 	case "error":
@@ -61,8 +61,8 @@ func (o *LogOptions) verbosity() (int, error) {
 	return n, nil
 }
 
-// setup makes everything that logs in this process, the Kubernetes libraries
-// included, write to w in one format.
+// setup configures all loggers of this process, including those of the Kubernetes
+// libraries, to write to w in one format.
 func (o *LogOptions) setup(w io.Writer) (logr.Logger, error) {
 	verbosity, err := o.verbosity()
 	if err != nil {
@@ -82,7 +82,7 @@ func (o *LogOptions) setup(w io.Writer) (logr.Logger, error) {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger.WithName("klog"))
 	slog.SetDefault(slog.New(logr.ToSlogHandler(logger)))
-	// klog asks its own flag before it asks the logger.
+	// klog checks its own flag before it calls the logger.
 	var flags flag.FlagSet
 	klog.InitFlags(&flags)
 	if err := flags.Set("v", strconv.Itoa(max(verbosity, 0))); err != nil {
@@ -91,8 +91,8 @@ func (o *LogOptions) setup(w io.Writer) (logr.Logger, error) {
 	return logger, nil
 }
 
-// entries says how times and levels are written. zap has no names for what is
-// below debug.
+// entries configures the encoding of times and levels. zap has no names for levels below
+// debug.
 func entries(c *zapcore.EncoderConfig) {
 	c.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	c.EncodeLevel = func(level zapcore.Level, out zapcore.PrimitiveArrayEncoder) {

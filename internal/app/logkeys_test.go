@@ -20,8 +20,7 @@ const (
 	logDocument = "../../docs/reference/logs.md"
 )
 
-// computedKeys are the keys of log lines that are no literals, by how they are
-// written.
+// computedKeys are the log keys that are not literals, by expression.
 func computedKeys() map[string][]string {
 	return map[string][]string{
 		"requestid.LogKey": {"requestID"},
@@ -29,9 +28,8 @@ func computedKeys() map[string][]string {
 	}
 }
 
-// TestLogKeysAreThoseOfTheDocs keeps one word for one thing: a key that the table of
-// the docs does not have is either new, and belongs there, or another word for one
-// that it has.
+// TestLogKeysAreThoseOfTheDocs checks that the code uses only the log keys in the table of
+// the docs. A missing key is either new and must be added, or a synonym of an existing key.
 func TestLogKeysAreThoseOfTheDocs(t *testing.T) {
 	documented, written := documentedKeys(t), keysOfTheCode(t)
 	for _, key := range written {
@@ -46,7 +44,7 @@ func TestLogKeysAreThoseOfTheDocs(t *testing.T) {
 	}
 }
 
-// documentedKeys are those of the table, which begin a line.
+// documentedKeys returns the keys in the table, which are at the beginning of its rows.
 func documentedKeys(t *testing.T) []string {
 	t.Helper()
 	document, err := os.ReadFile(logDocument)
@@ -98,8 +96,7 @@ func keysOfTheCode(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(keys))
 }
 
-// keysOf are the keys in a call of a logger, or in the list of keys and values that
-// is called values.
+// keysOf returns the keys in a call of a logger, or in an append to the list named values.
 func keysOf(node ast.Node) []ast.Expr {
 	switch n := node.(type) {
 	case *ast.CallExpr:

@@ -34,9 +34,9 @@ import (
 
 const (
 	leaderElectionID = "coder-k8s-controller.coder.com"
-	// gracePeriod is how long the components have to end.
+	// gracePeriod is the time that the components have to shut down.
 	gracePeriod = 9 * time.Second
-	// cacheWait bounds how long one readiness probe waits for the caches.
+	// cacheWait limits how long a readiness probe waits for the caches.
 	cacheWait = 2 * time.Second
 )
 
@@ -57,8 +57,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// restConfig finds the cluster. The API server's own fairness limits the process;
-// client-go's limit would only add to it.
+// restConfig loads the configuration for the cluster. It disables client-go's rate limit,
+// because API Priority and Fairness limits the process on the server side.
 func restConfig(kubeconfig string) (*rest.Config, error) {
 	var cfg *rest.Config
 	var err error
@@ -75,8 +75,8 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// newManager makes the manager. controllers says whether it will run those, which
-// are what leader election and most of the cache are for.
+// newManager creates the manager. controllers reports whether it will run the controllers,
+// for which leader election and most of the cache are needed.
 func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace string, controllers bool) (manager.Manager, error) {
 	certificate, err := o.Metrics.certificate(cfg, namespace)
 	if err != nil {
@@ -87,7 +87,7 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 	}
 	var cached cache.Options
 	if controllers {
-		// Nobody else reads the objects that workloads consist of.
+		// Only the controllers read the objects of workloads.
 		cached.ByObject = workload.CacheByObject()
 	}
 	for _, watched := range o.WatchNamespaces {
@@ -100,7 +100,8 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 		Scheme: scheme,
 		Cache:  cached,
 		Client: client.Options{Cache: &client.CacheOptions{
-			// They are large, many or secret, and read by name when they are needed.
+			// These objects are large, numerous or secret, and are read by name when they
+			// are needed.
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Pod{}, &batchv1.Job{}},
 		}},
 		HealthProbeBindAddress:        o.HealthProbeBindAddress,
@@ -123,15 +124,15 @@ func (o *Options) newManager(cfg *rest.Config, scheme *runtime.Scheme, namespace
 	return mgr, mgr.Add(certificate)
 }
 
-// cacheWarmer fills the cache of control planes as soon as the process starts and
-// tells whether that is done. Without it the first request would have to wait.
+// cacheWarmer fills the cache of control planes when the process starts, so that the first
+// request does not have to wait. Its readiness check reports whether the cache is filled.
 type cacheWarmer struct {
 	cache  cache.Cache
 	warm   []client.Object
 	filled atomic.Bool
 }
 
-// NeedLeaderElection lets every replica fill its cache.
+// NeedLeaderElection returns false, so that every replica fills its cache.
 func (*cacheWarmer) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
@@ -156,8 +157,8 @@ func (w *cacheWarmer) Ready(r *http.Request) error {
 	return nil
 }
 
-// addProbes serves /healthz and /readyz. The first says that the process answers;
-// the second that every component does what it is for.
+// addProbes adds the checks of /healthz and /readyz. /healthz reports that the process
+// responds, and /readyz reports that all components are ready.
 func addProbes(mgr manager.Manager, ready map[string]healthz.Checker) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding the health probe: %w", err)

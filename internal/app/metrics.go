@@ -29,21 +29,22 @@ import (
 )
 
 const (
-	// metricsSecret holds the certificate of the metrics, and the CA by which
+	// metricsSecret contains the certificate of the metrics endpoint, and the CA with which
 	// Prometheus verifies it. It is part of the installation.
 	metricsSecret = "coder-k8s-metrics-tls"
-	// metricsService is by whose name Prometheus verifies it.
+	// metricsService is the server name that Prometheus verifies.
 	metricsService = "coder-k8s-metrics"
-	// metricsLook is how often the Secret is looked at.
+	// metricsLook is the interval at which the Secret is checked.
 	metricsLook = 30 * time.Second
 )
 
-// MetricsOptions are where /metrics is served and with which certificate.
+// MetricsOptions configure the address and the certificate of /metrics.
 type MetricsOptions struct {
-	// BindAddress serves over TLS, to callers that may get /metrics.
+	// BindAddress is the address of the TLS endpoint, which requires permission to get
+	// /metrics.
 	BindAddress string
-	// CertFile and KeyFile are read again when they change. Where they are empty,
-	// the certificate stands in a Secret that the operator fills.
+	// CertFile and KeyFile are read again when they change. If they are empty, the
+	// certificate is in a Secret that the operator manages.
 	CertFile, KeyFile string
 }
 
@@ -66,7 +67,7 @@ func (o *MetricsOptions) validate() []error {
 	return errs
 }
 
-// server is how the manager serves the metrics.
+// server returns the options of the manager's metrics server.
 func (o *MetricsOptions) server(certificate metricsCertificate) metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.BindAddress, SecureServing: true, FilterProvider: admitMetricsReaders}
 	if certificate != nil {
@@ -75,31 +76,32 @@ func (o *MetricsOptions) server(certificate metricsCertificate) metricsserver.Op
 	return options
 }
 
-// admitMetricsReaders answers callers that may get /metrics, as kube-apiserver says,
-// with the metrics of this process and those of the API server library. The latter
-// has a registry of its own, which the handler of controller-runtime does not know.
+// admitMetricsReaders returns a filter that authenticates and authorizes callers with
+// kube-apiserver. It serves the metrics of this process and those of the API server
+// library, which has its own registry that the handler of controller-runtime does not
+// include.
 func admitMetricsReaders(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 	admit, err := filters.WithAuthenticationAndAuthorization(config, client)
 	if err != nil {
 		return nil, err
 	}
 	told := promhttp.HandlerFor(prometheus.Gatherers{ctrlmetrics.Registry, librarymetrics.Gatherer()}, promhttp.HandlerOpts{
-		// A part that cannot tell is no reason to tell nothing.
+		// An error of one collector must not hide the metrics of the others.
 		ErrorHandling: promhttp.ContinueOnError,
 	})
 	return func(log logr.Logger, _ http.Handler) (http.Handler, error) { return admit(log, told) }, nil
 }
 
-// metricsCertificate is what the metrics are served with. The manager keeps it up to
-// date on every replica.
+// metricsCertificate provides the certificate of the metrics endpoint. The manager runs it
+// on every replica.
 type metricsCertificate interface {
 	manager.Runnable
 	manager.LeaderElectionRunnable
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
-// certificate is that of the files, or of the Secret in a namespace. It is nil where
-// no metrics are served.
+// certificate returns the certificate from the files, or from the Secret in a namespace. It
+// returns nil if metrics are disabled.
 func (o *MetricsOptions) certificate(config *rest.Config, namespace string) (metricsCertificate, error) {
 	if o.BindAddress == off {
 		return nil, nil
@@ -126,9 +128,9 @@ func (o *MetricsOptions) certificate(config *rest.Config, namespace string) (met
 	})
 }
 
-// secretCertificate is that of a Secret. Until the Secret has one it is one that
-// nobody can verify, so that who does not verify can look at a process that lacks
-// the right to the Secret, or runs outside of a cluster.
+// secretCertificate provides the certificate in a Secret. Until the Secret contains one, it
+// provides a self-signed certificate. So clients that do not verify it can read the metrics
+// of a process that lacks permission for the Secret, or runs outside of a cluster.
 type secretCertificate struct {
 	keeper       *certificates.Manager
 	unverifiable tls.Certificate
@@ -146,10 +148,10 @@ func newSecretCertificate(config certificates.Config) (*secretCertificate, error
 	return &secretCertificate{keeper: certificates.NewManager(config), unverifiable: pair}, nil
 }
 
-// NeedLeaderElection lets every replica serve.
+// NeedLeaderElection returns false, so that every replica serves.
 func (*secretCertificate) NeedLeaderElection() bool { return false }
 
-// Start keeps the certificate until the context is done.
+// Start keeps the certificate up to date until the context is done.
 func (c *secretCertificate) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("metrics"))
 	wait.UntilWithContext(ctx, c.look, metricsLook)

@@ -31,8 +31,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// reviewer is a kube-apiserver that knows the tokens reader and stranger, and lets
-// the reader get /metrics.
+// reviewer is a fake kube-apiserver that knows the tokens reader and stranger, and allows
+// only the reader to get /metrics.
 func reviewer(t *testing.T) *rest.Config {
 	t.Helper()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,8 +66,8 @@ func reviewer(t *testing.T) *rest.Config {
 	return &rest.Config{Host: api.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 }
 
-// servedMetrics serves the metrics and gives their address and the CA that verifies
-// the certificate.
+// servedMetrics serves the metrics and returns their address and the CA that verifies the
+// certificate.
 func servedMetrics(t *testing.T) (address string, authority []byte) {
 	t.Helper()
 	secrets := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
@@ -109,7 +109,7 @@ func servedMetrics(t *testing.T) (address string, authority []byte) {
 	return boundAddress(t, server), secret.Data["ca.crt"]
 }
 
-// boundAddress waits until a server of metrics listens, and gives where.
+// boundAddress waits until a metrics server listens, and returns its address.
 func boundAddress(t *testing.T, server metricsserver.Server) string {
 	t.Helper()
 	bound, ok := server.(interface{ GetBindAddr() string })
@@ -120,7 +120,8 @@ func boundAddress(t *testing.T, server metricsserver.Server) string {
 	return bound.GetBindAddr()
 }
 
-// prometheusClient verifies as config/monitoring/servicemonitor.yaml says.
+// prometheusClient returns a client that verifies the certificate like
+// config/monitoring/servicemonitor.yaml.
 func prometheusClient(t *testing.T, authority []byte) *http.Client {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -132,7 +133,7 @@ func prometheusClient(t *testing.T, authority []byte) *http.Client {
 	return &http.Client{Transport: transport, Timeout: polltest.Timeout()}
 }
 
-// get asks as the owner of a token, as soon as there is somebody who answers.
+// get sends a request with a token, and retries until the server responds.
 func get(t *testing.T, client *http.Client, url, token string) (int, string) {
 	t.Helper()
 	var code int
@@ -162,7 +163,7 @@ func TestMetricsAreForThoseWhoMayGetThem(t *testing.T) {
 	client := prometheusClient(t, authority)
 	for token, want := range map[string]int{
 		"":        http.StatusUnauthorized,
-		"unknown": http.StatusInternalServerError, // As the filter of controller-runtime says it.
+		"unknown": http.StatusInternalServerError, // The status of the filter in controller-runtime.
 
 		"stranger": http.StatusForbidden,
 		"reader":   http.StatusOK,
@@ -185,7 +186,7 @@ func TestMetricsOfAllRegistriesAreTold(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("coder_k8s_build_info{commit=%q,go_version=%q,version=%q} 1", version.Commit(), version.Go(), version.Version()),
 		"process_cpu_seconds_total",
-		// The library's: the review of the token above.
+		// A metric of the API server library: the review of the token above.
 		`apiserver_delegated_authn_request_total{code="201"}`,
 	} {
 		if !strings.Contains(content, want) {
@@ -205,7 +206,7 @@ func TestUntilTheSecretHasACertificateNobodyCanVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// It is somebody else's, and empty.
+	// The Secret is managed by cert-manager, and still empty.
 	certificate.look(t.Context())
 	served, err := certificate.GetCertificate(nil)
 	if err != nil {
@@ -214,7 +215,7 @@ func TestUntilTheSecretHasACertificateNobodyCanVerify(t *testing.T) {
 	if leaf, err := x509.ParseCertificate(served.Certificate[0]); err != nil || leaf.VerifyHostname("coder-k8s-metrics.coder-system.svc") == nil {
 		t.Errorf("served: %v, %v", leaf.DNSNames, err)
 	}
-	// cert-manager fills it.
+	// cert-manager fills the Secret.
 	chain, key, err := certutil.GenerateSelfSignedCertKey("coder-k8s-metrics.coder-system.svc", nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Mode says which components a process runs.
+// Mode selects the components that a process runs.
 type Mode string
 
 // The modes.
@@ -16,13 +16,13 @@ const (
 	ModeMCP                 Mode = "mcp-http"
 )
 
-// modeComponents is one line of the table of modes.
+// modeComponents is one row of the table of modes.
 type modeComponents struct {
 	mode       Mode
 	components []component
 }
 
-// modes is the table of modes, in the order in which people are told about them.
+// modes returns the table of modes, in the order in which the help lists them.
 func modes() []modeComponents {
 	controllers, aggregatedAPI, mcp := controllersComponent(), aggregatedAPIComponent(), mcpComponent()
 	return []modeComponents{
@@ -33,7 +33,7 @@ func modes() []modeComponents {
 	}
 }
 
-// modeNames lists the modes as a person may write them.
+// modeNames returns the modes as a list for messages.
 func modeNames() string {
 	var names []string
 	for _, line := range modes() {
@@ -42,7 +42,7 @@ func modeNames() string {
 	return strings.Join(names, ", ")
 }
 
-// components are those of one mode.
+// components returns the components of a mode.
 func (m Mode) components() ([]component, error) {
 	for _, line := range modes() {
 		if line.mode == m {

@@ -13,7 +13,7 @@ const (
 	namespaceOutsideOfCluster = "kube-system"
 )
 
-// podNamespace is the namespace that the process runs in, as far as it can tell.
+// podNamespace returns the namespace of the pod, or kube-system if it is unknown.
 func podNamespace(getenv func(string) string, readFile func(string) ([]byte, error)) string {
 	if namespace := strings.TrimSpace(getenv(podNamespaceEnv)); namespace != "" {
 		return namespace
@@ -28,8 +28,8 @@ func podNamespace(getenv func(string) string, readFile func(string) ([]byte, err
 
 func ownNamespace() string { return podNamespace(os.Getenv, os.ReadFile) }
 
-// inCluster says whether the process runs in a pod: Kubernetes gives every
-// container this variable.
+// inCluster reports whether the process runs in a pod. Kubernetes sets this variable in
+// every container.
 func inCluster(getenv func(string) string) bool { return getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 const (
@@ -37,15 +37,15 @@ const (
 	podIPEnv   = "POD_IP"
 )
 
-// podIPv6 reports whether the first address of pods in this cluster is one of IPv6:
-// that of the operator's own pod is. Outside of a cluster it is not known, and false.
+// podIPv6 reports whether the primary address of pods in this cluster is an IPv6 address.
+// It checks the address of the operator's own pod, and returns false if that is unknown.
 func podIPv6(getenv func(string) string) bool {
 	ip, err := netip.ParseAddr(strings.TrimSpace(getenv(podIPEnv)))
 	return err == nil && ip.Is6() && !ip.Is4In6()
 }
 
-// ownIdentity tells this process from all others: the name of its pod, or the
-// host's with the number of the process.
+// ownIdentity returns a unique name of this process: the name of its pod, or the host name
+// with the process ID.
 func ownIdentity() string {
 	if name := strings.TrimSpace(os.Getenv(podNameEnv)); name != "" {
 		return name

@@ -16,20 +16,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
-// off is the address that switches a listener off.
+// off is the address that disables a listener.
 const off = "0"
 
-// Options are everything that a person can say on the command line.
+// Options are all flags of the process.
 type Options struct {
 	Mode       Mode
 	Kubeconfig string
-	// HealthProbeBindAddress serves /healthz and /readyz, in every mode.
+	// HealthProbeBindAddress is the address of /healthz and /readyz, in every mode.
 	HealthProbeBindAddress string
-	// WatchNamespaces are the namespaces to work in. None means all.
+	// WatchNamespaces are the namespaces to work in. Empty means all.
 	WatchNamespaces []string
 	// ClusterDomain is the DNS domain of the cluster.
 	ClusterDomain string
-	// ShutdownDelay is how long everything goes on after the process was told to end.
+	// ShutdownDelay is how long the process continues to work after the signal to stop.
 	ShutdownDelay time.Duration
 
 	Metrics        MetricsOptions
@@ -41,10 +41,10 @@ type Options struct {
 	MCP            *mcpserver.Options
 }
 
-// LeaderElectionOptions decide which replica runs the controllers.
+// LeaderElectionOptions configure the leader election of the controllers.
 type LeaderElectionOptions struct {
 	Enabled bool
-	// Namespace of the Lease; empty is that of the pod.
+	// Namespace is the namespace of the Lease; it defaults to that of the pod.
 	Namespace string
 }
 
@@ -64,7 +64,7 @@ func NewOptions() *Options {
 	}
 }
 
-// FlagSets returns the flags, by the section of --help in which they stand.
+// FlagSets returns the flags, by section of --help.
 func (o *Options) FlagSets() cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
 	fs := sets.FlagSet("process")
@@ -97,7 +97,8 @@ func (o *LeaderElectionOptions) addFlags(fs *pflag.FlagSet) {
 		"namespace of the Lease (default: $POD_NAMESPACE, else that of the pod's service account, else kube-system)")
 }
 
-// Validate returns all mistakes joined. given says whether a flag was given.
+// Validate returns all errors joined. given reports whether a flag was set on the command
+// line.
 func (o *Options) Validate(given func(flag string) bool) error {
 	var errs []error
 	if _, err := o.Mode.components(); err != nil {

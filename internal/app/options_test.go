@@ -10,7 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// parse reads args as the process does, and returns what validation says.
+// parse parses args as the process does, and returns the error of the validation.
 func parse(t *testing.T, args ...string) (*Options, error) {
 	t.Helper()
 	options := NewOptions()

@@ -19,33 +19,34 @@ import (
 )
 
 const (
-	// preflightInterval is how often the installation is looked at while something
-	// is wrong with it.
+	// preflightInterval is the interval at which the installation is checked while there
+	// are problems.
 	preflightInterval = 30 * time.Second
-	// preflightTimeout bounds one look.
+	// preflightTimeout limits a check.
 	preflightTimeout = 10 * time.Second
-	// reasonInstallation is that of the Events about it.
+	// reasonInstallation is the reason of the Events about problems.
 	reasonInstallation = "InstallationIncomplete"
 )
 
-// preflight tells what is wrong with the installation that the process belongs to:
-// once for each problem, and once when it is gone. It looks at the start and, as
-// long as there are problems, again and again.
+// preflight checks the installation that the process belongs to. It reports each problem
+// once, and once when the problem is solved. It checks at startup and, as long as there are
+// problems, at every preflightInterval.
 type preflight struct {
 	check func(context.Context) ([]installation.Problem, error)
 	clock clock.Clock
-	// vital says that the process cannot work where a problem blocks it.
+	// vital reports that the process cannot work if a problem blocks it.
 	vital bool
-	// events says that the process may write Events: the controllers may.
+	// events reports that the process has permission to create Events, which only the
+	// controllers have.
 	events bool
-	// tell makes an Event of a problem. It may be nil.
+	// tell creates an Event for a problem. It may be nil.
 	tell func(installation.Problem)
 
 	problems []installation.Problem
 	again    bool
 }
 
-// newPreflight makes the preflight of a process with these components.
+// newPreflight creates the preflight of a process with these components.
 func (env *environment) newPreflight(components []component) *preflight {
 	want := env.options.expectation(env.namespace, components)
 	return &preflight{
@@ -58,8 +59,8 @@ func (env *environment) newPreflight(components []component) *preflight {
 	}
 }
 
-// attach gives the preflight to the manager. Where the process may write Events, it
-// makes them at its own pod.
+// attach adds the preflight to the manager. If the process may create Events, they are
+// about its own pod.
 func (p *preflight) attach(env *environment) error {
 	if name := os.Getenv(podNameEnv); name != "" && p.events {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: name}}
@@ -68,14 +69,14 @@ func (p *preflight) attach(env *environment) error {
 	return env.manager.Add(p)
 }
 
-// eventAt makes Events at the pod of this process.
+// eventAt returns a function that creates Events about the pod of this process.
 func eventAt(recorder events.EventRecorder, pod *corev1.Pod) func(installation.Problem) {
 	return func(problem installation.Problem) {
 		recorder.Eventf(pod, nil, corev1.EventTypeWarning, reasonInstallation, "CheckInstallation", "%s", problem.String())
 	}
 }
 
-// expectation is what the installation must have for these components.
+// expectation returns what the installation must contain for these components.
 func (o *Options) expectation(namespace string, components []component) installation.Expectation {
 	want := installation.Expectation{
 		Namespace: namespace, WatchNamespaces: o.WatchNamespaces, OwnRights: true,
@@ -94,15 +95,16 @@ func (o *Options) expectation(namespace string, components []component) installa
 	return want
 }
 
-// look is one look, which is bounded.
+// look makes a check with a timeout.
 func (p *preflight) look(ctx context.Context) ([]installation.Problem, error) {
 	ctx, cancel := context.WithTimeout(ctx, preflightTimeout)
 	defer cancel()
 	return p.check(ctx)
 }
 
-// begin looks before anything runs. The error says that nothing can work, and why.
-// That a look was not possible is no reason to end: kube-apiserver may just be away.
+// begin checks the installation before the components start. It returns an error if a
+// problem blocks the process. It only logs a failed check, because kube-apiserver may be
+// unavailable temporarily.
 func (p *preflight) begin(ctx context.Context) error {
 	problems, err := p.look(ctx)
 	if err != nil {
@@ -121,13 +123,14 @@ func (p *preflight) begin(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection lets every replica tell about itself.
+// NeedLeaderElection returns false, so that every replica reports its own problems.
 func (*preflight) NeedLeaderElection() bool { return false }
 
-// Start implements manager.Runnable. It ends when nothing is wrong.
+// Start implements manager.Runnable. It returns when there are no problems.
 func (p *preflight) Start(ctx context.Context) error {
 	logger := ctrl.LoggerFrom(ctx)
-	// What may be so while a process starts is told when it lasts.
+	// Problems that may be temporary during startup are reported only if the next check
+	// finds them too.
 	told := p.report(logger, nil, slices.DeleteFunc(slices.Clone(p.problems), func(problem installation.Problem) bool { return problem.MayPass }))
 	for p.again || len(p.problems) > 0 {
 		timer := p.clock.NewTimer(preflightInterval)
@@ -149,7 +152,7 @@ func (p *preflight) Start(ctx context.Context) error {
 	return nil
 }
 
-// report tells what is new and what is gone, and gives what was told.
+// report logs new and solved problems, and returns the current problems by object.
 func (p *preflight) report(logger logr.Logger, told map[string]string, problems []installation.Problem) map[string]string {
 	now := map[string]string{}
 	for _, problem := range problems {

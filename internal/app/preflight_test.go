@@ -22,7 +22,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-// logbook keeps what a logger was told.
+// logbook collects log lines.
 type logbook struct {
 	mu    sync.Mutex
 	lines []string
@@ -36,7 +36,7 @@ func (b *logbook) logger() logr.Logger {
 	}, funcr.Options{})
 }
 
-// take gives the lines since the last time.
+// take returns the lines since the last call.
 func (b *logbook) take() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,8 +73,8 @@ func TestPreflightEndsWhereNothingCanWork(t *testing.T) {
 	}
 }
 
-// Each problem is told once, and once when it is gone; what is so while a process
-// starts is told when it lasts; and when nothing is wrong, nobody looks any more.
+// Each problem is reported once, and once when it is solved. A problem that may be
+// temporary is reported only if it persists. Without problems, the checks end.
 func TestPreflightTellsWhatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		role := installation.Problem{Object: "ClusterRole b", What: "is missing", Do: "apply it"}
@@ -167,7 +167,8 @@ func TestExpectationOfEachMode(t *testing.T) {
 	}
 }
 
-// bareCluster is an API server that serves definitions, and has none.
+// bareCluster returns the kubeconfig of an API server that serves
+// CustomResourceDefinitions, and has none.
 func bareCluster(t *testing.T) string {
 	t.Helper()
 	answers := map[string]string{

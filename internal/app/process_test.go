@@ -28,7 +28,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// syncBuffer is a buffer for a process that still writes.
+// syncBuffer is a buffer that is safe for concurrent use.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -46,8 +46,8 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// cluster is an API server that serves nothing but its version and reviews of
-// tokens, all of which it takes for bad, and a kubeconfig for it.
+// cluster returns the kubeconfig of an API server that serves only its version and token
+// reviews, which reject all tokens.
 func cluster(t *testing.T) string {
 	t.Helper()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func cluster(t *testing.T) string {
 	return kubeconfigOf(t, api.URL)
 }
 
-// kubeconfigOf is the file of a kubeconfig for an API server.
+// kubeconfigOf returns the path of a kubeconfig for an API server.
 func kubeconfigOf(t *testing.T, server string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
@@ -80,7 +80,7 @@ func kubeconfigOf(t *testing.T, server string) string {
 	return path
 }
 
-// anyAddress has a process listen on a port that nobody has. Its log says which.
+// anyAddress makes a process listen on a free port, which its log contains.
 const anyAddress = "127.0.0.1:0"
 
 func status(url string) int {
@@ -93,8 +93,8 @@ func status(url string) int {
 	return response.StatusCode
 }
 
-// childEnv makes the test binary be the process itself. What a process sets for
-// good, such as its logger, cannot be set twice in one.
+// childEnv makes the test binary run as the process itself. Some settings of a process,
+// such as its logger, can be set only once.
 const childEnv = "CODER_K8S_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -110,7 +110,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	cmd    *exec.Cmd
 	stderr syncBuffer
-	// exited has the exit code once it ended.
+	// exited receives the exit code.
 	exited chan int
 }
 
@@ -133,7 +133,7 @@ func startProcess(t *testing.T, args ...string) *process {
 	return p
 }
 
-// eventually polls until something is so.
+// eventually polls until is returns true.
 func (p *process) eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	polltest.Eventually(t, what, func() error {
@@ -149,7 +149,8 @@ func (p *process) eventually(t *testing.T, what string, is func() bool) {
 	})
 }
 
-// told gives the value of a key in the line of the log with a message, once it is there.
+// told returns the value of a key in the log line with this message, or "" if there is none
+// yet.
 func (p *process) told(t *testing.T, message, key string) string {
 	t.Helper()
 	for line := range strings.Lines(p.stderr.String()) {
@@ -167,7 +168,7 @@ func (p *process) told(t *testing.T, message, key string) string {
 	return ""
 }
 
-// exitCode waits for the end.
+// exitCode waits for the end of the process.
 func (p *process) exitCode(t *testing.T) int {
 	t.Helper()
 	select {

@@ -19,7 +19,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// patience is when the process stops waiting for its components to end.
+// patience is how long the process waits for its components to end.
 const patience = 9500 * time.Millisecond
 
 // start runs the mode until ctx is done or a component fails.
@@ -46,7 +46,7 @@ func (o *Options) start(ctx context.Context, logs io.Writer) error {
 	return runUntilDone(ctx, logger, patience, flushed(traces, logger, flushTime, mgr.Start))
 }
 
-// assemble makes the manager and adds the components to it.
+// assemble creates the manager and adds the components to it.
 func (o *Options) assemble(ctx context.Context, components []component, traces *tracing.Provider) (manager.Manager, error) {
 	cfg, err := restConfig(o.Kubeconfig)
 	if err != nil {
@@ -95,17 +95,18 @@ func (o *Options) assemble(ctx context.Context, components []component, traces *
 	return env.manager, addProbes(env.manager, ready)
 }
 
-// later returns a context that is done a while after ctx. kube-proxy learns that a pod
-// ends at the same time as the pod: until then it still routes connections to it.
+// later returns a context that is done some time after ctx. kube-proxy is notified of the
+// end of a pod at the same time as the pod itself, and routes connections to the pod until
+// then.
 func later(ctx context.Context, delay time.Duration) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() { time.AfterFunc(delay, cancel) })
 	return out, cancel
 }
 
-// runUntilDone runs until ctx is done, which is a good end whatever happens on
-// the way out, or until a failure. Something that hangs is left behind once the
-// patience is over, because a process that was told to end must not be killed.
+// runUntilDone runs until ctx is done or run fails. If ctx is done, it returns nil even if
+// the shutdown fails. If run does not return within patience, it returns anyway, so that
+// the process ends before it is killed.
 func runUntilDone(ctx context.Context, logger logr.Logger, patience time.Duration, run func(context.Context) error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx) }()

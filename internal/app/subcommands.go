@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/uninstall"
 )
 
-// subcommands are what a person runs beside the process itself.
+// subcommands returns the commands for users, besides the process itself.
 func subcommands(streams genericiooptions.IOStreams) []*cobra.Command {
 	commands := []*cobra.Command{
 		check.NewCommand(streams),

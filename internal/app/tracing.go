@@ -11,10 +11,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// flushTime bounds how long the end of the process waits for the collector.
+// flushTime limits how long the shutdown waits for the collector.
 const flushTime = 2 * time.Second
 
-// startTracing begins to make spans, or does nothing where no collector is named.
+// startTracing returns the trace provider, or nil if tracing is disabled.
 func (o *Options) startTracing(ctx context.Context, logger logr.Logger) (*tracing.Provider, error) {
 	instance, err := os.Hostname()
 	if err != nil {
@@ -25,8 +25,8 @@ func (o *Options) startTracing(ctx context.Context, logger logr.Logger) (*tracin
 	}, logger.WithName("tracing"))
 }
 
-// flushed runs something and then sends the spans that are left, those of its last
-// moments among them, for no longer than a time.
+// flushed returns a function that calls run and then sends the pending spans, within
+// atMost.
 func flushed(provider *tracing.Provider, logger logr.Logger, atMost time.Duration, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := run(ctx)

@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
 
-// The spans of the last moments reach the collector although the process is being
-// ended, and the error with which it ends stays.
+// The last spans reach the collector although the process ends, and the error of the
+// process is returned.
 func TestTheLastSpansAreSent(t *testing.T) {
 	collector := tracingtest.New(t)
 	options := NewOptions()

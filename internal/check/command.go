@@ -18,13 +18,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// interval is how often the installation is looked at while it is waited for.
+// interval is the interval of the checks while the command waits.
 const interval = time.Second
 
-// checkFunc is installation.Check.
+// checkFunc has the signature of installation.Check.
 type checkFunc func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error)
 
-// options are the command line.
+// options are the flags and the dependencies of the command.
 type options struct {
 	kube    *genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
@@ -36,12 +36,12 @@ type options struct {
 	check checkFunc
 }
 
-// NewCommand is "coder-k8s check".
+// NewCommand returns the command "coder-k8s check".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return command(streams, clock.RealClock{}, installation.Check)
 }
 
-// command is NewCommand with what tests replace.
+// command is NewCommand with the dependencies that tests replace.
 func command(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc) *cobra.Command {
 	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, clock: c, check: check}
 	cmd := &cobra.Command{
@@ -66,7 +66,8 @@ func command(streams genericiooptions.IOStreams, c clock.Clock, check checkFunc)
 	return cmd
 }
 
-// run looks until nothing is wrong or the time is over, and tells what it saw last.
+// run checks until there are no problems or the wait time is over, and prints the last
+// result.
 func (o *options) run(ctx context.Context) error {
 	if o.wait < 0 {
 		return cli.Usage("--wait=%s is below zero: give a time, or 0 to look once", o.wait)
@@ -89,7 +90,8 @@ func (o *options) run(ctx context.Context) error {
 	}
 }
 
-// tell prints what is wrong. The error says how much, or why it could not look.
+// tell prints the problems. It returns an error with their number, or err if the check
+// failed.
 func (o *options) tell(problems []installation.Problem, err error) error {
 	if printErr := o.print(problems, err == nil); printErr != nil {
 		return printErr

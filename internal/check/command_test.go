@@ -20,7 +20,7 @@ import (
 
 var missing = installation.Problem{Object: "Thing x", What: "is missing", Do: "apply it"}
 
-// looks gives one answer after the other, and the last one again and again.
+// looks returns one result after the other, and then repeats the last one.
 type looks struct {
 	answers [][]installation.Problem
 	err     error
@@ -40,7 +40,7 @@ func run(t *testing.T, l *looks, c clock.Clock, args ...string) (code int, out, 
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &stdout, ErrOut: &stderr}
-	// There is a server to find, so that no kubeconfig of the machine is read.
+	// The server is set explicitly, so that no kubeconfig of the machine is read.
 	args = append(args, "--server=https://127.0.0.1:1")
 	code = cli.Execute(t.Context(), command(streams, c, l.check), args, streams)
 	return code, stdout.String(), stderr.String()
@@ -106,7 +106,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestExpectation: what is looked for is what the flags say.
+// TestExpectation checks that the expectation corresponds to the flags.
 func TestExpectation(t *testing.T) {
 	var l looks
 	run(t, &l, testclock.NewFakeClock(time.Unix(0, 0)), "--operator-namespace=x", "--watch-namespaces=a,b", "--mcp=false")
@@ -116,7 +116,7 @@ func TestExpectation(t *testing.T) {
 	}
 }
 
-// patience is a clock on which every pause is over at once.
+// patience is a clock whose timers expire immediately.
 type patience struct{ *testclock.FakeClock }
 
 func (p patience) After(d time.Duration) <-chan time.Time {

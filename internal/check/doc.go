@@ -1,3 +1,3 @@
-// Package check owns the command that says what is wrong with an installation. It
-// reads only, and changes nothing.
+// Package check implements the command that reports problems of an installation. It only
+// reads.
 package check

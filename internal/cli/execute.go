@@ -14,37 +14,36 @@ import (
 
 // Exit codes of a process.
 const (
-	// ExitOK says that all was done.
+	// ExitOK means that the command succeeded.
 	ExitOK = 0
-	// ExitFailure says that it was not done.
+	// ExitFailure means that the command failed.
 	ExitFailure = 1
-	// ExitUsage says that the command line is wrong and nothing was tried.
+	// ExitUsage means that the command line is invalid and nothing was done.
 	ExitUsage = 2
-	// ExitPartial says that something was left out, which was named, and the rest
-	// was done.
+	// ExitPartial means that a part, which was named, was left out, and the rest was done.
 	ExitPartial = 3
-	// ExitInterrupted says that a signal ended it, as a shell reports Ctrl-C.
+	// ExitInterrupted means that a signal ended the command, as a shell reports Ctrl-C.
 	ExitInterrupted = 130
 )
 
-// UsageError is a mistake on the command line.
+// UsageError reports an invalid command line.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the mistake.
+// Unwrap returns the wrapped error.
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// PartialError tells what was left out by a command that did the rest.
+// PartialError reports what was left out by a command that did the rest.
 type PartialError struct{ Err error }
 
 func (e *PartialError) Error() string { return e.Err.Error() }
 
-// Unwrap gives what was left out.
+// Unwrap returns the wrapped error.
 func (e *PartialError) Unwrap() error { return e.Err }
 
-// ExitError ends the process with a code that means something else than the
-// others, which the command's help explains. Without an error in it, all was said.
+// ExitError ends the process with an exit code of the command's own, which its help
+// documents. If Err is nil, nothing is printed.
 type ExitError struct {
 	Code int
 	Err  error
@@ -57,20 +56,20 @@ func (e *ExitError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap gives what went wrong.
+// Unwrap returns the wrapped error.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// InterruptedError says what goes on although the command was interrupted.
+// InterruptedError reports what continues although the command was interrupted.
 type InterruptedError struct{ GoesOn string }
 
 func (e *InterruptedError) Error() string { return "interrupted; " + e.GoesOn }
 
-// Usage makes a mistake on the command line.
+// Usage returns a UsageError.
 func Usage(format string, args ...any) error {
 	return &UsageError{Err: fmt.Errorf(format, args...)}
 }
 
-// NoArguments refuses arguments with a sentence.
+// NoArguments returns a UsageError if there are arguments.
 func NoArguments(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usage("%q is one argument too many: this command takes none", args[0])
@@ -78,8 +77,8 @@ func NoArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// Execute runs the command and returns the exit code of the process. Every line
-// of an error begins with the name of the command.
+// Execute runs the command and returns the exit code of the process. Every line of an error
+// is prefixed with the name of the command.
 func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams genericiooptions.IOStreams) int {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{Err: err} })
@@ -92,7 +91,7 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 		return ExitOK
 	}
 	if interrupted := (*InterruptedError)(nil); ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.As(err, &interrupted)) {
-		// The user who interrupted it needs no error.
+		// No error is printed for the user who interrupted the command.
 		if interrupted != nil {
 			fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), terminal.Visible(interrupted.Error()))
 		}
@@ -103,7 +102,7 @@ func Execute(ctx context.Context, cmd *cobra.Command, args []string, streams gen
 		return exit.Code
 	}
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		// An error quotes what others said, and that cannot operate a terminal.
+		// The error may quote external text, which must not control the terminal.
 		fmt.Fprintf(streams.ErrOut, "%s: %s\n", cmd.DisplayName(), terminal.Visible(line))
 	}
 	var usage *UsageError

@@ -9,7 +9,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// An error that quotes a stranger cannot operate the terminal.
+// Control characters in an error do not reach the terminal.
 func TestErrorsOperateNoTerminal(t *testing.T) {
 	var out bytes.Buffer
 	cmd := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return errors.New("one \x1b]0;owned\a\ntwo\r\u009b2J") }}

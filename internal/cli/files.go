@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// WriteBelow writes a file of this name into a folder below a directory, and nowhere
-// else: also where a link in the directory leads out of it. Folders that are not
-// there are made. The name may come from anywhere; one that is none of a file is an
-// error.
+// WriteBelow writes a file into a folder below a directory. It never writes outside of the
+// directory, even if a symbolic link in it leads out of it. It creates missing folders. The
+// name may come from an untrusted source; it returns an error if it is not a valid file
+// name.
 func WriteBelow(directory, folder, name string, text []byte, folderMode, fileMode fs.FileMode) error {
 	if name == "" || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00") || !filepath.IsLocal(name) {
 		return fmt.Errorf("writing %q: that is no name of a file", name)

@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// suggestionDistance is how many letters a suggestion may differ from what was typed.
+// suggestionDistance is the maximum edit distance between a suggestion and the typed word.
 const suggestionDistance = 2
 
-// UnknownCommand is the error for a command that there is not, with the ones that may be
-// meant. Instead has commands of other programs for words that people try.
+// UnknownCommand returns the error for an unknown command, with suggestions. instead
+// contains commands of other programs for words that users try.
 func UnknownCommand(cmd *cobra.Command, name string, instead map[string]string) error {
 	text := fmt.Sprintf("%q is no command of %s", name, cmd.CommandPath())
 	if other := instead[name]; other != "" {

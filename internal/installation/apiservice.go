@@ -17,12 +17,12 @@ import (
 
 const (
 	applyAPIService = "apply the APIService of this version: kubectl apply -k config/apiserver, or upgrade the Helm release"
-	// authorityKey is that of the authority in the Secret of the aggregated API.
+	// authorityKey is the key of the CA certificate in the Secret of the aggregated API.
 	authorityKey = "ca.crt"
 )
 
-// apiService says whether kube-apiserver passes aggregation.coder.com on to this
-// installation.
+// apiService checks whether kube-apiserver forwards requests for aggregation.coder.com to
+// this installation.
 func (c *checker) apiService(ctx context.Context) ([]Problem, error) {
 	if !c.want.AggregatedAPI {
 		return nil, nil
@@ -52,7 +52,7 @@ func apiServiceProblem(what, do string) Problem {
 	return Problem{Object: "APIService " + APIServiceName, What: what, Do: do}
 }
 
-// taken says that requests go to somebody else.
+// taken returns a problem if requests are sent to another server.
 func (c *checker) taken(service *apiregistrationv1.APIService) *Problem {
 	ours := c.want.Namespace + "/" + APIServiceService
 	what := ""
@@ -75,8 +75,8 @@ func (c *checker) taken(service *apiregistrationv1.APIService) *Problem {
 	return &p
 }
 
-// foreignAuthority says that kube-apiserver trusts another authority than that of
-// the certificate which the operator itself keeps.
+// foreignAuthority returns a problem if the APIService trusts another CA than that of the
+// certificate that the operator manages.
 func (c *checker) foreignAuthority(ctx context.Context, service *apiregistrationv1.APIService) (*Problem, error) {
 	if service.Spec.InsecureSkipTLSVerify {
 		p := apiServiceProblem("does not verify who answers (insecureSkipTLSVerify)", applyAPIService)
@@ -86,7 +86,7 @@ func (c *checker) foreignAuthority(ctx context.Context, service *apiregistration
 	err := c.kube.Get(ctx, client.ObjectKey{Namespace: c.want.Namespace, Name: APIServiceSecret}, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		// The certificate comes from files.
+		// The certificate is configured as files.
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading Secret %s/%s: %w", c.want.Namespace, APIServiceSecret, err)
@@ -104,8 +104,8 @@ func (c *checker) foreignAuthority(ctx context.Context, service *apiregistration
 	return &p, nil
 }
 
-// sharesAuthority says whether two bundles have a certificate in common. During a
-// rotation they are not equal.
+// sharesAuthority reports whether two bundles have a certificate in common. During a
+// rotation they differ.
 func sharesAuthority(a, b []byte) bool {
 	first, err := certutil.ParseCertsPEM(a)
 	if err != nil {
@@ -125,7 +125,7 @@ func sharesAuthority(a, b []byte) bool {
 	return false
 }
 
-// writerOf names the field manager that wrote a field of the spec last.
+// writerOf returns the field manager that wrote a field of the spec last.
 func writerOf(service *apiregistrationv1.APIService, field string) string {
 	who := ""
 	var last metav1.Time
@@ -143,7 +143,7 @@ func writerOf(service *apiregistrationv1.APIService, field string) string {
 	return who
 }
 
-// unavailable says that kube-apiserver does not reach the aggregated API.
+// unavailable returns a problem if kube-apiserver cannot reach the aggregated API.
 func unavailable(service *apiregistrationv1.APIService) *Problem {
 	for _, condition := range service.Status.Conditions {
 		if condition.Type != apiregistrationv1.Available || condition.Status == apiregistrationv1.ConditionTrue {
@@ -156,7 +156,7 @@ func unavailable(service *apiregistrationv1.APIService) *Problem {
 	return nil
 }
 
-// nextStep is what to look at, by what kube-apiserver says.
+// nextStep returns what to check, depending on the reason that kube-apiserver reports.
 func nextStep(reason string) string {
 	switch reason {
 	case "ServiceNotFound", "ServicePortError", "ServiceAccessError":

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// asking is a client that asks whether it has a right before it uses it. So what the
-// operator may not look at leaves no refused request in the cluster's audit log, where
-// a refused request means that something is wrong.
+// asking is a client that checks its permission before each read. So a missing permission
+// does not cause a forbidden request in the cluster's audit log, which would look like a
+// misconfiguration.
 type asking struct{ client.Client }
 
 // Get implements client.Reader.
@@ -36,7 +36,7 @@ func (a asking) List(ctx context.Context, list client.ObjectList, options ...cli
 	return a.Client.List(ctx, list, options...)
 }
 
-// may gives the error that kube-apiserver would give to a caller without the right.
+// may returns the same error as kube-apiserver if the caller has no permission.
 func (a asking) may(ctx context.Context, verb string, key client.ObjectKey, obj runtime.Object) error {
 	kind, err := a.GroupVersionKindFor(obj)
 	if err != nil {
@@ -45,7 +45,7 @@ func (a asking) may(ctx context.Context, verb string, key client.ObjectKey, obj 
 	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 	mapping, err := a.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	if meta.IsNoMatchError(err) {
-		// The client itself says what it says of a kind that the cluster lacks.
+		// The request itself returns the error for a kind that the cluster does not serve.
 		return nil
 	}
 	if err != nil {
@@ -58,7 +58,7 @@ func (a asking) may(ctx context.Context, verb string, key client.ObjectKey, obj 
 		},
 	}}
 	if err := a.Create(ctx, review); err != nil || review.Status.Allowed {
-		// Where nobody says, the request itself does.
+		// If the permission cannot be checked, send the request.
 		return nil //nolint:nilerr // The question is a courtesy.
 	}
 	return apierrors.NewForbidden(mapping.Resource.GroupResource(), key.Name, errors.New("the right was asked for and is not there"))

@@ -20,26 +20,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Expectation is what the checks look for.
+// Expectation describes the installation that the checks expect.
 type Expectation struct {
-	// Namespace is where the operator is installed.
+	// Namespace is the namespace of the operator.
 	Namespace string
-	// WatchNamespaces are the only namespaces it works in; none means all.
+	// WatchNamespaces are the only namespaces that the operator works in; empty means all.
 	WatchNamespaces []string
-	// Controllers, AggregatedAPI and MCP say which parts are expected.
+	// Controllers, AggregatedAPI and MCP select the expected parts.
 	Controllers, AggregatedAPI, MCP bool
-	// LeaseNamespace is where the leader of the controllers is elected; empty is
-	// Namespace. NoLeaderElection says that none is.
+	// LeaseNamespace is the namespace of the controllers' Lease; it defaults to Namespace.
+	// NoLeaderElection means that leader election is disabled.
 	LeaseNamespace   string
 	NoLeaderElection bool
-	// OwnRights asks whether the caller itself has the rights of those parts, as
-	// the operator does at start-up. A person who looks is not the operator.
+	// OwnRights checks the permissions of the caller itself, as the operator does at
+	// startup. If it is unset, the roles of the operator are checked instead.
 	OwnRights bool
 }
 
-// Check looks at the installation and gives all that is wrong with it, worst
-// first. The error says only that it could not look. What the caller may not look
-// at is left out.
+// Check checks the installation and returns all problems, the most severe first. It returns
+// an error only if a check could not be made. Checks for which the caller lacks permission
+// are skipped.
 func Check(ctx context.Context, config *rest.Config, want Expectation) ([]Problem, error) {
 	c, err := newChecker(config, want)
 	if err != nil {
@@ -48,7 +48,7 @@ func Check(ctx context.Context, config *rest.Config, want Expectation) ([]Proble
 	return c.check(ctx)
 }
 
-// checker is one look.
+// checker makes one check.
 type checker struct {
 	kube      client.Client
 	discovery discovery.DiscoveryInterface
@@ -99,7 +99,7 @@ func (c *checker) check(ctx context.Context) ([]Problem, error) {
 	return problems, nil
 }
 
-// rank puts first what nothing works without.
+// rank sorts blocking problems first and temporary ones last.
 func rank(p Problem) int {
 	switch {
 	case p.Blocks:

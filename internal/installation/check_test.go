@@ -15,12 +15,12 @@ func everything(own bool) Expectation {
 	return Expectation{Namespace: Namespace, Controllers: true, AggregatedAPI: true, MCP: true, OwnRights: own}
 }
 
-// startsWith says whether a problem begins with a sentence.
+// startsWith returns a function that reports whether a problem begins with a sentence.
 func startsWith(sentence string) func(Problem) bool {
 	return func(p Problem) bool { return strings.HasPrefix(p.String(), sentence) }
 }
 
-// No pod runs here, which is a problem of its own.
+// No pod runs in these tests, which is reported as a problem.
 func noPod(p Problem) bool {
 	return p.Object == "APIService "+APIServiceName && strings.Contains(p.What, "EndpointsNotFound") ||
 		p.Object == "Deployment coder-system/coder-k8s" && p.What == "has none of 2 pods available"
@@ -44,7 +44,7 @@ func TestManifestsAreAllThatIsNeeded(t *testing.T) {
 	}
 }
 
-// Whoever may see next to nothing is told nothing wrong.
+// A caller without permissions gets no false problems.
 func TestStrangerIsToldWhatEverybodyMaySee(t *testing.T) {
 	c := installed(t)
 	problems, err := Check(t.Context(), c.as(t, "default", "stranger"), everything(false))
@@ -64,7 +64,8 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 	)
 	for name, test := range map[string]struct {
 		broken func(*testing.T)
-		// Each begins a problem. Empty means that the caller cannot know.
+		// administrator and operator are the beginnings of the expected problems. Empty
+		// means that the caller cannot find the problem.
 		administrator, operator string
 		blocks                  bool
 	}{
@@ -187,7 +188,7 @@ func TestWhatIsBrokenIsNamed(t *testing.T) {
 	}
 }
 
-// olderDefinition takes three fields out of a definition.
+// olderDefinition removes three fields from a definition.
 func (c cluster) olderDefinition(t *testing.T) {
 	t.Helper()
 	const name = "codercontrolplanes.coder.com"
@@ -197,13 +198,13 @@ func (c cluster) olderDefinition(t *testing.T) {
 	for _, field := range []string{"rbac", "operatorAccess", "licenseSecretRef"} {
 		delete(inner(spec, "properties"), field)
 	}
-	// The rules name those fields.
+	// The validation rules refer to those fields.
 	delete(spec, "x-kubernetes-validations")
 	delete(schema, "x-kubernetes-validations")
 	c.changed(t, "apiextensions.k8s.io/v1", "CustomResourceDefinition", name, versions, "spec", "versions")
 }
 
-// olderRole takes the last rule out of the role of the aggregated API.
+// olderRole removes the last rule from the role of the aggregated API.
 func (c cluster) olderRole(t *testing.T) {
 	t.Helper()
 	rules := c.get(t, "rbac.authorization.k8s.io/v1", "ClusterRole", "", "coder-k8s-apiserver").Object["rules"].([]any)
@@ -213,7 +214,7 @@ func (c cluster) olderRole(t *testing.T) {
 	c.changed(t, "rbac.authorization.k8s.io/v1", "ClusterRole", "coder-k8s-apiserver", rules, "rules")
 }
 
-// anotherOperator installs a second Deployment in a namespace of its own.
+// anotherOperator creates a second Deployment of the operator in another namespace.
 func (c cluster) anotherOperator(t *testing.T) {
 	t.Helper()
 	const elsewhere = "coder-elsewhere"

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ChildResources are the resources of which the operator makes objects for those of
-// the three kinds. It can make nothing else, because they are what its generated role
-// allows it to create.
+// ChildResources returns the resources of which the operator creates objects for its custom
+// resources. The list is complete, because it is derived from the generated role that
+// limits the operator.
 func ChildResources() ([]schema.GroupResource, error) {
 	roles, err := generatedRoles(controllerRoles)
 	if err != nil {
@@ -36,8 +36,8 @@ func ChildResources() ([]schema.GroupResource, error) {
 	return found, nil
 }
 
-// RoleNames are the ClusterRoles that are generated, which carry no label in older
-// versions.
+// RoleNames returns the names of the generated ClusterRoles. In older versions, they have
+// no label.
 func RoleNames() ([]string, error) {
 	var names []string
 	for _, path := range []string{controllerRoles, apiserverRoles, mcpRoles} {

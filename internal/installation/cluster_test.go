@@ -30,13 +30,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// cluster is a real kube-apiserver in which the manifests of config/default are.
+// cluster is a real kube-apiserver with the manifests of config/default.
 type cluster struct {
 	config *rest.Config
 	kube   client.Client
 }
 
-// servers are started by the first test that needs one, and ended by TestMain.
+// servers are started by the first test that needs them, and stopped by TestMain.
 type servers struct {
 	once    sync.Once
 	err     error
@@ -97,7 +97,7 @@ func (s *servers) start() error {
 	return err
 }
 
-// manifests are those of config/default as kubectl renders them.
+// manifests returns the objects of config/default as kubectl renders them.
 func manifests(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	var stderr bytes.Buffer
 	kubectl := exec.CommandContext(ctx, filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl"), "kustomize", "../../config/default")
@@ -127,7 +127,7 @@ func apply(ctx context.Context, kube client.Client, object *unstructured.Unstruc
 	return kube.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership)
 }
 
-// get reads an object of which only kind and name are given.
+// get reads an object by kind and name.
 func (c cluster) get(t *testing.T, apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
@@ -154,9 +154,9 @@ func (c cluster) without(t *testing.T, apiVersion, kind, namespace, name string)
 	c.gone(t, object)
 }
 
-// gone waits until an object that is being deleted is gone. kube-apiserver forgets to
-// delete a definition where it failed to list its objects ("storage is
-// (re)initializing"), until somebody changes it; internal/uninstall says more.
+// gone waits until a deleted object no longer exists. If kube-apiserver failed to list the
+// objects of a definition ("storage is (re)initializing"), it does not retry the deletion
+// until the definition is changed; see remind in internal/uninstall.
 func (c cluster) gone(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	looks := 0
@@ -188,7 +188,8 @@ func (c cluster) changed(t *testing.T, apiVersion, kind, name string, value any,
 	})
 }
 
-// set writes one field; nil takes it away. Others write the object too.
+// set patches one field; nil removes it. A patch is needed because others write the object
+// too.
 func (c cluster) set(t *testing.T, object *unstructured.Unstructured, value any, fields ...string) {
 	t.Helper()
 	patch := map[string]any{}
@@ -204,7 +205,7 @@ func (c cluster) set(t *testing.T, object *unstructured.Unstructured, value any,
 	}
 }
 
-// as is the configuration of a ServiceAccount.
+// as returns the client configuration of a ServiceAccount.
 func (c cluster) as(t *testing.T, namespace, name string) *rest.Config {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -220,8 +221,8 @@ func (c cluster) as(t *testing.T, namespace, name string) *rest.Config {
 	return config
 }
 
-// eventually looks until the problems are as they must be. kube-apiserver's own
-// caches follow a moment after a write.
+// eventually waits until Check returns the expected problems. The caches of kube-apiserver
+// lag behind writes.
 func eventually(t *testing.T, config *rest.Config, want Expectation, right func([]Problem) bool) {
 	t.Helper()
 	polltest.Eventually(t, "the problems are as they should be", func(ctx context.Context) error {

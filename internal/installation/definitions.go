@@ -16,18 +16,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// applyDefinitions is what to do about most that is wrong with definitions.
+// applyDefinitions is the next step for most problems of definitions.
 const applyDefinitions = "apply the definitions of this version: kubectl apply -k config/crd, or upgrade the Helm release"
 
-// namedFields is how many missing fields are named.
+// namedFields is the maximum number of missing fields that are named.
 const namedFields = 3
 
-// DefinitionKind is that of a CustomResourceDefinition.
+// DefinitionKind returns the GroupVersionKind of CustomResourceDefinitions.
 func DefinitionKind() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 }
 
-// definitions says which kinds the cluster does not have as this program needs them.
+// definitions checks whether the cluster serves the kinds that the expected parts need.
 func (c *checker) definitions(ctx context.Context) ([]Problem, error) {
 	var wanted []Definition
 	switch {
@@ -51,8 +51,8 @@ func (c *checker) definitions(ctx context.Context) ([]Problem, error) {
 	return problems, errors.Join(errs...)
 }
 
-// definition looks at the definition itself where the caller may read it, and else
-// at what everybody may know of it.
+// definition checks a CustomResourceDefinition, or, if the caller may not read it, the
+// discovery and OpenAPI documents.
 func (c *checker) definition(ctx context.Context, d Definition) ([]Problem, error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(DefinitionKind())
@@ -74,7 +74,7 @@ func (d Definition) problem(what string, blocks bool, since *time.Time) Problem 
 	}
 }
 
-// crdObject is what is read of a CustomResourceDefinition.
+// crdObject contains the fields of a CustomResourceDefinition that are checked.
 type crdObject struct {
 	Spec struct {
 		Names    struct{ Kind string }
@@ -92,7 +92,7 @@ type crdObject struct {
 	}
 }
 
-// defects says what is wrong with a definition that is there.
+// defects returns the problems of an existing definition.
 func (d Definition) defects(object *unstructured.Unstructured) ([]Problem, error) {
 	raw, err := json.Marshal(object.Object)
 	if err != nil {
@@ -136,7 +136,7 @@ func (d Definition) notServed() Problem {
 	return d.problem("does not serve version "+d.Resource.Version, true, nil)
 }
 
-// compare says which fields of this program the schema does not have.
+// compare returns a problem if the schema lacks fields of the Go type.
 func (d Definition) compare(schema map[string]any) []Problem {
 	lacking := lackingFields(d.object, schema)
 	if len(lacking) == 0 {
@@ -149,8 +149,8 @@ func (d Definition) compare(schema map[string]any) []Problem {
 	return []Problem{d.problem("is of another version than this program: it has no "+strings.Join(lacking, ", ")+more, false, nil)}
 }
 
-// published looks at what kube-apiserver tells every caller: which kinds it serves,
-// and their schema.
+// published checks the documents that every caller may read: the discovery document and the
+// OpenAPI schema.
 func (c *checker) published(d Definition) ([]Problem, error) {
 	served, err := c.discovery.ServerResourcesForGroupVersion(d.Resource.GroupVersion().String())
 	switch {
@@ -171,7 +171,7 @@ func (c *checker) published(d Definition) ([]Problem, error) {
 	return c.publishedSchema(d)
 }
 
-// publishedSchema compares with the schema of the cluster's OpenAPI document.
+// publishedSchema compares the Go type with the schema in the cluster's OpenAPI document.
 func (c *checker) publishedSchema(d Definition) ([]Problem, error) {
 	paths, err := c.discovery.OpenAPIV3().Paths()
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *checker) publishedSchema(d Definition) ([]Problem, error) {
 	}
 	document, known := paths["apis/"+d.Resource.GroupVersion().String()]
 	if !known {
-		// It is published a moment after the kind is served.
+		// It is published shortly after the kind is served.
 		return nil, nil
 	}
 	raw, err := document.Schema("application/json")
@@ -200,7 +200,7 @@ func (c *checker) publishedSchema(d Definition) ([]Problem, error) {
 	return nil, nil
 }
 
-// defines says whether a schema is that of the kind.
+// defines reports whether a schema is that of the kind.
 func defines(schema map[string]any, d Definition) bool {
 	kinds, _, err := unstructured.NestedSlice(schema, "x-kubernetes-group-version-kind")
 	if err != nil {

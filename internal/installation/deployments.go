@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// part is a component of the process, as --app names it.
+// part is a component of the process. app is its name in the flag --app.
 type part struct {
 	app, name string
 	wanted    bool
@@ -27,8 +27,9 @@ func parts(want Expectation) []part {
 	}
 }
 
-// deployments looks at the Deployments that run the process: for a person whether
-// they are there, and for everybody whether two of them do the same work.
+// deployments checks the Deployments of the operator. If the caller is a user, it checks
+// whether they exist. In all cases it checks whether two of them work in the same
+// namespaces.
 func (c *checker) deployments(ctx context.Context) ([]Problem, error) {
 	list := &appsv1.DeploymentList{}
 	if err := c.kube.List(ctx, list, client.MatchingLabels{LabelName: Name}); err != nil {
@@ -50,7 +51,7 @@ func (c *checker) deployments(ctx context.Context) ([]Problem, error) {
 	return problems, nil
 }
 
-// absent are the parts that no Deployment runs, or none with a pod that is ready.
+// absent returns problems for the parts that have no Deployment with an available pod.
 func (c *checker) absent(here []appsv1.Deployment) []Problem {
 	var problems []Problem
 	told := map[string]bool{}
@@ -85,7 +86,7 @@ func unavailableDeployment(d appsv1.Deployment) Problem {
 	return p
 }
 
-// since is when a Deployment stopped to be available.
+// since returns when a Deployment became unavailable.
 func since(d appsv1.Deployment) *time.Time {
 	for _, condition := range d.Status.Conditions {
 		if condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionFalse {
@@ -95,8 +96,9 @@ func since(d appsv1.Deployment) *time.Time {
 	return nil
 }
 
-// several are other Deployments that run the controllers for the same namespaces.
-// Those of one namespace share a Lease, so one of them only waits.
+// several returns problems for Deployments in other namespaces that run the controllers for
+// the same namespaces. Deployments in the same namespace are not a problem, because they
+// share a Lease.
 func (c *checker) several(all []appsv1.Deployment) []Problem {
 	var problems []Problem
 	for _, d := range all {
@@ -113,7 +115,7 @@ func (c *checker) several(all []appsv1.Deployment) []Problem {
 	return problems
 }
 
-// runs says whether the arguments of a Deployment's process choose a component.
+// runs reports whether the arguments of a Deployment select a component.
 func runs(d appsv1.Deployment, app string) bool {
 	apps := values(d, "--app")
 	return len(apps) == 0 && len(d.Spec.Template.Spec.Containers) > 0 || slices.Contains(apps, "all") || slices.Contains(apps, app)
@@ -127,7 +129,7 @@ func watchedBy(d appsv1.Deployment) []string {
 	return namespaces
 }
 
-// values are those of a flag in the arguments of a Deployment.
+// values returns the values of a flag in the arguments of a Deployment.
 func values(d appsv1.Deployment, flag string) []string {
 	var found []string
 	for _, container := range d.Spec.Template.Spec.Containers {
@@ -143,7 +145,7 @@ func values(d appsv1.Deployment, flag string) []string {
 	return found
 }
 
-// overlap says whether two lists of namespaces have one in common. An empty list is
+// overlap reports whether two lists of namespaces have one in common. An empty list means
 // all namespaces.
 func overlap(a, b []string) bool {
 	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(name string) bool { return slices.Contains(b, name) })

@@ -1,6 +1,6 @@
-// Package installation owns what an installation of coder-k8s consists of in a
-// cluster: the names of its objects, and whether they are all there and ours.
+// Package installation knows the objects of an installation of coder-k8s in a cluster:
+// their names, and whether they exist and are correct.
 //
-// It knows no Coder and changes nothing. Everything that it finds wrong is a Problem, which names the
-// object, what is wrong with it and what to do.
+// It does not access Coder and changes nothing. Each defect is reported as a Problem, which
+// names the object, what is wrong with it and what to do.
 package installation

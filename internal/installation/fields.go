@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// ownTypes is where the types are whose fields are compared. Those of Kubernetes
-// in them are the cluster's business.
+// ownTypes is the import path prefix of the types whose fields are compared. The types of
+// Kubernetes are not compared.
 const ownTypes = "github.com/coder-k8s/coder-k8s/api/"
 
-// lackingFields gives the fields of a Go type that an OpenAPI schema does not have,
-// as paths like spec.rbac.namespaces.
+// lackingFields returns the fields of a Go type that an OpenAPI schema does not contain, as
+// paths like spec.rbac.namespaces.
 func lackingFields(t reflect.Type, schema map[string]any) []string {
 	return lackingBelow(t, schema, "")
 }
@@ -57,7 +57,7 @@ func lackingOfStruct(t reflect.Type, schema map[string]any, path string) []strin
 	return lacking
 }
 
-// inner is a schema inside of another, or nil.
+// inner returns the schema under a key, or nil.
 func inner(schema map[string]any, key string) map[string]any {
 	found, ok := schema[key].(map[string]any)
 	if !ok {

@@ -9,18 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// The oldest minor versions of Kubernetes 1 that a part works with.
+// The oldest minor versions of Kubernetes 1.x that are supported.
 const (
-	// oldestMinor is that of the controllers alone, which need ValidatingAdmissionPolicy.
+	// oldestMinor is for the controllers alone, which need ValidatingAdmissionPolicy.
 	oldestMinor = 34
-	// oldestMinorAggregatedAPI has MutatingAdmissionPolicy, which the aggregated API
-	// asks about every write.
+	// oldestMinorAggregatedAPI is the first version with MutatingAdmissionPolicy, which the
+	// aggregated API evaluates for every write.
 	oldestMinorAggregatedAPI = 36
-	// oldestMinorMCP has constrained impersonation.
+	// oldestMinorMCP is the first version with constrained impersonation.
 	oldestMinorMCP = 36
 )
 
-// kubernetes says what a cluster is too old for.
+// kubernetes checks the version of the cluster.
 func (c *checker) kubernetes(context.Context) ([]Problem, error) {
 	v, err := c.discovery.ServerVersion()
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *checker) kubernetes(context.Context) ([]Problem, error) {
 }
 
 func tooOld(v *version.Info, want Expectation) []Problem {
-	// Some vendors write a plus behind the number.
+	// Some vendors append a plus sign to the minor version.
 	minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
 	if err != nil || v.Major != "1" {
 		return nil

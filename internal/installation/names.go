@@ -10,49 +10,50 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
-// The names of an installation's objects.
+// Names of the objects of an installation.
 const (
-	// LabelName is on every object of an installation, with the value Name.
+	// LabelName is the label of all objects of an installation. Its value is Name.
 	LabelName = "app.kubernetes.io/name"
 	// Name is the value of LabelName.
 	Name = "coder-k8s"
-	// Namespace is where the manifests install.
+	// Namespace is the default namespace of the operator.
 	Namespace = "coder-system"
-	// APIServiceName is that of the APIService of the aggregated API.
+	// APIServiceName is the name of the APIService of the aggregated API.
 	APIServiceName = "v1alpha1.aggregation.coder.com"
-	// APIServiceService is the Service that the APIService points to.
+	// APIServiceService is the Service that the APIService references.
 	APIServiceService = "coder-k8s-apiserver"
-	// APIServiceSecret holds the aggregated API's certificate and its authority.
+	// APIServiceSecret contains the certificate of the aggregated API and its CA.
 	APIServiceSecret = "coder-k8s-apiserver-tls"
-	// ConfirmationSecret holds the key that replicas of the MCP server share.
+	// ConfirmationSecret contains the key that the replicas of the MCP server share.
 	ConfirmationSecret = "coder-k8s-mcp"
-	// LeaseName is that of the Lease which elects the leader of the controllers.
+	// LeaseName is the name of the controllers' leader election Lease.
 	LeaseName = "coder-k8s-controller.coder.com"
-	// APIServerLeaseName is that of the Lease which elects the replica of the aggregated API that mirrors Coder.
+	// APIServerLeaseName is the name of the Lease that elects the replica of the aggregated
+	// API that mirrors Coder.
 	APIServerLeaseName = "coder-k8s-aggregated-api"
-	// PolicyName is that of the admission policies that record and guard the author of
-	// spec.rbac, and of their bindings.
+	// PolicyName is the name of the admission policies that record and protect the author
+	// of spec.rbac, and of their bindings.
 	PolicyName = author.PolicyName
-	// TokenPolicyName is that of the one that keeps the operator from making Secrets
-	// which hold the token of another account, and of its binding.
+	// TokenPolicyName is the name of the admission policy that prevents the operator from
+	// creating Secrets with the token of another ServiceAccount, and of its binding.
 	TokenPolicyName = "coder-k8s-token-secrets"
 )
 
 // Definition is a kind that an installation defines.
 type Definition struct {
-	// Name is that of its CustomResourceDefinition.
+	// Name is the name of the CustomResourceDefinition.
 	Name string
-	// Resource is where its objects are found.
+	// Resource is the resource of its objects.
 	Resource schema.GroupVersionResource
 	Kind     string
-	// Finalizer is what the operator puts on each object; empty is none.
+	// Finalizer is the finalizer that the operator adds to each object, if any.
 	Finalizer string
-	// object is the Go type that this program reads and writes.
+	// object is the Go type of the objects.
 	object reflect.Type
 }
 
-// Definitions are the kinds that people write, in the order in which they can be
-// deleted: what registers itself in a control plane is before the control plane.
+// Definitions returns the kinds that users create, in the order of deletion: objects that
+// register with a control plane are deleted before the control plane.
 func Definitions() []Definition {
 	return []Definition{
 		definition("coderworkspaceproxies", "CoderWorkspaceProxy", coderv1alpha1.FinalizerWorkspaceProxy, coderv1alpha1.CoderWorkspaceProxy{}),
@@ -65,8 +66,8 @@ func controlPlanes() Definition {
 	return definition("codercontrolplanes", "CoderControlPlane", coderv1alpha1.FinalizerCleanup, coderv1alpha1.CoderControlPlane{})
 }
 
-// RecordDefinitions are the kinds in which the aggregated API keeps what it serves, and
-// that in which earlier versions kept what Coder has no place for.
+// RecordDefinitions returns the kinds in which the aggregated API stores what it serves,
+// and the kind in which earlier versions stored metadata that Coder cannot store.
 func RecordDefinitions() []Definition {
 	record := func(plural, kind string, object any) Definition {
 		resource := metadatav1alpha1.GroupVersion.WithResource(plural)

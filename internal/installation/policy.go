@@ -14,9 +14,9 @@ import (
 
 // guard is an admission policy of an installation.
 type guard struct {
-	// name is that of the policy and of its binding.
+	// name is the name of the policy and of its binding.
 	name string
-	// without is what is possible where it is missing.
+	// without describes the consequence if the policy is missing.
 	without string
 }
 
@@ -38,7 +38,7 @@ func (g guard) problem(kind, what string) []Problem {
 	}}
 }
 
-// policies says which guards do not stand.
+// policies checks the admission policies and their bindings.
 func (c *checker) policies(ctx context.Context) ([]Problem, error) {
 	var problems []Problem
 	var errs []error
@@ -78,8 +78,8 @@ func (c *checker) policy(ctx context.Context, g guard) ([]Problem, error) {
 	return nil, nil
 }
 
-// authorPolicy returns what is wrong with the policy that records who wrote spec.rbac.
-// Kubernetes before 1.36 has no such kind: the author writes the annotation there.
+// authorPolicy checks the policy that records the author of spec.rbac. Kubernetes before
+// 1.36 does not have this kind; there, the author sets the annotation.
 func (c *checker) authorPolicy(ctx context.Context) ([]Problem, error) {
 	const policyKind, bindingKind = "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"
 	g := guard{PolicyName, "nobody is recorded as the author of spec.rbac, so the operator grants nothing for it"}
@@ -100,7 +100,7 @@ func (c *checker) authorPolicy(ctx context.Context) ([]Problem, error) {
 	return nil, nil
 }
 
-// readGuard reads a part of a guard, and returns a problem if it is not there.
+// readGuard reads a policy or a binding. It returns a problem if the object does not exist.
 func (c *checker) readGuard(ctx context.Context, g guard, kind string, object client.Object, what string) ([]Problem, error) {
 	err := c.kube.Get(ctx, client.ObjectKey{Name: g.name}, object)
 	switch {

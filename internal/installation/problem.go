@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Problem is something that is missing in an installation, or in its way.
+// Problem is a defect of an installation.
 type Problem struct {
-	// Object is what it is about, for example
-	// "CustomResourceDefinition codercontrolplanes.coder.com".
+	// Object is the object with the defect, for example "CustomResourceDefinition
+	// codercontrolplanes.coder.com".
 	Object string `json:"object"`
-	// What is wrong, without an end, for example "is missing".
+	// What describes the defect, without a period, for example "is missing".
 	What string `json:"what"`
-	// Do is the next step for a person.
+	// Do is the next step for the user.
 	Do string `json:"do"`
-	// Since is since when it is so, where that is known.
+	// Since is when the problem began, if known.
 	Since *time.Time `json:"since,omitempty"`
-	// Blocks says that nothing works before this is mended.
+	// Blocks reports that nothing works before this problem is solved.
 	Blocks bool `json:"blocks,omitempty"`
-	// MayPass says that it is also so for a moment while an operator starts.
+	// MayPass reports that the problem may also exist temporarily while an operator starts.
 	MayPass bool `json:"-"`
 }
 
-// String is one sentence and what to do.
+// String returns the problem and the next step in one line.
 func (p Problem) String() string { return fmt.Sprintf("%s %s: %s", p.Object, p.What, p.Do) }

@@ -12,25 +12,25 @@ import (
 	"github.com/coder-k8s/coder-k8s/config"
 )
 
-// right is one thing that a part has to be allowed.
+// right is a permission that a part needs.
 type right struct {
 	verb string
-	// path is a non-resource URL; where it is set, the rest is empty.
+	// path is a non-resource URL; if it is set, the fields below are empty.
 	path            string
 	group, resource string
-	// name limits it to one object; empty is all.
+	// name limits the permission to one object; empty means all objects.
 	name string
 }
 
-// need are rights in one namespace; an empty namespace means all of them.
+// need contains permissions in one namespace; an empty namespace means all namespaces.
 type need struct {
 	namespace string
 	rights    []right
-	// do is what to apply where they are missing.
+	// do is the next step if permissions are missing.
 	do string
 }
 
-// what is the object of a right, as kubectl writes it.
+// what returns the resource of a permission in the format of kubectl.
 func (r right) what() string {
 	if r.path != "" {
 		return r.path
@@ -45,14 +45,15 @@ func (r right) what() string {
 	return out
 }
 
-// The files of the generated roles.
+// The paths of the generated roles.
 const (
 	controllerRoles = "rbac/controller/role.yaml"
 	apiserverRoles  = "rbac/apiserver/role.yaml"
 	mcpRoles        = "rbac/mcp/role.yaml"
 )
 
-// generatedRoles reads a file of roles. Role and ClusterRole have the same rules.
+// generatedRoles reads a file of roles. Roles are read as ClusterRoles, because they have
+// the same rules.
 func generatedRoles(path string) ([]rbacv1.ClusterRole, error) {
 	raw, err := config.Roles.ReadFile(path)
 	if err != nil {
@@ -69,7 +70,7 @@ func generatedRoles(path string) ([]rbacv1.ClusterRole, error) {
 	return roles, nil
 }
 
-// rightsOf takes rules apart.
+// rightsOf returns the single permissions of rules.
 func rightsOf(rules []rbacv1.PolicyRule) []right {
 	var rights []right
 	for _, rule := range rules {
@@ -93,8 +94,8 @@ func rightsOf(rules []rbacv1.PolicyRule) []right {
 	return rights
 }
 
-// inNoNamespace are the resources of the generated roles that a RoleBinding cannot
-// grant. Quotas are among them because admission watches those of all namespaces.
+// inNoNamespace returns the resources of the generated roles that a RoleBinding cannot
+// grant. It contains resourcequotas, because admission watches them in all namespaces.
 func inNoNamespace() sets.Set[string] {
 	return sets.New("namespaces", "resourcequotas", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 		"mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
@@ -102,7 +103,7 @@ func inNoNamespace() sets.Set[string] {
 		"codermirrorstates", "coderobjectmetadata", "codertemplaterecords", "codertemplatesources", "coderworkspacerecords")
 }
 
-// covered says whether a rule allows a right.
+// covered reports whether a rule grants a permission.
 func covered(r right, rules []rbacv1.PolicyRule) bool {
 	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
 		if !has(rule.Verbs, r.verb) {
@@ -125,8 +126,8 @@ func has(list []string, value string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, "*")
 }
 
-// sentence sums rights up, for example "secrets (get, list), pods (get)". Sub-resources
-// and verbs are in the order of the alphabet.
+// sentence lists permissions, for example "secrets (get, list), pods (get)". Resources and
+// verbs are sorted alphabetically.
 func sentence(rights []right) string {
 	verbs := map[string][]string{}
 	for _, r := range rights {

@@ -14,15 +14,16 @@ import (
 
 const (
 	applyRBAC = "apply the roles and bindings of this version: kubectl apply -k config/rbac, or upgrade the Helm release"
-	// nowhere is no namespace of anybody. What the caller may do there, it may do
-	// in all of them.
+	// nowhere is the name of a namespace that nobody uses. Permissions in it are
+	// permissions in all namespaces.
 	nowhere = "coder-k8s-nowhere"
-	// allNamed is how many missing rights are listed one by one.
+	// allNamed is the maximum number of missing permissions that are listed if all are
+	// missing.
 	allNamed = 12
 )
 
-// rights says what the expected parts need and the caller may not do, or, for a
-// caller that is not the operator, which roles are not there.
+// rights returns the permissions that the expected parts need and the caller lacks. If the
+// caller is not the operator, it checks the roles instead.
 func (c *checker) rights(ctx context.Context) ([]Problem, error) {
 	if !c.want.OwnRights {
 		return c.roles(ctx)
@@ -48,7 +49,7 @@ func (c *checker) rights(ctx context.Context) ([]Problem, error) {
 	return problems, nil
 }
 
-// mayNot is the sentence about rights that are missing.
+// mayNot describes missing permissions.
 func mayNot(missing []right, n need) string {
 	where := ""
 	if n.namespace != "" {
@@ -60,7 +61,8 @@ func mayNot(missing []right, n need) string {
 	return fmt.Sprintf("may not use what it needs%s: %s", where, sentence(missing))
 }
 
-// whoAmI is the caller, as a ServiceAccount where it is one.
+// whoAmI returns the name of the caller. A ServiceAccount is returned as "ServiceAccount
+// <namespace>/<name>".
 func (c *checker) whoAmI(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.kube.Create(ctx, review); err != nil {
@@ -73,9 +75,9 @@ func (c *checker) whoAmI(ctx context.Context) (string, error) {
 	return "User " + name, nil
 }
 
-// missing are the rights that the caller does not have. Rules are asked for once;
-// what they do not show is asked one by one, because other authorizers than RBAC
-// need not show theirs.
+// missing returns the permissions that the caller lacks. It requests the caller's rules
+// once. Permissions that are not in the rules are checked individually, because other
+// authorizers than RBAC may not list their rules.
 func (c *checker) missing(ctx context.Context, n need) ([]right, error) {
 	namespace := n.namespace
 	if namespace == "" {
@@ -115,7 +117,7 @@ func rulesOf(status authorizationv1.SubjectRulesReviewStatus) []rbacv1.PolicyRul
 	return rules
 }
 
-// allowed asks about one right.
+// allowed checks a single permission.
 func (c *checker) allowed(ctx context.Context, namespace string, r right) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{}
 	if r.path != "" {
@@ -132,7 +134,7 @@ func (c *checker) allowed(ctx context.Context, namespace string, r right) (bool,
 	return review.Status.Allowed, nil
 }
 
-// needsOf are all rights of the expected parts, by namespace.
+// needsOf returns all permissions of the expected parts, by namespace.
 func needsOf(want Expectation) ([]need, error) {
 	var needs []need
 	add := func(namespace, do string, rights ...right) {
@@ -173,7 +175,8 @@ func needsOf(want Expectation) ([]need, error) {
 	return needs, nil
 }
 
-// apiserverNeeds are those of the aggregated API, of which some are in no namespace.
+// apiserverNeeds adds the permissions of the aggregated API, of which some are
+// cluster-scoped.
 func apiserverNeeds(want Expectation, add func(namespace, do string, rights ...right)) error {
 	roles, err := generatedRoles(apiserverRoles)
 	if err != nil {
@@ -199,7 +202,7 @@ func apiserverNeeds(want Expectation, add func(namespace, do string, rights ...r
 	return nil
 }
 
-// leaseNamespace is where the leader of the controllers is elected.
+// leaseNamespace returns the namespace of the controllers' Lease.
 func leaseNamespace(want Expectation) string {
 	if want.LeaseNamespace != "" {
 		return want.LeaseNamespace
@@ -215,7 +218,7 @@ func leases(name string, verbs ...string) []right {
 	return rights
 }
 
-// watched are the namespaces to work in; one empty name means all.
+// watched returns the namespaces that the operator works in; one empty name means all.
 func watched(want Expectation) []string {
 	if len(want.WatchNamespaces) == 0 {
 		return []string{""}

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// roles looks at the ClusterRoles of the expected parts from outside: whether they
-// are there, allow what this version needs, and are bound to anybody.
+// roles checks the ClusterRoles of the expected parts: whether they exist, grant what this
+// version needs, and are bound.
 func (c *checker) roles(ctx context.Context) ([]Problem, error) {
 	var problems []Problem
 	for _, part := range []struct {
@@ -35,7 +35,7 @@ func (c *checker) roles(ctx context.Context) ([]Problem, error) {
 	return problems, nil
 }
 
-// role looks at one ClusterRole.
+// role checks one ClusterRole.
 func (c *checker) role(ctx context.Context, generated rbacv1.ClusterRole) (*Problem, error) {
 	object := "ClusterRole " + generated.Name
 	found := &rbacv1.ClusterRole{}
@@ -62,7 +62,7 @@ func (c *checker) role(ctx context.Context, generated rbacv1.ClusterRole) (*Prob
 	return &Problem{Object: object, What: "is bound to nobody", Do: applyRBAC}, nil
 }
 
-// bound says whether any binding gives a ClusterRole to somebody.
+// bound reports whether any binding with subjects references a ClusterRole.
 func (c *checker) bound(ctx context.Context, role string) (bool, error) {
 	wide := &rbacv1.ClusterRoleBindingList{}
 	if err := c.kube.List(ctx, wide); err != nil {

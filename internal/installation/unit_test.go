@@ -154,8 +154,8 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-// In some namespaces only, what is in namespaces is asked for there, and the rest
-// everywhere.
+// With WatchNamespaces, permissions on namespaced resources are checked in these
+// namespaces, and the others in the whole cluster.
 func TestNeedsOfSomeNamespaces(t *testing.T) {
 	want := everything(true)
 	want.WatchNamespaces, want.LeaseNamespace = []string{"a", "b"}, "leases"
@@ -238,7 +238,7 @@ func TestWhoWroteAField(t *testing.T) {
 	}
 }
 
-// What the operator makes is all found again, however it is named.
+// All objects that the operator creates are found again, whatever their name.
 func TestChildResources(t *testing.T) {
 	resources, err := ChildResources()
 	if err != nil {

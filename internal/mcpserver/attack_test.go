@@ -26,16 +26,16 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// hostileNames lead elsewhere if they become a part of a path, a query, a header or
-// a line of the log as they are.
+// hostileNames would change the target if they were inserted without escaping into a path,
+// a query, a header or a log line.
 var hostileNames = []string{
 	"../../secrets/x", "..", ".", "a/../../secrets/x", "x/secrets/y", "/api/v1/secrets", "x/proxy/y",
 	"..%2f..%2fsecrets%2fx", "%2e%2e", "a%00", "x?watch=true", "x#y", `..\..\secrets`, "x;y", "x,metadata.name=y",
 	"x\r\nImpersonate-User: admin", "x\n\"outcome\"=\"ok\"", "x\u2028\x1b[31m\u202ey", "\x00", " ", strings.Repeat("a", 5000),
 }
 
-// ourPaths are all that the tools, prompts and resources read and write. Secrets are
-// not among them.
+// ourPaths matches all paths that the tools, prompts and resources use. Secrets are not
+// among them.
 var ourPaths = regexp.MustCompile(strings.ReplaceAll(`^(/version|/apis/aggregation\.coder\.com/v1alpha1`+
 	`|/apis/authorization\.k8s\.io/v1/selfsubjectrulesreviews`+
 	`|/apis/coder\.com/v1alpha1(/namespaces/NAME)?/(codercontrolplanes|coderprovisioners|coderworkspaceproxies)(/NAME(/scale)?)?`+
@@ -44,8 +44,8 @@ var ourPaths = regexp.MustCompile(strings.ReplaceAll(`^(/version|/apis/aggregati
 	`|/api/v1(/namespaces/NAME)?/(pods|events|services|endpoints)(/NAME(/log)?)?`+
 	`|/apis/discovery\.k8s\.io/v1/namespaces/NAME/endpointslices)$`, "NAME", `[^/]+`))
 
-// isOurs says whether a path leads to something that is ours, whatever the names in
-// it are: for the API server and also for a proxy that reads paths its own way.
+// isOurs reports whether a path matches ourPaths and none of its segments contains a
+// separator after unescaping, as a proxy might unescape it.
 func isOurs(u *url.URL) bool {
 	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
 		name, err := url.PathUnescape(segment)
@@ -56,8 +56,8 @@ func isOurs(u *url.URL) bool {
 	return ourPaths.MatchString(u.EscapedPath())
 }
 
-// withEverything makes the Kubernetes API have whatever it is asked for, so that a
-// call goes on to what it asks for next.
+// withEverything makes the API server return an object for every request, so that a call
+// continues to its next request.
 func withEverything(h *kubeAPI) func(*Config) {
 	return func(c *Config) {
 		mapper := testrestmapper.TestOnlyStaticRESTMapper(c.Scheme)
@@ -86,7 +86,7 @@ func withEverything(h *kubeAPI) func(*Config) {
 	}
 }
 
-// groupOf takes the group and the version from a path of the API, and gives the rest.
+// groupOf returns the group and version of an API path, and the rest of the path.
 func groupOf(path string) (schema.GroupVersion, []string) {
 	parts := append(strings.Split(strings.Trim(path, "/"), "/"), "", "", "", "")
 	if parts[0] == "apis" {
@@ -95,8 +95,7 @@ func groupOf(path string) (schema.GroupVersion, []string) {
 	return schema.GroupVersion{Version: parts[1]}, strings.Split(strings.Trim(strings.Join(parts[2:], "/"), "/"), "/")
 }
 
-// send gives one message to the server as a client of the old era without a session
-// does.
+// send sends one message, as a client of the older protocol without a session.
 func (h *harness) send(t testing.TB, method string, params any) string {
 	t.Helper()
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
@@ -113,7 +112,7 @@ func (h *harness) send(t testing.TB, method string, params any) string {
 	return w.Body.String()
 }
 
-// argument is one argument of a tool, as tools/list says it.
+// argument is the schema of a tool's argument in tools/list.
 type argument struct {
 	Type string
 	Enum []string
@@ -135,7 +134,7 @@ func (h *harness) listTools(t testing.TB) []listedTool {
 	return listed.Result.Tools
 }
 
-// plausible gives every argument a value that is meant.
+// plausible returns a valid value for every argument.
 func (tool listedTool) plausible() map[string]any {
 	values := map[string]any{}
 	for name, argument := range tool.InputSchema.Properties {
@@ -163,8 +162,8 @@ func (tool listedTool) plausible() map[string]any {
 	return values
 }
 
-// TestNoArgumentLeadsElsewhere puts hostile names into each argument of each tool,
-// prompt and resource, and looks at what the Kubernetes API is asked for.
+// TestNoArgumentLeadsElsewhere passes hostile names as each argument of each tool, prompt
+// and resource, and checks the requests to the Kubernetes API.
 func TestNoArgumentLeadsElsewhere(t *testing.T) {
 	kube := newKubeAPI(t)
 	h := newReplica(t, kube, withEverything(kube), func(c *Config) { c.Options.MaxInFlight = 0 })
@@ -216,7 +215,7 @@ func TestNoArgumentLeadsElsewhere(t *testing.T) {
 	for _, r := range kube.all() {
 		user, groups := r.Header.Values("Impersonate-User"), r.Header.Values("Impersonate-Group")
 		if len(user) == 0 {
-			// The server asks about callers as itself.
+			// The server reviews callers with its own identity.
 			continue
 		}
 		asked++
@@ -232,7 +231,7 @@ func TestNoArgumentLeadsElsewhere(t *testing.T) {
 	}
 }
 
-// wire sends bytes as they are and gives the status of the answer; 0 is none.
+// wire sends raw bytes and returns the status of the response; 0 means that there was none.
 func (h *harness) wire(t testing.TB, request string) int {
 	t.Helper()
 	var dialer net.Dialer
@@ -253,9 +252,9 @@ func (h *harness) wire(t testing.TB, request string) int {
 	return response.StatusCode
 }
 
-// TestTheWayInOverTheWire sends what no client of Go would send. A page that lets
-// its name resolve to the server, or that hides behind a proxy, is refused in every
-// form that HTTP has for the name.
+// TestTheWayInOverTheWire sends requests that Go's HTTP client cannot send. It checks that
+// a hostile Host is rejected in every form that HTTP allows, as with DNS rebinding or
+// behind a proxy.
 func TestTheWayInOverTheWire(t *testing.T) {
 	h := running(t, func(c *Config) {
 		c.Options.Identity.Mode = identity.ModeNone
@@ -305,7 +304,8 @@ func TestTheWayInOverTheWire(t *testing.T) {
 	}
 }
 
-// TestWhoHangsUpHasNoMoreThanTheirShare leaves calls of a session, which go on.
+// TestWhoHangsUpHasNoMoreThanTheirShare disconnects during calls of a session, which
+// continue and must count against the user's limit.
 func TestWhoHangsUpHasNoMoreThanTheirShare(t *testing.T) {
 	h := running(t, func(c *Config) { c.Options.MaxSessions, c.Options.MaxInFlight = 4, 8 })
 	const share = 2
@@ -345,8 +345,8 @@ func TestWhoHangsUpHasNoMoreThanTheirShare(t *testing.T) {
 	}
 }
 
-// confirming is a call of a client of 2026-07-28 that can ask its user. What its user
-// said comes with the state, if there is one.
+// confirming calls a tool as a client of 2026-07-28 with elicitation. If state is not
+// empty, the request contains the user's answer.
 func (h *harness) confirming(t testing.TB, token, tool, arguments, state string) string {
 	t.Helper()
 	answer := ""
@@ -365,8 +365,8 @@ func (h *harness) confirming(t testing.TB, token, tool, arguments, state string)
 	return said
 }
 
-// TestAYesCountsForWhatWasAskedAlone takes the state of a question that a user said
-// yes to, and tries to have something else done with it.
+// TestAYesCountsForWhatWasAskedAlone confirms one question and uses its state for other
+// calls, which must be rejected.
 func TestAYesCountsForWhatWasAskedAlone(t *testing.T) {
 	kube := newKubeAPI(t)
 	h := newReplica(t, kube, withEverything(kube)).start(t)
@@ -411,8 +411,8 @@ func TestAYesCountsForWhatWasAskedAlone(t *testing.T) {
 	}
 }
 
-// TestEveryRefusalHasItsLine asks for what is not offered, in every way that there
-// is to name it, and for what cannot be understood.
+// TestEveryRefusalHasItsLine calls tools that do not exist and sends invalid requests, and
+// checks the log.
 func TestEveryRefusalHasItsLine(t *testing.T) {
 	h := newHarness(t, func(c *Config) { c.Options.Tools.ReadOnly = true })
 	tool := func(name any) map[string]any {
@@ -450,9 +450,8 @@ func TestEveryRefusalHasItsLine(t *testing.T) {
 	}
 }
 
-// FuzzTheServer gives the whole server bodies that are nearly right. Whatever comes,
-// it answers with a status that blames the client, and nothing panics: on another
-// goroutine that would end the process.
+// FuzzTheServer sends almost valid bodies to the whole server. The response must be a
+// client error, and nothing may panic: a panic on another goroutine would end the process.
 func FuzzTheServer(f *testing.F) {
 	for _, body := range []string{
 		listTools, callBody("list_workspaces", `{"namespace":"coder","limit":5,"cursor":"e30"}`), callBody("get_events", `{"namespace":"coder","kind":"é","continue":"eyJvIjo5OTl9"}`),
@@ -492,7 +491,7 @@ func FuzzTheServer(f *testing.F) {
 		ctx, cancel := context.WithTimeout(r.Context(), polltest.Timeout())
 		defer cancel()
 		if method == "subscriptions/listen" {
-			// A stream ends with its client.
+			// End the stream by disconnecting.
 			cancel()
 		}
 		w := httptest.NewRecorder()

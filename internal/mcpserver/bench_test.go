@@ -28,7 +28,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// benchTool is a tool with a small answer, that asks nobody.
+// benchTool is a tool with a small answer that sends no requests.
 const benchTool = "list_things"
 
 type benchInput struct {
@@ -57,7 +57,7 @@ func benchAnswer() benchOutput {
 	return out
 }
 
-// benchStack is everything between the listener and a tool that asks nobody.
+// benchStack returns the complete handler, with a tool that sends no requests.
 func benchStack(b *testing.B) http.Handler {
 	b.Helper()
 	kube := newKubeAPI(b)
@@ -95,7 +95,7 @@ func benchStack(b *testing.B) http.Handler {
 	return s.routes(cfg.gate(s.identity, counts))
 }
 
-// bareSDK is the same tool on nothing but the SDK.
+// bareSDK returns a handler with the same tool on the SDK alone.
 func bareSDK() http.Handler {
 	server := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "v0"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: benchTool, Description: "Lists things."},
@@ -112,8 +112,8 @@ func benchServer(b *testing.B, handler http.Handler) string {
 	return server.Listener.Addr().String()
 }
 
-// benchClient sends one request again and again over one connection, and costs as
-// little as it can, because it runs in the same process.
+// benchClient sends the same request repeatedly over one connection. It uses few resources,
+// because it runs in the same process as the server.
 type benchClient struct {
 	conn    net.Conn
 	answers *bufio.Reader
@@ -162,7 +162,7 @@ func milliseconds(took []time.Duration, part float64) float64 {
 	return float64(took[int(part*float64(len(took)-1))].Microseconds()) / 1000
 }
 
-// measured calls one after the other, on one core.
+// measured makes calls sequentially on one core.
 func measured(b *testing.B, address, tool string) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	client := newBenchClient(b, address, tool)
@@ -179,13 +179,12 @@ func measured(b *testing.B, address, tool string) {
 
 func BenchmarkBareSDK(b *testing.B) { measured(b, benchServer(b, bareSDK()), benchTool) }
 
-// With the answers of reviews cached, as they are for all but one call in ten
-// seconds.
+// The results of reviews are cached, as they are for all but one call in ten seconds.
 func BenchmarkCallThroughTheStack(b *testing.B) {
 	measured(b, benchServer(b, benchStack(b)), benchTool)
 }
 
-// With a request to a Kubernetes API that answers at once, from the same process.
+// With one request to a fake Kubernetes API in the same process.
 func BenchmarkCallThatReadsKubernetes(b *testing.B) {
 	h := newHarness(b)
 	h.server.logger = logr.Discard()
@@ -193,8 +192,8 @@ func BenchmarkCallThatReadsKubernetes(b *testing.B) {
 	measured(b, benchServer(b, h.server.handler), "list_control_planes")
 }
 
-// BenchmarkOverheadAt200ASecond calls both servers in turn, so that what else the
-// machine does hits both, and reports the difference.
+// BenchmarkOverheadAt200ASecond calls both servers alternately, so that other load on the
+// machine affects both, and reports the difference.
 func BenchmarkOverheadAt200ASecond(b *testing.B) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	bare, stack := newBenchClient(b, benchServer(b, bareSDK()), benchTool), newBenchClient(b, benchServer(b, benchStack(b)), benchTool)
@@ -215,8 +214,9 @@ func BenchmarkOverheadAt200ASecond(b *testing.B) {
 	b.ReportMetric(milliseconds(ofStack, .99)-milliseconds(ofBare, .99), "overhead-p99-ms")
 }
 
-// BenchmarkTwoHundredClients has 200 clients of both eras come, call ten times and
-// go. It reports what the process takes with them, client and API server included.
+// BenchmarkTwoHundredClients runs 200 clients of both protocol revisions, each with ten
+// calls. It reports the resources of the process, including those of the clients and the
+// fake API server.
 func BenchmarkTwoHundredClients(b *testing.B) {
 	h := running(b, func(c *Config) { c.Options.MaxInFlight = 0 })
 	soak(b, h, 2, 2, 1)
@@ -232,7 +232,7 @@ func BenchmarkTwoHundredClients(b *testing.B) {
 	b.ReportMetric(float64(runtime.NumGoroutine()-before), "goroutines-left")
 }
 
-// residentMiB is the memory of the process as Linux counts it.
+// residentMiB returns the resident memory of the process on Linux.
 func residentMiB(b *testing.B) float64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

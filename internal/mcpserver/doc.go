@@ -1,19 +1,21 @@
-// Package mcpserver serves the Model Context Protocol at /mcp, so that an AI
-// tool can look at and mend Coder on Kubernetes with exactly the rights of the
-// person who gave it a token.
+// Package mcpserver serves the Model Context Protocol at /mcp. Through it, an AI tool can
+// inspect and repair Coder on Kubernetes, with exactly the permissions of the user whose
+// token it sends.
 //
-// It owns the settings, and puts the parts together: gate (the steps over HTTP),
-// identity (who calls), protocol (both eras, tools, prompts, resources), callers
-// (Kubernetes as the caller). It owns the listener, its readiness and its end.
+// This package contains the settings, the listener, the readiness check and the shutdown.
+// It combines the packages gate (HTTP middleware), identity (authentication), protocol (the
+// MCP protocol with tools, prompts and resources) and callers (impersonating Kubernetes
+// client).
 //
 // Invariants:
-//   - Nothing reaches the protocol that did not pass all steps of the gate and of
-//     identity; probes and the metadata for clients are all that does without.
-//   - What tools do is done as the caller. The server's own rights are for reviews
-//     of tokens and of access, for where control planes are, and for the one Secret
-//     that its replicas share. hack/mcprole writes them into config/rbac/mcp from
-//     what tools, prompts and resources name, so that a new one cannot be forgotten.
-//   - Without sessions no state outlives a request, so any replica can answer any of
-//     them, in both protocol eras (2025-11-25 and 2026-07-28).
-//   - The end takes at most eight seconds, whatever clients do.
+//   - A request reaches the protocol only through all checks of gate and identity. Only
+//     the probes and the metadata for clients need no authentication.
+//   - Tools impersonate the caller. The server's own permissions are for TokenReviews and
+//     SubjectAccessReviews, for listing the namespaces of control planes, and for the
+//     Secret that its replicas share. hack/mcprole generates them into config/rbac/mcp
+//     from the permissions that tools, prompts and resources declare, so that those of a
+//     new tool cannot be forgotten.
+//   - Without sessions, no state outlives a request, so any replica can answer any
+//     request, for the protocol revisions 2025-11-25 and 2026-07-28.
+//   - The shutdown takes at most eight seconds, whatever clients do.
 package mcpserver

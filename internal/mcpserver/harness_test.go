@@ -35,7 +35,7 @@ const (
 var eras = []string{legacyEra, modernEra}
 
 func TestMain(m *testing.M) {
-	// Clients of controller-runtime ask for it; what matters goes to the buffer of each harness.
+	// controller-runtime's clients require a logger. Each harness has its own log buffer.
 	log.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
@@ -45,8 +45,7 @@ type harness struct {
 	kube   *kubeAPI
 	logs   *logtest.Buffer
 	url    string
-	// stop ends the server, as the end of the process does, and gives what Start
-	// returned.
+	// stop shuts the server down and returns the error of Start.
 	stop func() error
 }
 
@@ -73,13 +72,13 @@ func testMapper() meta.RESTMapper {
 	return mapper
 }
 
-// newHarness prepares a server that does not run yet.
+// newHarness creates a server without starting it.
 func newHarness(t testing.TB, change ...func(*Config)) *harness {
 	t.Helper()
 	return newReplica(t, newKubeAPI(t), change...)
 }
 
-// newReplica prepares a server of a cluster.
+// newReplica creates a server for the given fake API server without starting it.
 func newReplica(t testing.TB, kube *kubeAPI, change ...func(*Config)) *harness {
 	t.Helper()
 	h := &harness{kube: kube, logs: &logtest.Buffer{}}
@@ -148,7 +147,8 @@ func await(t testing.TB, what string, done <-chan struct{}) {
 	}
 }
 
-// withToken adds a bearer token to each request, over connections of its own.
+// withToken is a transport that adds a bearer token to each request. It has its own
+// connections.
 type withToken struct {
 	token string
 	next  *http.Transport
@@ -160,7 +160,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-// connect opens a session as a client of one era does.
+// connect connects a client that uses the given protocol revision.
 func (h *harness) connect(t testing.TB, era, token string) *mcp.ClientSession {
 	t.Helper()
 	return dial(t, h.url, era, token, nil)
@@ -204,12 +204,12 @@ func text(result *mcp.CallToolResult) string {
 	return strings.Join(parts, "\n")
 }
 
-// callBody is a call of a tool as an old client without a session sends it.
+// callBody returns the body of a tool call by an older client without a session.
 func callBody(tool, args string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, args)
 }
 
-// request is a raw request, as a client sends it.
+// request returns an HTTP request to the MCP endpoint.
 func (h *harness) request(ctx context.Context, method string, body io.Reader) *http.Request {
 	r, err := http.NewRequestWithContext(ctx, method, h.url, body)
 	if err != nil {
@@ -221,7 +221,7 @@ func (h *harness) request(ctx context.Context, method string, body io.Reader) *h
 	return r
 }
 
-// post sends one raw request.
+// post sends one HTTP request and returns the response.
 func (h *harness) post(t testing.TB, body io.Reader, change func(*http.Request)) (*http.Response, string) {
 	t.Helper()
 	r := h.request(t.Context(), http.MethodPost, body)

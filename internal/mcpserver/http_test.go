@@ -83,8 +83,8 @@ func TestTheServerGoesByItsNames(t *testing.T) {
 	}
 }
 
-// A page of another site can have a browser send such a request without asking
-// anybody, to a server that listens on the user's machine.
+// A page of another site can make a browser send such requests without a preflight, to a
+// server on the user's machine.
 func TestAPageCannotRunATool(t *testing.T) {
 	one := callBody("list_control_planes", "{}")
 	batch := `[{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"x","version":"1"}}},` +
@@ -152,7 +152,7 @@ func TestABusyServerSaysSo(t *testing.T) {
 	})
 	var group sync.WaitGroup
 	group.Go(func() {
-		// The first request of all: nothing before it can still have the one place.
+		// This is the first request, so no earlier request can occupy the only place.
 		response, body := h.post(t, strings.NewReader(callBody("list_workspaces", `{"namespace":"coder"}`)), nil)
 		if response.StatusCode != http.StatusOK {
 			t.Errorf("the call that is in work is answered with %d %q", response.StatusCode, body)

@@ -8,7 +8,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
 )
 
-// Whoever tries the server at home must not find an object of it in a cluster.
+// A server on a user's machine must not create objects in the cluster.
 func TestALocalServerAsksAndLeavesNoSecret(t *testing.T) {
 	h := running(t, func(c *Config) {
 		c.Options.Identity.Mode, c.Options.BindAddress = identity.ModeNone, "127.0.0.1:0"

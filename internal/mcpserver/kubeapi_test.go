@@ -28,20 +28,20 @@ const (
 	workspacesPath    = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces"
 )
 
-// kubeAPI stands for the Kubernetes API server. It knows who people are, lets all
-// but eve in and do everything, keeps Secrets, and answers for the rest what a
-// test gives it.
+// kubeAPI is a fake API server. It authenticates some tokens, allows everything to all
+// users except eve, stores Secrets, and responds to other requests with the test's
+// handlers.
 type kubeAPI struct {
 	*httptest.Server
 
 	mu       sync.Mutex
 	seen     []*http.Request
 	handlers map[string]http.HandlerFunc
-	// otherwise answers what has no handler, unless it is nil.
+	// otherwise handles requests without a handler, if it is not nil.
 	otherwise http.HandlerFunc
 	secrets   map[string]*corev1.Secret
 	users     map[string]authenticationv1.UserInfo
-	// down makes it answer nothing but errors.
+	// down makes all requests fail.
 	down bool
 }
 
@@ -83,7 +83,7 @@ func (k *kubeAPI) serve(w http.ResponseWriter, r *http.Request) {
 	case down:
 		writeStatus(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
 	case r.URL.Query().Get("watch") != "":
-		// Nothing ever changes.
+		// A watch without events.
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(w).Flush()
@@ -112,7 +112,7 @@ func reviewAccess(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusCreated, review)
 }
 
-// reviewRules lets everybody do everything. What is asked does not matter.
+// reviewRules returns rules that allow everything.
 func reviewRules(w http.ResponseWriter, _ *http.Request) {
 	all := []string{"*"}
 	writeJSON(w, http.StatusCreated, &authorizationv1.SelfSubjectRulesReview{
@@ -169,7 +169,8 @@ func (k *kubeAPI) answer(methodAndPath string, status int, body any) {
 	})
 }
 
-// requests are those that came for a path, by method or, with "", all.
+// requests returns the requests for a path. If method is "", it returns those of all
+// methods.
 func (k *kubeAPI) requests(method, path string) []*http.Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -182,7 +183,7 @@ func (k *kubeAPI) requests(method, path string) []*http.Request {
 	return found
 }
 
-// all are all requests that came.
+// all returns all requests.
 func (k *kubeAPI) all() []*http.Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -201,7 +202,7 @@ func writeStatus(w http.ResponseWriter, code int32, reason metav1.StatusReason) 
 	})
 }
 
-// drain reads the rest of an answer, so that its connection can be used again.
+// drain reads the rest of a response, so that its connection can be reused.
 func drain(response *http.Response) {
 	_, _ = io.Copy(io.Discard, response.Body)
 	response.Body.Close()

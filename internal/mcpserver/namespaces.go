@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// namespacesTTL is how long a new namespace is not seen.
+	// namespacesTTL is how long a new namespace is not noticed.
 	namespacesTTL = 30 * time.Second
-	// namespacesTimeout bounds one list.
+	// namespacesTimeout limits a list request.
 	namespacesTimeout = 5 * time.Second
 )
 
-// namespaces are those that have a control plane. They are read with the server's
-// own identity, and no more than the metadata.
+// namespaces lists the namespaces that contain a control plane. It uses the server's own
+// identity and reads only metadata.
 type namespaces struct {
 	objects metadata.Interface
 	answers *answers.Cache[[]string]
@@ -32,11 +32,11 @@ func newNamespaces(objects metadata.Interface, clk clock.PassiveClock) *namespac
 	return &namespaces{objects: objects, answers: answers.NewCache[[]string](1, namespacesTimeout, clk)}
 }
 
-// list returns them sorted.
+// list returns the namespaces, sorted.
 func (n *namespaces) list(ctx context.Context) ([]string, error) {
 	return n.answers.Get(ctx, "", func(ctx context.Context) ([]string, time.Duration, error) {
 		resource := coderv1alpha1.GroupVersion.WithResource("codercontrolplanes")
-		// Any version of the list will do, so that it comes from memory.
+		// With resource version 0, the API server responds from its cache.
 		list, err := n.objects.Resource(resource).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return nil, 0, fmt.Errorf("finding the namespaces of control planes: %w", err)

@@ -18,48 +18,47 @@ import (
 )
 
 const (
-	// DefaultBindAddress is where the server listens unless told otherwise.
+	// DefaultBindAddress is the default address on which the server listens.
 	DefaultBindAddress = ":8090"
-	// off is the address that switches the server off.
+	// off is the address that disables the server.
 	off = "0"
 )
 
-// Options are the settings of the server that a person gives.
+// Options are the user's settings of the server.
 type Options struct {
-	// BindAddress is host:port to listen on, or 0.
+	// BindAddress is host:port, or 0 to disable the server.
 	BindAddress string
-	// TLSCertFile and TLSKeyFile hold a certificate and its key. Both empty means
-	// plain HTTP. They are read again when they change.
+	// TLSCertFile and TLSKeyFile contain a certificate and its key. If both are empty, the
+	// server uses plain HTTP. The files are read again when they change.
 	TLSCertFile, TLSKeyFile string
-	// AllowedHosts are names that a request may have in its Host header, besides
-	// localhost, those of the Service, and plain addresses.
+	// AllowedHosts are names that are allowed in the Host header, besides localhost, those
+	// of the Service, and IP addresses.
 	AllowedHosts []string
-	// AllowedOrigins are web origins, such as https://tools.example.com, whose
-	// pages may call the server. The server's own origin may always.
+	// AllowedOrigins are web origins, such as https://tools.example.com, whose pages may
+	// call the server. The server's own origin is always allowed.
 	AllowedOrigins []string
-	// Identity is how the server finds out who calls.
+	// Identity configures the authentication.
 	Identity *identity.Options
-	// Tools says which of the tools are offered.
+	// Tools selects the tools that are offered.
 	Tools toolset.Options
-	// RequireElicitation refuses to destroy anything for a client that cannot ask its
-	// user.
+	// RequireElicitation rejects destructive calls from clients that cannot ask their user.
 	RequireElicitation bool
-	// InsideUnconfirmed lets tools run commands and write files in workspaces without
+	// InsideUnconfirmed allows tools to run commands and write files in workspaces without
 	// asking the user.
 	InsideUnconfirmed bool
-	// UserExtra are the keys of the extra attributes of callers that are passed on to
-	// Kubernetes. Each needs a right to impersonate it.
+	// UserExtra are the keys of the callers' extra attributes that are passed on to
+	// Kubernetes. Each needs a permission to impersonate it.
 	UserExtra []string
-	// RateLimit is how many requests a user may make a second, and RateBurst how
-	// many at once. MaxInFlight is how many requests of all users may be in work at
-	// a time. Zero means no limit.
+	// RateLimit is the number of requests per second for each user, and RateBurst is the
+	// maximum number at once. MaxInFlight is the maximum number of concurrent requests of
+	// all users. Zero means no limit.
 	RateLimit   float64
 	RateBurst   int
 	MaxInFlight int
-	// MaxSessions is how many sessions clients of the protocol 2025-11-25 may have;
-	// zero means that there are none.
+	// MaxSessions is the maximum number of sessions of clients of revision 2025-11-25; zero
+	// disables sessions.
 	MaxSessions int
-	// MaxStreamsPerUser is how many streams a user may have open. Zero means no
+	// MaxStreamsPerUser is the maximum number of open streams of a user. Zero means no
 	// limit.
 	MaxStreamsPerUser int
 }
@@ -76,7 +75,7 @@ func NewOptions() *Options {
 	}
 }
 
-// Off says that there is to be no server.
+// Off reports whether the server is disabled.
 func (o *Options) Off() bool { return o.BindAddress == off }
 
 // AddFlags registers the options as flags.
@@ -121,8 +120,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"streams and subscriptions that each user may have open; 0 for no limit")
 }
 
-// Validate returns all problems at once. Nothing is wrong with what has no effect
-// because the server is switched off.
+// Validate returns all errors in the options. If the server is disabled, there are none.
 func (o *Options) Validate() []error {
 	if o.Off() {
 		return nil

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// reachableTTL is how long one answer of the API server counts.
+	// reachableTTL is how long a successful check of the API server is valid.
 	reachableTTL = 5 * time.Second
-	// unreachableTTL keeps probes from adding to the load of a sick API server.
+	// unreachableTTL is how long a failed check is valid. It prevents probes from adding to
+	// the load of an overloaded API server.
 	unreachableTTL = time.Second
-	// probeTimeout bounds one question, and the wait for tokens to be checkable.
+	// probeTimeout limits a check of the API server and of the authentication.
 	probeTimeout = 2 * time.Second
 )
 
-// probe asks the API server whether it answers, at most once in a while.
+// probe checks whether the API server responds, and caches the result.
 type probe struct {
 	client rest.Interface
 	clock  clock.PassiveClock
@@ -50,14 +51,14 @@ func (p *probe) check(ctx context.Context) error {
 	return p.err
 }
 
-// Ready says whether the server can answer a call now: its listener is up, the API
-// server, on which every call depends, answers, and tokens can be checked. It has
-// the form of a healthz.Checker.
+// Ready returns an error if the server cannot answer calls now: if it does not listen, if
+// the API server does not respond, or if tokens cannot be checked. It is a healthz.Checker.
 func (s *Server) Ready(r *http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the MCP server does not listen yet, or no more")
 	}
-	// The answer counts for later probes too, so it is not given up with this one.
+	// The result is cached for later probes, so the check continues if this probe is
+	// canceled.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), probeTimeout)
 	defer cancel()
 	if err := s.probe.check(ctx); err != nil {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// service passes requests to replicas in turn, as a Service may do.
+// service distributes requests to the replicas in turn.
 func service(t *testing.T, replicas ...*harness) string {
 	t.Helper()
 	var proxies []*httputil.ReverseProxy
@@ -59,7 +59,8 @@ func TestAnyReplicaAnswers(t *testing.T) {
 				if _, err := session.ListTools(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}
-				// An odd number of requests in each turn, so that each of them reaches both.
+				// An odd number of requests per iteration, so that each kind of request
+				// reaches both replicas.
 				if _, err := session.ListResources(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}
@@ -71,7 +72,7 @@ func TestAnyReplicaAnswers(t *testing.T) {
 	}
 }
 
-// agreeing is a client whose user says yes to everything.
+// agreeing returns the options of a client whose user accepts every question.
 func agreeing(asked *atomic.Int64) *mcp.ClientOptions {
 	return &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		asked.Add(1)
@@ -79,8 +80,8 @@ func agreeing(asked *atomic.Int64) *mcp.ClientOptions {
 	}}
 }
 
-// countDeletions answers those of an object, and counts the ones that are meant: a dry
-// run asks beforehand whether it would be allowed.
+// countDeletions handles the DELETE requests for an object, and counts those that are not
+// dry runs.
 func countDeletions(kube *kubeAPI, object string) *atomic.Int64 {
 	meant := &atomic.Int64{}
 	kube.handle("DELETE "+object, func(w http.ResponseWriter, r *http.Request) {

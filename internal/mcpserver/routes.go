@@ -8,14 +8,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/identity"
 )
 
-// mcpPath is where the protocol is spoken.
+// mcpPath is the path of the MCP endpoint.
 const mcpPath = "/mcp"
 
-// routes says what is served where.
+// routes returns the handler for all paths.
 func (s *Server) routes(g *gate.Gate) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(mcpPath, g.Calls(s.protocol))
-	// Probes tell nothing, so anybody may ask.
+	// The probes need no authentication, because they reveal nothing.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.serveReady)
 	if metadata := s.identity.Metadata(); metadata != nil {

@@ -37,36 +37,37 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
-// Config is what the server is made of.
+// Config configures a Server.
 type Config struct {
 	Options Options
-	// RESTConfig has the server's own identity, with which it asks about callers
-	// and which it lets callers act through.
+	// RESTConfig has the server's own identity. It is used for reviews of callers, and as
+	// the basis of the impersonating client.
 	RESTConfig *rest.Config
-	// Scheme knows the types of both API groups, and Kubernetes' own.
+	// Scheme must contain the types of both API groups and of Kubernetes.
 	Scheme *runtime.Scheme
-	// Mapper maps kinds to resources with the server's own identity. Nil makes one.
+	// Mapper maps kinds to resources with the server's own identity. If it is nil, one is
+	// created.
 	Mapper meta.RESTMapper
-	// Namespace is that of Service coder-k8s, whose names clients may use, and of the
-	// Secret that replicas share. ClusterDomain is the one of the cluster.
+	// Namespace is the namespace of Service coder-k8s, whose names clients may use, and of
+	// the Secret that replicas share. ClusterDomain is the DNS domain of the cluster.
 	Namespace, ClusterDomain string
-	// InCluster says that the process runs in a pod.
+	// InCluster reports that the process runs in a pod.
 	InCluster bool
-	// WatchNamespaces are those in which control planes may be. None means all.
+	// WatchNamespaces are the namespaces that can contain control planes. Empty means all.
 	WatchNamespaces []string
-	// Version is what the server tells clients.
+	// Version is the version that clients see.
 	Version string
-	// Registerer takes the metrics. Nil counts nothing.
+	// Registerer registers the metrics. If it is nil, there are none.
 	Registerer prometheus.Registerer
-	// Tracing makes the spans of calls. Nil makes none.
+	// Tracing creates the spans of calls. If it is nil, there are none.
 	Tracing *tracing.Provider
 
-	// Logger is controller-runtime's unless set.
+	// Logger defaults to controller-runtime's logger.
 	Logger logr.Logger
 
-	// Listener replaces the one made from Options.BindAddress, in tests.
+	// Listener replaces the listener for Options.BindAddress, in tests.
 	Listener net.Listener
-	// Clock is the real one unless set.
+	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 }
 
@@ -81,12 +82,12 @@ type Server struct {
 	probe    *probe
 	logger   logr.Logger
 	serving  atomic.Bool
-	// drain is how long calls may go on once the process is told to end, and stop
-	// is when connections are cut that are still open after that.
+	// drain is how long calls may continue after the shutdown has begun. stop is the time
+	// after which open connections are closed.
 	drain, stop time.Duration
 }
 
-// New prepares a server. Nothing is opened and nobody is asked before Start.
+// New creates a server. It opens no listener and sends no requests before Start.
 func New(cfg Config) (*Server, error) {
 	own, err := cfg.complete()
 	if err != nil {
@@ -132,9 +133,9 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// complete fills in what was not given, and returns the configuration of clients
-// with the server's own identity. The API server's own fairness limits them;
-// client-go's limit would make all callers share a few requests a second.
+// complete sets the defaults, and returns the configuration for clients with the server's
+// own identity. API Priority and Fairness limits them on the server side; the default limit
+// of client-go is a few requests a second for all callers together.
 func (cfg *Config) complete() (*rest.Config, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -157,8 +158,9 @@ func (cfg *Config) complete() (*rest.Config, error) {
 	return own, nil
 }
 
-// key seals questions to users. A server on somebody's own machine has no replicas,
-// and leaves nothing in the clusters that its kubeconfig reaches.
+// key returns the key that signs questions to users. Without authentication, the server
+// runs on a user's machine: it has no replicas, and must not create Secrets in the clusters
+// of the kubeconfig.
 func (cfg *Config) key(secrets corev1client.SecretInterface) *sharedkey.Key {
 	if cfg.Options.Identity.Mode == identity.ModeNone {
 		return sharedkey.Alone()
@@ -177,7 +179,8 @@ func (cfg *Config) metrics(offered *toolset.Set) (*metrics.Metrics, error) {
 	return metrics.New(cfg.Registerer, names)
 }
 
-// namespaces is where callers are asked about their rights.
+// namespaces returns the function that lists the namespaces in which permissions are
+// checked.
 func (cfg *Config) namespaces(own *rest.Config) (func(context.Context) ([]string, error), error) {
 	if len(cfg.WatchNamespaces) > 0 {
 		return func(context.Context) ([]string, error) { return cfg.WatchNamespaces, nil }, nil
@@ -225,7 +228,7 @@ func (cfg *Config) protocol(kube *callers.Kube, offered *toolset.Set, reviewer a
 		Tracing:           cfg.Tracing,
 		MaxSessions:       cfg.Options.MaxSessions,
 		MaxStreamsPerUser: cfg.Options.MaxStreamsPerUser,
-		// As many as the gate lets through, for which there is a connection.
+		// The same share as for requests that have a connection.
 		MaxSessionCallsPerUser: gate.ShareOfUser(cfg.Options.MaxInFlight),
 		Clock:                  cfg.Clock,
 		Logger:                 cfg.Logger,

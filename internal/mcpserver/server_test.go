@@ -15,7 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// serve asks the handler without a connection.
+// serve calls the handler without a network connection.
 func serve(h *harness, path string, header map[string]string) (body string, status int) {
 	r := httptest.NewRequest(http.MethodGet, "http://localhost:8090"+path, nil)
 	for name, value := range header {

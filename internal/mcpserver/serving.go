@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// drainTime is how long calls may go on once the process is told to end.
+	// drainTime is how long calls may continue after the shutdown has begun.
 	drainTime = 4 * time.Second
-	// stopTime is when connections are cut that are still open, which leaves a second
-	// of the eight to what is cut.
+	// stopTime is the time after which open connections are closed. It leaves one of the
+	// eight seconds for closing them.
 	stopTime = 7 * time.Second
 )
 
-// NeedLeaderElection lets every replica serve.
+// NeedLeaderElection returns false, so that every replica serves.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Start serves until ctx is done, and then ends within eight seconds whatever
-// clients do. Its errors are those of the start, and that the listener broke.
+// Start serves until ctx is done, and then shuts down within eight seconds, whatever
+// clients do. It returns an error if the server cannot start or the listener fails.
 func (s *Server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -34,7 +34,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Calls outlive the end of ctx for a while, so they have a context of their own.
+	// Calls may continue after ctx is done, so they use another context.
 	callCtx, cancelCalls := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelCalls()
 	server := &http.Server{
@@ -56,7 +56,7 @@ func (s *Server) Start(ctx context.Context) error {
 			failed <- err
 		}
 	}()
-	// Whoever asks for the first confirmation does not wait for the key.
+	// Read the key in advance, so that the first confirmation need not wait for it.
 	go func() { _, _ = s.key.Get(ctx) }()
 	s.serving.Store(true)
 	s.logger.Info("Serving MCP", "address", listener.Addr().String(), "tls", s.options.TLSCertFile != "", "auth", s.options.Identity.Mode)
@@ -69,9 +69,9 @@ func (s *Server) Start(ctx context.Context) error {
 	return err
 }
 
-// end ends streams at once, lets calls finish for a while and then cancels them,
-// and closes connections as they have nothing to do, in the end all of them. It
-// never fails: what is open until then belongs to clients that were told to go.
+// end shuts the server down: it ends streams immediately, cancels calls that do not finish
+// within s.drain, and closes all connections after s.stop. It returns no error: clients
+// were asked to disconnect before.
 func (s *Server) end(server *http.Server, cancelCalls context.CancelFunc) {
 	quiet := make(chan struct{})
 	go func() {
@@ -118,7 +118,8 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	return tls.NewListener(listener, &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: watcher.GetCertificate,
-		// Deadlines of a single request reach the connection, which HTTP/2 shares.
+		// gate sets deadlines on the connection for a single request. With HTTP/2, requests
+		// would share the connection.
 		NextProtos: []string{"http/1.1"},
 	}), nil
 }

@@ -21,18 +21,18 @@ import (
 
 const watchedURI = "coder://controlplanes"
 
-// openStreams connects n clients of each era, each with an open stream.
+// openStreams connects n clients of each protocol revision, each with an open stream.
 func openStreams(t *testing.T, h *harness, n int) {
 	t.Helper()
 	for i := range n {
-		// With a session the client opens its stream by itself.
+		// With a session, the client opens its stream itself.
 		h.connect(t, legacyEra, aliceToken)
 		session := h.connect(t, modernEra, bobToken)
 		if err := session.Subscribe(context.Background(), &mcp.SubscribeParams{URI: watchedURI}); err != nil {
 			t.Fatalf("subscribing: %v", err)
 		}
-		// The client does not wait for its stream. One after the other they never have
-		// more than a few places.
+		// The client does not wait for its stream. Opening them one after the other needs
+		// only a few places at a time.
 		polltest.Eventually(t, "both streams are open", func() bool { return h.server.protocol.OpenStreams() == 2*(i+1) })
 	}
 }
@@ -41,10 +41,10 @@ func TestOpenStreamsOfBothErasEndUnforced(t *testing.T) {
 	const clients = 20
 	h := newHarness(t, func(c *Config) {
 		c.Options.MaxSessions, c.Options.MaxStreamsPerUser = 100, clients
-		// Fewer than there are streams, which take no place.
+		// Fewer places than streams, because streams do not occupy places.
 		c.Options.MaxInFlight = 16
 	})
-	// A slow machine is no reason to force anything.
+	// On a slow machine, the shutdown must not be forced.
 	h.server.drain, h.server.stop = polltest.Timeout(), polltest.Timeout()
 	h.start(t)
 	openStreams(t, h, clients)
@@ -56,7 +56,7 @@ func TestOpenStreamsOfBothErasEndUnforced(t *testing.T) {
 			t.Errorf("streams alone held the end until it was forced: %s", forced)
 		}
 	}
-	// Sessions are counted until somebody has seen that they ended.
+	// The count of sessions is updated asynchronously.
 	polltest.Eventually(t, "no streams and sessions are left", func() bool {
 		return h.server.protocol.OpenStreams()+h.server.protocol.OpenSessions() == 0
 	})
@@ -140,7 +140,7 @@ func TestAClientThatSendsForEverIsCut(t *testing.T) {
 	if err := h.stop(); err != nil {
 		t.Errorf("Start returned %v, want nil", err)
 	}
-	// Well before the time that a body may take.
+	// Well before bodyReadTimeout.
 	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("its connection is still open")

@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// soak lets clients come, call, and go, so many at once.
+// soak runs clients that connect, make calls and disconnect, atOnce of them concurrently.
 func soak(t testing.TB, h *harness, clients, atOnce, calls int) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -47,7 +47,7 @@ func soak(t testing.TB, h *harness, clients, atOnce, calls int) {
 
 func TestClientsLeaveNothingBehind(t *testing.T) {
 	h := running(t, func(c *Config) { c.Options.MaxInFlight, c.Options.MaxSessions = 0, 1000 })
-	// The first client makes what stays: connections to the API server, and caches.
+	// The first clients create connections to the API server and cache entries that stay.
 	soak(t, h, 2, 2, 1)
 	settle := func() int {
 		h.kube.CloseClientConnections()
@@ -56,12 +56,11 @@ func TestClientsLeaveNothingBehind(t *testing.T) {
 	}
 	polltest.Eventually(t, "the first clients are gone", func() bool { return h.server.protocol.OpenSessions() == 0 })
 	before := settle()
-	// More at once keep a busy machine from answering in the seconds that a review of a
-	// token has.
+	// With more clients at once, a busy machine would exceed the timeout of token reviews.
 	soak(t, h, 200, 16, 3)
-	// A few connections to the API server may have come since.
+	// A few more connections to the API server may have been opened.
 	polltest.Eventually(t, "the goroutines are as many as before", func() bool { return settle() <= before+5 })
-	// As many goroutines may be those of the last sessions.
+	// The goroutines above may still belong to the last sessions.
 	polltest.Eventually(t, "no sessions and streams are left", func() bool {
 		return h.server.protocol.OpenSessions()+h.server.protocol.OpenStreams() == 0
 	})

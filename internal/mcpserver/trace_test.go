@@ -15,8 +15,8 @@ const (
 	clientsSpan  = "00-" + clientsTrace + "-00f067aa0ba902b7-01"
 )
 
-// A call is found in the audit log of Kubernetes under the id that the client was
-// told, and its trace goes on there.
+// The audit log of Kubernetes contains the request ID that the client got, and the trace
+// continues in the requests to Kubernetes.
 func TestACallIsFoundInKubernetes(t *testing.T) {
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
@@ -28,7 +28,7 @@ func TestACallIsFoundInKubernetes(t *testing.T) {
 	body := callBody("list_workspaces", `{"namespace":"coder"}`)
 	response, answer := h.post(t, strings.NewReader(body), func(r *http.Request) {
 		r.Header.Set("Traceparent", clientsSpan)
-		// What the client calls itself goes nowhere.
+		// Request IDs from the client are ignored.
 		r.Header.Set("X-Request-Id", "made-up")
 		r.Header.Set("Audit-ID", "made-up")
 	})

@@ -1,10 +1,10 @@
-// Package polltest waits in tests. It owns the one time limit of all tests.
+// Package polltest waits in tests. It defines the time limit of all tests.
 //
 // Eventually polls until a check succeeds. Context and Timeout provide the same limit to
 // waits that do not poll. The limit is CODER_K8S_TEST_TIMEOUT, a Go duration such as "5m",
-// or else two minutes. It is multiplied by the load of the machine per core, by one at
-// least and five at most. The load is read again when the time is up, so that a test gets
-// more time if the machine became busy in the meantime.
+// or two minutes if that is not set. It is multiplied by the machine's load per core, with
+// a factor between one and five. The load is read again when the time is up, so that a test
+// gets more time if the machine became busy in the meantime.
 //
 // The limit is long because it costs nothing when a test passes. A test must not fail
 // because the machine is busy: no test expects a duration below ten times its typical

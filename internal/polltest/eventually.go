@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	// Between two checks is a quarter of the time that has passed, within these two: a
-	// check that succeeds soon is seen soon, and one that takes long is not repeated often.
+	// The pause between two checks is a quarter of the elapsed time, within these limits.
+	// So an early success is noticed soon, and a slow check is not repeated often.
 	shortestPause, longestPause = time.Millisecond, 200 * time.Millisecond
-	// notable is the duration from which it is logged.
+	// notable is the duration from which a wait is logged.
 	notable = time.Second
 )
 
@@ -34,7 +34,8 @@ func eventually[F func() error | func(context.Context) error | func() bool](l li
 		if err == nil {
 			break
 		}
-		// An error of a check that the limit interrupted does not say what was wrong.
+		// If the limit interrupted the check, its error does not show the cause: keep the
+		// previous error.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// recorder is a test that may fail.
+// recorder is a testing.TB that records a failure.
 type recorder struct {
 	testing.TB
 	logged, failed string
@@ -41,7 +41,7 @@ func (r *recorder) run(do func()) time.Duration {
 	return time.Since(start)
 }
 
-// loads is a machine whose load changes each time that it is read.
+// loads returns a limit for a machine whose load changes each time that it is read.
 func loads(idle time.Duration, cores int, averages ...string) limit {
 	return limit{idle: idle, cores: cores, loadavg: func() string {
 		now := averages[0]

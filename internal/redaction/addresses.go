@@ -6,21 +6,21 @@ import (
 )
 
 var (
-	// userInfo reaches to the last @ of a word, because a password that is not escaped may
-	// hold any character.
+	// userInfo matches up to the last @ of a word, because an unescaped password may
+	// contain any character.
 	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'<>` + "`" + `]*@`)
-	// userLead is the user in an address. The password may be anything: if it has
-	// characters that are not allowed there, an error about the address quotes it.
+	// userLead matches the user in a URL. The password may contain any character: if it
+	// contains invalid ones, errors about the URL quote it.
 	userLead = regexp.MustCompile(`://[^\s/?#"@:\[]*:`)
-	// portLead begins Go's error about an address whose password it takes for a port.
+	// portLead matches Go's error about a URL in which a password was parsed as the port.
 	portLead = regexp.MustCompile(`invalid port \\*":`)
-	// accountLead is the user of an HTTP client, on its command line.
+	// accountLead matches the user in the command line of an HTTP client.
 	accountLead = regexp.MustCompile(`(?:^|\s)(?:-u|--user)[ =]["']?[^\s:"']+:`)
-	// parameterLead is a parameter of an address that holds a secret.
+	// parameterLead matches a query parameter that contains a secret.
 	parameterLead = regexp.MustCompile(`(?i)[?&](?:sig|signature|code|state|key|auth|session|x-amz-[a-z-]+)=`)
 )
 
-// Users removes users and passwords from the addresses in a text.
+// Users removes users and passwords from the URLs in a text.
 func Users(text string) string {
 	if !strings.Contains(text, "://") || !strings.Contains(text, "@") {
 		return text
@@ -28,7 +28,7 @@ func Users(text string) string {
 	return userInfo.ReplaceAllString(text, "${1}"+Placeholder+"@")
 }
 
-// passwordLength is for the password in an address.
+// passwordLength is the length function for the password in a URL.
 func passwordLength(m match) int {
 	address := until(first(m.rest, maxPassword), blanks+`"`)
 	if next := strings.Index(address, "://"); next >= 0 {
@@ -45,10 +45,11 @@ func passwordLength(m match) int {
 	return at
 }
 
-// portLength is for the part of a password in Go's error about an address.
+// portLength is the length function for the part of a password in Go's error about a URL.
 func portLength(m match) int { return len(until(m.rest, "\n\"\\")) }
 
-// accountLength is for "-u user:password". Two numbers are the ids of a user and a group.
+// accountLength is the length function for "-u user:password". Two numbers are the IDs of a
+// user and a group.
 func accountLength(m match) int {
 	v := until(m.rest, blanks+`"'`)
 	if !m.strict && (saysNothing(first(v, maxWord)) || isNumber(first(v, maxWord))) {
@@ -57,7 +58,7 @@ func accountLength(m match) int {
 	return len(v)
 }
 
-// parameterLength is for "?sig=x".
+// parameterLength is the length function for "?sig=x".
 func parameterLength(m match) int {
 	v := until(m.rest, blanks+`&"'<>`)
 	if !m.strict && !looksSecret(first(v, maxWord)) {

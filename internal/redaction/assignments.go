@@ -8,15 +8,16 @@ import (
 var (
 	assignmentLead = regexp.MustCompile(`(?i)` + keyword + `\\*["']?[ \t]*(?::?=>?|:)[ \t]*\\*["'\x60]?`)
 	flagLead       = regexp.MustCompile(`(?i)--?[a-z0-9_-]*` + keyword + `[ \t]+`)
-	// strictLead begins with a word that sentences and code use for other things too.
+	// strictLead matches keywords that are also used in normal sentences and code.
 	strictLead = regexp.MustCompile(`(?i)^(?:cookie|license)`)
 	fieldAfter = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}[=:]`)
 )
 
-// assignedLength is for "password=x", "password: x" and their like in JSON, YAML and Go.
+// assignedLength is the length function for "password=x", "password: x" and similar forms
+// in JSON, YAML and Go.
 //
-// After a colon without quotes a sentence may follow ("invalid token: expired"), so there
-// Prose wants the value itself to look like a secret.
+// After a colon without quotes a sentence may follow ("invalid token: expired"), so in that
+// case Prose requires that the value itself looks like a secret.
 func assignedLength(m match) int {
 	switch {
 	case strings.ContainsAny(m.lead[len(m.lead)-1:], "\"'`"):
@@ -36,8 +37,8 @@ func assignedLength(m match) int {
 	return 0
 }
 
-// isBlank reports whether there is nothing but white space. It looks no further than the
-// first character that is none.
+// isBlank reports whether s contains only white space. TrimLeft stops at the first other
+// character.
 func isBlank(s string) bool { return strings.TrimLeft(s, blanks) == "" }
 
 func quotedLength(m match) int {
@@ -48,8 +49,8 @@ func quotedLength(m match) int {
 	return length
 }
 
-// isHarmless reports whether a value that follows a keyword is no secret: a word for nothing,
-// the name of a Secret of Kubernetes, or how many there are.
+// isHarmless reports whether a value that follows a keyword is not a secret: a word such as
+// "none", the name of a Kubernetes Secret, or a number after a plural.
 func isHarmless(lead, v string) bool {
 	return strictLead.MatchString(lead) || saysNothing(v) || isPlural(lead) && isNumber(v) ||
 		strings.HasPrefix(strings.ToLower(lead), "secret") && namesObject(v)
@@ -61,8 +62,8 @@ func isPlural(lead string) bool {
 	return word[len(word)-1]|' ' == 's'
 }
 
-// closingQuote returns where the string ends that the last character of lead opens. Within a
-// string, a quote that ends it has as many backslashes before it as the one that began it.
+// closingQuote returns the end of the string that the last character of lead opens. The
+// closing quote has as many backslashes before it as the opening quote.
 func closingQuote(lead, rest string) int {
 	quote := lead[len(lead)-1]
 	opening := len(lead) - 1 - len(strings.TrimRight(lead[:len(lead)-1], `\`))
@@ -82,8 +83,8 @@ func closingQuote(lead, rest string) int {
 	return len(rest)
 }
 
-// unquotedLength returns the length of a value without quotes. It may hold any sign that does
-// not end it, as passwords do.
+// unquotedLength returns the length of a value without quotes. The value may contain any
+// character that does not end it, as passwords do.
 func unquotedLength(rest string) int {
 	end := len(rest)
 	for i := range len(rest) {
@@ -94,7 +95,7 @@ func unquotedLength(rest string) int {
 	}
 	v := strings.TrimRight(rest[:end], ",;.!)]}>")
 	if strings.ContainsAny(v, "([{<") {
-		// The bracket at the end belongs to the value.
+		// The closing bracket belongs to the value.
 		v = strings.TrimRight(rest[:end], ",;.!")
 	}
 	return len(v)
@@ -117,7 +118,7 @@ func isPassword(lead string) bool {
 	return strings.HasPrefix(strings.ToLower(lead), "pass")
 }
 
-// flagLength is for "--token x".
+// flagLength is the length function for "--token x".
 func flagLength(m match) int {
 	if strings.HasPrefix(m.rest, "-") {
 		return 0

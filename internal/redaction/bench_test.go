@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkText is what a log costs, with known values and without.
+// BenchmarkText measures the redaction of a log, with learned values and without.
 func BenchmarkText(b *testing.B) {
 	log, r := ordinaryLog()
 	b.SetBytes(int64(len(log)))

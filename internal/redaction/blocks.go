@@ -6,14 +6,15 @@ import (
 )
 
 var (
-	// blockBegin is the line of YAML that gives a keyword the lines below it as its value.
+	// blockBegin matches a line of YAML whose key is a keyword and whose value is a block
+	// scalar.
 	blockBegin = regexp.MustCompile(`(?i)(?:authorization|` + keyword + `)["']?[ \t]*:[ \t]+[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$`)
-	// lineStamp is what kube-apiserver puts before each line of a log.
+	// lineStamp matches the timestamp that kube-apiserver adds to each line of a log.
 	lineStamp = regexp.MustCompile(`^\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d) `)
 )
 
-// withoutBlocks removes the values that YAML writes as a block: all lines below the keyword
-// that are deeper than it.
+// withoutBlocks removes YAML block scalars: all lines after the keyword with a deeper
+// indentation.
 func withoutBlocks(text string) string {
 	var out strings.Builder
 	out.Grow(len(text))
@@ -33,7 +34,7 @@ func withoutBlocks(text string) string {
 			line = stamp + content[:indent] + Placeholder + lineEnd(line)
 		default:
 			inside = blockBegin.MatchString(content)
-			// The entry of a list is as deep as what follows its dash.
+			// The keys of a list entry are as deep as the text after its dash.
 			depth = len(content) - len(strings.TrimLeft(content, " \t-"))
 		}
 		out.WriteString(line)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// formsOf gives the forms in which a value may stand in a text, the value itself
-// first. Forms that are too short to mean anything are left out.
+// formsOf returns the encodings in which a value may occur in a text, the value itself
+// first. It omits encodings that are too short.
 func formsOf(value string) []string {
 	forms := []string{
 		value,
@@ -38,8 +38,8 @@ func formsOf(value string) []string {
 	return out
 }
 
-// within gives the part of a longer text's base64 that the value alone decides,
-// where so many bytes (modulo 3) stand before it.
+// within returns the part of a longer text's base64 that depends only on the value, if
+// shift bytes (modulo 3) precede the value.
 func within(encoding *base64.Encoding, value string, shift int) string {
 	encoded := encoding.EncodeToString([]byte(strings.Repeat("\x00", shift) + value))
 	begin := (shift*8 + 5) / 6
@@ -47,14 +47,14 @@ func within(encoding *base64.Encoding, value string, shift int) string {
 	return encoded[begin:end]
 }
 
-// quoteHTML is the JSON of Go, which also escapes what means something in HTML.
+// quoteHTML quotes text as JSON in Go's default format, which also escapes HTML characters.
 func quoteHTML(text string) string {
-	// Marshalling a text does not fail.
+	// Marshalling a string cannot fail.
 	quoted, _ := json.Marshal(text)
 	return string(quoted)
 }
 
-// quoteJSON is the JSON of everybody else.
+// quoteJSON quotes text as JSON without escaping HTML characters.
 func quoteJSON(text string) string {
 	var out strings.Builder
 	encoder := json.NewEncoder(&out)
@@ -65,7 +65,7 @@ func quoteJSON(text string) string {
 
 func unquoted(quoted string) string { return quoted[1 : len(quoted)-1] }
 
-// decoded reads base64 of printable text.
+// decoded decodes base64 of printable text. It returns false for anything else.
 func decoded(text string) (string, bool) {
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(data) < leastKnown {

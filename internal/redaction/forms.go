@@ -6,30 +6,29 @@ import (
 	"strings"
 )
 
-// form is one way in which a secret is written in a line.
+// form is one way in which a secret occurs in a line.
 type form struct {
-	// hints are texts in lower case. A line with this form has at least one of them, so
-	// most lines need no search with the pattern, which is many times slower.
+	// hints are lower-case substrings. A line with this form contains at least one of them,
+	// so most lines can skip the pattern, which is many times slower.
 	hints []string
-	// lead matches what precedes the secret.
+	// lead matches the text before the secret.
 	lead *regexp.Regexp
 	// length returns how many of the first bytes after the lead are secret, or 0. It
-	// looks at a bounded part of what it does not remove, or the time would not grow with
-	// the length of the line alone.
+	// inspects a limited part of the text that it keeps, so that the total time stays
+	// linear in the length of the line.
 	length func(m match) int
-	// token says that the lead is the public beginning of a token. Text removes it too.
+	// token reports that the lead is the public prefix of a token. Text removes it too.
 	token bool
 }
 
-// match is a lead and the rest of the line.
+// match is a lead with the text before the secret, and the rest of the line.
 type match struct {
 	lead, rest string
 	// strict is set for Text.
 	strict bool
 }
 
-// forms are looked for in this order: first those that know most about what surrounds a
-// secret.
+// forms are applied in this order, the ones with the most context first.
 var forms = []form{
 	{hints: []string{"authorization"}, lead: authorizationLead, length: authorizationLength},
 	{hints: []string{"bearer", "basic", "digest", "negotiate"}, lead: schemeLead, length: credentialsLength},
@@ -44,16 +43,16 @@ var forms = []form{
 	{hints: vendorHints, lead: vendorLead, length: vendorLength, token: true},
 }
 
-// mostPasses bounds how often a line is searched.
+// mostPasses limits how often a line is searched.
 const mostPasses = 8
 
-// withoutForms removes what has the form of a secret.
+// withoutForms removes text that looks like a secret.
 func withoutForms(text string, strict bool) string {
 	text = withoutBlocks(withoutPrivateKeys(text))
 	var out strings.Builder
 	out.Grow(len(text))
 	for line := range strings.Lines(text) {
-		// What was removed can complete another form, so until nothing changes.
+		// A removal can complete another form, so repeat until nothing changes.
 		for range mostPasses {
 			before := line
 			if line = lineWithoutForms(line, strict); line == before {
@@ -84,7 +83,7 @@ func (f form) redact(line string, strict bool) string {
 	for at := f.lead.FindStringIndex(rest); at != nil; at = f.lead.FindStringIndex(rest) {
 		start, end := at[0], at[1]
 		if strings.HasPrefix(rest[end-1:], Placeholder) {
-			// The bracket belongs to what replaced a secret before.
+			// The bracket is the beginning of a Placeholder from an earlier form.
 			end--
 		}
 		length := f.length(match{lead: rest[start:end], rest: rest[end:], strict: strict})
@@ -102,14 +101,14 @@ func (f form) redact(line string, strict bool) string {
 	return out.String()
 }
 
-// Prose returns the text without what certainly is a secret. Sentences about secrets, and
-// the public beginning of tokens, stay.
+// Prose returns the text without text that certainly is a secret. It keeps sentences about
+// secrets, and the public prefixes of tokens.
 func Prose(text string) string { return withoutForms(text, false) }
 
-// HoldsSecret reports whether Prose would remove something.
+// HoldsSecret reports whether Prose would change the text.
 func HoldsSecret(text string) bool { return Prose(text) != text }
 
-// LooksSecret reports whether a value has the form of a secret, in doubt too.
+// LooksSecret reports whether a value looks like a secret, by the strict rules of Text.
 func LooksSecret(value string) bool {
 	return strings.Contains(withoutForms(value, true), Placeholder) && !strings.Contains(value, Placeholder)
 }

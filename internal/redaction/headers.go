@@ -12,11 +12,12 @@ var (
 	cookiePair        = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}=`)
 )
 
-// leastCredentials is the length from which Text removes what follows the name of a scheme.
+// leastCredentials is the minimum length of credentials that Text removes after the name of
+// a scheme.
 const leastCredentials = 8
 
-// authorizationLength is for the header Authorization as dumps of requests have it, and for
-// the same word in a sentence, which is no header.
+// authorizationLength is the length function for the header Authorization in dumps of
+// requests, and for the same word in a sentence.
 func authorizationLength(m match) int {
 	head := first(m.rest, maxWord)
 	word := until(head, blanks+`"'\],`)
@@ -32,7 +33,7 @@ func hasScheme(lead string) bool {
 	return len(word) < len(lead) && run(word[len(word)-1:], "") > 0
 }
 
-// headerLength returns the length of the value of a header.
+// headerLength returns the length of a header's value.
 func headerLength(rest string) int {
 	done := 0
 	if strings.HasPrefix(rest, Placeholder) {
@@ -41,7 +42,8 @@ func headerLength(rest string) int {
 	return done + len(until(rest[done:], "\r\n\"'\\]"))
 }
 
-// credentialsLength is for "Bearer x" and "Basic x" anywhere. "digest sha256:x" names an image.
+// credentialsLength is the length function for "Bearer x" and "Basic x" anywhere. "digest
+// sha256:x" is an image.
 func credentialsLength(m match) int {
 	const characters = "-._~+/="
 	v := first(m.rest, maxWord)
@@ -52,7 +54,7 @@ func credentialsLength(m match) int {
 	return run(m.rest, characters)
 }
 
-// cookieLength is for the headers Cookie and Set-Cookie.
+// cookieLength is the length function for the headers Cookie and Set-Cookie.
 func cookieLength(m match) int {
 	if !m.strict && !cookiePair.MatchString(m.rest) {
 		return 0

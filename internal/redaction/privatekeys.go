@@ -6,25 +6,25 @@ import (
 )
 
 const (
-	// maxPrivateKey is longer than any private key in PEM form. A begin and an end that are
-	// further apart do not belong together.
+	// maxPrivateKey is longer than any private key in PEM format. Markers that are further
+	// apart do not belong together.
 	maxPrivateKey = 32 << 10
-	// maxPrefix and mostPrefixes bound what may precede each line of a key.
+	// maxPrefix and mostPrefixes limit the text before each line of a key.
 	maxPrefix    = 256
 	mostPrefixes = 3
-	// keyAlphabet is base64, with line breaks that are written out as in JSON.
+	// keyAlphabet is base64, with a backslash for escaped line breaks as in JSON.
 	keyAlphabet = `ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\`
 )
 
 var (
-	// keyMarker matches the markers of everything in PEM and PGP but certificates.
+	// keyMarker matches the markers of all PEM and PGP blocks except certificates.
 	keyMarker = regexp.MustCompile(`-----(?:BEGIN|END) (?:[A-Z0-9]+ )*(?:PRIVATE KEY(?: BLOCK)?|KEY|MESSAGE|PARAMETERS)-----`)
 	keyHeader = regexp.MustCompile(`^(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): `)
 )
 
-// withoutPrivateKeys removes private keys. Of a key whose begin or end was cut off it removes
-// the lines that look like a part of it. Each line may have as many words before it as the
-// line of the marker, for example the time.
+// withoutPrivateKeys removes private keys. If one marker of a key is missing, it removes
+// the lines that look like a part of the key. Each line may have as many words before it as
+// the line of the marker, for example a timestamp.
 func withoutPrivateKeys(text string) string {
 	if !strings.Contains(text, "-----BEGIN ") && !strings.Contains(text, "-----END ") {
 		return text
@@ -58,19 +58,19 @@ func withoutPrivateKeys(text string) string {
 
 func isEnd(marker string) bool { return strings.HasPrefix(marker, "-----END") }
 
-// wordsBefore returns how many words precede a marker in its line.
+// wordsBefore returns the number of words before a marker in its line.
 func wordsBefore(s string) int {
 	prefix := s[strings.LastIndexByte(s, '\n')+1:]
 	words := len(strings.Fields(prefix))
 	if strings.TrimRight(prefix, blanks) == prefix {
-		// What touches the marker is no word, but what quotes the key.
+		// Text that touches the marker is not a word but a quote of the key.
 		words--
 	}
 	return min(max(words, 0), mostPrefixes)
 }
 
-// materialAfter returns how many of the first bytes of s look like the part of a key that
-// follows its begin.
+// materialAfter returns how many of the first bytes of s look like the part of a key after
+// its first marker.
 func materialAfter(s string, words int) int {
 	n := len(s) - len(strings.TrimLeft(s, keyAlphabet+"\r"))
 	header := false
@@ -88,8 +88,8 @@ func materialAfter(s string, words int) int {
 	return n
 }
 
-// materialBefore returns how many of the last bytes of s look like the part of a key that
-// precedes its end.
+// materialBefore returns how many of the last bytes of s look like the part of a key before
+// its last marker.
 func materialBefore(s string, words int) int {
 	kept := strings.TrimRight(s, keyAlphabet)
 	above := kept[:strings.LastIndexByte(kept, '\n')+1]
@@ -110,7 +110,7 @@ func materialBefore(s string, words int) int {
 	return len(s) - len(first)
 }
 
-// isMaterial reports whether a line can be one of a key: base64 behind a few words.
+// isMaterial reports whether a line can belong to a key: base64 after at most words words.
 func isMaterial(fields []string, words int) bool {
 	return len(fields) > 0 && len(fields) <= words+1 && strings.Trim(fields[len(fields)-1], keyAlphabet) == ""
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// stamped is a text as kube-apiserver gives the log of a pod.
+// stamped returns a text with a timestamp in each line, as in the log of a pod.
 func stamped(text string) string {
 	var log strings.Builder
 	for line := range strings.Lines(text) {
@@ -46,7 +46,7 @@ func TestPrivateKeysInLogs(t *testing.T) {
 	}
 }
 
-// A certificate is public, and a log that only speaks of keys stays as it is.
+// A certificate is public, and a log that only mentions keys is not changed.
 func TestWhatIsNoKeyStays(t *testing.T) {
 	for _, text := range []string{
 		"-----BEGIN CERTIFICATE-----\nMIIEpAIBAAKCAQEA7bq2q83vEjRWeJASNFZ4\n-----END CERTIFICATE-----\n",

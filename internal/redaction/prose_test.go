@@ -28,7 +28,7 @@ func TestSecretsAreReplaced(t *testing.T) {
 		"Cookie: coder_session_token=abc; other=1":                    "Cookie: [redacted]",
 		`"Set-Cookie":["session=abc; Path=/"]`:                        `"Set-Cookie":["[redacted]"]`,
 		"Coder-Session-Token: " + sampleSession:                       "Coder-Session-Token: [redacted]",
-		// Passwords in addresses.
+		// Passwords in URLs.
 		"postgres://coder:hunter@db:5432/coder?sslmode=disable":            "postgres://coder:[redacted]@db:5432/coder?sslmode=disable",
 		"redis://:hunter@cache:6379":                                       "redis://:[redacted]@cache:6379",
 		"https://user:p%40ss@host/a https://b:c@d/":                        "https://user:[redacted]@host/a https://b:[redacted]@d/",
@@ -60,7 +60,7 @@ func TestSecretsAreReplaced(t *testing.T) {
 		"--token abc12345 --user x":                        "--token [redacted] --user x",
 		"--db-password=abc --user x":                       "--db-password=[redacted] --user x",
 		"secret=" + "0f8fad5b-d9cb-469f-a165-70867728950e": "secret=[redacted]",
-		// Tokens that are known by their form.
+		// Tokens that are recognized by their format.
 		"saw " + sampleJWT + " there":                       "saw eyJ[redacted] there",
 		"saw " + sampleSession + " there":                   "saw a1B2c3D4e5-[redacted] there",
 		"[" + sampleSession + "," + sampleSession + "]":     "[a1B2c3D4e5-[redacted],a1B2c3D4e5-[redacted]]",
@@ -156,8 +156,8 @@ func TestPrivateKeysAreReplaced(t *testing.T) {
 	}
 }
 
-// hostileTexts are what makes careless code slow: beginnings without ends, over
-// and over.
+// hostileTexts returns texts that make inefficient code slow: repeated beginnings without
+// ends.
 func hostileTexts(size int) map[string]string {
 	texts := map[string]string{}
 	for _, part := range []string{
@@ -174,9 +174,9 @@ func hostileTexts(size int) map[string]string {
 	return texts
 }
 
-// TestTimeGrowsWithTheLengthAlone: of every hostile text, 64 times as much takes less than
-// 1,280 times the time of the processor. It is 64 to 400 times, because Go's regexp has a
-// faster way for short texts; time that grows with the square is 4,096 times.
+// TestTimeGrowsWithTheLengthAlone checks for every hostile text that 64 times the length
+// takes less than 1,280 times the CPU time. Linear time is a factor of 64 to 400, because
+// Go's regexp is faster for short texts; quadratic time is a factor of 4,096.
 func TestTimeGrowsWithTheLengthAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -190,7 +190,7 @@ func TestTimeGrowsWithTheLengthAlone(t *testing.T) {
 		size   = 512
 		longer = 64
 		most   = 20 * longer
-		// leastTime is what can be told from noise.
+		// leastTime is the smallest time that can be distinguished from noise.
 		leastTime = 500 * time.Microsecond
 	)
 	small, large := hostileTexts(size), hostileTexts(longer*size)

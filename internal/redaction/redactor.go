@@ -15,27 +15,27 @@ import (
 const Placeholder = "[redacted]"
 
 const (
-	// leastKnown is the length from which a known value is taken out wherever it
-	// stands. Shorter ones are words of everyday text, and guessed in no time.
+	// leastKnown is the minimum length of a learned value that is removed. Shorter values
+	// are common words, and are easy to guess anyway.
 	leastKnown = 6
-	// leastLine is the same for one line of a value that has many.
+	// leastLine is the minimum length of a line of a learned value with several lines.
 	leastLine = 16
-	// mostKnown bounds the length of a value that is looked for as a whole. Of a
-	// longer one the lines are.
+	// mostKnown is the maximum length of a learned value that is searched as a whole. Of
+	// longer values, only the lines are searched.
 	mostKnown = 16 << 10
 )
 
-// Redactor takes secrets out of text. Its zero value knows no values, and takes out
-// what has the form of a secret. It is safe for concurrent use.
+// Redactor removes secrets from text. Its zero value has learned no values, and removes
+// only text that looks like a secret. It is safe for concurrent use.
 type Redactor struct {
 	mu       sync.Mutex
 	known    map[string]struct{}
 	replacer *strings.Replacer
 }
 
-// Learn names a value that must stand nowhere. What it is made of is looked for
-// too: its lines, the texts of a JSON document, the password of an address. Values
-// of fewer than six characters are ignored.
+// Learn adds a value to remove. It also adds the parts of the value: its lines, the strings
+// of a JSON document, the password of a URL. Values of fewer than six characters are
+// ignored.
 func (r *Redactor) Learn(value string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,8 +68,8 @@ func (r *Redactor) learn(value string) {
 	r.learnDocument(value)
 }
 
-// learnPassword learns the password of an address, also of one that cannot be parsed because
-// the password is not escaped.
+// learnPassword learns the password of a URL, even if the URL cannot be parsed because the
+// password is not escaped.
 func (r *Redactor) learnPassword(value string) {
 	_, rest, isAddress := strings.Cut(value, "://")
 	if !isAddress || strings.Contains(value, "\n") {
@@ -91,8 +91,7 @@ func (r *Redactor) learnPassword(value string) {
 	}
 }
 
-// learnDocument learns the texts of a JSON document, for example of the access to
-// a registry of images.
+// learnDocument learns the strings of a JSON document, for example of registry credentials.
 func (r *Redactor) learnDocument(value string) {
 	if value[0] != '{' && value[0] != '[' {
 		return
@@ -112,7 +111,7 @@ func (r *Redactor) learnDocument(value string) {
 	}
 }
 
-// texts gives the texts of a document.
+// texts returns an iterator over the strings of a document.
 func texts(document any) func(yield func(string) bool) {
 	return func(yield func(string) bool) { visit(document, yield) }
 }
@@ -137,24 +136,24 @@ func visit(document any, yield func(string) bool) bool {
 	return true
 }
 
-// Text returns the text without secrets, for anyone to read.
+// Text returns the text without secrets, for public output.
 func (r *Redactor) Text(text string) string { return withoutForms(r.Known(text), true) }
 
-// Message returns the text without secrets, in which sentences about secrets stay, for
-// conditions and events.
+// Message returns the text without secrets, for conditions and events. It keeps sentences
+// about secrets.
 func (r *Redactor) Message(text string) string { return Prose(Users(r.Known(text))) }
 
-// Quote returns the beginning of a foreign text as one line of at most limit bytes without
-// secrets, to be quoted in a message.
+// Quote returns the beginning of an external text without secrets, as one line of at most
+// limit bytes, to quote it in a message.
 func (r *Redactor) Quote(text string, limit int) string {
 	return truncate.String(truncate.OneLine(r.Message(text)), limit)
 }
 
-// Known returns the text without the values that were learned. It is for what went
-// through Text in parts before.
+// Known returns the text without the learned values. It is for text whose parts were
+// processed by Text before.
 func (r *Redactor) Known(text string) string { return r.knownReplacer().Replace(text) }
 
-// Document returns a copy of a JSON document without secrets in its texts.
+// Document returns a copy of a JSON document without secrets in its strings.
 func (r *Redactor) Document(document any) any {
 	switch d := document.(type) {
 	case string:
@@ -184,8 +183,8 @@ func (r *Redactor) knownReplacer() *strings.Replacer {
 	return r.replacer
 }
 
-// newReplacer looks for every form of every value. Where one begins another, the
-// longer one counts.
+// newReplacer returns a replacer for all encodings of all values. If one is a prefix of
+// another, the longer one is replaced.
 func newReplacer(known map[string]struct{}) *strings.Replacer {
 	all := map[string]struct{}{}
 	for value := range known {
@@ -207,8 +206,7 @@ func newReplacer(known map[string]struct{}) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// isPublic says that a value is a certificate and nothing else, which everybody may
-// know.
+// isPublic reports whether a value contains only certificates, which are public.
 func isPublic(value string) bool {
 	return strings.HasPrefix(value, "-----BEGIN CERTIFICATE-----") && !strings.Contains(value, "PRIVATE KEY")
 }

@@ -49,7 +49,7 @@ func TestTextTakesOutWhatHasTheFormOfASecret(t *testing.T) {
 	}
 }
 
-// What YAML writes below a word belongs to it, and what is not deeper does not.
+// The lines of a YAML block belong to the keyword if they have a deeper indentation.
 func TestTextTakesOutBlocksOfYAML(t *testing.T) {
 	for _, text := range []string{
 		"kept: 1\ndb_password: |\n  hidden\n\n    hidden too\nkept: 2\n",
@@ -76,7 +76,7 @@ func TestTextTakesOutBlocksOfYAML(t *testing.T) {
 	}
 }
 
-// TestTextTakesOutKnownValues looks for each form in which a value can be written.
+// TestTextTakesOutKnownValues checks each encoding of a value.
 func TestTextTakesOutKnownValues(t *testing.T) {
 	for _, value := range []string{"hunter2hunter2", `q"uo\te<&>'d é`, "a b+c%d", strings.Repeat("x1", 300)} {
 		var r Redactor
@@ -97,7 +97,7 @@ func TestTextTakesOutKnownValues(t *testing.T) {
 				t.Errorf("%s becomes %s", written, got)
 			}
 		}
-		// What surrounds it in base64 alone is left.
+		// Only the base64 of the surrounding text is left.
 		for before := range 4 {
 			encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("-", before) + value + "---"))
 			if got := r.Text(encoded); len(got) > len(Placeholder)+14 {
@@ -126,7 +126,8 @@ func TestLearnTakesAValueApart(t *testing.T) {
 	}
 }
 
-// TestTheLongerOneCounts holds whatever was learned first.
+// TestTheLongerOneCounts checks overlapping values, independent of the order in which they
+// are learned.
 func TestTheLongerOneCounts(t *testing.T) {
 	var r Redactor
 	for _, value := range []string{"secret-a", "secret-a-and-more"} {
@@ -169,8 +170,8 @@ func TestNamesAndLooks(t *testing.T) {
 	}
 }
 
-// FuzzText wants that a known value never stays, whatever surrounds it, that what was redacted
-// stays as it is when it is redacted again, and that nothing makes the text much longer.
+// FuzzText checks that a learned value is always removed, whatever surrounds it, that
+// redaction is idempotent, and that it does not make the text much longer.
 func FuzzText(f *testing.F) {
 	f.Add("hunter2hunter2", "password=", "\n")
 	f.Add("a b c d e f", `{"token":"`, `"}`)
@@ -185,7 +186,8 @@ func FuzzText(f *testing.F) {
 		r.Learn(secret)
 		text := before + secret + after
 		known := strings.TrimSpace(secret)
-		// A placeholder may complete a value with a bracket, and what surrounds the value may hold it.
+		// A placeholder may complete a value that contains a bracket, and the surrounding
+		// text may contain the value.
 		isKnown := len(known) >= 2*leastKnown && !isPublic(known) && !strings.ContainsAny(known, "[]") &&
 			!strings.Contains(Placeholder, known) && !strings.Contains(before+after, known)
 		for name, redact := range map[string]func(string) string{"Text": r.Text, "Message": r.Message, "Prose": Prose} {

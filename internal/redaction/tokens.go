@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// vendorHints are how the tokens of vendors begin, in lower case.
+// vendorHints are lower-case substrings of the prefixes of vendors' tokens.
 var vendorHints = []string{
 	"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "akia", "asia", "aiza", "sk-", "k_live_", "k_test_", "npm_", "hvs.", "coder_",
 }
@@ -14,11 +14,11 @@ var (
 	jwtLead     = regexp.MustCompile(`\beyJ`)
 	vendorLead  = regexp.MustCompile(`\b(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|AIza|sk-|[sr]k_(?:live|test)_|npm_|hvs\.|coder_)`)
 	amazonShape = regexp.MustCompile(`^[A-Z0-9]{16}`)
-	// oauthShape is the rest of the secret of an OAuth2 application in Coder.
+	// oauthShape matches the rest of the secret of an OAuth2 application in Coder.
 	oauthShape = regexp.MustCompile(`^[A-Za-z0-9]{10}_[A-Za-z0-9]{40}`)
 )
 
-// jwtLength is for JSON web tokens, such as those of service accounts.
+// jwtLength is the length function for JSON web tokens, such as those of service accounts.
 func jwtLength(m match) int {
 	header, payload, found := strings.Cut(first(m.rest, maxHeader), ".")
 	if !found || len(header) < 5 || run(header, "-_") < len(header) || run(first(payload, 5), "-_") < 5 {
@@ -27,7 +27,7 @@ func jwtLength(m match) int {
 	return run(m.rest, "-_.")
 }
 
-// vendorLength is for tokens that say by their first letters whose they are.
+// vendorLength is the length function for tokens with a vendor's prefix.
 func vendorLength(m match) int {
 	v := first(m.rest, maxToken)
 	v = v[:run(v, "-_")]
@@ -56,10 +56,11 @@ const (
 	hexLength    = 64
 )
 
-// withoutCoderTokens removes the tokens of Coder: those of users, which are an id of 10
-// characters, a dash and a secret of 22, and those of workspace proxies, a UUID, a colon and
-// 64 hexadecimal digits. Prose keeps the id, because Coder's own log names a token by it. A
-// dash is in every second line, so this does without a pattern.
+// withoutCoderTokens removes the tokens of Coder: session tokens, which consist of an ID of
+// 10 characters, a dash and a secret of 22 characters, and tokens of workspace proxies,
+// which consist of a UUID, a colon and 64 hexadecimal digits. Prose keeps the ID, because
+// Coder's logs identify a token by it. It uses no pattern, because too many lines contain a
+// dash.
 func withoutCoderTokens(line string, strict bool) string {
 	var out strings.Builder
 	done := 0
@@ -100,7 +101,7 @@ func sessionSecret(line string, dash int, strict bool) int {
 	return secretLength
 }
 
-// lastWord returns where the letters and digits at the end of s begin.
+// lastWord returns the index at which the letters and digits at the end of s begin.
 func lastWord(s string) int {
 	for i := len(s); i > 0; i-- {
 		if run(s[i-1:i], "") == 0 {
@@ -121,7 +122,8 @@ func proxySecret(line string, colon int) int {
 	return hexLength
 }
 
-// looksRandom distinguishes random letters from the names of objects, which are lower case.
+// looksRandom distinguishes random letters, which are of mixed case, from names of objects,
+// which are lower case.
 func looksRandom(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool { return r >= 'A' && r <= 'Z' }) &&
 		strings.ContainsFunc(s, func(r rune) bool { return r >= 'a' && r <= 'z' })

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// How far ahead it is decided whether something is a secret. A secret is then removed to its
-// end, however far that is.
+// Limits of the text that is inspected to decide whether it is a secret. A secret is then
+// removed completely, however long it is.
 const (
 	maxToken    = 64
 	maxWord     = 256
@@ -20,13 +20,14 @@ var (
 	reference = regexp.MustCompile(`^\$(?:\([A-Za-z0-9_]+\)|\{[A-Za-z0-9_.]+\}|[A-Z0-9_]+)$`)
 	removed   = regexp.MustCompile(`(?i)^[(\[<]?redacted[)\]>]?$`)
 	uuid      = regexp.MustCompile(`^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
-	// objectName is the name of a Kubernetes object of more than one word, with its
-	// namespace or without.
+	// objectName matches names of Kubernetes objects with more than one word, with or
+	// without a namespace.
 	objectName = regexp.MustCompile(`^[a-z0-9.]+[/-][a-z0-9./-]*$`)
 )
 
-// looksSecret distinguishes what a person or a machine made up from a word of a sentence or of
-// a program: it has digits or signs, or changes case often.
+// looksSecret distinguishes passwords and random values from words of a sentence or
+// identifiers: it reports whether v contains digits or special characters, or changes case
+// often.
 func looksSecret(v string) bool {
 	if len(v) < 6 {
 		return false
@@ -43,8 +44,8 @@ func looksSecret(v string) bool {
 	return changes >= 4
 }
 
-// saysNothing reports whether a value is no secret, although one could be there: words for
-// nothing, references, files, and what is redacted already.
+// saysNothing reports whether a value is not a secret although it is in the place of one:
+// words such as "none", references, paths, and text that is already redacted.
 func saysNothing(v string) bool {
 	if len(v) > 128 {
 		return false
@@ -56,8 +57,8 @@ func saysNothing(v string) bool {
 	return strings.Trim(v, "*") == "" || len(v) > 3 && strings.Trim(v, "xX") == "" || reference.MatchString(v) || removed.MatchString(v) || lowerPath.MatchString(v)
 }
 
-// isStructure reports whether a structure begins here, as Go and JSON print it, or the
-// substitution of a shell.
+// isStructure reports whether v starts a structure as printed by Go or JSON, or a shell
+// substitution.
 func isStructure(v string) bool {
 	for _, start := range []string{"{", "[", "&{", "map[", "=", "$(", "${"} {
 		if strings.HasPrefix(v, start) {
@@ -67,7 +68,8 @@ func isStructure(v string) bool {
 	return false
 }
 
-// namesObject reports whether v is the name of an object: that of a Secret is no secret.
+// namesObject reports whether v is the name of an object. The name of a Secret is not
+// secret.
 func namesObject(v string) bool {
 	return len(v) <= 253 && objectName.MatchString(v) && !uuid.MatchString(v)
 }
@@ -76,7 +78,7 @@ func isNumber(v string) bool { return strings.Trim(v, "0123456789") == "" }
 
 func first(s string, limit int) string { return s[:min(len(s), limit)] }
 
-// until returns what precedes the first of some characters.
+// until returns the part of s before the first of the characters.
 func until(s, characters string) string {
 	if end := strings.IndexAny(s, characters); end >= 0 {
 		return s[:end]

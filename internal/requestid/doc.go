@@ -1,8 +1,7 @@
-// Package requestid owns the id by which one request is found in every log that it
-// leaves a line in: that of kube-apiserver (as Audit-ID), of the MCP server, of the
-// aggregated API and of Coder.
+// Package requestid handles the ID with which a request can be found in all logs: those of
+// kube-apiserver (as Audit-ID), of the MCP server, of the aggregated API and of Coder.
 //
-// Invariants: an id is a short word that can stand in a header, in a log and in a
-// sentence as it is; what a client chose is made one. An id is not a secret and
-// gives no right.
+// Invariants: an ID is a short word that is valid in a header, in a log and in a sentence
+// without escaping; IDs from clients are converted to that form. An ID is not a secret and
+// grants nothing.
 package requestid

@@ -6,21 +6,21 @@ import (
 )
 
 const (
-	// Header carries the id between servers, and is what most proxies log.
+	// Header is the header with the ID between servers. Most proxies log it.
 	Header = "X-Request-Id"
-	// AuditHeader carries it to and from kube-apiserver, which writes it into its
-	// audit log as auditID.
+	// AuditHeader is the header with the ID in requests and responses of kube-apiserver,
+	// which records it in the audit log as auditID.
 	AuditHeader = "Audit-ID"
-	// LogKey is its key in the log.
+	// LogKey is the key of the ID in log entries.
 	LogKey = "requestID"
 
-	// maxLength is that of the audit log of kube-apiserver, in bytes.
+	// maxLength is the maximum length of an audit ID in kube-apiserver, in bytes.
 	maxLength = 64
 )
 
 type contextKey struct{}
 
-// Into gives a context in which the id is known. An empty id changes nothing.
+// Into returns a context with the ID. If the ID is empty, it returns ctx.
 func Into(ctx context.Context, id string) context.Context {
 	if id = Clean(id); id == "" {
 		return ctx
@@ -28,15 +28,14 @@ func Into(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, contextKey{}, id)
 }
 
-// From is the id of the request that the context belongs to, or empty.
+// From returns the ID of the request that the context belongs to, or "".
 func From(ctx context.Context) string {
 	id, _ := ctx.Value(contextKey{}).(string)
 	return id
 }
 
-// Clean makes an id that a client chose one that can stand anywhere: at most 64
-// letters, digits, points, dashes and underscores. Any other character becomes an
-// underscore.
+// Clean converts an ID from a client to a valid one: at most 64 letters, digits, dots,
+// dashes and underscores. Each other character is replaced by an underscore.
 func Clean(id string) string {
 	return strings.Map(func(r rune) rune {
 		if isPlain(r) {

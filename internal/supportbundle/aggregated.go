@@ -12,11 +12,11 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// mostListed is how many workspaces or templates of a namespace are kept. Of more,
-// those that are not well come first.
+// mostListed is the maximum number of workspaces or templates of a namespace in the
+// archive. Those that are not ready come first.
 const mostListed = 300
 
-// aggregated collects what the aggregated API shows of a namespace, without values.
+// aggregated collects the workspaces and templates of a namespace, without values.
 func (c *collector) aggregated(ctx context.Context, namespace string) {
 	for _, plural := range []string{"codertemplates", "coderworkspaces"} {
 		var items []*unstructured.Unstructured
@@ -46,7 +46,7 @@ func (c *collector) aggregated(ctx context.Context, namespace string) {
 	}
 }
 
-// urgency sorts what is not ready to the front.
+// urgency returns 1 for objects that are ready and 0 for others, which are sorted first.
 func urgency(object *unstructured.Unstructured) int {
 	if readiness(object) == "True" {
 		return 1

@@ -16,16 +16,16 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// archive holds what was collected until everything is known that must not be
-// told. It is bounded.
+// archive holds the collected files in memory until all secrets that must be redacted are
+// known. Its size is limited.
 type archive struct {
 	files map[string]content
-	// budget is how many bytes may still be added.
+	// budget is the number of bytes that may still be added.
 	budget int64
 }
 
-// content is one file: a text, or a document that becomes YAML when the secrets in
-// its texts are gone. YAML breaks long lines, and with them what is looked for.
+// content is one file: a text, or a document. A document is converted to YAML after
+// redaction, because YAML wraps long lines, which could split a secret.
 type content struct {
 	text     string
 	document any
@@ -33,12 +33,12 @@ type content struct {
 
 func newArchive(most int64) *archive { return &archive{files: map[string]content{}, budget: most} }
 
-// addText takes a text. Its error says that there is no room.
+// addText adds a text. It returns an error if the archive is full.
 func (a *archive) addText(name, text string) error {
 	return a.add(name, content{text: text}, len(text))
 }
 
-// addDocument takes a document: what can be written as JSON.
+// addDocument adds a document, which must be encodable as JSON.
 func (a *archive) addDocument(name string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *archive) add(name string, c content, size int) error {
 	return nil
 }
 
-// without gives the text of a file without secrets.
+// without returns the content of a file without secrets.
 func (c content) without(redactor *redaction.Redactor) (string, error) {
 	if c.document == nil {
 		return redactor.Text(c.text), nil
@@ -69,8 +69,8 @@ func (c content) without(redactor *redaction.Redactor) (string, error) {
 	return redactor.Known(string(text)), err
 }
 
-// write writes the archive without secrets. The names of files are redacted too.
-// Entries are sorted, and stand in a folder of the archive's own name.
+// write writes the archive without secrets. The names of files are redacted too. The
+// entries are sorted, in a folder with the name of the archive.
 func (a *archive) write(to io.Writer, folder string, at time.Time, redactor *redaction.Redactor) error {
 	compressed := gzip.NewWriter(to)
 	files := tar.NewWriter(compressed)

@@ -143,7 +143,7 @@ func TestBundleHasEverythingOfOurs(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeHadIsNamed lets one part after another fail.
+// TestWhatCannotBeHadIsNamed makes one part after the other fail.
 func TestWhatCannotBeHadIsNamed(t *testing.T) {
 	noCheck := func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error) {
 		return nil, errors.New("no way to look")
@@ -153,7 +153,7 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 		check   checkFunc
 		want    string
 		missing string
-		// args are given to the command besides.
+		// args are further arguments of the command.
 		args []string
 	}{
 		"Secrets": {
@@ -184,8 +184,8 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 		"an answer that does not come": {
 			breaks: func(k *kubeAPI) { k.hang["/api/v1/namespaces/coder/pods/coder-1-a/log"] = true },
 			want:   "logs/coder/coder-1-a/coder.log: there was no time left", missing: "logs/coder/coder-1-a/coder.log",
-			// The time is over in every run of this case. All that comes before the logs needs
-			// a part of it.
+			// This case always runs into the timeout. The steps before the logs need a part
+			// of it.
 			args: []string{"--timeout=15s"},
 		},
 	} {
@@ -222,8 +222,8 @@ func TestWhatCannotBeHadIsNamed(t *testing.T) {
 	}
 }
 
-// An answer that ends when the time is over may be cut off, and nobody could see that
-// in the archive.
+// A response that ends at the timeout may be incomplete, which would not be visible in the
+// archive.
 func TestWhatEndsWithTheTimeIsLeftOut(t *testing.T) {
 	for _, begun := range []string{"", "the first line\n"} {
 		c, ctx := cutOff(t, begun)
@@ -281,7 +281,7 @@ status: {phase: Running, conditions: [{type: Ready, status: %q}]}`, i, status))
 	}
 }
 
-// TestMetrics reads them with the token that was given for it, and with no other.
+// TestMetrics checks that metrics are read only with the token from the flag.
 func TestMetrics(t *testing.T) {
 	for token, want := range map[string]int{"metrics-reader-token": cli.ExitOK, "another": cli.ExitPartial} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -344,7 +344,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestStandardOutput has the archive alone on it.
+// TestStandardOutput checks that standard output contains only the archive.
 func TestStandardOutput(t *testing.T) {
 	var out, errs bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errs}

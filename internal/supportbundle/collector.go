@@ -15,10 +15,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// checkFunc looks at the installation, as installation.Check does.
+// checkFunc checks the installation. It has the signature of installation.Check.
 type checkFunc func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error)
 
-// collector is the making of one bundle.
+// collector collects one bundle.
 type collector struct {
 	config  *rest.Config
 	kube    kubernetes.Interface
@@ -27,36 +27,39 @@ type collector struct {
 	now     func() time.Time
 	tunnel  tunnelFunc
 
-	// operatorNamespace is where the operator is, namespace the only one whose
-	// control planes are looked at. It is empty for all.
+	// operatorNamespace is the namespace of the operator. namespace limits the collection
+	// to the control planes of one namespace; empty means all.
 	operatorNamespace, namespace string
-	// since is how far back logs go.
+	// since limits the age of log lines.
 	since time.Duration
-	// metricsToken may read the operator's metrics. Without it they are left out.
+	// metricsToken is a token with permission to read the operator's metrics. If it is
+	// empty, the metrics are left out.
 	metricsToken string
 
 	redactor *redaction.Redactor
 	archive  *archive
 	parts    []part
 	left     []string
-	// unlearned are the namespaces whose Secrets could not be read.
+	// unlearned contains the namespaces whose Secrets could not be read.
 	unlearned []string
 }
 
-// part is one thing in the archive, for the README.
+// part is a part of the archive, as listed in the README.
 type part struct{ path, what string }
 
-// scope is what was found so far, on which the rest depends.
+// scope contains the objects that were found so far and that later steps depend on.
 type scope struct {
-	// owners are the uids of the objects of the three kinds.
+	// owners contains the UIDs of the operator's custom resources and of the objects that
+	// they own.
 	owners map[string]bool
-	// namespaces have such objects.
+	// namespaces are the namespaces of these custom resources.
 	namespaces []string
-	// pods are those whose logs are collected.
+	// pods are the pods whose logs are collected.
 	pods []podLogs
 }
 
-// collect fills the archive. What cannot be had is named, so it has no error.
+// collect fills the archive. It returns no error: parts that cannot be collected are listed
+// in the README.
 func (c *collector) collect(ctx context.Context) {
 	s := &scope{owners: map[string]bool{}}
 	c.versions(ctx)
@@ -75,7 +78,7 @@ func (c *collector) collect(ctx context.Context) {
 	c.logs(ctx, s)
 }
 
-// allNamespaces are that of the operator and those of the control planes.
+// allNamespaces returns the namespaces of the operator and of the control planes.
 func (c *collector) allNamespaces(s *scope) []string {
 	out := []string{c.operatorNamespace}
 	for _, namespace := range s.namespaces {
@@ -86,10 +89,10 @@ func (c *collector) allNamespaces(s *scope) []string {
 	return out
 }
 
-// describe names a part in the README.
+// describe adds a part to the README.
 func (c *collector) describe(path, what string) { c.parts = append(c.parts, part{path, what}) }
 
-// leave names what is not in the archive.
+// leave lists a part that is not in the archive.
 func (c *collector) leave(what string, err error) {
 	var status apierrors.APIStatus
 	switch {
@@ -101,14 +104,14 @@ func (c *collector) leave(what string, err error) {
 	c.left = append(c.left, fmt.Sprintf("%s: %v", what, err))
 }
 
-// addText puts a file into the archive.
+// addText adds a text file to the archive.
 func (c *collector) addText(path, text string) {
 	if err := c.archive.addText(path, text); err != nil {
 		c.leave(path, err)
 	}
 }
 
-// addYAML puts a document into the archive.
+// addYAML adds a document to the archive.
 func (c *collector) addYAML(path string, document any) {
 	if err := c.archive.addDocument(path, document); err != nil {
 		c.leave(path, err)

@@ -23,7 +23,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// options are the command line.
+// options are the flags and the dependencies of the command.
 type options struct {
 	kube              *genericclioptions.ConfigFlags
 	streams           genericiooptions.IOStreams
@@ -37,12 +37,12 @@ type options struct {
 	check checkFunc
 }
 
-// NewCommand is "coder-k8s support-bundle".
+// NewCommand returns the command "coder-k8s support-bundle".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return command(streams, time.Now, installation.Check)
 }
 
-// command is NewCommand with what tests replace.
+// command is NewCommand with the dependencies that tests replace.
 func command(streams genericiooptions.IOStreams, now func() time.Time, check checkFunc) *cobra.Command {
 	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, now: now, check: check}
 	cmd := &cobra.Command{
@@ -71,7 +71,7 @@ func command(streams genericiooptions.IOStreams, now func() time.Time, check che
 	return cmd
 }
 
-// validate reads --max-size.
+// validate validates the flags and returns the value of --max-size in bytes.
 func (o *options) validate() (int64, error) {
 	size, err := resource.ParseQuantity(o.maxSize)
 	const least = 1 << 20
@@ -141,9 +141,9 @@ func (o *options) collector(most int64) (*collector, error) {
 	return c, nil
 }
 
-// finish writes the archive and says where it is.
+// finish writes the archive and prints its name.
 func (o *options) finish(c *collector) error {
-	// The README always has room.
+	// The README is not subject to --max-size.
 	c.archive.files["README.md"] = content{text: c.readme()}
 	folder := "coder-k8s-support-" + c.now().UTC().Format("20060102T150405Z")
 	name := o.output
@@ -165,7 +165,7 @@ func (o *options) finish(c *collector) error {
 	return &cli.PartialError{Err: fmt.Errorf("not all is in the archive: see above, or its README")}
 }
 
-// save makes the file for its owner alone. It replaces none.
+// save creates the file with permissions for its owner only. It does not overwrite a file.
 func (o *options) save(name string, write func(io.Writer) error) error {
 	if name == "-" {
 		return write(o.streams.Out)

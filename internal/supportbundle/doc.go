@@ -1,13 +1,13 @@
-// Package supportbundle owns the archive that an issue report needs: what is
-// installed, what it is asked to do, what it says, and what is wrong with it.
+// Package supportbundle creates the archive for an issue report: versions, objects, logs
+// and problems of an installation.
 //
 // Invariants:
-//   - Everything that goes into the archive goes through one redaction, after all
-//     secrets that the caller may read have been learned. Nothing is written before.
-//   - Of Secrets and ConfigMaps only names, keys and sizes are kept; of variables of
-//     the environment, of arguments, annotations and parameters only what is known
-//     to be harmless.
-//   - With the caller's rights and no others, and nothing in the cluster is changed.
-//   - A part that cannot be had is named in the README and the rest goes on. Size
-//     and time are bounded.
+//   - Everything in the archive is redacted, after all secrets that the caller may read
+//     have been learned. Nothing is written before.
+//   - Of Secrets and ConfigMaps, only names, keys and sizes are kept. Values of
+//     environment variables, arguments, annotations and parameters are kept only if they
+//     are known to be harmless.
+//   - It uses only the caller's permissions and changes nothing in the cluster.
+//   - If a part cannot be collected, it is listed in the README, and the rest is
+//     collected. Size and time are limited.
 package supportbundle

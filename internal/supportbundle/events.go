@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// events collects the events of a namespace, the oldest first, a line for each.
+// events collects the events of a namespace, one line each, oldest first.
 func (c *collector) events(ctx context.Context, namespace string) {
 	list, err := c.kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *collector) events(ctx context.Context, namespace string) {
 	c.addText(path.Join(folderOf(namespace), "events.txt"), b.String())
 }
 
-// lastSeen is when an event happened last.
+// lastSeen returns the time of the last occurrence of an event.
 func lastSeen(e corev1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time

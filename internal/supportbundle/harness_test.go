@@ -26,7 +26,7 @@ import (
 
 var noon = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
 
-// bundle is what a run gave.
+// bundle is the result of a run.
 type bundle struct {
 	files          map[string]string
 	stdout, stderr string
@@ -34,7 +34,7 @@ type bundle struct {
 	raw            []byte
 }
 
-// all is everything that anybody gets to see.
+// all returns all output of a run.
 func (b bundle) all() string {
 	var out strings.Builder
 	for name, content := range b.files {
@@ -43,7 +43,7 @@ func (b bundle) all() string {
 	return out.String() + b.stdout + b.stderr
 }
 
-// run makes a bundle of the server with the command line.
+// run runs the command against the server.
 func run(t *testing.T, k *kubeAPI, args ...string) bundle {
 	t.Helper()
 	check := func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error) {
@@ -64,7 +64,7 @@ func runChecked(t *testing.T, k *kubeAPI, check checkFunc, args ...string) bundl
 	return b
 }
 
-// unpack reads an archive. Names are without the folder that all share.
+// unpack reads an archive. It removes the common folder from the names.
 func unpack(t *testing.T, file string) ([]byte, map[string]string) {
 	t.Helper()
 	raw, files := readAll(t, file), map[string]string{}
@@ -105,8 +105,8 @@ func readAll(t *testing.T, file string) []byte {
 	return raw
 }
 
-// overAtTheEnd is the transport of a server that ends its answer at the moment at which
-// the client's time is over, as one may that sees the connection close.
+// overAtTheEnd is a transport whose response ends normally at the moment of the client's
+// timeout, as when a server notices that the connection is closed.
 type overAtTheEnd struct {
 	begun string
 	over  context.CancelFunc
@@ -121,7 +121,7 @@ func (o overAtTheEnd) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// ending has nothing to read, and does something when it is asked.
+// ending is an empty reader that calls a function when it is read.
 type ending func()
 
 // Read implements io.Reader.
@@ -130,7 +130,7 @@ func (e ending) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// cutOff is a collector whose time is over while it reads the end of an answer.
+// cutOff returns a collector whose context ends while it reads the end of a response.
 func cutOff(t *testing.T, begun string) (*collector, context.Context) {
 	t.Helper()
 	ctx, over := context.WithCancel(t.Context())

@@ -5,11 +5,12 @@ import (
 	"path"
 )
 
-// probesPort serves /readyz and /healthz, in clear and to everybody who reaches
-// the pod.
+// probesPort is the port of /readyz and /healthz. It uses plain HTTP without
+// authentication.
 const probesPort = "8081"
 
-// health collects what the operator says of itself, through the API server.
+// health collects the readiness of the operator's pods, through the proxy of
+// kube-apiserver.
 func (c *collector) health(ctx context.Context, s *scope) {
 	for _, p := range s.pods {
 		if !p.operator {
@@ -19,11 +20,11 @@ func (c *collector) health(ctx context.Context, s *scope) {
 		answer, err := c.kube.CoreV1().RESTClient().Get().Namespace(p.pod.GetNamespace()).Resource("pods").
 			Name("http:"+name+":"+probesPort).SubResource("proxy").Suffix("readyz").Param("verbose", "true").Do(ctx).Raw()
 		if ctx.Err() != nil {
-			// What came then may be the end of the connection, not of the answer.
+			// After the timeout, the response may be incomplete.
 			answer, err = nil, ctx.Err()
 		}
-		// One that is not ready says so in plain text, with an error for a status. An answer
-		// in JSON is that of kube-apiserver.
+		// A pod that is not ready responds with plain text and an error status. A JSON
+		// response is an error of kube-apiserver.
 		if err != nil && (len(answer) == 0 || answer[0] == '{') {
 			c.leave("the readiness of pod "+name, err)
 			continue

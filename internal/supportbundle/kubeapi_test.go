@@ -18,21 +18,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kubeAPI answers as kube-apiserver does to who only reads: lists of objects,
-// logs, and what a proxy gives.
+// kubeAPI is a fake API server for read requests: lists of objects, logs and proxy
+// responses.
 type kubeAPI struct {
 	*httptest.Server
 	mu sync.Mutex
-	// lists are the items by the path of their list.
+	// lists contains the items by path of the list.
 	lists map[string][]map[string]any
-	// texts are other answers by path, a log of a container before its restart with
-	// "?previous" behind it.
+	// texts contains other responses by path. The path of a previous container's log has
+	// the suffix "?previous".
 	texts map[string]string
-	// failures are answers that are none, by path.
+	// failures contains error responses by path.
 	failures map[string]metav1.Status
-	// hang are paths that give no answer before the client has had enough.
+	// hang contains paths that do not respond before the client's timeout.
 	hang map[string]bool
-	// writes are the requests that would change something.
+	// writes contains the requests that would change something.
 	writes []string
 }
 
@@ -91,7 +91,7 @@ func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forbid lets nobody list a resource.
+// forbid makes listing a resource fail.
 func (k *kubeAPI) forbid(path, message string) {
 	k.failures[path] = metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
@@ -99,11 +99,11 @@ func (k *kubeAPI) forbid(path, message string) {
 	}
 }
 
-// plurals are the resources that tests put into the server.
+// plurals are the irregular plurals of the kinds in the tests.
 var plurals = map[string]string{"Ingress": "ingresses", "NetworkPolicy": "networkpolicies"}
 
-// put adds objects, given as YAML documents. They are listed in their namespace,
-// and all over the cluster.
+// put adds objects from YAML documents. They are listed in their namespace and in all
+// namespaces.
 func (k *kubeAPI) put(t *testing.T, documents string) {
 	t.Helper()
 	for document := range strings.SplitSeq(documents, "\n---\n") {
@@ -136,7 +136,7 @@ func (k *kubeAPI) put(t *testing.T, documents string) {
 	}
 }
 
-// kubeconfig is a file that leads to the server.
+// kubeconfig returns a kubeconfig file for the server.
 func (k *kubeAPI) kubeconfig(t *testing.T) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -148,7 +148,7 @@ func (k *kubeAPI) kubeconfig(t *testing.T) string {
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody's own kubeconfig is in the way.
+	// The environment of the machine must not have an effect.
 	if err := os.Unsetenv("KUBECONFIG"); err != nil {
 		t.Fatal(err)
 	}

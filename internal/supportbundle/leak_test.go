@@ -11,11 +11,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// The secrets that are planted. Each stands in one place alone, so that a test that
-// finds one says where it came from. Those of the first group stand in a Secret too.
+// The planted secrets. Each is used in only one place, so that a leak shows its source.
+// Those of the first group are also in a Secret.
 const (
 	planted = "PlAnTeD0"
-	// secretPassword has what needs escaping everywhere.
+	// secretPassword contains characters that need escaping in all formats.
 	secretPassword = planted + `pw"&</é%+ =?x`
 	secretToken    = planted + "tokenInSecret"
 	secretKeyLine  = planted + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
@@ -54,7 +54,7 @@ const (
 	inProblem       = planted + "inProblem"
 )
 
-// jwt and session have the form of a token of Kubernetes and of Coder.
+// jwt and session have the format of a Kubernetes token and of a Coder session token.
 const (
 	jwt     = "eyJhbGciOiJSUzI1NiIsImtpZCI6IjEifQ.eyJzdWIiOiJQbEFuVGVEMGp3dCJ9.c2lnbmF0dXJlLXNpZ25hdHVyZQ"
 	session = "aB3dE5gH7j-kL9mN1pQ3rS5tU7vW9xY1z"
@@ -62,7 +62,7 @@ const (
 
 func b64(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// plantedObjects have a secret wherever a person could put one.
+// plantedObjects contains a secret in every place in which a user could store one.
 func plantedObjects() string {
 	docker := fmt.Sprintf(`{"auths":{"ghcr.io":{"username":"bot","password":%q,"auth":%q}}}`, secretRegistry, b64("bot:"+secretRegistry))
 	key := "-----BEGIN PRIVATE KEY-----\n" + secretKeyLine + "\n-----END PRIVATE KEY-----\n"
@@ -207,8 +207,7 @@ data: {confirmation-key: %[9]s}
 `, inPodEnv, inIngress, secretToken, b64(secretToken), inEvent, inFile, inVariable, inParameter, b64(secretToken))
 }
 
-// plantedLogs have secrets that are known from elsewhere in every form, and such
-// that only look like it.
+// plantedLogs contains known secrets in every encoding, and texts that look like secrets.
 func plantedLogs() (current, previous, operator string) {
 	current = strings.Join([]string{
 		"2026-11-21T11:59:00Z starting with " + secretPassword,
@@ -234,7 +233,7 @@ func plantedLogs() (current, previous, operator string) {
 	return current, previous, operator
 }
 
-// plant gives a server that has all of it.
+// plant returns a server with all planted data.
 func plant(t *testing.T) *kubeAPI {
 	t.Helper()
 	k := newKubeAPI(t)
@@ -248,8 +247,8 @@ func plant(t *testing.T) *kubeAPI {
 	return k
 }
 
-// TestNothingSecretIsInTheBundle looks for every byte of what was planted, in each
-// form in which it could be read.
+// TestNothingSecretIsInTheBundle searches for all planted secrets, in each readable
+// encoding.
 func TestNothingSecretIsInTheBundle(t *testing.T) {
 	b := run(t, plant(t))
 	if b.code != cli.ExitPartial {
@@ -264,11 +263,11 @@ func TestNothingSecretIsInTheBundle(t *testing.T) {
 	if leaks := leaksIn(told); len(leaks) > 0 {
 		t.Errorf("names of files or the output tell %q", leaks)
 	}
-	// What is too short to be looked for, and names, stand in Secrets alone.
+	// Values that are too short to be searched for, and names, are only in Secrets.
 	if file := b.files["namespaces/coder/secrets/coder-db.yaml"]; strings.Contains(file, "NDcxMQ") || strings.Contains(file, "c29tZWJ") || !strings.Contains(file, "pin: '[redacted] 4 bytes'") {
 		t.Errorf("values of a Secret are told, or no sizes:\n%s", file)
 	}
-	// It would be easy to tell nothing at all.
+	// An empty bundle would pass the checks above.
 	for _, want := range []string{
 		"harmless line stays", "CODER_VERBOSE", `value: "true"`, "GOGC", "--app=all", "name: coder-db", "key: password",
 		"phase: Ready", "coder.ada.dev", "main.tf", "is missing", "cannot log in with", "pull with", "v1.37.0", "forbidden",
@@ -279,7 +278,7 @@ func TestNothingSecretIsInTheBundle(t *testing.T) {
 	}
 }
 
-// leaksIn finds what must not be told, and parts of it, as it is and decoded.
+// leaksIn returns the secrets, and parts of them, that a text contains, plain or encoded.
 func leaksIn(text string) []string {
 	secrets := map[string]bool{"PlAnTeD0": true, "caller-token": true, session: true, "eyJhbGci": true, "c2lnbmF0dXJl": true, secretPassword[9:]: true}
 	for offset := range 3 {

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// logTimeout bounds the reading of one log.
+	// logTimeout limits the time for reading one log.
 	logTimeout = 20 * time.Second
-	// mostRead bounds how much of one log is read to find its end.
+	// mostRead limits how much of a log is read to find its end, in bytes.
 	mostRead = 256 << 20
-	// leastLog is kept of each log, however many there are.
+	// leastLog is the minimum size that each log may have, in bytes.
 	leastLog = 64 << 10
 )
 
 // podLogs is a pod whose logs are collected.
 type podLogs struct {
 	pod *unstructured.Unstructured
-	// operator says that it is one of our own.
+	// operator reports that it is a pod of the operator.
 	operator bool
 }
 
-// oneLog is the log of one container.
+// oneLog identifies the log of one container.
 type oneLog struct {
 	namespace, pod, container string
 	previous                  bool
@@ -45,8 +45,8 @@ func (l oneLog) path() string {
 	return path.Join("logs", l.namespace, l.pod, name+".log")
 }
 
-// logs collects the logs of all pods. They share what room is left, and of each the
-// end is kept.
+// logs collects the logs of all pods. They share the remaining budget, and the end of each
+// log is kept.
 func (c *collector) logs(ctx context.Context, s *scope) {
 	var all []oneLog
 	for _, p := range s.pods {
@@ -66,7 +66,7 @@ func (c *collector) logs(ctx context.Context, s *scope) {
 	c.describe("logs/", fmt.Sprintf("logs of the operator's and of Coder's pods, of the last %s; .previous is of the container before it was restarted", duration.HumanDuration(c.since)))
 }
 
-// logsOf gives the logs that a pod has.
+// logsOf returns the logs that a pod has.
 func logsOf(pod *unstructured.Unstructured) []oneLog {
 	var out []oneLog
 	for _, field := range []string{"initContainerStatuses", "containerStatuses"} {
@@ -87,7 +87,7 @@ func logsOf(pod *unstructured.Unstructured) []oneLog {
 	return out
 }
 
-// read gives the end of a log.
+// read returns the end of a log.
 func (c *collector) read(ctx context.Context, log oneLog, most int64) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
@@ -101,14 +101,14 @@ func (c *collector) read(ctx context.Context, log oneLog, most int64) (string, e
 	defer func() { _ = stream.Close() }()
 	text, err := endOf(stream, most)
 	if err == nil {
-		// A server that sees the connection close may still send an end, which would pass
-		// for that of the log.
+		// When the connection is closed, the server may still end the stream normally,
+		// which must not be mistaken for the end of the log.
 		err = ctx.Err()
 	}
 	return text, err
 }
 
-// endOf gives the last bytes of a stream, from the beginning of a line.
+// endOf returns the last bytes of a stream, from the beginning of a line.
 func endOf(stream io.Reader, most int64) (string, error) {
 	var kept []byte
 	buffer, cut := make([]byte, 64<<10), false

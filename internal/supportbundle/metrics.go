@@ -15,15 +15,15 @@ import (
 const (
 	// metricsPort is the name of the port that serves /metrics.
 	metricsPort = "metrics"
-	// metricsTimeout bounds the reading from one pod.
+	// metricsTimeout limits the time for reading the metrics of one pod.
 	metricsTimeout = 20 * time.Second
-	// mostMetrics bounds what one pod may tell.
+	// mostMetrics limits the size of the metrics of one pod, in bytes.
 	mostMetrics = 16 << 20
 )
 
-// metrics collects the metrics of the operator's pods. kube-apiserver passes no
-// token on, so they are read through a tunnel, with a token that was given for that
-// alone: the caller's own goes to kube-apiserver and to nobody else.
+// metrics collects the metrics of the operator's pods. The proxy of kube-apiserver does not
+// forward tokens, so they are read through a port forward. They are read with a separate
+// token: the caller's own token is sent only to kube-apiserver.
 func (c *collector) metrics(ctx context.Context, s *scope) {
 	if c.metricsToken == "" {
 		return
@@ -55,8 +55,8 @@ func (c *collector) podMetrics(ctx context.Context, pod *unstructured.Unstructur
 		return "", err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.metricsToken)
-	// kube-apiserver and the kubelet answer for where the tunnel ends. The certificate
-	// is for another name.
+	// kube-apiserver and the kubelet ensure that the port forward ends in the pod. The
+	// certificate is issued for another name.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
@@ -66,7 +66,7 @@ func (c *collector) podMetrics(ctx context.Context, pod *unstructured.Unstructur
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, mostMetrics))
 	if err == nil {
-		// As for logs: what came then may be the end of the connection, not of the answer.
+		// As for logs: after the timeout, the response may be incomplete.
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *collector) podMetrics(ctx context.Context, pod *unstructured.Unstructur
 	return string(body), nil
 }
 
-// portOf gives the port of that name. It is 0 where there is none.
+// portOf returns the number of the named port, or 0 if there is none.
 func portOf(pod *unstructured.Unstructured, name string) int64 {
 	containers, _, _ := unstructured.NestedSlice(pod.Object, "spec", "containers")
 	for _, item := range containers {

@@ -12,14 +12,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// lastApplied is kubectl's copy of the whole object.
+// lastApplied is the annotation in which kubectl stores a copy of the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// cleaner takes out of objects what may be secret by the place where it stands,
-// and has the redactor learn it.
+// cleaner removes values from objects that may be secret because of their field, and has
+// the redactor learn them.
 type cleaner struct{ redactor *redaction.Redactor }
 
-// object gives a copy that may be told, but for what the redactor finds in it.
+// object returns a cleaned copy of an object. The redactor still has to process it.
 func (c cleaner) object(from *unstructured.Unstructured) map[string]any {
 	object := from.DeepCopy().Object
 	unstructured.RemoveNestedField(object, "metadata", "managedFields")
@@ -35,7 +35,7 @@ func (c cleaner) object(from *unstructured.Unstructured) map[string]any {
 	return object
 }
 
-// content keeps keys and sizes of a Secret or ConfigMap.
+// content keeps only the keys and sizes of a Secret or ConfigMap.
 func (c cleaner) content(object map[string]any) {
 	encoded := object["kind"] == "Secret"
 	for field, encoded := range map[string]bool{"data": encoded, "stringData": false, "binaryData": true} {
@@ -45,7 +45,7 @@ func (c cleaner) content(object map[string]any) {
 	}
 }
 
-// definition leaves out the schemas, which are long and the same everywhere.
+// definition removes the schemas, which are long and known from the version.
 func (c cleaner) definition(object map[string]any) {
 	versions, _, _ := unstructured.NestedSlice(object, "spec", "versions")
 	for _, v := range versions {
@@ -56,14 +56,14 @@ func (c cleaner) definition(object map[string]any) {
 	_ = unstructured.SetNestedSlice(object, versions, "spec", "versions")
 }
 
-// files keeps the names and sizes of a template's files.
+// files keeps only the names and sizes of a template's files.
 func (c cleaner) files(object map[string]any) {
 	if files, ok, _ := unstructured.NestedMap(object, "spec", "files"); ok {
 		_ = unstructured.SetNestedMap(object, sizes(files, false), "spec", "files")
 	}
 }
 
-// sizes gives how long each value is, which may be base64.
+// sizes replaces the values by their sizes. If encoded is set, values may be base64.
 func sizes(all map[string]any, encoded bool) map[string]any {
 	out := map[string]any{}
 	for key, value := range all {
@@ -76,7 +76,7 @@ func sizes(all map[string]any, encoded bool) map[string]any {
 	return out
 }
 
-// mapping cleans a mapping by what its keys are called.
+// mapping cleans a map by the names of its keys.
 func (c cleaner) mapping(object map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		switch value := object[key].(type) {
@@ -143,7 +143,7 @@ func (c cleaner) named(entry map[string]any) {
 	entry["value"] = removed(value)
 }
 
-// all removes every text.
+// all removes all values.
 func (c cleaner) all(object map[string]any) {
 	for key, value := range object {
 		text, ok := value.(string)
@@ -172,8 +172,7 @@ func (c cleaner) annotations(all map[string]any) map[string]any {
 	return out
 }
 
-// arguments cleans a command line. A value stands behind = or in the next
-// argument.
+// arguments cleans a command line. The value of a flag follows "=" or is the next argument.
 func (c cleaner) arguments(list []any) {
 	flag := ""
 	for i, item := range list {

@@ -18,11 +18,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-// pageSize bounds how many objects are in memory at once: one of other people's CRDs
-// may have a mebibyte.
+// pageSize limits how many objects are in memory at once: a CustomResourceDefinition may
+// have a mebibyte.
 const pageSize = 50
 
-// installed are the resources of an installation, in its namespace and in none.
+// installed returns the resources of an installation, namespaced and cluster-scoped.
 func installed() (namespaced, global []schema.GroupVersionResource) {
 	namespaced = []schema.GroupVersionResource{
 		{Group: "apps", Version: "v1", Resource: "deployments"},
@@ -52,10 +52,11 @@ func installed() (namespaced, global []schema.GroupVersionResource) {
 	return namespaced, global
 }
 
-// children are the resources of which the objects of the three kinds own some.
+// children returns the resources whose objects may be owned by the operator's custom
+// resources.
 func children() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
-		// Owners stand before what they own.
+		// Owners come before the objects that they own.
 		{Group: "apps", Version: "v1", Resource: "deployments"},
 		{Group: "apps", Version: "v1", Resource: "replicasets"},
 		{Group: "batch", Version: "v1", Resource: "jobs"},
@@ -75,8 +76,8 @@ func children() []schema.GroupVersionResource {
 	}
 }
 
-// each gives the objects of a resource, page by page. A resource that the cluster
-// does not have has none.
+// each calls take for all objects of a resource, page by page. If the cluster does not
+// serve the resource, it returns no error.
 func (c *collector) each(
 	ctx context.Context, resource schema.GroupVersionResource, namespace, selector string, take func(*unstructured.Unstructured),
 ) error {
@@ -96,7 +97,7 @@ func (c *collector) each(
 	return err
 }
 
-// keep puts an object into a folder of the archive.
+// keep adds an object to a folder of the archive.
 func (c *collector) keep(folder, resource string, object *unstructured.Unstructured) {
 	c.addYAML(path.Join(folder, resource, object.GetName()+".yaml"), cleaner{c.redactor}.object(object))
 }
@@ -128,8 +129,8 @@ func (c *collector) installation(ctx context.Context, s *scope) {
 	c.describe("installation/", "the objects of the operator in namespace "+c.operatorNamespace+", the CRDs (without schemas), the APIService, RBAC and policies")
 }
 
-// leaveObjects names objects that are not in the archive. Without Secrets more is
-// lost than them.
+// leaveObjects lists objects that are not in the archive. If Secrets cannot be read, it
+// also records that their values could not be redacted elsewhere.
 func (c *collector) leaveObjects(resource, namespace string, err error) {
 	c.leave(fmt.Sprintf("the %s of namespace %s", resource, namespace), err)
 	if resource == "secrets" {
@@ -137,8 +138,9 @@ func (c *collector) leaveObjects(resource, namespace string, err error) {
 	}
 }
 
-// selectorFor leaves out what is not the operator's. Leases and slices of endpoints
-// do not carry its label everywhere, and its namespace is its own.
+// selectorFor returns the label selector for the operator's objects. Leases, ConfigMaps and
+// Secrets do not all have the label, so all of those in the operator's namespace are
+// collected.
 func selectorFor(resource schema.GroupVersionResource) string {
 	switch resource.Resource {
 	case "leases", "configmaps", "secrets":
@@ -147,14 +149,14 @@ func selectorFor(resource schema.GroupVersionResource) string {
 	return installation.LabelName + "=" + installation.Name
 }
 
-// belongs says whether an object without a namespace is part of an installation.
+// belongs reports whether a cluster-scoped object is part of an installation.
 func belongs(object *unstructured.Unstructured) bool {
 	group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
 	return object.GetLabels()[installation.LabelName] == installation.Name || strings.HasPrefix(object.GetName(), installation.Name) ||
 		group == "coder.com" || strings.HasSuffix(group, ".coder.com")
 }
 
-// kinds collects the objects of the three kinds, and where they are.
+// kinds collects the operator's custom resources and records their namespaces.
 func (c *collector) kinds(ctx context.Context, s *scope) {
 	for _, definition := range installation.Definitions() {
 		plural := definition.Resource.Resource
@@ -178,8 +180,8 @@ func (c *collector) kinds(ctx context.Context, s *scope) {
 
 func folderOf(namespace string) string { return path.Join("namespaces", namespace) }
 
-// namespaceObjects collects what the objects of the three kinds own, and the keys
-// of the Secrets and ConfigMaps beside them.
+// namespaceObjects collects the objects that the custom resources own, and the keys of all
+// Secrets and ConfigMaps in the namespace.
 func (c *collector) namespaceObjects(ctx context.Context, s *scope, namespace string) {
 	for _, resource := range children() {
 		err := c.each(ctx, resource, namespace, "", func(object *unstructured.Unstructured) {
@@ -198,8 +200,8 @@ func (c *collector) namespaceObjects(ctx context.Context, s *scope, namespace st
 	}
 }
 
-// owns says whether an object is one of ours: made by the operator, or owned by
-// something that is.
+// owns reports whether an object was created by the operator, or is owned by an object that
+// belongs to the operator.
 func (s *scope) owns(object *unstructured.Unstructured) bool {
 	if object.GetLabels()[coderv1alpha1.LabelManagedBy] == coderv1alpha1.ManagedBy {
 		return true

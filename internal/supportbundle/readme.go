@@ -8,7 +8,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// readme says what is in the archive, what is not, and why.
+// readme returns the README: what is in the archive, what is missing, and what was
+// redacted.
 func (c *collector) readme() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Support bundle of coder-k8s\n\nCollected at %s by coder-k8s %s.\n\n## What is in it\n\n",

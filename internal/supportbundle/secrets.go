@@ -6,8 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// learnContent has the redactor learn what a Secret holds, so that it is found
-// wherever else it stands. A release of Helm is no secret but a chart, compressed.
+// learnContent has the redactor learn the values of a Secret, so that they are redacted
+// wherever else they occur. Secrets of Helm releases are skipped: they contain a compressed
+// chart.
 func (c *collector) learnContent(object *unstructured.Unstructured) {
 	if object.GetKind() != "Secret" {
 		return
@@ -24,11 +25,11 @@ func (c *collector) learnContent(object *unstructured.Unstructured) {
 	}
 }
 
-// isName says that a key of a Secret holds the name of an account. It is told, for
-// it stands in every second line of a log.
+// isName reports whether a key of a Secret contains a name. Such a value is not redacted
+// elsewhere, because it occurs in many lines of the logs.
 func isName(key string) bool { return key == "username" || key == "namespace" }
 
-// learnCaller has the redactor learn what the caller comes in with.
+// learnCaller has the redactor learn the caller's credentials.
 func (c *collector) learnCaller() {
 	for _, value := range []string{c.config.BearerToken, c.config.Password, string(c.config.KeyData)} {
 		c.redactor.Learn(value)

@@ -13,11 +13,11 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// tunnelFunc opens a tunnel to a port of a pod, and gives where it begins. end
+// tunnelFunc opens a port forward to a port of a pod, and returns its local address. end
 // closes it.
 type tunnelFunc func(ctx context.Context, namespace, pod string, port int64) (address string, end func(), err error)
 
-// throughKubernetes opens tunnels as kubectl port-forward does.
+// throughKubernetes opens port forwards in the same way as kubectl port-forward.
 func throughKubernetes(config *rest.Config, kube kubernetes.Interface) tunnelFunc {
 	return func(ctx context.Context, namespace, pod string, port int64) (string, func(), error) {
 		dialer, err := newDialer(config, kube, namespace, pod)
@@ -55,7 +55,7 @@ func throughKubernetes(config *rest.Config, kube kubernetes.Interface) tunnelFun
 	}
 }
 
-// newDialer speaks WebSocket, and SPDY to those who know nothing else.
+// newDialer returns a dialer that uses WebSocket, and falls back to SPDY for older servers.
 func newDialer(config *rest.Config, kube kubernetes.Interface, namespace, pod string) (httpstream.Dialer, error) {
 	to := kube.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(config)

@@ -11,8 +11,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// reachable says whether there is a cluster that answers, whatever it answers.
-// Without one an archive would be about nothing.
+// reachable returns an error if kube-apiserver does not respond. Any response is
+// sufficient, including an error.
 func (c *collector) reachable() error {
 	_, err := c.kube.Discovery().ServerVersion()
 	var status apierrors.APIStatus
@@ -22,7 +22,7 @@ func (c *collector) reachable() error {
 	return fmt.Errorf("kube-apiserver at %s does not answer, so there is no archive; look at your kubeconfig: %w", c.config.Host, err)
 }
 
-// versions tells which program asks which cluster.
+// versions collects the versions of this program and of the cluster.
 func (c *collector) versions(context.Context) {
 	out := map[string]any{"program": version.String(), "collectedAt": c.now().UTC().Format("2006-01-02T15:04:05Z")}
 	server, err := c.kube.Discovery().ServerVersion()
@@ -47,7 +47,7 @@ func (c *collector) versions(context.Context) {
 	c.describe("versions.yaml", "versions of this program and of Kubernetes, and the APIs of the cluster")
 }
 
-// problems tells what is wrong with the installation.
+// problems collects the problems of the installation.
 func (c *collector) problems(ctx context.Context) {
 	found, err := c.check(ctx, c.config, installation.Expectation{
 		Namespace: c.operatorNamespace, Controllers: true, AggregatedAPI: true, MCP: true,

@@ -10,18 +10,18 @@ import (
 	componenttracing "k8s.io/component-base/tracing"
 )
 
-// filterScope is how the library of API servers names the spans of its filters. Each
-// lasts as long as the request, so they say nothing, and the first would be a trace
-// of its own.
+// filterScope is the instrumentation scope of the request filters in the API server
+// library. Their spans last as long as the request, so they contain no information, and the
+// first one would start a trace.
 const filterScope = "k8s.op/apiserver/pkg/endpoints/filterlatency"
 
-// APIServer makes the spans of a server that is built with the library of API
-// servers: one for each request about a resource. Discovery and probes, which come
-// every few seconds, have none.
+// APIServer returns the tracer provider for a server that uses the API server library. It
+// creates one span for each resource request, and none for discovery and probes, which are
+// sent every few seconds.
 //
-// The library begins a new trace for everybody but administrators, so that callers
-// cannot choose what is kept. Here the sampler sees to that, and the trace of the
-// caller goes on.
+// The library starts a new trace for all callers except administrators, so that callers
+// cannot decide what is sampled. Here the sampler ensures that, and the caller's trace is
+// continued.
 func (p *Provider) APIServer() componenttracing.TracerProvider {
 	if p == nil {
 		return componenttracing.NewNoopTracerProvider()
@@ -39,15 +39,15 @@ func (a apiServer) Tracer(name string, options ...trace.TracerOption) trace.Trac
 	return joining{Tracer: a.TracerProvider.Tracer(name, options...)}
 }
 
-// Shutdown implements componenttracing.TracerProvider. The spans of the rest of the
-// process are not over when the server is.
+// Shutdown implements componenttracing.TracerProvider. It does nothing, because the process
+// uses the provider after the server has ended.
 func (apiServer) Shutdown(context.Context) error { return nil }
 
-// joining is a tracer that goes on with the trace of the caller.
+// joining is a tracer that continues the caller's trace.
 type joining struct{ trace.Tracer }
 
-// Start implements trace.Tracer. The library names a request about a resource after
-// its path, and any other one after its method alone.
+// Start implements trace.Tracer. The library's span names contain a path only for resource
+// requests, and only the method for others, which get no span.
 func (j joining) Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if !strings.Contains(name, " ") {
 		return silent{}.Start(ctx, name)
@@ -60,7 +60,7 @@ func (j joining) Start(ctx context.Context, name string, options ...trace.SpanSt
 	return j.Tracer.Start(ctx, name, options...)
 }
 
-// silent is a tracer that leaves the trace of the context as it is.
+// silent is a tracer that creates no spans and keeps the trace of the context.
 type silent struct{ embedded.Tracer }
 
 // Start implements trace.Tracer.

@@ -1,18 +1,17 @@
-// Package tracing owns the traces of OpenTelemetry: whether there are any, what is
-// in a span, how a trace goes from one process to the next, and how it reaches the
-// collector.
+// Package tracing creates OpenTelemetry traces: it configures the exporter, defines the
+// content of spans, and propagates traces between processes.
 //
-// A trace begins (Begin) with a request to the aggregated API, a call of the MCP
-// server or a reconcile pass. Everything below adds to the trace of its context
-// (Start, Transport), and costs next to nothing where there is none: requests that
-// nobody waits for, such as watches of the caches, are in no trace.
+// A trace begins (Begin) with a request to the aggregated API, a call of the MCP server or
+// a reconciliation. All other code adds spans to the trace of its context (Start,
+// Transport). Without a trace in the context this has almost no cost; background requests,
+// such as the watches of caches, are not traced.
 //
 // Invariants:
-//   - A nil *Provider is tracing switched off. Nothing global is set.
-//   - No span tells a secret: no header, no query, no body, no value of a parameter.
-//     What libraries put into spans loses its query before it leaves the process.
-//   - The sampling ratio bounds what leaves this process, whatever a caller asks
-//     for. Processes with one ratio keep the same traces.
-//   - A collector that is slow, full or gone costs spans and nothing else: nobody
-//     waits for it, and the log tells of it once a minute at most.
+//   - A nil *Provider means that tracing is disabled. No global provider is set.
+//   - Spans contain no secrets: no headers, queries, bodies or values of parameters.
+//     Queries in spans of libraries are removed before export.
+//   - The sampling ratio limits what this process exports, whatever a caller requests.
+//     Processes with the same ratio sample the same traces.
+//   - If the collector is slow or unavailable, spans are lost, but nothing is blocked,
+//     and the log reports it at most once a minute.
 package tracing

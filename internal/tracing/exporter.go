@@ -12,8 +12,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// exporter sends spans without their queries, and keeps its errors to itself: the
-// library would write them to a log of its own.
+// exporter removes queries from spans before it exports them. It logs errors itself,
+// because the library would write them to another log.
 type exporter struct {
 	next     sdktrace.SpanExporter
 	complain complaints
@@ -34,8 +34,8 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 // Shutdown implements sdktrace.SpanExporter.
 func (e *exporter) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
 
-// withoutQuery is a span whose addresses have no query, which is where a client may
-// put what is nobody's business.
+// withoutQuery is a span without queries in its URLs, because queries may contain
+// confidential data.
 type withoutQuery struct{ sdktrace.ReadOnlySpan }
 
 // Attributes implements sdktrace.ReadOnlySpan.
@@ -51,10 +51,10 @@ func (s withoutQuery) Attributes() []attribute.KeyValue {
 	return slices.DeleteFunc(all, func(a attribute.KeyValue) bool { return a.Key == "url.query" })
 }
 
-// quietTime is how long the log says nothing more of a collector that fails.
+// quietTime is the minimum time between two log messages about a failing collector.
 const quietTime = time.Minute
 
-// complaints tells that spans are lost, now and then.
+// complaints logs lost spans, at most once per quietTime.
 type complaints struct {
 	logger   logr.Logger
 	endpoint string

@@ -15,20 +15,21 @@ const (
 	flagRatio    = "tracing-sampling-ratio"
 )
 
-// Options are what a person sets on the command line.
+// Options are the flags.
 type Options struct {
-	// Endpoint is the host:port of the collector, which speaks OTLP over gRPC. Empty
-	// is no tracing.
+	// Endpoint is the host:port of the collector for OTLP over gRPC. If it is empty,
+	// tracing is disabled.
 	Endpoint string
-	// Insecure speaks to it without TLS.
+	// Insecure disables TLS.
 	Insecure bool
-	// CAFile has the certificates that it is trusted by. Empty is those of the system.
+	// CAFile contains the certificates that verify the collector. If it is empty, those of
+	// the system are used.
 	CAFile string
-	// SamplingRatio is the part of all traces that is kept, from 0 to 1.
+	// SamplingRatio is the ratio of traces that are sampled, from 0 to 1.
 	SamplingRatio float64
 }
 
-// NewOptions gives the defaults: no tracing.
+// NewOptions returns the defaults. By default, tracing is disabled.
 func NewOptions() Options { return Options{SamplingRatio: 1} }
 
 // AddFlags registers the flags.
@@ -42,7 +43,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"the part of all traces that is kept, from 0 to 1; with the same ratio elsewhere the same traces are kept there")
 }
 
-// Validate gives all that is wrong with the options.
+// Validate returns all errors in the options.
 func (o *Options) Validate() []error {
 	var errs []error
 	if o.SamplingRatio < 0 || o.SamplingRatio > 1 || o.SamplingRatio != o.SamplingRatio {
@@ -63,8 +64,8 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// validateEndpoint does not repeat what it does not understand, which may be an
-// address with a password.
+// validateEndpoint does not include the invalid value in its error, because it may be a URL
+// with a password.
 func validateEndpoint(endpoint string) error {
 	host, port, err := net.SplitHostPort(endpoint)
 	if err != nil || host == "" || port == "" {

@@ -15,22 +15,22 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Service is who the spans are from.
+// Service identifies the process in its spans.
 type Service struct {
-	// Name and Version are those of the program, Instance that of the pod.
+	// Name and Version are those of the program; Instance is the name of the pod.
 	Name, Version, Instance string
 }
 
-// Provider makes the spans of this process and sends them to the collector. It is
-// safe for concurrent use. Nil makes none.
+// Provider creates the spans of this process and sends them to the collector. It is safe
+// for concurrent use. A nil *Provider creates none.
 type Provider struct {
 	sdk *sdktrace.TracerProvider
 }
 
-// New makes a provider, or none where the options name no collector. It opens no
-// connection: a collector may come later and go. Its error is a CA file that cannot
-// be used. Environment variables OTEL_EXPORTER_OTLP_HEADERS and
-// OTEL_EXPORTER_OTLP_TIMEOUT are followed.
+// New returns a provider, or nil if the options contain no endpoint. It opens no
+// connection: the collector may become available later. It returns an error if the CA file
+// is invalid. The environment variables OTEL_EXPORTER_OTLP_HEADERS and
+// OTEL_EXPORTER_OTLP_TIMEOUT are supported.
 func New(ctx context.Context, o Options, service Service, logger logr.Logger) (*Provider, error) {
 	if o.Endpoint == "" {
 		return nil, nil
@@ -54,9 +54,9 @@ func New(ctx context.Context, o Options, service Service, logger logr.Logger) (*
 	)}, nil
 }
 
-// sampler keeps a part of the traces, chosen by their ids. A trace that its sender
-// does not keep is not kept here; one that its sender keeps is one of the part or
-// not, so that no caller can have everything kept.
+// sampler samples a ratio of the traces by trace ID. A trace that its sender does not
+// sample is not sampled here. A trace that its sender samples is sampled only if it is
+// within the ratio, so that callers cannot exceed the ratio.
 func sampler(ratio float64) sdktrace.Sampler {
 	part := sdktrace.TraceIDRatioBased(ratio)
 	return sdktrace.ParentBased(part, sdktrace.WithRemoteParentSampled(part))
@@ -80,7 +80,7 @@ func (o Options) security() (otlptracegrpc.Option, error) {
 	return otlptracegrpc.WithTLSCredentials(credentials.NewTLS(config)), nil
 }
 
-// Flush sends what was not sent yet, as far as ctx allows.
+// Flush sends the pending spans until ctx ends.
 func (p *Provider) Flush(ctx context.Context) error {
 	if p == nil {
 		return nil
@@ -88,8 +88,8 @@ func (p *Provider) Flush(ctx context.Context) error {
 	return p.sdk.ForceFlush(ctx)
 }
 
-// Shutdown sends what was not sent yet, as far as ctx allows, and makes no spans
-// after that.
+// Shutdown sends the pending spans until ctx ends. The provider creates no spans after
+// that.
 func (p *Provider) Shutdown(ctx context.Context) error {
 	if p == nil {
 		return nil

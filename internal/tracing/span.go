@@ -14,11 +14,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// scope names this program in its spans.
+// scope is the instrumentation scope of this program.
 const scope = "github.com/coder-k8s/coder-k8s"
 
-// Start adds a span to the trace of the context. Where there is none, it does
-// nothing. The span must be ended.
+// Start adds a span to the trace of the context. It does nothing if there is no trace. The
+// caller must end the span.
 func Start(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.SpanContext().IsValid() {
@@ -27,8 +27,8 @@ func Start(ctx context.Context, name string, options ...trace.SpanStartOption) (
 	return parent.TracerProvider().Tracer(scope).Start(ctx, name, options...)
 }
 
-// Begin adds a span that another process or nobody has asked for: to the trace that
-// Extract found, or to a new one. The span must be ended.
+// Begin starts a span at the entry of the process: in the trace that Extract found, or in a
+// new trace. The caller must end the span.
 func (p *Provider) Begin(ctx context.Context, name string, options ...trace.SpanStartOption) (context.Context, trace.Span) {
 	if p == nil {
 		return ctx, noop.Span{}
@@ -36,8 +36,8 @@ func (p *Provider) Begin(ctx context.Context, name string, options ...trace.Span
 	return p.sdk.Tracer(scope).Start(ctx, name, options...)
 }
 
-// End ends a span, with the error that its work ended with, or nil. Who gave up
-// waiting has seen no failure. Errors quote others, so credentials are taken out.
+// End ends a span, and records the error of its work, if any. Cancellation is not recorded
+// as an error. Credentials in the error are redacted.
 func End(span trace.Span, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		var redactor redaction.Redactor
@@ -46,18 +46,18 @@ func End(span trace.Span, err error) {
 	span.End()
 }
 
-// Names says which object a span is about.
+// Names returns an option with the namespace and the name of the span's object.
 func Names(namespace, name string) trace.SpanStartOption {
 	return trace.WithAttributes(attribute.String("k8s.namespace.name", namespace), attribute.String("k8s.object.name", name))
 }
 
-// Inject puts the trace of the context into the headers of a request.
+// Inject adds the trace of the context to the headers of a request.
 func Inject(ctx context.Context, header http.Header) {
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(header))
 }
 
-// Extract gives a context that belongs to the trace in the headers of a request.
-// Baggage is left out: nobody here reads what a stranger put there.
+// Extract returns a context with the trace in the headers of a request. It ignores baggage,
+// which this program does not use.
 func Extract(ctx context.Context, header http.Header) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
 }

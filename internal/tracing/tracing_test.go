@@ -98,8 +98,8 @@ func TestWithoutACollectorThereIsNothing(t *testing.T) {
 	}
 }
 
-// A request to Kubernetes is in the trace of its context, and the trace goes on with
-// it. What belongs to no trace, such as a watch of a cache, is left alone.
+// A request to Kubernetes belongs to the trace of its context and propagates it. Requests
+// without a trace, such as the watch of a cache, are not changed.
 func TestARequestIsInItsTrace(t *testing.T) {
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
@@ -154,7 +154,7 @@ func noSecret(t *testing.T, collector *tracingtest.Collector) {
 	}
 }
 
-// Who gave up waiting has seen no failure.
+// Cancellation is not recorded as an error.
 func TestGivingUpIsNoFailure(t *testing.T) {
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
@@ -166,7 +166,7 @@ func TestGivingUpIsNoFailure(t *testing.T) {
 	}
 }
 
-// An error quotes what others said, which may be a whole address.
+// An error may quote a complete URL.
 func TestAnErrorTellsNoCredential(t *testing.T) {
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
@@ -178,7 +178,7 @@ func TestAnErrorTellsNoCredential(t *testing.T) {
 	}
 }
 
-// What the caller says about keeping its trace is a wish.
+// The caller's sampling decision does not override the ratio.
 func TestSampling(t *testing.T) {
 	collector := tracingtest.New(t)
 	for name, tc := range map[string]struct {
@@ -213,8 +213,8 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// The library of API servers goes on with the trace of any caller here; it has no
-// span for what is no resource, and none for its filters.
+// The API server library continues the trace of any caller. It creates no spans for
+// non-resource requests, and none for its filters.
 func TestAPIServer(t *testing.T) {
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
@@ -254,7 +254,7 @@ func TestAPIServer(t *testing.T) {
 	}
 }
 
-// A query is nobody's business, whichever library puts it into a span.
+// Queries are removed from the spans of all libraries.
 func TestNoQueryLeavesTheProcess(t *testing.T) {
 	collector := tracingtest.New(t)
 	provider := collector.Provider(t)
@@ -273,7 +273,7 @@ func TestNoQueryLeavesTheProcess(t *testing.T) {
 	noSecret(t, collector)
 }
 
-// A collector that is not there costs nobody anything, and the log is not filled.
+// An unavailable collector blocks nothing and does not flood the log.
 func TestACollectorThatIsGone(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
@@ -334,7 +334,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// certificate gives one for 127.0.0.1 that signs itself, and a file with it.
+// certificate returns a self-signed certificate for 127.0.0.1, and a file that contains it.
 func certificate(t *testing.T) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

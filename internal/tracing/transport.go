@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Wrap gives a transport to Kubernetes that adds a span for each request of a trace
-// and passes the trace on. Without tracing it is next itself.
+// Wrap returns a transport for the Kubernetes API that adds a span for each request that
+// belongs to a trace, and propagates the trace. It returns next if tracing is disabled.
 func (p *Provider) Wrap(next http.RoundTripper) http.RoundTripper {
 	if p == nil {
 		return next
@@ -23,8 +23,8 @@ type transport struct{ next http.RoundTripper }
 
 var _ utilnet.RoundTripperWrapper = (*transport)(nil)
 
-// RoundTrip implements http.RoundTripper. A path of Kubernetes holds names and
-// nothing secret; a query may, and is left out.
+// RoundTrip implements http.RoundTripper. Paths of the Kubernetes API contain only names
+// and are recorded. Queries may contain confidential data and are not.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !trace.SpanContextFromContext(req.Context()).IsValid() {
 		return t.next.RoundTrip(req)
@@ -42,10 +42,10 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper returns the wrapped transport, for client-go.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// NoteAnswer says in the span of a request how it was answered.
+// NoteAnswer records the response of a request in its span.
 func NoteAnswer(span trace.Span, res *http.Response, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "there was no answer")

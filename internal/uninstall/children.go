@@ -14,8 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-// eachChild does something with everything that belongs to objects. It is an error
-// where a kind cannot be looked through: what is in it would be forgotten.
+// eachChild calls do for all objects that are owned by one of the given objects. It returns
+// an error if a kind cannot be listed, because its objects would be left behind.
 func (u *uninstaller) eachChild(ctx context.Context, objects []object, do func(context.Context, *metav1.PartialObjectMetadata, object) error) error {
 	owners := map[types.UID]object{}
 	namespaces := map[string]bool{}
@@ -71,9 +71,9 @@ func (u *uninstaller) eachChildOf(
 	return nil
 }
 
-// collect deletes an object whose owner is gone. The garbage collector does so too,
-// but only as long as it knows the kind of the owner, whose definition goes next.
-// What has another owner, too, is that one's alone now.
+// collect deletes an object whose owner was deleted. The garbage collector would do that
+// too, but only as long as the owner's kind exists, and its definition is deleted next. If
+// the object has another owner as well, only the owner reference is removed.
 func (u *uninstaller) collect(ctx context.Context, child *metav1.PartialObjectMetadata, owner object) error {
 	if child.DeletionTimestamp != nil {
 		return nil
@@ -84,12 +84,12 @@ func (u *uninstaller) collect(ctx context.Context, child *metav1.PartialObjectMe
 	return u.delete(ctx, child, nameOf(child))
 }
 
-// owns says whether an owner is one of our objects.
+// owns reports whether an owner reference points to one of u.objects.
 func (u *uninstaller) owns(reference metav1.OwnerReference) bool {
 	return slices.ContainsFunc(u.objects, func(o object) bool { return o.GetUID() == reference.UID })
 }
 
-// nameOf names an object of whatever kind.
+// nameOf returns the kind, namespace and name of an object.
 func nameOf(obj *metav1.PartialObjectMetadata) string {
 	name := obj.Name
 	if obj.Namespace != "" {

@@ -38,17 +38,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// cluster is a real kube-apiserver, with the garbage collector and the controller
-// of namespaces. What a kubelet does the tests do.
+// cluster is a real kube-apiserver with the garbage collector and the namespace controller.
+// The tests do the work of the kubelet.
 type cluster struct {
 	config     *rest.Config
 	kubeconfig string
 	kube       client.Client
-	// team is the namespace of the test's Coders.
+	// team is the namespace of the test's Coder deployments.
 	team string
 }
 
-// servers are started by the first test that gets them, and ended by TestMain.
+// servers are started by the first test that gets them, and stopped by TestMain.
 type servers struct {
 	once    sync.Once
 	err     error
@@ -56,8 +56,8 @@ type servers struct {
 	cluster cluster
 }
 
-// free are the servers that no test uses. The tests mostly wait, for definitions to go and
-// for the garbage collector to learn of others.
+// free contains the servers that no test uses. Tests run in parallel, because they mostly
+// wait for the deletion of definitions and for the garbage collector.
 var free = make(chan *servers, 3)
 
 func TestMain(m *testing.M) {
@@ -78,8 +78,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newCluster is a cluster that no other test uses meanwhile, with nothing of coder-k8s in
-// it, and a namespace of the test's own.
+// newCluster returns a cluster that no other test uses at the same time, without coder-k8s,
+// and with a new namespace for the test.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
@@ -105,9 +105,8 @@ func newCluster(t *testing.T) *cluster {
 	return &c
 }
 
-// emptied waits until nothing is left of the test before. That may take longer than the
-// command waited when it cleaned up, and kube-apiserver may have to be reminded of a
-// definition.
+// emptied waits until the objects of the previous test are deleted. That may take longer
+// than the command waited, and kube-apiserver may have to be reminded of a definition.
 func (c *cluster) emptied(t *testing.T) {
 	t.Helper()
 	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
@@ -146,13 +145,13 @@ func (s *servers) start() error {
 	return s.startControllers()
 }
 
-// startControllers starts the real garbage collector and controller of namespaces.
+// startControllers starts the real garbage collector and namespace controller.
 func (s *servers) startControllers() error {
 	kubeconfig := s.cluster.kubeconfig
 	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
 		"--kubeconfig", kubeconfig, "--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig,
 		"--controllers=namespace-controller,garbage-collector-controller", "--leader-elect=false",
-		// Nobody asks it for anything, so it needs no port, which another might have.
+		// It needs no port, because nothing connects to it. A fixed port might be in use.
 		"--secure-port=0",
 		"--kube-api-qps=300", "--kube-api-burst=600")
 	if err := cmd.Start(); err != nil {
@@ -165,7 +164,7 @@ func (s *servers) startControllers() error {
 	return nil
 }
 
-// install applies what config/default renders, and says that the operator's pod runs.
+// install applies config/default, and sets the status of a running operator.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
 	var stderr bytes.Buffer
@@ -201,8 +200,8 @@ func (c *cluster) install(t *testing.T) {
 	}
 }
 
-// served waits until kube-apiserver serves the kinds. Discovery may still tell those
-// of the definitions before, of the same names.
+// served waits until kube-apiserver serves the kinds. Discovery may still return those of
+// the previous definitions of the same names.
 func (c *cluster) served(t *testing.T) {
 	t.Helper()
 	for _, d := range definitionsOf() {
@@ -212,8 +211,8 @@ func (c *cluster) served(t *testing.T) {
 	}
 }
 
-// create makes an object. The admission of kube-apiserver may for a moment take the
-// namespace for the one of the same name that the test before deleted.
+// create creates an object. For a short time, the admission of kube-apiserver may use its
+// cached copy of the deleted namespace of the same name.
 func (c *cluster) create(t *testing.T, obj client.Object) {
 	t.Helper()
 	polltest.Eventually(t, fmt.Sprintf("making %T %s", obj, obj.GetName()), func() error {
@@ -225,8 +224,8 @@ func (c *cluster) create(t *testing.T, obj client.Object) {
 	})
 }
 
-// coder makes a control plane, a provisioner or a proxy, with children, as the
-// operator would have.
+// coder creates a control plane, a provisioner or a proxy, with the owned objects that the
+// operator would create.
 func (c *cluster) coder(t *testing.T, d installation.Definition, name string, status map[string]any) *unstructured.Unstructured {
 	t.Helper()
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
@@ -269,7 +268,7 @@ func (c *cluster) coder(t *testing.T, d installation.Definition, name string, st
 	return obj
 }
 
-// all makes one object of each kind.
+// all creates one object of each kind.
 func (c *cluster) all(t *testing.T) {
 	t.Helper()
 	for _, d := range installation.Definitions() {
@@ -283,8 +282,8 @@ func (c *cluster) all(t *testing.T) {
 	}
 }
 
-// operator does what the operator does with what is being deleted, until it is told to
-// end or the test ends. Once ended it says in which order it let go.
+// operator simulates the operator's finalizers until end is called or the test ends. end
+// returns the kinds in the order in which they were released.
 func (c *cluster) operator(t *testing.T) (end func() (order []string)) {
 	t.Helper()
 	stop := make(chan struct{})
@@ -312,7 +311,7 @@ func (c *cluster) operator(t *testing.T) (end func() (order []string)) {
 	return end
 }
 
-// letGo takes the finalizers from what is being deleted, and gives the kinds of it.
+// letGo removes the finalizers of objects that are being deleted, and returns their kinds.
 func (c *cluster) letGo() []string {
 	var order []string
 	for _, d := range installation.Definitions() {
@@ -335,7 +334,7 @@ func (c *cluster) letGo() []string {
 	return order
 }
 
-// uninstall runs the command as a person does.
+// uninstall runs the command.
 func (c *cluster) uninstall(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errOut bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut}
@@ -358,7 +357,7 @@ func (c *cluster) must(t *testing.T, want int, args ...string) (stdout, stderr s
 	return stdout, stderr
 }
 
-// left names everything of the installation that is still there.
+// left returns the objects of the installation that still exist.
 func (c *cluster) left(t *testing.T) []string {
 	t.Helper()
 	var left []string
@@ -390,7 +389,7 @@ func (c *cluster) left(t *testing.T) []string {
 	return left
 }
 
-// exists says whether an object is there.
+// exists reports whether an object exists.
 func (c *cluster) exists(t *testing.T, gvk string, namespace, name string) bool {
 	t.Helper()
 	group, rest, _ := strings.Cut(gvk, "/")
@@ -403,7 +402,8 @@ func (c *cluster) exists(t *testing.T, gvk string, namespace, name string) bool 
 	return err == nil
 }
 
-// children fails unless those of an object are all there, or all gone.
+// children returns an error unless the owned objects of an object all exist, or all do not
+// exist.
 func (c *cluster) children(t *testing.T, name string, want bool) error {
 	t.Helper()
 	for _, gvk := range []string{"apps/v1/Deployment", "/v1/Secret", "/v1/ServiceAccount"} {

@@ -21,17 +21,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// What can become of the Coders.
+// The values of --control-planes.
 const (
 	keep   = "keep"
 	remove = "remove"
 )
 
-// defaultTimeout is how long the operator may take to give back what it made in
-// Coder. A provisioner alone may need ten minutes for the jobs that it has under way.
+// defaultTimeout is the time that the operator has to remove its objects in Coder. A
+// provisioner alone may need ten minutes for its running jobs.
 const defaultTimeout = 5 * time.Minute
 
-// options are the command line.
+// options are the flags and the dependencies of the command.
 type options struct {
 	kube    *genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
@@ -45,7 +45,7 @@ type options struct {
 	timeout           time.Duration
 }
 
-// NewCommand is "coder-k8s uninstall".
+// NewCommand returns the command "coder-k8s uninstall".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams, clock: clock.RealClock{}, timeout: defaultTimeout}
 	cmd := &cobra.Command{
@@ -133,7 +133,7 @@ func (o *options) uninstaller(config *rest.Config) (*uninstaller, error) {
 	}, nil
 }
 
-// confirm asks a person at a terminal. Anybody else has to say --yes.
+// confirm asks the user if standard input is a terminal. Otherwise --yes is required.
 func (o *options) confirm(summary string) error {
 	fmt.Fprintln(o.streams.ErrOut, summary)
 	if o.yes || o.dryRun {

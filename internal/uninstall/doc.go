@@ -1,12 +1,13 @@
-// Package uninstall owns the command that takes coder-k8s out of a cluster.
+// Package uninstall implements the command that removes coder-k8s from a cluster.
 //
 // Invariants:
-//   - Nothing is touched that is not of this installation: objects carry its label,
-//     or have a name that only it uses; the three kinds are its own.
-//   - A Coder that is to be kept loses nothing. Before an object goes, nothing in its
-//     namespace belongs to it any more, and nobody runs who could take it back.
-//   - Nothing waits for what cannot come: finalizers are taken off before definitions
-//     go, and the APIService goes before the namespace. All waiting is bounded.
-//   - It can be run again at any point: what is gone is not missed.
-//   - No content of a Secret is read.
+//   - Only objects of this installation are changed: they have its label, or a name that
+//     only it uses, or one of its kinds.
+//   - A Coder deployment that is kept loses nothing. Before a custom resource is deleted,
+//     the owner references to it are removed, and the operator, which would restore them,
+//     is stopped.
+//   - Deletions do not get stuck: finalizers are removed before the definitions are
+//     deleted, and the APIService is deleted before the namespace. All waits are limited.
+//   - The command can be run again at any point: missing objects are not an error.
+//   - The contents of Secrets are not read.
 package uninstall

@@ -16,8 +16,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// keepAll lets the Coders go on without an operator. First that is stopped, then
-// nothing belongs to the objects any more, and only then they may go.
+// keepAll keeps the Coder deployments running without an operator. It stops the operator,
+// removes the owner references, and only then deletes the custom resources.
 func (u *uninstaller) keepAll(ctx context.Context) error {
 	if err := u.stopOperator(ctx); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (u *uninstaller) keepAll(ctx context.Context) error {
 	return nil
 }
 
-// stillStopped refuses to go on where the operator runs again: it takes over what was
-// given away, and that would be deleted with its owner.
+// stillStopped returns an error if the operator runs again: it would restore the owner
+// references, and the objects would be deleted with their owner.
 func (u *uninstaller) stillStopped(ctx context.Context) error {
 	if u.dryRun {
 		return nil
@@ -64,7 +64,7 @@ func (u *uninstaller) stillStopped(ctx context.Context) error {
 	return err
 }
 
-// writeManifests writes the objects so that they can be applied again.
+// writeManifests writes the custom resources as manifests that can be applied again.
 func (u *uninstaller) writeManifests() error {
 	for _, o := range u.objects {
 		raw, err := yaml.Marshal(manifest(o).Object)
@@ -78,7 +78,7 @@ func (u *uninstaller) writeManifests() error {
 	return nil
 }
 
-// manifest is the part of an object that a person wrote.
+// manifest returns the parts of an object that the user wrote.
 func manifest(o object) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(),
@@ -98,8 +98,8 @@ func manifest(o object) *unstructured.Unstructured {
 	return out
 }
 
-// disown takes our owner references from an object, so that the garbage collector
-// leaves it alone, and notes whose it was.
+// disown removes the owner reference from an object, so that the garbage collector does not
+// delete it, and records the owner in an annotation.
 func (u *uninstaller) disown(ctx context.Context, child *metav1.PartialObjectMetadata, owner object) error {
 	if child.Kind == "Secret" {
 		command, err := u.givingBack(child, owner)
@@ -111,8 +111,8 @@ func (u *uninstaller) disown(ctx context.Context, child *metav1.PartialObjectMet
 	return u.withoutOwner(ctx, child, owner, map[string]any{coderv1alpha1.AnnotationAdopt: owner.definition.Kind + "/" + owner.GetName()})
 }
 
-// withoutOwner takes an owner from an object and adds annotations to it. It starts
-// over where somebody else writes it at the same time.
+// withoutOwner removes an owner reference from an object and adds annotations to it. It
+// retries on conflicts.
 func (u *uninstaller) withoutOwner(ctx context.Context, child *metav1.PartialObjectMetadata, owner object, annotations map[string]any) error {
 	what := nameOf(child)
 	if u.dryRun {
@@ -151,7 +151,7 @@ func (u *uninstaller) withoutOwner(ctx context.Context, child *metav1.PartialObj
 	}
 }
 
-// release takes our finalizer from an object, and no other.
+// release removes the operator's finalizer from an object, and no other.
 func (u *uninstaller) release(ctx context.Context, o object) error {
 	for {
 		finalizers := o.GetFinalizers()

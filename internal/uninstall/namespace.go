@@ -14,8 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-// deleteNamespace deletes the namespace of the operator, where the manifests made it
-// and nothing of others is in it.
+// deleteNamespace deletes the namespace of the operator, if the manifests created it and it
+// contains no other objects.
 func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 	namespace := &corev1.Namespace{}
 	what := "Namespace " + u.namespace
@@ -52,10 +52,10 @@ func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 	return err
 }
 
-// mostNamed is how many objects of others are named.
+// mostNamed is the maximum number of other objects that are named.
 const mostNamed = 5
 
-// others are objects in the operator's namespace whose loss somebody would regret.
+// others returns the objects in the operator's namespace that prevent its deletion.
 func (u *uninstaller) others(ctx context.Context) ([]string, error) {
 	var names []string
 	if u.keepDefinitions {
@@ -89,8 +89,8 @@ func (u *uninstaller) others(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// regrettable says whether an object is somebody's own work: not ours, not made by
-// Kubernetes, and not on its way out with an owner.
+// regrettable reports whether an object was created by a user: it is not part of the
+// installation, not created by Kubernetes, and not about to be deleted with its owner.
 func (u *uninstaller) regrettable(kind string, item metav1.PartialObjectMetadata) bool {
 	switch {
 	case item.DeletionTimestamp != nil, item.Labels[installation.LabelName] == installation.Name, u.goesWithOwner(&item):
@@ -104,10 +104,10 @@ func (u *uninstaller) regrettable(kind string, item metav1.PartialObjectMetadata
 	return true
 }
 
-// goesWithOwner says whether an object's owner speaks for it: a workload, which is
-// looked at itself, or one of our objects that is gone. The pods and volumes of a
-// database belong to a resource of its operator's, which nobody looks at here, so
-// they speak for themselves.
+// goesWithOwner reports whether the object's owner decides whether the object is counted:
+// the owner is a workload, which is checked itself, or a deleted custom resource of the
+// operator. Other owners, such as those of the pods and volumes of a database operator, are
+// not checked, so their objects are counted.
 func (u *uninstaller) goesWithOwner(item metav1.Object) bool {
 	owner := metav1.GetControllerOf(item)
 	if owner == nil {
@@ -120,7 +120,7 @@ func (u *uninstaller) goesWithOwner(item metav1.Object) bool {
 	return !u.keep && u.owns(*owner)
 }
 
-// whyNot is what Kubernetes says about a namespace that does not go.
+// whyNot returns the reason in the status of a namespace that is not deleted.
 func whyNot(namespace *corev1.Namespace) string {
 	var reasons []string
 	for _, condition := range namespace.Status.Conditions {

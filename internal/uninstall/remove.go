@@ -15,15 +15,16 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-// removeAll deletes the objects while the operator runs, which takes back what it
-// made in Coder. What is still there when the time is up, or where no operator runs,
-// is let go, and it is said what stays in Coder.
+// removeAll deletes the custom resources while the operator runs, so that the operator
+// removes its objects in Coder. If objects still exist after the timeout, or if no operator
+// runs, it removes their finalizers and reports what remains in Coder.
 func (u *uninstaller) removeAll(ctx context.Context) error {
 	runs := u.operatorRuns()
 	if !runs && len(u.objects) > 0 {
 		u.say("No pod of the operator is available in namespace %s, so nothing is taken back in Coder.", u.namespace)
 	}
-	// What is registered in a control plane goes before it, while it answers.
+	// Objects that are registered with a control plane are deleted first, while it still
+	// responds.
 	var dependents, controlPlanes []object
 	for _, o := range u.objects {
 		if o.definition.Kind == "CoderControlPlane" {
@@ -59,13 +60,13 @@ func (u *uninstaller) removeAll(ctx context.Context) error {
 		}
 	}
 	if u.controlPlanesOnly {
-		// The definitions stay, so the garbage collector knows what to do.
+		// The definitions stay, so the garbage collector deletes the owned objects.
 		return nil
 	}
 	return u.collectAll(ctx)
 }
 
-// collectAll deletes what belonged to the objects that are gone.
+// collectAll deletes the objects that were owned by the deleted custom resources.
 func (u *uninstaller) collectAll(ctx context.Context) error {
 	var removed []object
 	for _, o := range u.objects {
@@ -80,7 +81,7 @@ func (u *uninstaller) collectAll(ctx context.Context) error {
 	return u.eachChild(ctx, removed, u.collect)
 }
 
-// waitGone waits for objects to be gone, and gives those that are not.
+// waitGone waits until the objects are deleted, and returns those that still exist.
 func (u *uninstaller) waitGone(ctx context.Context, objects []object, until time.Time) ([]object, error) {
 	var still []object
 	_, err := u.wait(ctx, until, func(ctx context.Context) (bool, error) {
@@ -99,7 +100,8 @@ func (u *uninstaller) waitGone(ctx context.Context, objects []object, until time
 	return still, err
 }
 
-// again reads an object, which is nil where it is gone or another of the same name.
+// again reads an object again. It returns nil if the object was deleted, even if there is a
+// new object of the same name.
 func (u *uninstaller) again(ctx context.Context, o object) (*object, error) {
 	now := &unstructured.Unstructured{}
 	now.SetGroupVersionKind(o.GroupVersionKind())
@@ -115,7 +117,7 @@ func (u *uninstaller) again(ctx context.Context, o object) (*object, error) {
 	return &object{now, o.definition}, nil
 }
 
-// abandon lets objects go without the operator, which must not run meanwhile.
+// abandon stops the operator and removes the finalizers of objects.
 func (u *uninstaller) abandon(ctx context.Context, left []object) error {
 	if err := u.stopOperator(ctx); err != nil {
 		return err
@@ -144,8 +146,8 @@ func (u *uninstaller) abandon(ctx context.Context, left []object) error {
 	return u.removeRights(ctx, owners)
 }
 
-// removeRights deletes the Roles and RoleBindings that the operator made in other
-// namespaces, where no owner reference can point.
+// removeRights deletes the Roles and RoleBindings that the operator created in other
+// namespaces, which owner references cannot cover.
 func (u *uninstaller) removeRights(ctx context.Context, owners map[types.UID]bool) error {
 	for _, noun := range []string{"RoleBinding", "Role"} {
 		gvk := kind("rbac.authorization.k8s.io", noun)
@@ -168,7 +170,7 @@ func (u *uninstaller) removeRights(ctx context.Context, owners map[types.UID]boo
 	return nil
 }
 
-// inCoder says what an object left behind in Coder that nobody took back.
+// inCoder describes what remains in Coder of an object whose cleanup was skipped.
 func inCoder(o object) string {
 	status := func(field string) string {
 		value, _, err := unstructured.NestedString(o.Object, "status", field)
@@ -195,7 +197,7 @@ func inCoder(o object) string {
 	return fmt.Sprintf("%s: it is not known what of it is in Coder", o)
 }
 
-// definitionsOf are the definitions of an installation, with those of the records.
+// definitionsOf returns all definitions of an installation, including those of the records.
 func definitionsOf() []installation.Definition {
 	return append(installation.Definitions(), installation.RecordDefinitions()...)
 }

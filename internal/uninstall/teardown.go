@@ -16,26 +16,27 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-// annotationReminded is when kube-apiserver was last asked to go on with a deletion.
+// annotationReminded is the time of the last attempt to make kube-apiserver retry a
+// deletion.
 const annotationReminded = "coder.com/deletion-reminded-at"
 
-// sweep is a kind of which the objects of an installation are deleted: those with
-// its label, and those of these names.
+// sweep selects the objects of an installation of one kind: those with its label, and those
+// with one of these names.
 type sweep struct {
 	kind schema.GroupVersionKind
-	// everywhere looks into all namespaces, not only that of the operator.
+	// everywhere selects objects in all namespaces, instead of the operator's namespace.
 	everywhere bool
 	names      []string
-	// prefix finds what the operator names by itself.
+	// prefix selects objects whose names the operator generates.
 	prefix string
 }
 
-// kind is one of the version v1, as all of them are.
+// kind returns a GroupVersionKind of version v1.
 func kind(group, name string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: name}
 }
 
-// sweeps are in the order of deletion: what writes first, then what it needs.
+// sweeps returns the sweeps in the order of deletion: writers first, then what they need.
 func sweeps() ([]sweep, error) {
 	roles, err := installation.RoleNames()
 	if err != nil {
@@ -73,9 +74,9 @@ func sweeps() ([]sweep, error) {
 	}, nil
 }
 
-// tearDown takes the installation itself away. The APIService is the first to go,
-// because a namespace is not deleted while a group of the cluster does not answer;
-// then what writes, then what is written, and last the namespace.
+// tearDown removes the installation itself. The APIService is deleted first, because a
+// namespace cannot be deleted while an API group is unavailable. Then follow the operator,
+// its objects, and last the namespace.
 func (u *uninstaller) tearDown(ctx context.Context) error {
 	if err := u.deleteAPIService(ctx); err != nil {
 		return err
@@ -103,8 +104,8 @@ func (u *uninstaller) tearDown(ctx context.Context) error {
 	return u.deleteNamespace(ctx)
 }
 
-// deleteAPIService deletes ours, also where what it points to is gone, and leaves
-// that of somebody else alone.
+// deleteAPIService deletes the APIService if it references this installation, even if its
+// Service no longer exists.
 func (u *uninstaller) deleteAPIService(ctx context.Context) error {
 	service := &unstructured.Unstructured{}
 	service.SetGroupVersionKind(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
@@ -163,8 +164,8 @@ func (u *uninstaller) deleteDefinitions(ctx context.Context) error {
 	return nil
 }
 
-// stillThere gives the definitions that are not gone yet. It reminds kube-apiserver of
-// those with which it has failed.
+// stillThere returns the definitions that still exist. It makes kube-apiserver retry failed
+// deletions.
 func (u *uninstaller) stillThere(ctx context.Context, definitions []installation.Definition) ([]installation.Definition, error) {
 	var still []installation.Definition
 	for _, d := range definitions {
@@ -184,9 +185,9 @@ func (u *uninstaller) stillThere(ctx context.Context, definitions []installation
 	return still, nil
 }
 
-// deletionFailed says that kube-apiserver tried to delete a definition and its objects,
-// and could not: it could not list or delete them (InstanceDeletionFailed), or some were
-// still there after a minute (InstanceDeletionCheck).
+// deletionFailed reports whether kube-apiserver failed to delete the objects of a
+// definition: it could not list or delete them (InstanceDeletionFailed), or some still
+// existed after a minute (InstanceDeletionCheck).
 func deletionFailed(crd *unstructured.Unstructured) bool {
 	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
 	if err != nil {
@@ -199,11 +200,12 @@ func deletionFailed(crd *unstructured.Unstructured) bool {
 	})
 }
 
-// remind has kube-apiserver look at a definition again. After a failure ("storage is
-// (re)initializing", which is over a moment later) its finalizer tries again at once,
-// mostly before it sees what it wrote itself; it takes the conflict for a change of
-// somebody else, waits to be told of it, and is not: of changes it hears only those
-// outside of the condition. A change of an annotation is one.
+// remind makes kube-apiserver retry the deletion of a definition by changing an annotation.
+// After a failure ("storage is (re)initializing", which is temporary), its finalizer
+// controller retries immediately, usually with a cached object that lacks its own last
+// write. It treats the resulting conflict as a change by another client and waits for the
+// event of that change. But it ignores events that change only the condition, so it would
+// wait forever.
 func (u *uninstaller) remind(ctx context.Context, crd *unstructured.Unstructured) {
 	before := crd.DeepCopy()
 	annotations := crd.GetAnnotations()
@@ -212,11 +214,12 @@ func (u *uninstaller) remind(ctx context.Context, crd *unstructured.Unstructured
 	}
 	annotations[annotationReminded] = u.clock.Now().UTC().Format(time.RFC3339Nano)
 	crd.SetAnnotations(annotations)
-	// Whether this was allowed or not, what is still there in the end is reported.
+	// An error is ignored: definitions that still exist in the end are reported.
 	_ = u.kube.Patch(ctx, crd, client.MergeFrom(before))
 }
 
-// holders says which objects hold a definition back, as far as that can be seen.
+// holders returns the objects that block the deletion of a definition, as far as they can
+// be listed.
 func (u *uninstaller) holders(ctx context.Context, d installation.Definition) string {
 	objects, err := u.objectsOf(ctx, d)
 	if err != nil || len(objects) == 0 {
@@ -251,7 +254,7 @@ func (u *uninstaller) sweep(ctx context.Context, s sweep) error {
 	return nil
 }
 
-// find gives the objects that a sweep is about.
+// find returns the objects that a sweep selects.
 func (u *uninstaller) find(ctx context.Context, s sweep) ([]metav1.PartialObjectMetadata, error) {
 	list := func(options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 		found := &metav1.PartialObjectMetadataList{}

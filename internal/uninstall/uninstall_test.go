@@ -32,8 +32,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// Coders go on running without an operator: the garbage collector takes nothing of
-// them, although the definitions go; and what is written can be applied again.
+// Coder deployments continue to run without an operator: the garbage collector deletes none
+// of their objects although the definitions are deleted, and the manifests can be applied
+// again.
 func TestKeep(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -60,7 +61,8 @@ func TestKeep(t *testing.T) {
 	if documents := strings.Count(manifests, "---\n"); documents != 3 || strings.Contains(manifests, "status") || strings.Contains(manifests, "finalizers") {
 		t.Errorf("it wrote:\n%s", manifests)
 	}
-	// A child of nobody that the garbage collector knows of shows that it has worked.
+	// When the garbage collector has deleted an object with an unknown owner, it has
+	// processed the others too.
 	c.collected(t)
 	for name, adopt := range map[string]string{"coder": "CoderControlPlane/coder", "builders": "CoderProvisioner/builders", "paris": "CoderWorkspaceProxy/paris"} {
 		if err := c.children(t, name, true); err != nil {
@@ -85,7 +87,7 @@ func workspaceRecords() installation.Definition {
 	return all[slices.IndexFunc(all, func(d installation.Definition) bool { return d.Kind == "CoderWorkspaceRecord" })]
 }
 
-// labelledWorkspace makes what the aggregated API keeps of a workspace with labels.
+// labelledWorkspace creates the record of a workspace with labels.
 func (c *cluster) labelledWorkspace(t *testing.T) {
 	t.Helper()
 	d := workspaceRecords()
@@ -95,7 +97,7 @@ func (c *cluster) labelledWorkspace(t *testing.T) {
 	obj.SetGroupVersionKind(d.Resource.GroupVersion().WithKind(d.Kind))
 	obj.SetNamespace(c.team)
 	obj.SetName("coder.ada.dev")
-	// The policy of the records refuses everybody else.
+	// The admission policy of the records rejects all other users.
 	config := rest.CopyConfig(c.config)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + installation.Namespace + ":" + installation.Name, Groups: []string{"system:masters"},
@@ -109,7 +111,7 @@ func (c *cluster) labelledWorkspace(t *testing.T) {
 	operator.create(t, obj)
 }
 
-// collected waits until the garbage collector deleted an object whose owner is gone.
+// collected waits until the garbage collector has deleted an object with a missing owner.
 func (c *cluster) collected(t *testing.T) {
 	t.Helper()
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.team, Name: "probe", OwnerReferences: []metav1.OwnerReference{{
@@ -124,8 +126,8 @@ func (c *cluster) collected(t *testing.T) {
 	})
 }
 
-// Where the operator runs it takes back what it made, first of what depends on a
-// control plane, and everything goes.
+// If the operator runs, it removes its objects in Coder, dependents of a control plane
+// first, and everything is deleted.
 func TestRemove(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -150,7 +152,7 @@ func TestRemove(t *testing.T) {
 	for _, name := range []string{"coder", "builders", "paris"} {
 		polltest.Eventually(t, "collecting what belonged to "+name, func() error { return c.children(t, name, false) })
 	}
-	// Once the obstacle is gone, the rest goes.
+	// Once the obstacle is removed, the rest is deleted.
 	if err := c.kube.Delete(t.Context(), mine[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +162,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// othersObjects are of others, with names and in places that are like ours.
+// othersObjects creates objects of other users, with names and places similar to those of
+// the installation.
 func (c *cluster) othersObjects(t *testing.T) []client.Object {
 	t.Helper()
 	objects := []client.Object{
@@ -175,8 +178,9 @@ func (c *cluster) othersObjects(t *testing.T) []client.Object {
 	return objects
 }
 
-// Without an operator nothing hangs: what stays in Coder is said, the rest goes, also
-// while the APIService points to nobody, which holds up the deletion of namespaces.
+// Without an operator nothing hangs: the command reports what remains in Coder and deletes
+// the rest, even if the APIService references a missing Service, which blocks the deletion
+// of namespaces.
 func TestRemoveWithoutOperator(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -207,7 +211,7 @@ func TestRemoveWithoutOperator(t *testing.T) {
 	}
 }
 
-// rightsElsewhere is a Role that the operator made in another namespace.
+// rightsElsewhere creates a Role as the operator would in another namespace.
 func (c *cluster) rightsElsewhere(t *testing.T) *rbacv1.Role {
 	t.Helper()
 	owner := &unstructured.Unstructured{}
@@ -225,8 +229,8 @@ func (c *cluster) rightsElsewhere(t *testing.T) *rbacv1.Role {
 	return role
 }
 
-// An operator that runs and does nothing delays it for no longer than was asked for,
-// and finalizers of others are left to them.
+// An operator that does not react delays the command only until the timeout, and finalizers
+// of others are kept.
 func TestRemoveIsBounded(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -267,7 +271,8 @@ func TestRemoveIsBounded(t *testing.T) {
 	}
 }
 
-// What another installation needs, and what Helm installed, stays.
+// The command refuses to run if another installation exists or if Helm installed the
+// operator.
 func TestRefusals(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -309,7 +314,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// With --keep-definitions the next installation finds everything as it was.
+// With --keep-definitions, the next installation finds everything unchanged.
 func TestKeepDefinitions(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -335,8 +340,9 @@ func TestKeepDefinitions(t *testing.T) {
 	}
 }
 
-// After kubectl delete -k everything waits for an operator that is gone. Then the
-// Coders can still be kept: the finalizers hold up what belongs to them.
+// After kubectl delete -k, everything waits for an operator that no longer exists. The
+// Coder deployments can still be kept, because the finalizers prevent the deletion of the
+// owned objects.
 func TestDeletedByMistake(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -359,7 +365,7 @@ func TestDeletedByMistake(t *testing.T) {
 	}
 	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}}
 	polltest.Eventually(t, "the deletion of the control plane", func() error {
-		// kube-apiserver may forget it, as it may while the command waits.
+		// kube-apiserver may have to be reminded of the definition here too.
 		if _, err := u.stillThere(t.Context(), definitionsOf()); err != nil {
 			return err
 		}
@@ -391,8 +397,8 @@ func TestDeletedByMistake(t *testing.T) {
 	}
 }
 
-// A namespace does not go with what belongs to others, also where an owner that this
-// command does not know speaks for it: the volumes of a database do.
+// The namespace is not deleted if it contains objects of others, even if those have an
+// owner that this command does not know, such as the volumes of a database.
 func TestTheNamespaceStaysForWhatOthersOwn(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -408,7 +414,7 @@ func TestTheNamespaceStaysForWhatOthersOwn(t *testing.T) {
 		},
 	}
 	c.create(t, volume)
-	// Nobody here does what its finalizer waits for.
+	// No controller runs that would remove its finalizer.
 	volume.Finalizers = nil
 	if err := c.kube.Update(t.Context(), volume); err != nil {
 		t.Fatal(err)
@@ -422,7 +428,7 @@ func TestTheNamespaceStaysForWhatOthersOwn(t *testing.T) {
 	}
 }
 
-// Coders that are kept with their definitions keep the namespace that they are in.
+// Coder deployments that are kept with their definitions also keep their namespace.
 func TestKeepDefinitionsKeepsTheNamespaceOfACoder(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -439,8 +445,7 @@ func TestKeepDefinitionsKeepsTheNamespaceOfACoder(t *testing.T) {
 	}
 }
 
-// What belongs to somebody else, too, stays theirs, as the garbage collector would
-// have it.
+// An object that has another owner as well is kept, as the garbage collector would keep it.
 func TestRemoveLeavesWhatAnotherOwnsToo(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -456,7 +461,7 @@ func TestRemoveLeavesWhatAnotherOwnsToo(t *testing.T) {
 	if err := c.kube.Update(t.Context(), shared); err != nil {
 		t.Fatal(err)
 	}
-	// The garbage collector would do the same, and be first where it is quick.
+	// The garbage collector would do the same, and may be faster.
 	var said bytes.Buffer
 	u := &uninstaller{kube: c.kube, clock: clock.RealClock{}, namespace: installation.Namespace, progress: &said}
 	if err := u.look(t.Context()); err != nil {
@@ -494,7 +499,7 @@ func TestControlPlanesOnlyStaysInTheNamespacesOfTheOperator(t *testing.T) {
 			t.Errorf("--watch-namespaces=%s: %v, %v", namespaces, err, u.objects)
 		}
 	}
-	// The Deployment is gone, and the command line says what it said.
+	// Without the Deployment, the flag provides the namespaces.
 	if err := c.kube.Delete(t.Context(), operator); err != nil {
 		t.Fatal(err)
 	}
@@ -505,12 +510,13 @@ func TestControlPlanesOnlyStaysInTheNamespacesOfTheOperator(t *testing.T) {
 			t.Errorf("with --watch-namespaces=another,third these are left of %s: %v, %v", d.Kind, found, err)
 		}
 	}
-	// No operator runs that could let go of them first, so it says what stays in Coder.
+	// No operator runs that could remove the finalizers, so the command reports what
+	// remains in Coder.
 	c.must(t, cli.ExitPartial, "--control-planes=remove", "--yes")
 }
 
-// restarting shows a pod of the operator once something was given away, as where
-// somebody corrects the Deployment behind this command's back.
+// restarting shows a pod of the operator after the first owner reference was removed, as if
+// something scaled the Deployment up again.
 type restarting struct {
 	client.Client
 	restarted bool
@@ -533,7 +539,7 @@ func (r *restarting) List(ctx context.Context, list client.ObjectList, options .
 	return err
 }
 
-// An operator that somebody starts again owns the Coders again, so nothing may be
+// An operator that was started again restores the owner references, so nothing may be
 // deleted then.
 func TestKeepDeletesNothingWhileTheOperatorRuns(t *testing.T) {
 	c := newCluster(t)
@@ -578,7 +584,7 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// A definition of which kube-apiserver gave up the deletion is deleted nevertheless.
+// The deletion of a definition continues although kube-apiserver stopped retrying.
 func TestADeletionThatKubernetesForgotGoesOn(t *testing.T) {
 	for reason, message := range map[string]string{
 		"InstanceDeletionFailed": "could not list instances: storage is (re)initializing",
@@ -601,7 +607,7 @@ func testAForgottenDeletionGoesOn(t *testing.T, reason, message string) {
 	reminded := 0
 	kube := fake.NewClientBuilder().WithObjects(crd).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
-			// What kube-apiserver does when it is told of a change.
+			// kube-apiserver retries the deletion when the definition changes.
 			reminded++
 			obj.SetFinalizers(nil)
 			return c.Update(ctx, obj)

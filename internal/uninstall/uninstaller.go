@@ -24,57 +24,59 @@ import (
 )
 
 const (
-	// stepTimeout bounds the wait for what Kubernetes itself does: the end of the
-	// operator's pods, the deletion of the definitions and of the namespace.
+	// stepTimeout limits the waits for Kubernetes: for the end of the operator's pods, and
+	// for the deletion of the definitions and of the namespace.
 	stepTimeout = time.Minute
-	// poll is how often something that is waited for is looked at.
+	// poll is the polling interval.
 	poll = time.Second
-	// helmRelease is the annotation by which Helm knows its objects.
+	// helmRelease is the annotation with the name of the Helm release.
 	helmRelease = "meta.helm.sh/release-name"
 )
 
-// uninstaller takes one installation out of a cluster.
+// uninstaller removes one installation from a cluster.
 type uninstaller struct {
 	kube  client.Client
 	clock clock.WithTicker
-	// timeout is how long the operator may take to give back what it made in Coder.
+	// timeout is the time that the operator has to remove its objects in Coder.
 	timeout time.Duration
-	// step is how long Kubernetes may take for each deletion that is waited for.
+	// step is the time that Kubernetes has for each deletion.
 	step time.Duration
-	// namespace is that of the operator.
+	// namespace is the namespace of the operator.
 	namespace string
-	// watchNamespaces are those in which the operator worked, as far as somebody says so.
+	// watchNamespaces are the namespaces from the flag in which the operator worked.
 	watchNamespaces                                  []string
 	keep, controlPlanesOnly, keepDefinitions, dryRun bool
-	// manifests is where kept objects are written to, and progress what is done.
+	// manifests receives the kept custom resources, and progress receives progress
+	// messages.
 	manifests, progress io.Writer
 
 	operators []appsv1.Deployment
 	objects   []object
-	// secrets are the commands by which kept Secrets get their owners back.
+	// secrets are the commands that restore the owner references of kept Secrets.
 	secrets []string
-	// metadata counts the workspaces and templates about which Kubernetes alone knows
-	// something, which goes with the definitions.
+	// metadata is the number of workspaces and templates with metadata that only Kubernetes
+	// stores, which is lost with the definitions.
 	metadata int
-	// stayed is what could not be taken back or away, in sentences.
+	// stayed contains sentences about what could not be removed.
 	stayed []string
 }
 
-// object is one of the three kinds.
+// object is a custom resource of the operator.
 type object struct {
 	*unstructured.Unstructured
 	definition installation.Definition
 }
 
-// String names the object.
+// String returns the kind, namespace and name.
 func (o object) String() string {
 	return fmt.Sprintf("%s %s/%s", o.definition.Kind, o.GetNamespace(), o.GetName())
 }
 
-// gone says that there is no such object, or not even such a kind.
+// gone reports whether the object or its kind does not exist.
 func gone(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
-// look finds what there is, and refuses what this command must not touch.
+// look finds the objects of the installation. It returns an error if the command must not
+// be used.
 func (u *uninstaller) look(ctx context.Context) error {
 	list := &appsv1.DeploymentList{}
 	where := client.InNamespace("")
@@ -113,7 +115,8 @@ func (u *uninstaller) look(ctx context.Context) error {
 		u.objects = slices.DeleteFunc(u.objects, func(o object) bool { return !slices.Contains(watched, o.GetNamespace()) })
 	}
 	for _, o := range u.objects {
-		// Its finalizer is all that holds up what belongs to it.
+		// The object's finalizer is all that prevents the deletion of the objects that it
+		// owns.
 		if u.keepDefinitions && o.GetDeletionTimestamp() != nil {
 			return fmt.Errorf("%s is being deleted already, which cannot be taken back, and its Coder would go with it; "+
 				"--control-planes=keep without --keep-definitions keeps the Coder", o)
@@ -122,8 +125,8 @@ func (u *uninstaller) look(ctx context.Context) error {
 	return nil
 }
 
-// watched are the namespaces in which the operator works, or none where it works in
-// all: what is in others is another installation's.
+// watched returns the namespaces in which the operator works, or none if it works in all.
+// Objects in other namespaces belong to another installation.
 func (u *uninstaller) watched() []string {
 	all := slices.Clone(u.watchNamespaces)
 	for _, d := range u.operators {
@@ -138,8 +141,7 @@ func (u *uninstaller) watched() []string {
 	return all
 }
 
-// objectsOf lists all objects of a kind. Where the kind is gone there are none.
-// countMetadata counts the objects of which something is kept that Coder has no place for.
+// countMetadata counts the workspaces and templates with metadata that Coder cannot store.
 func (u *uninstaller) countMetadata(ctx context.Context) error {
 	for _, definition := range installation.RecordDefinitions() {
 		found, err := u.objectsOf(ctx, definition)
@@ -155,6 +157,7 @@ func (u *uninstaller) countMetadata(ctx context.Context) error {
 	return nil
 }
 
+// objectsOf lists all objects of a kind. It returns none if the kind does not exist.
 func (u *uninstaller) objectsOf(ctx context.Context, definition installation.Definition) ([]object, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(definition.Resource.GroupVersion().WithKind(definition.Kind + "List"))
@@ -170,7 +173,7 @@ func (u *uninstaller) objectsOf(ctx context.Context, definition installation.Def
 	return objects, nil
 }
 
-// summary says to a person what is about to happen.
+// summary describes to the user what will be done.
 func (u *uninstaller) summary() string {
 	var b strings.Builder
 	what := "coder-k8s is taken out of the cluster"
@@ -198,7 +201,7 @@ func (u *uninstaller) summary() string {
 	return b.String()
 }
 
-// run does it all, in the order in which nothing has to wait for what is gone.
+// run executes all steps. Their order ensures that no deletion waits for a deleted object.
 func (u *uninstaller) run(ctx context.Context) error {
 	handle := u.removeAll
 	if u.keep {
@@ -218,7 +221,7 @@ func (u *uninstaller) run(ctx context.Context) error {
 	return nil
 }
 
-// say tells what is done, or what would be.
+// say prints what is done, or what would be done in a dry run.
 func (u *uninstaller) say(format string, args ...any) {
 	prefix := ""
 	if u.dryRun {
@@ -227,13 +230,13 @@ func (u *uninstaller) say(format string, args ...any) {
 	fmt.Fprintf(u.progress, prefix+format+"\n", args...)
 }
 
-// leave notes what stays, for the end.
+// leave records something that could not be removed.
 func (u *uninstaller) leave(format string, args ...any) {
 	u.stayed = append(u.stayed, fmt.Sprintf(format, args...))
 }
 
-// wait looks again and again until done, and says whether it came to that within a
-// time. In a dry run nothing is waited for.
+// wait polls until done returns true, and returns false if the time is over before. In a
+// dry run it returns immediately.
 func (u *uninstaller) wait(ctx context.Context, until time.Time, done func(context.Context) (bool, error)) (bool, error) {
 	if u.dryRun {
 		return true, nil
@@ -257,10 +260,11 @@ func (u *uninstaller) wait(ctx context.Context, until time.Time, done func(conte
 	}
 }
 
-// patience is when to stop waiting for what Kubernetes itself does.
+// patience returns the deadline of a wait for Kubernetes.
 func (u *uninstaller) patience() time.Time { return u.clock.Now().Add(u.step) }
 
-// delete deletes an object that was read, and only that one.
+// delete deletes an object that was read before. The UID precondition prevents the deletion
+// of a new object of the same name.
 func (u *uninstaller) delete(ctx context.Context, obj client.Object, what string) error {
 	if u.dryRun {
 		u.say("%s is deleted", what)
@@ -278,15 +282,15 @@ func (u *uninstaller) delete(ctx context.Context, obj client.Object, what string
 	return nil
 }
 
-// partial is an empty object of a kind, of which only the metadata is read.
+// partial returns an empty object of a kind, for which only the metadata is read.
 func partial(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(kind)
 	return obj
 }
 
-// stopOperator ends the operator and waits until its pods are gone: as long as it
-// runs it makes everything as it was.
+// stopOperator scales the operator to zero and waits until its pods are gone, because a
+// running operator would revert the changes.
 func (u *uninstaller) stopOperator(ctx context.Context) error {
 	for i := range u.operators {
 		d := &u.operators[i]
@@ -310,9 +314,9 @@ func (u *uninstaller) stopOperator(ctx context.Context) error {
 	return err
 }
 
-// noOperatorPods says that no pod of the operator's Deployments is left. Pods of
-// others with the same label, such as that of a Job which runs this command, are
-// not of a ReplicaSet.
+// noOperatorPods reports whether the operator's Deployments have no pods. Other pods with
+// the same label, such as that of a Job that runs this command, are not controlled by a
+// ReplicaSet.
 func (u *uninstaller) noOperatorPods(ctx context.Context) (bool, error) {
 	pods := &metav1.PartialObjectMetadataList{}
 	pods.SetGroupVersionKind(kind("", "PodList"))
@@ -327,7 +331,7 @@ func (u *uninstaller) noOperatorPods(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// operatorRuns says that some pod can do what a deletion asks of the operator.
+// operatorRuns reports whether a pod of the operator is available to process deletions.
 func (u *uninstaller) operatorRuns() bool {
 	for _, d := range u.operators {
 		if d.Status.AvailableReplicas > 0 && d.DeletionTimestamp == nil {

@@ -12,7 +12,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// wayBack says how the Coders that were kept get an operator again, as commands.
+// wayBack returns instructions, as commands, to manage the kept Coder deployments with an
+// operator again.
 func (u *uninstaller) wayBack() string {
 	if u.keepDefinitions {
 		return "The Coders go on running. To take them back, install coder-k8s again: their objects are still there, and nothing has to be applied."
@@ -32,8 +33,8 @@ func (u *uninstaller) wayBack() string {
 	return strings.Join(append(lines, "The operator's account and tokens in Coder are still there."), "\n")
 }
 
-// givingBack is the command that makes an object of the same name the owner of a
-// Secret. Its UID is known only when it was applied.
+// givingBack returns the command that makes the re-created custom resource the owner of a
+// Secret. The command looks up its UID.
 func (u *uninstaller) givingBack(secret *metav1.PartialObjectMetadata, owner object) (string, error) {
 	const uid = "UID"
 	owners := slices.DeleteFunc(slices.Clone(secret.OwnerReferences), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })

@@ -19,8 +19,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply"
 )
 
-// TestTakenBack: after --control-planes=keep, the commands that are printed make the
-// applied objects the owners of their Secrets, and the operator takes over the rest.
+// TestTakenBack checks that, after --control-planes=keep, the printed commands make the
+// applied objects the owners of their Secrets, and that the operator adopts the other
+// objects.
 func TestTakenBack(t *testing.T) {
 	c := newCluster(t)
 	c.install(t)
@@ -63,7 +64,7 @@ func TestTakenBack(t *testing.T) {
 		if !metav1.IsControlledBy(secret, owner) {
 			t.Errorf("Secret %s has the owners %v, not %s %s", secret.Name, secret.OwnerReferences, d.Kind, owner.GetUID())
 		}
-		// As the controllers claim what they make.
+		// The controllers claim their objects in the same way.
 		claim := apply.Adopting(apply.ControlledBy(owner, runtime.NewScheme()), "coder.com/adopt", d.Kind+"/"+owner.GetName(), nil)
 		deployment := &appsv1.Deployment{}
 		if err := c.kube.Get(t.Context(), client.ObjectKeyFromObject(owner), deployment); err != nil {
@@ -75,8 +76,8 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestTheDefinitionsStay: with --keep-definitions nothing has to be applied, and it is
-// said so.
+// TestTheDefinitionsStay checks the instructions with --keep-definitions: nothing has to be
+// applied.
 func TestTheDefinitionsStay(t *testing.T) {
 	u := &uninstaller{keepDefinitions: true}
 	if said := u.wayBack(); !strings.Contains(said, "install coder-k8s again") || strings.Contains(said, "kubectl apply") {

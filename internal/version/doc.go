@@ -1,3 +1,3 @@
-// Package version owns what a build of coder-k8s says of itself. The linker fills
-// it in; nothing changes it afterwards.
+// Package version contains the version information of a build of coder-k8s. The linker sets
+// it; it never changes at run time.
 package version

@@ -1,3 +1,3 @@
-// Package output owns the formats in which a command answers: for
-// people, or with -o as JSON, YAML or names.
+// Package output implements the output formats of a command: text for users, or with -o
+// JSON, YAML or names.
 package output

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Format is what -o names.
+// Format is a value of -o.
 type Format string
 
-// The formats. Human is the one without -o.
+// The formats. Human is the default without -o.
 const (
 	Human Format = ""
 	Wide  Format = "wide"
@@ -23,7 +23,7 @@ const (
 	Name  Format = "name"
 )
 
-// AddFlag adds -o with the formats that the command knows.
+// AddFlag adds -o with the formats that the command supports.
 func (f *Format) AddFlag(cmd *cobra.Command, known ...Format) {
 	v := &value{format: f, known: known}
 	cmd.Flags().VarP(v, "output", "o", "the format of the answer: "+v.choice())
@@ -67,10 +67,10 @@ func (v *value) choice() string {
 	return strings.Join(all[:len(all)-1], ", ") + " or " + all[len(all)-1]
 }
 
-// Structured says that the answer is for a program.
+// Structured reports whether the format is for programs.
 func (f Format) Structured() bool { return f == JSON || f == YAML }
 
-// Write writes an answer for a program.
+// Write writes an answer in a structured format.
 func (f Format) Write(w io.Writer, answer any) error {
 	text, err := json.MarshalIndent(answer, "", "  ")
 	if err == nil && f == YAML {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/term"
 )
 
-// Colour is how a text stands out.
+// Colour is a color or a style of text.
 type Colour string
 
-// The colours, as the escape sequences of ECMA-48 number them.
+// The colors and styles, as parameters of the ECMA-48 sequence SGR.
 const (
 	Plain  Colour = ""
 	Bold   Colour = "1"
@@ -22,10 +22,10 @@ const (
 	Yellow Colour = "33"
 )
 
-// Paint writes text in colours, or plain where it is off.
+// Paint enables colors.
 type Paint bool
 
-// Text gives the text in that colour.
+// Text returns the text in a color.
 func (p Paint) Text(c Colour, text string) string {
 	if !p || c == Plain || text == "" {
 		return text
@@ -33,13 +33,13 @@ func (p Paint) Text(c Colour, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// Clean takes out what a terminal would obey: control characters, and those that
-// turn the direction of writing. A line end and a tab become a space.
+// Clean removes characters that control the terminal: control characters, and those that
+// change the text direction. Line feeds and tabs are replaced by spaces.
 func Clean(text string) string {
 	return Visible(strings.NewReplacer("\n", " ", "\t", " ").Replace(text))
 }
 
-// Visible is Clean for what has lines and columns of its own, which stay.
+// Visible is Clean, but keeps line feeds and tabs.
 func Visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
@@ -49,14 +49,13 @@ func Visible(text string) string {
 	}, text)
 }
 
-// IsTerminal says that a stream is a terminal.
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Colours says whether to write colours to the stream. The environment is asked
-// through getenv.
+// Colours returns whether to use colors on the stream. getenv reads environment variables.
 func Colours(stream io.Writer, getenv func(string) string) Paint {
 	return Paint(IsTerminal(stream) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb")
 }

@@ -1,8 +1,8 @@
-// Package terminal owns what people see and are asked while a command runs:
-// colours, tables, progress and questions.
+// Package terminal implements the interaction with users while a command runs: colors,
+// tables, progress and questions.
 //
-// Colours, and lines that are written anew, are for terminals alone. Everything
-// else, a file or the log of a job, gets plain lines. NO_COLOR is honoured
-// (https://no-color.org). Text that comes from a cluster cannot move the cursor or
-// change colours: control characters are taken out of it.
+// Colors and lines that are overwritten are used only on terminals. Other streams, such as
+// files or the log of a job, get plain lines. NO_COLOR is supported (https://no-color.org).
+// Text from a cluster cannot move the cursor or change colors, because control characters
+// are removed from it.
 package terminal

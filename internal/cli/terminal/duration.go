@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Ago is how long ago a moment was, as kubectl writes ages: "5m", "3d4h".
+// Ago returns the time since a moment in the format of kubectl: "5m", "3d4h".
 func Ago(now, moment time.Time) string {
 	if moment.IsZero() {
 		return ""

@@ -12,8 +12,8 @@ import (
 
 const barColumns = 20
 
-// Progress tells how far something is that takes long. On a terminal it is one
-// line, written anew each time; elsewhere a line for each news.
+// Progress reports the progress of a long operation. On a terminal it overwrites one line;
+// on other streams it prints a line for each change.
 type Progress struct {
 	out     io.Writer
 	live    bool
@@ -22,12 +22,13 @@ type Progress struct {
 	told    map[string]string
 }
 
-// NewProgress begins at a moment. Live is for a terminal of so many columns.
+// NewProgress returns a Progress that began at a time. live enables the mode for terminals,
+// with this number of columns.
 func NewProgress(out io.Writer, live bool, columns int, began time.Time) *Progress {
 	return &Progress{out: out, live: live, columns: columns, began: began, told: map[string]string{}}
 }
 
-// Report tells that so many of all are done, and what one of them is at.
+// Report reports how many of all are done, and the state of one of them.
 func (p *Progress) Report(now time.Time, done, all int, name, state string) {
 	name, state = Clean(name), Clean(state)
 	elapsed := duration.HumanDuration(now.Sub(p.began))
@@ -42,14 +43,14 @@ func (p *Progress) Report(now time.Time, done, all int, name, state string) {
 	}
 }
 
-// Line shows a text in the place of the line, on a terminal alone.
+// Line replaces the line by a text. It does nothing if the stream is not a terminal.
 func (p *Progress) Line(text string) {
 	if p.live {
 		fmt.Fprint(p.out, "\r\x1b[K"+cut(Clean(text), p.columns-1))
 	}
 }
 
-// End takes the line away, so that what follows begins at the margin.
+// End removes the line, so that further output starts in the first column.
 func (p *Progress) End() {
 	if p.live {
 		fmt.Fprint(p.out, "\r\x1b[K")
@@ -61,8 +62,8 @@ func bar(done, all int) string {
 	return "[" + strings.Repeat("#", filled) + strings.Repeat("-", barColumns-filled) + "]"
 }
 
-// cut keeps a line from going on in the next one, where it could not be written
-// anew.
+// cut shortens a line to the width of the terminal, because a wrapped line cannot be
+// overwritten.
 func cut(line string, columns int) string {
 	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
 		return line

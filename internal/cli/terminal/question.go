@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Ask puts a question that is answered with y or yes; anything else, and the end of
-// the input, is no. It returns early when the context is done.
+// Ask asks a question and returns true if the answer is y or yes. It returns false for
+// anything else, including the end of the input. It returns early when the context is done.
 func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
 	fmt.Fprintf(out, "%s [y/N] ", question)
 	answer := make(chan string, 1)

@@ -13,13 +13,13 @@ type Cell struct {
 	Colour Colour
 }
 
-// Table is rows below a header, in columns of equal width. No line ends with spaces.
+// Table is a header and rows, with aligned columns. Lines have no trailing spaces.
 type Table struct {
 	Header []string
 	Rows   [][]Cell
-	// Columns is the width of the terminal. A table with a header that does not fit is
-	// written with a line for each cell, because a terminal breaks long lines inside of
-	// words. 0 is no limit.
+	// Columns is the width of the terminal. If a table with a header does not fit, it is
+	// written with a line for each cell, because a terminal breaks long lines within words.
+	// 0 means no limit.
 	Columns int
 }
 
@@ -29,8 +29,8 @@ const gap = 3
 // Add adds a row.
 func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
 
-// Text is a plain cell. An empty one shows as a dash, so that the columns can be
-// counted.
+// Text returns a cell without color. An empty text is shown as a dash, so that columns can
+// be counted.
 func Text(text string) Cell {
 	if text = Clean(text); text == "" {
 		text = "-"
@@ -38,10 +38,10 @@ func Text(text string) Cell {
 	return Cell{Text: text}
 }
 
-// In is the cell in a colour.
+// In returns the cell in a color.
 func (c Cell) In(colour Colour) Cell { return Cell{Text: c.Text, Colour: colour} }
 
-// Write writes the table. Nothing is written of one without rows.
+// Write writes the table. It writes nothing if there are no rows.
 func (t *Table) Write(w io.Writer, paint Paint) {
 	if len(t.Rows) == 0 {
 		return

@@ -26,7 +26,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// TestColours has none where it is no terminal.
+// TestColours checks that there are no colors if the stream is not a terminal.
 func TestColours(t *testing.T) {
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {
@@ -45,8 +45,8 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// TestTable has columns of equal width whatever their colours, and no spaces at the
-// ends of lines.
+// TestTable checks that columns are aligned whatever their colors, and that lines have no
+// trailing spaces.
 func TestTable(t *testing.T) {
 	table := &Table{Header: []string{"NAME", "STATE"}}
 	table.Add(Text("größer"), Text("").In(Red))
@@ -62,7 +62,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestNarrow breaks nothing inside of a word.
+// TestNarrow checks that words are not broken.
 func TestNarrow(t *testing.T) {
 	if got, want := Wrap("one two a-long-word x", 10, "  "), "one two\n  a-long-word\n  x"; got != want {
 		t.Errorf("the text is %q, want %q", got, want)
@@ -77,7 +77,7 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-// TestProgressFits never writes more on a terminal than one line holds.
+// TestProgressFits checks that the output on a terminal fits into one line.
 func TestProgressFits(t *testing.T) {
 	var out bytes.Buffer
 	began := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)

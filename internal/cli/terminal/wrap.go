@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Wrap breaks a text between words into lines of at most so many columns, the indent
-// included. The first line has no indent, because the caller wrote it. A word that is
-// longer than a line stays whole. Without columns the text stays as it is.
+// Wrap breaks a text between words into lines of at most columns columns, including the
+// indent. The first line is not indented, because the caller has printed the text before
+// it. A word that is longer than a line is not broken. If columns is not larger than the
+// indent, Wrap returns the text unchanged.
 func Wrap(text string, columns int, indent string) string {
 	if columns <= len(indent) {
 		return text

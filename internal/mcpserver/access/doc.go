@@ -1,8 +1,8 @@
-// Package access asks the API server what a caller may do: enter at all, and
-// which rights the caller has somewhere, so that no tool is offered that could
-// only be refused.
+// Package access checks with the API server what a caller may do: whether the caller may
+// use the MCP server, and which permissions it has in any namespace, so that tools without
+// permission are hidden.
 //
-// Invariants: nothing here grants anything. The API server decides each call
-// again, because the call is made as the caller. Where an answer cannot be had,
-// entry is refused and a tool is shown. Answers are kept for seconds.
+// Invariants: this package grants nothing. The API server authorizes each call again,
+// because the call impersonates the caller. If a check fails with an error, access to the
+// server is denied, and tools are shown. Results are cached for a few seconds.
 package access

@@ -17,18 +17,17 @@ import (
 )
 
 const (
-	// mcpPath is what a caller must be allowed to post to.
+	// mcpPath is the path for which a caller needs the verb post.
 	mcpPath = "/mcp"
-	// allowedTTL is how long a right that was taken away still works here.
+	// allowedTTL is how long a revoked permission is still accepted.
 	allowedTTL = 10 * time.Second
-	// deniedTTL is how long a right that was given is not seen here.
+	// deniedTTL is how long a new permission is not noticed.
 	deniedTTL = 5 * time.Second
-	// entryTimeout bounds one question to the API server.
+	// entryTimeout limits a request to the API server.
 	entryTimeout = 5 * time.Second
 )
 
-// entryReviewer asks the API server whether a caller may post to /mcp. What the
-// caller may do once inside is decided by the API server on each call.
+// entryReviewer checks with SubjectAccessReviews whether a caller may post to /mcp.
 type entryReviewer struct {
 	reviews authorizationclient.SubjectAccessReviewInterface
 	answers *answers.Cache[bool]
@@ -38,13 +37,13 @@ func newEntryReviewer(reviews authorizationclient.SubjectAccessReviewInterface, 
 	return &entryReviewer{reviews: reviews, answers: answers.NewCache[bool](cacheSize, entryTimeout, clk)}
 }
 
-// MayEnter implements Reviewer. Whoever acts as the process itself may.
+// MayEnter implements Reviewer. callers.Local is always allowed.
 func (e *entryReviewer) MayEnter(ctx context.Context, u user.Info) (bool, error) {
 	if _, local := u.(callers.Local); local {
 		return true, nil
 	}
 	spec := entrySpec(u)
-	// The whole question is the key, as any part of it may decide the answer.
+	// The whole spec is the cache key, because any part of it can affect the result.
 	key, err := json.Marshal(spec)
 	if err != nil {
 		return false, fmt.Errorf("bug: encoding an access review: %w", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
-// doorkeeper stands for the API server that reviews access.
+// doorkeeper is a fake of the SubjectAccessReview API.
 type doorkeeper struct {
 	mu      sync.Mutex
 	allowed bool

@@ -9,30 +9,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cacheSize bounds the memory that answers of one kind take.
+// cacheSize is the maximum number of cached results of one kind.
 const cacheSize = 4096
 
-// Reviewer says what callers may do.
+// Reviewer checks the permissions of callers.
 type Reviewer interface {
-	// MayEnter says whether the user may post to /mcp.
+	// MayEnter reports whether the user may post to /mcp.
 	MayEnter(ctx context.Context, u user.Info) (bool, error)
-	// Lacks says, for each of the rights, whether the caller of the context surely
-	// has it nowhere. What cannot be found out counts as had. Ask for all rights at
-	// once: an answer is remembered for the question as a whole.
-	// The map belongs to the Reviewer.
+	// Lacks returns true for each permission that the caller in the context certainly has
+	// in no namespace. If a permission cannot be checked, the caller is assumed to have it.
+	// Pass all permissions in one call, because the result is cached for the whole list.
+	// The returned map must not be modified.
 	Lacks(ctx context.Context, rights []Right) map[Right]bool
 }
 
-// Config is what a Reviewer is made of.
+// Config configures a Reviewer.
 type Config struct {
-	// Kube asks about others, with the server's own identity.
+	// Kube creates SubjectAccessReviews with the server's own identity.
 	Kube kubernetes.Interface
-	// Callers asks as the caller of the context. Its scheme knows
+	// Callers impersonates the caller in the context. Its scheme must contain
 	// authorization.k8s.io/v1.
 	Callers client.Client
-	// Namespaces are those in which the tools may find something to work on.
+	// Namespaces returns the namespaces in which the tools can find objects.
 	Namespaces func(context.Context) ([]string, error)
-	// Clock is the real one unless set.
+	// Clock defaults to the real clock.
 	Clock clock.PassiveClock
 }
 
@@ -41,7 +41,7 @@ type reviewer struct {
 	*rightsReviewer
 }
 
-// NewReviewer makes the Reviewer that asks the API server.
+// NewReviewer returns a Reviewer that sends its checks to the API server.
 func NewReviewer(cfg Config) Reviewer {
 	clk := cfg.Clock
 	if clk == nil {

@@ -21,26 +21,25 @@ import (
 )
 
 const (
-	// rightsTTL is how long a right that was given or taken away is not seen here.
+	// rightsTTL is how long a changed permission is not noticed.
 	rightsTTL = 30 * time.Second
-	// unsureTTL is how long nothing is asked again after an answer that could not be
-	// had.
+	// unsureTTL is how long no further check is made after one that failed with an error.
 	unsureTTL = 5 * time.Second
-	// rightsTimeout bounds all the questions about one caller.
+	// rightsTimeout limits all checks of one caller together.
 	rightsTimeout = 3 * time.Second
-	// maxNamespaces bounds how many questions there are about one caller.
+	// maxNamespaces is the maximum number of requests for one caller.
 	maxNamespaces = 50
-	// maxReviews bounds how many of them there are at once.
+	// maxReviews is the maximum number of concurrent requests for one caller.
 	maxReviews = 8
 )
 
-// Rights are what a caller needs for the questions about them to be asked.
-// Kubernetes gives them to everybody who is authenticated.
+// Rights returns the permissions that a caller needs for these checks. By default,
+// Kubernetes grants them to all authenticated users.
 func Rights() []Right {
 	return []Right{{Verb: "create", Group: authorizationv1.GroupName, Resource: "selfsubjectrulesreviews"}}
 }
 
-// rightsReviewer asks the API server for the rules that apply to the caller.
+// rightsReviewer checks permissions with SelfSubjectRulesReviews of the caller.
 type rightsReviewer struct {
 	callers    client.Client
 	namespaces func(context.Context) ([]string, error)
@@ -71,8 +70,8 @@ func (r *rightsReviewer) Lacks(ctx context.Context, rights []Right) map[Right]bo
 	return lacking
 }
 
-// question is all on which the answer depends. There is none for who acts as the
-// process itself, whose rights nobody limits here.
+// question returns the cache key, which contains everything that affects the result. It
+// returns false if there is nothing to check: without a caller, and for callers.Local.
 func question(ctx context.Context, rights []Right) (string, bool) {
 	u, ok := request.UserFrom(ctx)
 	if !ok || len(rights) == 0 {
@@ -85,9 +84,10 @@ func question(ctx context.Context, rights []Right) (string, bool) {
 	return string(key), err == nil
 }
 
-// review asks in one namespace after the other until nothing is lacking. The
-// first is asked alone: who has the rights in the whole cluster has them there.
-// What is left when the questions are used up is not known to be lacking.
+// review checks one namespace after the other until no permission is missing. The first
+// namespace is checked alone, because a caller with cluster-wide permissions has them
+// there. If there are more than maxNamespaces namespaces, the missing permissions are
+// unknown, and nothing is reported as missing.
 func (r *rightsReviewer) review(ctx context.Context, rights []Right) (map[Right]bool, error) {
 	namespaces, err := r.whereToAsk(ctx)
 	if err != nil {
@@ -116,8 +116,8 @@ func (r *rightsReviewer) review(ctx context.Context, rights []Right) (map[Right]
 	return lacking, nil
 }
 
-// whereToAsk gives the caller's own namespace, if they are a service account, and
-// those with something to work on.
+// whereToAsk returns the caller's own namespace, if the caller is a service account, and
+// the namespaces with control planes.
 func (r *rightsReviewer) whereToAsk(ctx context.Context) ([]string, error) {
 	namespaces, err := r.namespaces(ctx)
 	if err != nil {
@@ -134,8 +134,8 @@ func (r *rightsReviewer) whereToAsk(ctx context.Context) ([]string, error) {
 	return append([]string{own}, namespaces...), nil
 }
 
-// rulesIn asks for the caller's rules in some namespaces at once, and whether
-// those are all.
+// rulesIn returns the caller's rules in some namespaces, which it requests concurrently. It
+// returns false if the API server reports that the rules are incomplete.
 func (r *rightsReviewer) rulesIn(ctx context.Context, namespaces []string) ([]authorizationv1.ResourceRule, bool, error) {
 	reviews := make([]authorizationv1.SelfSubjectRulesReview, len(namespaces))
 	var group errgroup.Group

@@ -29,13 +29,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
-// rulebook stands for the API server that says which rules apply to a caller.
+// rulebook is a fake of the SelfSubjectRulesReview API.
 type rulebook struct {
-	// rules by namespace; those of "" apply in every one.
+	// rules by namespace; those of "" apply in all namespaces.
 	rules      map[string][]authorizationv1.ResourceRule
 	incomplete map[string]bool
 	err        map[string]error
-	// hold is closed to let answers go; nil does not hold them.
+	// hold blocks responses until it is closed; nil does not block.
 	hold chan struct{}
 
 	mu      sync.Mutex
@@ -237,7 +237,7 @@ func TestQuestionsAboutRightsAreFewAtOnceAndShared(t *testing.T) {
 	}
 }
 
-// TestRightsAreAskedForAsTheCaller goes through the client that acts as callers.
+// TestRightsAreAskedForAsTheCaller uses the client that impersonates callers.
 func TestRightsAreAskedForAsTheCaller(t *testing.T) {
 	type seen struct{ Path, User, Namespace string }
 	var requests []seen

@@ -7,10 +7,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// all is what stands for everything in a rule of RBAC.
+// all is the wildcard in RBAC rules.
 const all = "*"
 
-// grants says whether a rule gives the right, for all objects or only for those
+// grants reports whether a rule grants the permission, for all objects or only for the ones
 // that it names.
 func grants(rule authorizationv1.ResourceRule, right Right) bool {
 	return has(rule.Verbs, right.Verb) && has(rule.APIGroups, right.Group) &&
@@ -21,9 +21,9 @@ func has(values []string, value string) bool {
 	return slices.Contains(values, all) || slices.Contains(values, value)
 }
 
-// covers says whether a resource as a rule has it stands for a wanted one. A star
-// alone covers every resource and subresource, and "*/log" the subresource log of
-// every resource. "pods/*" covers nothing, because RBAC does not know it.
+// covers reports whether a rule's resource matches the wanted one. "*" matches every
+// resource and subresource, and "*/log" matches the subresource log of every resource.
+// "pods/*" matches nothing, because RBAC does not support it.
 func covers(resource, wanted string) bool {
 	if resource == all || resource == wanted {
 		return true

@@ -9,33 +9,32 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Cache has the answers to one kind of question.
+// Cache caches the results of one kind of request.
 type Cache[V any] struct {
 	timeout time.Duration
 	entries *cache.LRUExpireCache
 	flight  singleflight.Group
 }
 
-// NewCache makes a cache of at most size answers. A question may take as long as
-// timeout.
+// NewCache returns a cache of at most size results. A request may take up to timeout.
 func NewCache[V any](size int, timeout time.Duration, clk clock.PassiveClock) *Cache[V] {
 	return &Cache[V]{timeout: timeout, entries: cache.NewLRUExpireCacheWithClock(size, clk)}
 }
 
-// Ask asks a question. It gives the answer and how long that counts; not above
-// zero means for this once. Its context has the values of the first one who
-// wants to know.
+// Ask makes a request. It returns the result and how long that is cached; a duration that
+// is not positive disables caching for the result. ctx has the values of the first waiting
+// caller's context.
 type Ask[V any] func(ctx context.Context) (V, time.Duration, error)
 
-// Get gives the answer that is remembered under key, or asks. The error is that of
-// ask, or of ctx where that ends before there is an answer.
+// Get returns the cached result for key, or calls ask. Concurrent calls with the same key
+// share one request. The error is that of ask, or of ctx if that ends first.
 func (c *Cache[V]) Get(ctx context.Context, key string, ask Ask[V]) (V, error) {
 	var none V
 	if answer, ok := c.entries.Get(key); ok {
 		return answer.(V), nil
 	}
 	result := c.flight.DoChan(key, func() (any, error) {
-		// Another may have had the answer between the look above and this one.
+		// Another call may have stored the result since the lookup above.
 		if answer, ok := c.entries.Get(key); ok {
 			return answer, nil
 		}

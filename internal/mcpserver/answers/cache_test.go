@@ -86,7 +86,7 @@ func TestOneQuestionForAllWhoWait(t *testing.T) {
 		<-answer
 		return "yes", time.Hour, ctx.Err()
 	}
-	// The first to ask goes before there is an answer.
+	// The first caller gives up before there is a result.
 	first, hangUp := context.WithCancel(t.Context())
 	gone := make(chan error)
 	go func() {
@@ -108,7 +108,7 @@ func TestOneQuestionForAllWhoWait(t *testing.T) {
 	if err := <-gone; !errors.Is(err, context.Canceled) {
 		t.Errorf("the one who hung up got %v", err)
 	}
-	// All of them get the time to ask, if they do.
+	// Give all goroutines the opportunity to make a request.
 	for turns := 0; turns < 1000 || started.Load() < 20; turns++ {
 		runtime.Gosched()
 	}

@@ -1,6 +1,6 @@
-// Package answers remembers for seconds what others answered, and lets only one
-// of those who want the same answer ask for it.
+// Package answers provides a cache whose entries expire after a few seconds. It coalesces
+// concurrent requests for the same entry.
 //
-// Invariants: an error is never remembered, memory is bounded, and a question
-// that is being asked does not end because one of those who wait for it goes.
+// Invariants: an error is never cached, memory is limited, and a running request continues
+// when one of its waiting callers gives up.
 package answers

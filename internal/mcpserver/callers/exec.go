@@ -14,14 +14,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/quota"
 )
 
-// maxExecs is how many commands each caller may have running at a time, on each replica.
+// maxExecs is the maximum number of commands that a caller may run at a time, on each
+// replica.
 const maxExecs = 8
 
 // Executor runs commands in workspaces.
 type Executor interface {
-	// Exec runs a command in a workspace as the caller, through the subresource exec.
-	// The agent may be empty if the workspace has one. Errors are those of
-	// remoteexec.Run.
+	// Exec runs a command in a workspace with the caller's permissions, through the
+	// subresource exec. agent may be empty if the workspace has only one agent. Errors are
+	// those of remoteexec.Run.
 	Exec(ctx context.Context, namespace, workspace, agent string, c remoteexec.Command) error
 }
 

@@ -27,12 +27,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// execAPI is an API that runs commands, over SPDY only: that is what is left when a
-// proxy does not pass WebSockets.
+// execAPI is a fake API that runs commands. It supports only SPDY, the fallback if a proxy
+// does not forward WebSockets.
 type execAPI struct {
 	run  func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error
 	seen atomic.Pointer[http.Request]
-	// status, if it is set, is what each request is refused with.
+	// status, if set, is the response to every request.
 	status *metav1.Status
 }
 

@@ -14,19 +14,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
-// errNoCaller is what a call without a caller in its context ends with.
+// errNoCaller is the error of a request without a caller in its context.
 var errNoCaller = errors.New("no caller in the context of the request: nothing is sent with the server's own rights")
 
-// impersonationPrefix begins every header by which a request takes on a user.
+// impersonationPrefix is the prefix of all impersonation headers.
 const impersonationPrefix = "Impersonate-"
 
-// impersonator sends every request as the caller of its context, and none where
-// there is no caller.
+// impersonator is a transport that impersonates the caller in the request's context. It
+// rejects requests without a caller.
 type impersonator struct {
 	next http.RoundTripper
-	// local sends what Local calls, as the kubeconfig says.
+	// local is the transport for requests of Local, which use the kubeconfig's own
+	// identity.
 	local http.RoundTripper
-	// extra are the keys of the extra attributes that are passed on.
+	// extra contains the keys of the extra attributes that are passed on.
 	extra []string
 }
 
@@ -47,7 +48,8 @@ func (i *impersonator) RoundTrip(r *http.Request) (*http.Response, error) {
 			delete(r.Header, header)
 		}
 	}
-	// The id of the call is the one of all its requests in the audit log of Kubernetes.
+	// The same audit ID for all requests of a call, so that they can be found in the audit
+	// log of Kubernetes.
 	if id := requestid.From(r.Context()); id != "" {
 		r.Header.Set(requestid.AuditHeader, id)
 	}
@@ -67,8 +69,8 @@ func (i *impersonator) RoundTrip(r *http.Request) (*http.Response, error) {
 	return toldAtOnce(i.next.RoundTrip(r))
 }
 
-// passExtra adds the extra attributes of a person. A service account is impersonated by
-// its name alone.
+// passExtra adds the extra attributes of a user. A service account is impersonated by its
+// name only.
 func (i *impersonator) passExtra(header http.Header, u user.Info) error {
 	if isServiceAccount(u.GetName()) {
 		return nil
@@ -84,14 +86,14 @@ func (i *impersonator) passExtra(header http.Header, u user.Info) error {
 	return nil
 }
 
-// ValidExtraKey reports whether extra attributes with this key can be passed on.
+// ValidExtraKey reports whether extra attributes with this key can be sent in a header.
 func ValidExtraKey(key string) bool {
 	return key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyz0123456789-._/") == ""
 }
 
-// toldAtOnce takes off the header at which client-go waits and asks again, up to ten
-// times: a caller is told within their deadline what is away, and decides. When to
-// ask again stands in the body too.
+// toldAtOnce removes the header Retry-After, because of which client-go would wait and
+// retry up to ten times. The caller gets the error immediately and decides. The body of the
+// response also contains the retry delay.
 func toldAtOnce(response *http.Response, err error) (*http.Response, error) {
 	if response != nil {
 		response.Header.Del("Retry-After")
@@ -99,12 +101,12 @@ func toldAtOnce(response *http.Response, err error) (*http.Response, error) {
 	return response, err
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper returns the wrapped transport, for client-go.
 func (i *impersonator) WrappedRoundTripper() http.RoundTripper { return i.next }
 
-// Groups are those with which a caller is impersonated. Left out is what the API
-// server adds by itself: all groups of a service account (constrained
-// impersonation refuses them there), and system:authenticated.
+// Groups returns the groups with which a caller is impersonated. It omits the groups that
+// the API server adds: all groups of a service account (constrained impersonation rejects
+// them), and system:authenticated.
 func Groups(u user.Info) []string {
 	if isServiceAccount(u.GetName()) {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// impersonation are the headers of a request by which it takes on a user.
+// impersonation returns the impersonation headers of a request.
 func impersonation(r *http.Request) map[string][]string {
 	found := map[string][]string{}
 	for name, values := range r.Header {

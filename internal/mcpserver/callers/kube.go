@@ -11,19 +11,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Kube is the Kubernetes API as the caller of each call's context sees it.
+// Kube is a client of the Kubernetes API that impersonates the caller in the context of
+// each call.
 type Kube struct {
 	// WithWatch reads and writes objects, and watches them.
 	client.WithWatch
-	// Raw reads what is no object: logs and archives.
+	// Raw reads data that is not an object: logs and archives.
 	Raw Getter
 	// Exec runs commands in workspaces.
 	Exec Executor
 }
 
-// New makes the one client of all callers. The rights of base are those to
-// impersonate; they do nothing else. The mapper is given, and must have a client
-// of its own, because discovery does not hand the context on.
+// New creates the client that all callers share. The credentials in base need only the
+// permission to impersonate. The mapper must use another client, because discovery does not
+// pass the context on.
 func New(base *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, extra ...string) (*Kube, error) {
 	cfg := impersonating(base, extra...)
 	httpClient, err := rest.HTTPClientFor(cfg)
@@ -47,13 +48,13 @@ func New(base *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, extr
 
 func impersonating(base *rest.Config, extra ...string) *rest.Config {
 	cfg := rest.CopyConfig(base)
-	// The API server's own fairness limits callers; client-go's limit would make
-	// all of them share five requests a second.
+	// API Priority and Fairness limits callers on the server side. The default limit of
+	// client-go is five requests a second for all callers together.
 	cfg.QPS, cfg.Burst, cfg.RateLimiter = -1, 0, nil
-	// The context of each call ends it; a watch has no time that could be given here.
+	// The context of each call limits its duration; a watch has no fixed duration.
 	cfg.Timeout = 0
-	// A kubeconfig may itself act as somebody. That is for Local, below; whoever
-	// has a token is impersonated in its place.
+	// A kubeconfig may itself impersonate a user. That applies only to Local, below; an
+	// authenticated caller is impersonated instead.
 	as := cfg.Impersonate
 	cfg.Impersonate = rest.ImpersonationConfig{}
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {

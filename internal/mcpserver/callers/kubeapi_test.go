@@ -19,7 +19,7 @@ import (
 
 const ownToken = "token-of-the-server"
 
-// kubeAPI stands for the API server and keeps what it was sent.
+// kubeAPI is a fake API server that records its requests.
 type kubeAPI struct {
 	*httptest.Server
 	answer http.HandlerFunc
@@ -47,7 +47,7 @@ func (k *kubeAPI) requests() []*http.Request {
 	return k.seen
 }
 
-// client is the one that acts as callers, with credentials of the server's own.
+// client returns a client that impersonates callers and has the server's credentials.
 func (k *kubeAPI) client(t *testing.T, change ...func(*rest.Config)) *Kube {
 	t.Helper()
 	cfg := &rest.Config{Host: k.URL, BearerToken: ownToken}
@@ -71,7 +71,7 @@ func as(ctx context.Context, name string, groups ...string) context.Context {
 	return request.WithUser(ctx, &user.DefaultInfo{Name: name, Groups: groups})
 }
 
-// pods answers with an empty list, whatever was asked.
+// pods responds with an empty list to every request.
 func pods(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}`)

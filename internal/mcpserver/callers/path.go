@@ -2,8 +2,8 @@ package callers
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// SubresourcePath is where the API has a part of an object, for Getter, which refuses
-// a path with names that lead elsewhere.
+// SubresourcePath returns the API path of a subresource, for Getter. It does not escape the
+// names: Getter rejects paths with invalid characters.
 func SubresourcePath(group schema.GroupVersion, namespace, resource, name, subresource string) string {
 	root := "/apis/" + group.String()
 	if group.Group == "" {

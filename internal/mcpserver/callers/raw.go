@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Getter reads a path of the Kubernetes API as it is.
+// Getter reads paths of the Kubernetes API without decoding the response.
 type Getter interface {
-	// Get opens path, for example /api/v1/namespaces/coder/pods/x/log. The error of
-	// an answer that is no success is one of k8s.io/apimachinery/pkg/api/errors. The
-	// reader must be closed; it ends with the context.
+	// Get requests path, for example /api/v1/namespaces/coder/pods/x/log. For a response
+	// other than success, the error is one of k8s.io/apimachinery/pkg/api/errors. The
+	// caller must close the reader, which fails when the context ends.
 	Get(ctx context.Context, path string, query url.Values) (io.ReadCloser, error)
 }
 
@@ -26,7 +26,7 @@ type rawGetter struct{ client rest.Interface }
 
 func newRawGetter(cfg *rest.Config, httpClient *http.Client) (Getter, error) {
 	cfg = rest.CopyConfig(cfg)
-	// Errors are read as JSON; what is read otherwise is not decoded.
+	// Error responses are decoded as JSON; other responses are not decoded.
 	cfg.ContentType, cfg.AcceptContentTypes = "application/json", "*/*"
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	c, err := rest.UnversionedRESTClientForConfigAndClient(cfg, httpClient)
@@ -36,8 +36,8 @@ func newRawGetter(cfg *rest.Config, httpClient *http.Client) (Getter, error) {
 	return &rawGetter{client: c}, nil
 }
 
-// Get implements Getter. A path that would lead elsewhere than it reads is
-// refused, because parts of it are names that a model gave.
+// Get implements Getter. It rejects paths with invalid characters, because a model chose
+// some of the names in them.
 func (g *rawGetter) Get(ctx context.Context, apiPath string, query url.Values) (io.ReadCloser, error) {
 	if err := checkPath(apiPath); err != nil {
 		return nil, err

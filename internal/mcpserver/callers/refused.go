@@ -10,12 +10,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// Refused says why nobody may act as this user through the server, or nothing.
-// Kubernetes' own components and the group that RBAC does not bind are out of
-// reach, whatever the token says: no person should hand their token to a tool,
-// and impersonating them would need more rights than the server should have.
-// Names that do not go through an HTTP header as they are would arrive as other
-// names.
+// Refused returns why no request may impersonate this user, or "". It rejects the
+// components of Kubernetes and groups such as system:masters, whatever the token says: no
+// user should pass such a token to a tool, and impersonating them would need more
+// permissions than the server should have. It also rejects names that would be changed in
+// an HTTP header.
 func Refused(u user.Info) string {
 	if u == nil {
 		return "nobody is named as the caller"
@@ -40,15 +39,14 @@ func Refused(u user.Info) string {
 	return ""
 }
 
-// systemPrefix begins the names that Kubernetes keeps for itself.
+// systemPrefix is the prefix of names that are reserved for Kubernetes.
 const systemPrefix = "system:"
 
 func refusedGroups() []string {
 	return []string{user.SystemPrivilegedGroup, user.NodesGroup, user.AllUnauthenticated}
 }
 
-// isServiceAccount says whether name is the user name of a service account that
-// can exist.
+// isServiceAccount reports whether name is a valid user name of a service account.
 func isServiceAccount(name string) bool {
 	rest, ok := strings.CutPrefix(name, serviceaccount.ServiceAccountUsernamePrefix)
 	if !ok {
@@ -58,7 +56,7 @@ func isServiceAccount(name string) bool {
 	return ok && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(account)) == 0
 }
 
-// isPlain says whether a name arrives as it is when it is sent in an HTTP header.
+// isPlain reports whether an HTTP header transmits the name unchanged.
 func isPlain(name string) bool {
 	for i := range len(name) {
 		if name[i] < ' ' || name[i] > '~' {

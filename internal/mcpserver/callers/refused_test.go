@@ -11,7 +11,7 @@ func TestRefused(t *testing.T) {
 	tests := map[string]struct {
 		user   string
 		groups []string
-		// says is part of the reason; empty means that the user may.
+		// says is a part of the reason; empty means that the user is accepted.
 		says string
 	}{
 		"a person":                                    {user: "alice", groups: []string{"platform", "system:authenticated"}},
@@ -68,8 +68,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// FuzzRefused holds that whoever is let through arrives at the API server as
-// themselves.
+// FuzzRefused checks that the API server receives the names of accepted users unchanged.
 func FuzzRefused(f *testing.F) {
 	for _, seed := range []string{"alice", "system:serviceaccount:a:b", "system:admin", " a", "a\n", "", "ü"} {
 		f.Add(seed, seed)

@@ -1,12 +1,11 @@
-// Package confirm seals what a person was asked, so that the answer, which comes
-// with a later request and perhaps to another replica, counts for that question
-// alone.
+// Package confirm signs questions to users. The answer comes with a later request, perhaps
+// to another replica, and is valid only for that question.
 //
-// A client that is asked gets a state and must send it back with the answer. The
-// state says nothing by itself: it is a time and an HMAC-SHA256 over that time and
-// over who asked for what. The server keeps nothing between the two requests.
+// A client gets a state with the question and must return it with the answer. The state
+// contains only an expiry and an HMAC-SHA256 over the expiry and the subject of the
+// question. The server stores nothing between the two requests.
 //
-// Invariants: a state is good for one user, one tool, one set of arguments and one
-// question, for ten minutes. It proves that the question was asked, not that a
-// person answered: that is the client's word, as with every call that it makes.
+// Invariants: a state is valid for one user, one tool, one set of arguments and one
+// question, for ten minutes. It proves that the question was asked. It does not prove that
+// a user answered: for that, the server must trust the client, as for every call.
 package confirm

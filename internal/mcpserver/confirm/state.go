@@ -14,50 +14,49 @@ import (
 )
 
 const (
-	// Lifetime is how long after a question its answer counts.
+	// Lifetime is how long an answer is valid after its question.
 	Lifetime = 10 * time.Minute
 
-	// version is the first byte of a state and changes with its form.
+	// version is the first byte of a state. It changes with the format.
 	version = 1
-	// minKeyBytes is the size of the hash, below which a key weakens it.
+	// minKeyBytes is the size of the hash. A shorter key would weaken it.
 	minKeyBytes = sha256.Size
-	// headerBytes are the version and the expiry, in seconds since 1970.
+	// headerBytes is the size of the version and the expiry, in seconds since 1970.
 	headerBytes = 1 + 8
 	stateBytes  = headerBytes + sha256.Size
 )
 
 var (
-	// ErrForged is the error of a state that was not issued for this subject.
+	// ErrForged means that the state was not issued for this subject.
 	ErrForged = errors.New("the state was not issued for this call")
-	// ErrExpired is the error of a state that was issued for this subject too long ago.
+	// ErrExpired means that the state was issued for this subject too long ago.
 	ErrExpired = errors.New("the state is too old")
 )
 
-// Subject is what a state is about.
+// Subject is what a state is valid for.
 type Subject struct {
 	// User is the name of the caller.
 	User string
 	Tool string
-	// Arguments are those of the call in one spelling, without the confirmation.
+	// Arguments are the arguments of the call as canonical JSON, without the confirmation.
 	Arguments []byte
-	// Question tells the questions of a tool apart.
+	// Question distinguishes the questions of a tool.
 	Question string
 }
 
-// States issues and checks states. It may be used by many goroutines.
+// States issues and checks states. It is safe for concurrent use.
 type States struct {
 	key   func(context.Context) ([]byte, error)
 	clock clock.PassiveClock
 }
 
-// New returns the states under a key of at least 32 bytes, which all replicas
-// share. The key is asked for each time, so that it can change.
+// New returns States that sign with a key of at least 32 bytes, which all replicas share.
+// key is called for each state, so that the key can change.
 func New(key func(context.Context) ([]byte, error), clk clock.PassiveClock) *States {
 	return &States{key: key, clock: clk}
 }
 
-// Issue returns the state that goes with a question. It fails only where the key
-// cannot be had.
+// Issue returns the state for a question. It fails only if the key is not available.
 func (s *States) Issue(ctx context.Context, subject Subject) (string, error) {
 	state := make([]byte, headerBytes, stateBytes)
 	state[0] = version
@@ -69,10 +68,10 @@ func (s *States) Issue(ctx context.Context, subject Subject) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(append(state, seal...)), nil
 }
 
-// Check returns nil for a state that was issued for the subject and is not too
-// old, else ErrForged or ErrExpired, or why the key cannot be had.
+// Check returns nil if the state was issued for the subject and has not expired. Otherwise
+// it returns ErrForged, ErrExpired, or the error of reading the key.
 func (s *States) Check(ctx context.Context, state string, subject Subject) error {
-	// The length of the text counts too, because the decoder skips line breaks.
+	// Check the length of the text, because the decoder ignores line breaks.
 	if len(state) != base64.RawURLEncoding.EncodedLen(stateBytes) {
 		return ErrForged
 	}
@@ -94,8 +93,8 @@ func (s *States) Check(ctx context.Context, state string, subject Subject) error
 	return nil
 }
 
-// seal is the HMAC over a header and a subject. Each part goes in with its length,
-// so that no two subjects give the same bytes.
+// seal returns the HMAC over a header and a subject. The length of each part is included,
+// so that different subjects never produce the same input.
 func (s *States) seal(ctx context.Context, header []byte, subject Subject) ([]byte, error) {
 	key, err := s.key(ctx)
 	if err != nil {

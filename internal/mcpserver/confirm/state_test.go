@@ -81,7 +81,7 @@ func TestAChangedStateIsForged(t *testing.T) {
 			t.Errorf("with byte %d changed the check says %v", i, err)
 		}
 	}
-	// The last letter stands for two bits more than there are.
+	// The last letter encodes two bits more than the state contains.
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	last := letters[strings.IndexByte(letters, state[len(state)-1])+1]
 	for name, changed := range map[string]string{
@@ -110,7 +110,7 @@ func TestAStateExpires(t *testing.T) {
 	if err := states.Check(t.Context(), state, subject()); !errors.Is(err, ErrExpired) {
 		t.Errorf("at the end the check says %v, want %v", err, ErrExpired)
 	}
-	// Somebody else learns nothing about how old it is.
+	// Another user does not find out whether the state has expired.
 	other := subject()
 	other.User = "mallory"
 	if err := states.Check(t.Context(), state, other); !errors.Is(err, ErrForged) {

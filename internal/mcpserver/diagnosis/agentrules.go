@@ -10,7 +10,8 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// agentTrouble is what the script says that fetches and starts the agent.
+// agentTrouble is a known failure of the script that downloads and starts the agent. signs
+// matches its message in the log.
 type agentTrouble struct {
 	signs    *regexp.Regexp
 	what, do string
@@ -29,7 +30,7 @@ var agentTroubles = []agentTrouble{
 		"use an image with curl or wget and the shell that the template calls"},
 }
 
-// lostAgents are agents of a running workspace that are not connected.
+// lostAgents reports agents of a running workspace that are not connected.
 func lostAgents(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionAgentsConnected)
 	severity := severityError
@@ -60,8 +61,8 @@ func (f *workspaceFacts) accessURL() string {
 	return "Coder's access URL " + f.controlPlane.Status.AccessURL
 }
 
-// agentWords are what the pods of the workspace say about why the agent does not
-// connect. The last line that does counts.
+// agentWords searches the logs of the workspace's pods for a known reason why the agent
+// does not connect. The last matching line of a log is used.
 func (f *workspaceFacts) agentWords() (trouble agentTrouble, line string, found bool) {
 	for _, l := range f.logs {
 		for _, line := range slices.Backward(strings.Split(l.text, "\n")) {
@@ -83,7 +84,7 @@ func (f *workspaceFacts) showPods() []Next {
 	return append(all[:min(len(all), 1)], f.readBuild())
 }
 
-// failedStartup is a startup script that failed or did not end.
+// failedStartup reports a startup script that failed or timed out.
 func failedStartup(f *workspaceFacts) []conclusion {
 	for _, agent := range f.object.Status.Agents {
 		what := ""
@@ -114,7 +115,7 @@ const (
 	startTimedOut = "start_timeout"
 )
 
-// failedAgent is the name of the first agent whose startup script did not succeed.
+// failedAgent returns the name of the first agent whose startup script did not succeed.
 func failedAgent(ws *aggregationv1alpha1.CoderWorkspace) (name string, found bool) {
 	for _, agent := range ws.Status.Agents {
 		if agent.LifecycleState == startFailed || agent.LifecycleState == startTimedOut {

@@ -5,22 +5,23 @@ import (
 	"slices"
 )
 
-// conclusion is a finding before the report is written.
+// conclusion is a finding with the data that decides its place in the report.
 type conclusion struct {
 	Finding
-	// symptom says that something else must have caused it, which may lie in a gap.
+	// symptom reports that the finding must have another cause, which may be in a gap.
 	symptom bool
-	// fallback says that it is left out where an error was found.
+	// fallback reports that the finding is dropped if another error was found.
 	fallback bool
-	// next are the calls of tools that tell more about it.
+	// next contains the tool calls that show more about the finding.
 	next []Next
 }
 
-// rule concludes from facts of a kind. It changes nothing and knows no clock.
+// rule derives conclusions from facts. It is a pure function: it has no side effects and
+// does not read the clock.
 type rule[F any] func(facts F) []conclusion
 
-// conclude lets all rules speak. Rules stand in the order in which one thing causes
-// another, so within a severity what is found first explains what comes after it.
+// conclude applies all rules and sorts the conclusions by severity. Rules are ordered from
+// causes to effects, so within a severity an earlier finding explains later ones.
 func conclude[F any](facts F, rules []rule[F]) []conclusion {
 	all := apply(facts, rules)
 	if slices.ContainsFunc(all, func(c conclusion) bool { return c.Severity == severityError && !c.fallback }) {
@@ -32,7 +33,7 @@ func conclude[F any](facts F, rules []rule[F]) []conclusion {
 	return all
 }
 
-// apply is what the rules say, in their order.
+// apply returns the conclusions of the rules, in the order of the rules.
 func apply[F any](facts F, rules []rule[F]) []conclusion {
 	var all []conclusion
 	for _, look := range rules {
@@ -41,25 +42,25 @@ func apply[F any](facts F, rules []rule[F]) []conclusion {
 	return all
 }
 
-// isSymptom says of an error that another one explains it.
+// isSymptom reports whether the conclusion is an error that another error explains.
 func (c conclusion) isSymptom() bool { return c.symptom && c.Severity == severityError }
 
 func weight(severity string) int {
 	return slices.Index([]string{severityError, severityWarning, severityInfo}, severity)
 }
 
-// nothing is what most rules conclude.
+// nothing is the result of a rule that does not apply.
 func nothing() []conclusion { return nil }
 
-// one is the only conclusion of a rule.
+// one returns a single conclusion.
 func one(f Finding, next ...Next) []conclusion { return []conclusion{{Finding: f, next: next}} }
 
-// aFallback is all that is known where no error was found.
+// aFallback returns a conclusion for the case that no other error was found.
 func aFallback(f Finding, next ...Next) []conclusion {
 	return []conclusion{{Finding: f, symptom: true, fallback: true, next: next}}
 }
 
-// aSymptom is a conclusion whose cause is not known from it.
+// aSymptom returns a conclusion that does not contain the cause.
 func aSymptom(f Finding, next ...Next) []conclusion {
 	return []conclusion{{Finding: f, symptom: true, next: next}}
 }

@@ -7,7 +7,7 @@ import (
 
 func isTrue(all []metav1.Condition, kind string) bool { return meta.IsStatusConditionTrue(all, kind) }
 
-// findCondition gives an empty condition where there is none.
+// findCondition returns the condition, or an empty one if there is none.
 func findCondition(all []metav1.Condition, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(all, kind); c != nil {
 		return *c
@@ -15,7 +15,7 @@ func findCondition(all []metav1.Condition, kind string) metav1.Condition {
 	return metav1.Condition{Type: kind}
 }
 
-// proof is a condition as evidence.
+// proof formats a condition as evidence.
 func proof(c metav1.Condition) string {
 	return evidence("condition " + c.Type + "=" + string(c.Status) + ", " + c.Reason + ": " + c.Message)
 }

@@ -19,25 +19,25 @@ import (
 const (
 	containerLogLines = 40
 	buildLogLines     = 60
-	// logBytes bounds what is kept of one log.
+	// logBytes limits the size of a log that is kept.
 	logBytes = 16 << 10
-	// containerLogBytes bounds what the kubelet sends. Its limit cuts the newest lines
-	// off, so it is far above what so few lines have.
+	// containerLogBytes limits the size of the kubelet's response. The kubelet cuts off the
+	// newest lines at this limit, so it is far above the size of containerLogLines lines.
 	containerLogBytes = 1 << 20
-	// mostLogs is of how many containers the logs are read.
+	// mostLogs is the maximum number of containers whose logs are read.
 	mostLogs = 3
 )
 
 // containerLog is the end of the log of a container.
 type containerLog struct {
 	pod, container string
-	// previous says that it is that of the container before the last restart.
+	// previous reports that this is the log of the container before its last restart.
 	previous bool
 	text     string
 }
 
-// containerLogs reads the logs of the containers that may tell what is wrong: the
-// present one and the one before.
+// containerLogs reads the logs of the suspects: of the present container and of the
+// previous one.
 func (g *gathering) containerLogs(ctx context.Context, suspects []suspect) []containerLog {
 	suspects = suspects[:min(len(suspects), mostLogs)]
 	logs := make([]containerLog, 0, 2*len(suspects))
@@ -65,15 +65,15 @@ func (g *gathering) containerLog(ctx context.Context, s suspect, previous bool) 
 	}
 	path := callers.SubresourcePath(corev1.SchemeGroupVersion, s.Pod.Namespace, pods, s.Pod.Name, "log")
 	words, err := g.rawTail(ctx, path, query, containerLogLines)
-	// 400 says that there is no such log yet or any more, 404 that the pod is gone.
+	// 400 means that there is no such log yet or any more, 404 that the pod was deleted.
 	if err != nil && !apierrors.IsBadRequest(err) && !apierrors.IsNotFound(err) {
 		g.miss(ctx, &toolset.CallError{Verb: "get", Resource: podLogs, Namespace: s.Pod.Namespace, Name: s.Pod.Name, Err: err})
 	}
 	return words
 }
 
-// buildLog is the end of the log of a build of a workspace or template. That there
-// is none is a gap, because it is only asked for where a build was.
+// buildLog returns the end of the build log of a workspace or template. A missing log is a
+// gap, because buildLog is only called if there was a build.
 func (g *gathering) buildLog(ctx context.Context, resource, kind, namespace, name string, query url.Values) string {
 	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, namespace, kind, name, "log")
 	words, err := g.rawTail(ctx, path, query, buildLogLines)
@@ -83,7 +83,7 @@ func (g *gathering) buildLog(ctx context.Context, resource, kind, namespace, nam
 	return words
 }
 
-// rawTail reads the last lines of a text that the API serves.
+// rawTail returns the last lines of a text that the API serves.
 func (g *gathering) rawTail(ctx context.Context, path string, query url.Values, lines int) (string, error) {
 	reader, err := g.kube.Raw.Get(ctx, path, query)
 	if err != nil {
@@ -97,7 +97,7 @@ func (g *gathering) rawTail(ctx context.Context, path string, query url.Values, 
 	return text.Clean(kept), nil
 }
 
-// shownLog bounds a log for the report.
+// shownLog limits the size of a log for the report.
 func shownLog(l Log) Log {
 	const longest = 4 << 10
 	l.Text = tail(strings.TrimSpace(l.Text), longest)
@@ -112,12 +112,12 @@ func containerLogsShown(all []containerLog) []Log {
 	return shown
 }
 
-// hasStarted reports whether the container has a log of its own.
+// hasStarted reports whether the current container has started, so that it has a log.
 func hasStarted(s suspect) bool {
 	return s.Status.State.Running != nil || s.Status.State.Terminated != nil
 }
 
-// hasPrevious reports whether there was a container before this one.
+// hasPrevious reports whether the container was restarted, so that there is a previous log.
 func hasPrevious(s suspect) bool {
 	return s.Status.LastTerminationState.Terminated != nil && s.Status.RestartCount > 0
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// ControlPlane examines a control plane. The error is for the control plane itself
-// only: that it does not exist, or that the caller may not read it. What else cannot
-// be read is a gap in the report.
+// ControlPlane diagnoses a control plane. It returns an error only if the control plane
+// does not exist or the caller may not read it. Other objects that cannot be read are gaps
+// in the report.
 func ControlPlane(ctx context.Context, kube *callers.Kube, namespace, name string) (*Report, error) {
 	return examiner{kube, timeLimit}.controlPlane(ctx, namespace, name)
 }
@@ -27,7 +27,7 @@ func (e examiner) controlPlane(ctx context.Context, namespace, name string) (*Re
 	if err == nil {
 		g := &gathering{kube: e.kube}
 		f = g.controlPlane(bounded, cp)
-		// What the caller gave up is no report with gaps.
+		// If the caller canceled, return its error instead of a report with gaps.
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -36,7 +36,7 @@ func (e examiner) controlPlane(ctx context.Context, namespace, name string) (*Re
 	return reportControlPlane(f), nil
 }
 
-// reportControlPlane writes down what follows from the facts.
+// reportControlPlane builds the report from the facts.
 func reportControlPlane(f *controlPlaneFacts) *Report {
 	cp := f.object
 	w := writing{

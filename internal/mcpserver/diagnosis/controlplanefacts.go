@@ -17,20 +17,21 @@ import (
 
 const (
 	mostProvisioners = 50
-	// mostTemplates bounds those whose newest version failed.
+	// mostTemplates is the maximum number of templates with a failed newest version that
+	// are read.
 	mostTemplates = 3
-	// fieldVersionStatus is a field of templates that can be selected by.
+	// fieldVersionStatus is a field selector of templates.
 	fieldVersionStatus = "status.latestVersionStatus"
 	versionFailed      = "failed"
 )
 
-// controlPlaneFacts is what is known of a control plane.
+// controlPlaneFacts contains the data that was read about a control plane.
 type controlPlaneFacts struct {
 	object *coderv1alpha1.CoderControlPlane
-	// deployment is nil where there is none, and where it could not be read.
+	// deployment is nil if it does not exist or could not be read.
 	deployment        *appsv1.Deployment
 	deploymentMissing bool
-	// pods are all of them, and earlier those of an earlier revision.
+	// pods contains all pods; earlier contains those of earlier revisions.
 	pods, earlier []corev1.Pod
 	podFacts
 	provisioners []coderv1alpha1.CoderProvisioner
@@ -38,14 +39,14 @@ type controlPlaneFacts struct {
 	gaps         []gap
 }
 
-// failedTemplate is a template whose newest version could not be built.
+// failedTemplate is a template whose newest version failed to build.
 type failedTemplate struct {
 	object *aggregationv1alpha1.CoderTemplate
 	// log is the end of the log of that build.
 	log string
 }
 
-// controlPlane reads what surrounds a control plane.
+// controlPlane reads the objects that belong to a control plane.
 func (g *gathering) controlPlane(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) *controlPlaneFacts {
 	f := &controlPlaneFacts{object: cp}
 	f.remedy = controlPlaneRemedies()
@@ -78,7 +79,8 @@ func controlPlaneRemedies() remedies {
 	}
 }
 
-// podsOfControlPlane are the pods, and the ReplicaSets of its Deployment.
+// podsOfControlPlane returns the pods and the ReplicaSets of the control plane's
+// Deployment.
 func (g *gathering) podsOfControlPlane(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) ([]corev1.Pod, []appsv1.ReplicaSet) {
 	ours := client.MatchingLabels(cp.PodLabels())
 	list, sets := &corev1.PodList{}, &appsv1.ReplicaSetList{}
@@ -89,8 +91,8 @@ func (g *gathering) podsOfControlPlane(ctx context.Context, cp *coderv1alpha1.Co
 	return list.Items, sets.Items
 }
 
-// suspects are the containers whose logs may tell something: those that are not
-// ready, or else, where something is wrong all the same, those that run.
+// suspects returns the containers whose logs may contain the cause: those that are not
+// ready, or, if there are none but something is wrong, those that run.
 func suspects(current []corev1.Pod, wrong bool) []suspect {
 	found := inTrouble(current)
 	if len(found) == 0 && wrong {
@@ -99,7 +101,8 @@ func suspects(current []corev1.Pod, wrong bool) []suspect {
 	return found
 }
 
-// provisionersOf are those in a namespace that belong to a control plane.
+// provisionersOf returns the CoderProvisioners in a namespace that reference the control
+// plane.
 func (g *gathering) provisionersOf(ctx context.Context, namespace, controlPlane string) []coderv1alpha1.CoderProvisioner {
 	list := &coderv1alpha1.CoderProvisionerList{}
 	g.list(ctx, list, provisioners, namespace, mostProvisioners)
@@ -108,7 +111,8 @@ func (g *gathering) provisionersOf(ctx context.Context, namespace, controlPlane 
 	})
 }
 
-// failedTemplates are those of a control plane whose newest version failed.
+// failedTemplates returns the templates of a control plane whose newest version failed to
+// build.
 func (g *gathering) failedTemplates(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) []failedTemplate {
 	if !isTrue(cp.Status.Conditions, coderv1alpha1.ConditionServed) {
 		return nil
@@ -128,8 +132,9 @@ func (g *gathering) failedTemplates(ctx context.Context, cp *coderv1alpha1.Coder
 	return failed
 }
 
-// aboutControlPlane says of the object of an Event whether it is the control plane
-// or made for it. Pods that are gone have the name of their ReplicaSet in front.
+// aboutControlPlane returns a function that reports whether the object of an Event is the
+// control plane or was created for it. Pods that no longer exist are recognized by the name
+// prefix of their ReplicaSet.
 func aboutControlPlane(cp *coderv1alpha1.CoderControlPlane, all []corev1.Pod, sets []appsv1.ReplicaSet) func(corev1.ObjectReference) bool {
 	return func(object corev1.ObjectReference) bool {
 		switch object.Kind {

@@ -15,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// missingReferences are Secrets, ConfigMaps and keys that the spec names. Whether
-// they exist is known from the operator alone: no Secret is read here.
+// missingReferences reports Secrets, ConfigMaps and keys that the spec references and that
+// do not exist. It uses the operator's conditions, because this package reads no Secrets.
 func missingReferences(f *controlPlaneFacts) []conclusion {
 	c, fails := f.fails(coderv1alpha1.ConditionDeploymentAvailable)
 	if !fails {
@@ -33,8 +33,8 @@ func missingReferences(f *controlPlaneFacts) []conclusion {
 	return nothing()
 }
 
-// refusedByCondition are pods that the API server refuses, as the Deployment tells
-// it where no Event does.
+// refusedByCondition reports pods that the API server rejects according to the Deployment's
+// conditions, if there is no Event about it.
 func refusedByCondition(f *controlPlaneFacts) []conclusion {
 	if len(refusedPods(f.podFacts)) > 0 || f.deployment == nil {
 		return nothing()
@@ -50,8 +50,9 @@ func refusedByCondition(f *controlPlaneFacts) []conclusion {
 	}, showEvents(f.object.Namespace, "ReplicaSet", ""))
 }
 
-// unusableDatabaseOfCoder is told by coderd's last lines, by the operator, or by
-// Coder itself where it runs and its database went away.
+// unusableDatabaseOfCoder reports a database that Coder cannot use. It checks the last log
+// lines of coderd and the operator's conditions. If Coder runs but does not respond, or
+// reports a failed connection of its own, it also checks the logs of running containers.
 func unusableDatabaseOfCoder(f *controlPlaneFacts) []conclusion {
 	const do = " (CODER_PG_CONNECTION_URL, spec.database)"
 	speaking := inTrouble(f.current)
@@ -84,30 +85,30 @@ func unusableDatabaseOfCoder(f *controlPlaneFacts) []conclusion {
 	return nothing()
 }
 
-// coderComplains says that Coder answers, and that what it says is about a
-// connection of its own. All that it needs for that is its database.
+// coderComplains reports whether Coder responds but reports a failed connection of its own.
+// For that request, Coder connects only to its database.
 func (f *controlPlaneFacts) coderComplains(c metav1.Condition) bool {
 	return c.Type == coderv1alpha1.ConditionOperatorAccess && c.Reason == coderv1alpha1.ReasonUnreachable &&
 		isTrue(f.object.Status.Conditions, coderv1alpha1.ConditionCoderReachable) &&
 		(strings.Contains(c.Message, "dial tcp") || strings.Contains(c.Message, "pq: "))
 }
 
-// words are what a container said, and where that is found.
+// words is text from a container. previous reports that it is from before the last restart.
 type words struct {
 	words    string
 	previous bool
 }
 
-// wordsOf are those of a container, the newest first.
+// wordsOf returns the texts of a container, the newest first.
 func (f *controlPlaneFacts) wordsOf(s suspect) []words {
 	return []words{{f.logOf(s, false), false}, {f.lastWords(s), true}, {f.logOf(s, true), true}}
 }
 
-// podTroubles are those that any pod may have.
+// podTroubles reports the problems that any pod may have.
 func podTroubles(f *controlPlaneFacts) []conclusion { return apply(f.podFacts, podRules()) }
 
-// podsByCondition is what the operator saw of the pods, where the caller cannot see
-// them or they are gone.
+// podsByCondition reports the operator's findings about the pods if the caller cannot read
+// the pods or they no longer exist.
 func podsByCondition(f *controlPlaneFacts) []conclusion {
 	c, fails := f.fails(coderv1alpha1.ConditionDeploymentAvailable)
 	if !fails || len(podTroubles(f)) > 0 || len(refusedByCondition(f)) > 0 {
@@ -138,7 +139,8 @@ func missingDeployment(f *controlPlaneFacts) []conclusion {
 	}, Next{Tool: "check_health", Arguments: map[string]any{}})
 }
 
-// stuckRollout is one that does not end, and pods of an earlier revision that stay.
+// stuckRollout reports a rollout that does not progress, and pods of earlier revisions that
+// remain.
 func stuckRollout(f *controlPlaneFacts) []conclusion {
 	c, fails := f.fails(coderv1alpha1.ConditionDeploymentAvailable)
 	expired := f.deployment != nil && slices.ContainsFunc(f.deployment.Status.Conditions, func(c appsv1.DeploymentCondition) bool {

@@ -10,7 +10,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// controlPlaneRules stand in the order in which one thing causes another.
+// controlPlaneRules returns the rules, ordered from causes to effects.
 func controlPlaneRules() []rule[*controlPlaneFacts] {
 	return []rule[*controlPlaneFacts]{
 		deletion, neverSeen, unapplied, scaledToZero, missingReferences, refusedByCondition,
@@ -25,13 +25,13 @@ func (f *controlPlaneFacts) condition(kind string) metav1.Condition {
 	return findCondition(f.object.Status.Conditions, kind)
 }
 
-// fails says that a condition is there and false.
+// fails reports whether a condition exists and is False.
 func (f *controlPlaneFacts) fails(kind string) (metav1.Condition, bool) {
 	c := f.condition(kind)
 	return c, c.Status == metav1.ConditionFalse
 }
 
-// finding is one about the control plane that a condition shows.
+// finding returns a finding about the control plane with a condition as evidence.
 func (f *controlPlaneFacts) finding(severity string, c metav1.Condition, what, do string) Finding {
 	return Finding{Severity: severity, Where: f.where(), What: what + ": " + oneLine(c.Message, longestSentence), Evidence: proof(c), Do: do}
 }
@@ -52,7 +52,7 @@ func deletion(f *controlPlaneFacts) []conclusion {
 	}, showEvents(f.object.Namespace, "CoderControlPlane", f.object.Name))
 }
 
-// neverSeen is a control plane at which the operator has not looked.
+// neverSeen reports a control plane that the operator has not reconciled yet.
 func neverSeen(f *controlPlaneFacts) []conclusion {
 	if f.condition(coderv1alpha1.ConditionReady).Status != "" {
 		return nothing()
@@ -64,7 +64,7 @@ func neverSeen(f *controlPlaneFacts) []conclusion {
 	}, Next{Tool: "check_health", Arguments: map[string]any{}})
 }
 
-// behind is a change of the spec at which the operator has not looked.
+// behind reports a change of the spec that the operator has not reconciled yet.
 func behind(f *controlPlaneFacts) []conclusion {
 	seen := f.object.Status.ObservedGeneration
 	if seen == f.object.Generation || f.condition(coderv1alpha1.ConditionReady).Status == "" {
@@ -77,7 +77,7 @@ func behind(f *controlPlaneFacts) []conclusion {
 	}, Next{Tool: "check_health", Arguments: map[string]any{}})
 }
 
-// unapplied are objects that the spec asks for and that are not there as it says.
+// unapplied reports objects that the operator could not apply.
 func unapplied(f *controlPlaneFacts) []conclusion {
 	c, fails := f.fails(coderv1alpha1.ConditionResourcesApplied)
 	if !fails {
@@ -118,7 +118,7 @@ func (f *controlPlaneFacts) scale() Next {
 	return Next{Tool: "change_control_plane", Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name, "replicas": 1}}
 }
 
-// unreachableCoder has pods that are ready and gives no answer.
+// unreachableCoder reports a Coder API that does not respond to the operator.
 func unreachableCoder(f *controlPlaneFacts) []conclusion {
 	c, fails := f.fails(coderv1alpha1.ConditionCoderReachable)
 	if !fails || c.Reason != coderv1alpha1.ReasonUnreachable {
@@ -127,12 +127,12 @@ func unreachableCoder(f *controlPlaneFacts) []conclusion {
 	conclusions := one(f.finding(severityError, c, "Coder's API does not answer the operator",
 		"see that the Service leads to the pods, that a NetworkPolicy lets the operator reach them, and the log of Coder"),
 		Next{Tool: "get_service_status", Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name}})
-	// Where no pod is ready nothing can answer.
+	// If no pod is ready, this is only a symptom.
 	conclusions[0].symptom = len(f.current) > 0 && ready(f.current) == 0
 	return conclusions
 }
 
-// refusedAccess is that Coder does not let the operator in.
+// refusedAccess reports that Coder denies access to the operator.
 func refusedAccess(f *controlPlaneFacts) []conclusion {
 	c, fails := f.fails(coderv1alpha1.ConditionOperatorAccess)
 	if !fails || f.coderComplains(c) {
@@ -203,8 +203,8 @@ func metrics(f *controlPlaneFacts) []conclusion {
 	return beside(f, coderv1alpha1.ConditionMetricsExported, "the metrics are not exported", "see the message, or switch spec.metrics off")
 }
 
-// unserved tells of what the aggregated API does not show where nothing else says
-// why.
+// unserved reports that workspaces and templates are not served, unless missing access to
+// Coder explains it.
 func unserved(f *controlPlaneFacts) []conclusion {
 	if _, fails := f.fails(coderv1alpha1.ConditionOperatorAccess); fails {
 		return nothing()
@@ -212,7 +212,7 @@ func unserved(f *controlPlaneFacts) []conclusion {
 	return beside(f, coderv1alpha1.ConditionServed, "its templates and workspaces are not served", "wait until the operator has access to Coder")
 }
 
-// beside is a warning of a condition that does not decide about Ready.
+// beside returns a warning for a condition that does not affect Ready.
 func beside(f *controlPlaneFacts, kind, what, do string) []conclusion {
 	c, fails := f.fails(kind)
 	if !fails || c.Reason == coderv1alpha1.ReasonReconciling || c.Reason == coderv1alpha1.ReasonDisabled || c.Reason == coderv1alpha1.ReasonWaiting {
@@ -221,7 +221,7 @@ func beside(f *controlPlaneFacts, kind, what, do string) []conclusion {
 	return one(f.finding(severityWarning, c, what, do))
 }
 
-// notReady is what remains to be said where nothing else was found.
+// notReady reports that the control plane is not ready, if no other error was found.
 func notReady(f *controlPlaneFacts) []conclusion {
 	c := f.condition(coderv1alpha1.ConditionReady)
 	if c.Status == metav1.ConditionTrue || c.Status == "" || !f.object.DeletionTimestamp.IsZero() {

@@ -12,10 +12,10 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// expectation is what the first finding of a report must be.
+// expectation describes the first finding of a report.
 type expectation struct {
 	severity, where string
-	// what, evidence and do are parts that must be in there.
+	// what, evidence and do are substrings of the fields of the finding.
 	what, evidence, do string
 	healthy            bool
 }
@@ -399,7 +399,7 @@ func TestControlPlaneRules(t *testing.T) {
 	}
 }
 
-// TestCausesComeFirst shows that what follows from something stands after it.
+// TestCausesComeFirst checks that effects come after their causes.
 func TestCausesComeFirst(t *testing.T) {
 	f := factsOf(aControlPlane(brokenPart("DeploymentAvailable", "ProgressDeadlineExceeded", "the rollout did not end in time")...), aPod("1", crashed(1, "Error", 3)))
 	f.logs = []containerLog{aLog(databaseLog, true)}
@@ -419,7 +419,7 @@ func TestCausesComeFirst(t *testing.T) {
 	}
 }
 
-// TestEveryReasonOfTrouble shows that no condition that fails is passed over.
+// TestEveryReasonOfTrouble checks that every failed condition leads to a finding.
 func TestEveryReasonOfTrouble(t *testing.T) {
 	for kind, reasons := range map[string][]string{
 		"ResourcesApplied":    {"NotOwned", "InvalidName", "InvalidSpec", "ApplyFailed", "KindMissing", "Forbidden"},
@@ -439,7 +439,7 @@ func TestEveryReasonOfTrouble(t *testing.T) {
 	}
 }
 
-// TestNoCondition shows that nothing panics on objects that say nothing.
+// TestNoCondition checks that nothing panics for objects without status.
 func TestNoCondition(t *testing.T) {
 	f := &controlPlaneFacts{object: &coderv1alpha1.CoderControlPlane{}}
 	f.current = []corev1.Pod{{}, *aPod("1", corev1.ContainerStatus{})}

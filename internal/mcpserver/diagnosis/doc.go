@@ -1,11 +1,12 @@
-// Package diagnosis finds out what is wrong with a control plane or a workspace
-// and says what to do.
+// Package diagnosis finds out why a control plane or a workspace does not work, and what to
+// do.
 //
-// It first gathers (conditions, pods, events, log lines, builds), as the caller and
-// in bounds, and then concludes, in pure functions of what was gathered.
+// It first gathers data (conditions, pods, events, logs, builds) with the caller's
+// permissions and with limits on size and time. Pure functions then derive the findings
+// from that data.
 //
-// Invariants: what the caller may not read is named as a gap, not an error, and is
-// never read otherwise. Each finding says what, where, why (the evidence) and what
-// to do next. The most likely cause comes first. The data of a Secret is never
-// read.
+// Invariants: data that the caller may not read is reported as a gap, not as an error, and
+// is not read with other permissions. Each finding says what is wrong, where, on which
+// evidence, and what to do next. The most likely cause comes first. The data of Secrets is
+// never read.
 package diagnosis

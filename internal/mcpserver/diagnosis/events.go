@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
 )
 
-// mostEvents is how many are told.
+// mostEvents is the maximum number of Events in a report.
 const mostEvents = 50
 
 // eventsOf reads the Events of a namespace.
@@ -26,7 +26,8 @@ func (g *gathering) eventsOf(ctx context.Context, namespace string) []corev1.Eve
 	return all
 }
 
-// concerning picks the newest Events about some objects, the newest first.
+// concerning returns the newest mostEvents Events about the objects for which concerned
+// returns true, newest first.
 func concerning(all []corev1.Event, concerned func(object corev1.ObjectReference) bool) []corev1.Event {
 	picked := slices.DeleteFunc(slices.Clone(all), func(e corev1.Event) bool { return !concerned(e.InvolvedObject) })
 	slices.SortFunc(picked, kubeevents.CompareNewestFirst)

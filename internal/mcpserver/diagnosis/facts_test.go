@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// now is when everything here happens.
+// now is the time of all events in these tests.
 var now = metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -29,7 +29,7 @@ func no(kind, reason, message string) metav1.Condition {
 	return condition(kind, metav1.ConditionFalse, reason, message)
 }
 
-// aControlPlane is coder/coder with these conditions.
+// aControlPlane returns coder/coder with these conditions.
 func aControlPlane(conditions ...metav1.Condition) *coderv1alpha1.CoderControlPlane {
 	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder", Generation: 1, UID: "cp"}}
 	cp.Spec.Image, cp.Spec.Replicas = "ghcr.io/coder/coder:v2.30.0", ptr.To[int32](1)
@@ -37,7 +37,8 @@ func aControlPlane(conditions ...metav1.Condition) *coderv1alpha1.CoderControlPl
 	return cp
 }
 
-// brokenPart is a control plane that is not Ready because of one of its parts.
+// brokenPart returns the conditions of a control plane that is not Ready because of one
+// part.
 func brokenPart(kind, reason, message string) []metav1.Condition {
 	return []metav1.Condition{
 		no("Ready", reason, message), yes("Reconciling", reason, message), no(kind, reason, message),
@@ -63,8 +64,8 @@ var ourLabels = map[string]string{
 	coderv1alpha1.LabelName: coderv1alpha1.ControlPlaneName, coderv1alpha1.LabelInstance: "coder", coderv1alpha1.LabelManagedBy: coderv1alpha1.ManagedBy,
 }
 
-// aReplicaSet is that of a revision, with as many pods as it has and as many as it
-// should have.
+// aReplicaSet returns the ReplicaSet of a revision, with its actual and desired number of
+// pods.
 func aReplicaSet(revision string, has, wanted int32) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
@@ -75,7 +76,7 @@ func aReplicaSet(revision string, has, wanted int32) *appsv1.ReplicaSet {
 	}
 }
 
-// aPod of a revision whose container coder has this status.
+// aPod returns a pod of a revision whose container coder has this status.
 func aPod(revision string, status corev1.ContainerStatus) *corev1.Pod {
 	status.Name = "coder"
 	pod := &corev1.Pod{
@@ -103,7 +104,7 @@ func runs(isReady bool) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Ready: isReady, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 }
 
-// crashed waits for its next try.
+// crashed returns the status of a container in CrashLoopBackOff.
 func crashed(code int32, reason string, times int32) corev1.ContainerStatus {
 	status := waits("CrashLoopBackOff", "back-off 40s restarting failed container")
 	status.RestartCount = times
@@ -131,7 +132,7 @@ func aLog(text string, previous bool) containerLog {
 	return containerLog{pod: "coder-r1-x", container: "coder", previous: previous, text: text}
 }
 
-// factsOf are those of a control plane with one pod.
+// factsOf returns the facts about a control plane with one pod.
 func factsOf(cp *coderv1alpha1.CoderControlPlane, pod *corev1.Pod, events ...*corev1.Event) *controlPlaneFacts {
 	f := &controlPlaneFacts{object: cp, deployment: aDeployment()}
 	f.remedy = controlPlaneRemedies()
@@ -146,7 +147,7 @@ func factsOf(cp *coderv1alpha1.CoderControlPlane, pod *corev1.Pod, events ...*co
 	return f
 }
 
-// aWorkspace is coder/coder.ada.dev, whose newest build has this status.
+// aWorkspace returns coder/coder.ada.dev, whose newest build has this status.
 func aWorkspace(status string, conditions ...metav1.Condition) *aggregationv1alpha1.CoderWorkspace {
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: "coder.ada.dev", Labels: map[string]string{

@@ -8,11 +8,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// gap is something that could not be looked at.
+// gap is something that could not be read.
 type gap struct {
-	// resource is what it is.
+	// resource is the resource that could not be read.
 	resource string
-	// sentence says which, and why not.
+	// sentence names the object and the reason.
 	sentence string
 }
 
@@ -24,7 +24,7 @@ func newGap(ctx context.Context, call *toolset.CallError) gap {
 	return gap{call.Resource, toolset.Gap(ctx, call)}
 }
 
-// missing are the resources of the gaps, each once.
+// missing returns the resources of the gaps without duplicates.
 func missing(gaps []gap) []string {
 	var all []string
 	for _, g := range gaps {

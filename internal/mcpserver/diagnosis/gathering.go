@@ -14,17 +14,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// timeLimit is how long is gathered. What has not been told by then is a gap.
+// timeLimit limits the time for gathering. Data that was not read by then is a gap.
 const timeLimit = 8 * time.Second
 
-// examiner examines objects as the caller of the context.
+// examiner diagnoses objects with the permissions of the caller in the context.
 type examiner struct {
 	kube *callers.Kube
-	// limit is how long is gathered.
+	// limit is the time limit for gathering.
 	limit time.Duration
 }
 
-// gathering collects what can be read, in parts that run at once.
+// gathering reads the data in parts that run concurrently.
 type gathering struct {
 	kube  *callers.Kube
 	parts sync.WaitGroup
@@ -33,10 +33,11 @@ type gathering struct {
 	gaps []gap
 }
 
-// part runs a part beside the others. Each writes to facts of its own.
+// part runs read concurrently with the other parts. Each part must write to its own fields.
 func (g *gathering) part(read func()) { g.parts.Go(read) }
 
-// wait waits for all parts. They end with their context.
+// wait waits for all parts, which end at the latest when their context ends, and returns
+// the gaps.
 func (g *gathering) wait() []gap {
 	g.parts.Wait()
 	g.mu.Lock()
@@ -45,7 +46,7 @@ func (g *gathering) wait() []gap {
 	return slices.Compact(g.gaps)
 }
 
-// miss notes that something could not be read.
+// miss records that something could not be read.
 func (g *gathering) miss(ctx context.Context, call *toolset.CallError) {
 	g.note(newGap(ctx, call))
 }
@@ -56,8 +57,8 @@ func (g *gathering) note(missing gap) {
 	g.gaps = append(g.gaps, missing)
 }
 
-// get reads an object. Found says that it is there, and read that this is known:
-// that there is none is no gap.
+// get reads an object. found reports whether it exists; read is false if that is unknown. A
+// missing object is not a gap.
 func (g *gathering) get(ctx context.Context, obj client.Object, resource string, key client.ObjectKey) (found, read bool) {
 	err := g.kube.Get(ctx, key, obj)
 	if err == nil || apierrors.IsNotFound(err) {
@@ -67,7 +68,7 @@ func (g *gathering) get(ctx context.Context, obj client.Object, resource string,
 	return false, false
 }
 
-// list reads the first objects of a list. An empty namespace is all of them.
+// list reads the first objects of a list. An empty namespace means all namespaces.
 func (g *gathering) list(ctx context.Context, list client.ObjectList, resource, namespace string, most int64, options ...client.ListOption) {
 	options = append(options, client.InNamespace(namespace), client.Limit(most))
 	if err := g.kube.List(ctx, list, options...); err != nil {

@@ -29,23 +29,23 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// world is an API for tests.
+// world is a fake API.
 type world struct {
 	objects []client.Object
-	// raw are texts by path; those of containers before the last restart have
-	// "?previous" behind.
+	// raw contains responses by path. Those for previous containers have the suffix
+	// "?previous".
 	raw map[string]string
-	// forbidden are the kinds of lists and objects, and "log", that alice may not read.
+	// forbidden contains the kinds, and "log", that alice may not read.
 	forbidden []string
-	// slow are those that are answered when the time is up: once a log was read, or the
-	// context has ended.
+	// slow contains the kinds whose responses are delayed until a log was read, or until
+	// the context has ended.
 	slow    []string
 	logRead chan struct{}
-	// errs are answers for kinds.
+	// errs contains errors by kind.
 	errs map[string]error
 
 	mu sync.Mutex
-	// asked are the kinds and paths that were read.
+	// asked contains the kinds and paths that were read.
 	asked []string
 }
 
@@ -112,7 +112,7 @@ func kindOf(obj any) string {
 	return "something else"
 }
 
-// knownKinds are those of the cluster.
+// knownKinds are the kinds of the fake cluster.
 var knownKinds = applytest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme)
 
 func (w *world) kube(t *testing.T) *callers.Kube {
@@ -172,7 +172,7 @@ func (w *world) workspace(t *testing.T) *Report {
 
 const podLog = "/api/v1/namespaces/coder/pods/coder-r1-x/log"
 
-// crashWorld is a control plane whose coderd keeps ending.
+// crashWorld returns a control plane whose coderd crashes repeatedly.
 func crashWorld() *world {
 	set := aReplicaSet("1", 1, 1)
 	return &world{
@@ -201,8 +201,8 @@ func TestGatheredControlPlane(t *testing.T) {
 	}
 }
 
-// TestForbiddenParts shows that each part that may not be read is a gap with the
-// name of the caller, and that the others are told.
+// TestForbiddenParts checks that each part that may not be read is reported as a gap with
+// the name of the caller, and that the other parts are reported.
 func TestForbiddenParts(t *testing.T) {
 	for forbidden, want := range map[string]string{
 		pods:         `could not read pods in namespace coder: user "alice" may not list pods`,
@@ -218,14 +218,14 @@ func TestForbiddenParts(t *testing.T) {
 		if len(r.Gaps) != 1 || r.Gaps[0] != want {
 			t.Errorf("gaps %q, want %q", r.Gaps, want)
 		}
-		// The operator saw what this caller may not see.
+		// The operator's conditions contain what this caller cannot read.
 		if len(r.Findings) == 0 || !strings.Contains(r.Summary+r.Findings[0].Evidence, "exit code 1") {
 			t.Errorf("without %s: %s %+v", forbidden, r.Summary, r.Findings)
 		}
 	}
 }
 
-// TestLogsAreBounded shows of how many containers logs are read.
+// TestLogsAreBounded checks the limit on the number of containers whose logs are read.
 func TestLogsAreBounded(t *testing.T) {
 	w := crashWorld()
 	for _, name := range []string{"b", "c", "d", "e"} {
@@ -239,7 +239,7 @@ func TestLogsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLogOfReadyPods shows that a Coder that runs and does not work is heard.
+// TestLogOfReadyPods checks that the log is read if Coder runs but does not work.
 func TestLogOfReadyPods(t *testing.T) {
 	w := &world{
 		objects: []client.Object{
@@ -256,8 +256,8 @@ func TestLogOfReadyPods(t *testing.T) {
 	}
 }
 
-// TestWordsOfOthersAreClean shows that no password and no control character gets
-// from what others wrote into a report.
+// TestWordsOfOthersAreClean checks that external text in a report contains no passwords and
+// no control characters.
 func TestWordsOfOthersAreClean(t *testing.T) {
 	const dirty = "\x1b[31mpostgres://coder:hunter2hunter2@db/coder\x1b[0m"
 	w := crashWorld()
@@ -280,7 +280,7 @@ func TestWordsOfOthersAreClean(t *testing.T) {
 	}
 }
 
-// TestCauseInGap shows that the summary says where the cause may lie.
+// TestCauseInGap checks that the summary says which gap may contain the cause.
 func TestCauseInGap(t *testing.T) {
 	w := crashWorld()
 	w.objects[0] = aControlPlane(brokenPart("DeploymentAvailable", "Progressing", "0 of 1 pods are ready")...)
@@ -291,8 +291,8 @@ func TestCauseInGap(t *testing.T) {
 	}
 }
 
-// TestSlowPart shows that a part that does not answer holds up nothing else: the
-// log is read while it waits.
+// TestSlowPart checks that a slow part does not delay the others: the log is read
+// meanwhile.
 func TestSlowPart(t *testing.T) {
 	w := crashWorld()
 	w.slow, w.logRead = []string{events}, make(chan struct{})
@@ -302,8 +302,8 @@ func TestSlowPart(t *testing.T) {
 	}
 }
 
-// TestTimeIsUp shows that nothing is waited for longer than the limit.
-// The clock is that of synctest: on a busy machine nothing else runs out of time.
+// TestTimeIsUp checks the time limit. It uses the clock of synctest, so that it cannot fail
+// on a busy machine.
 func TestTimeIsUp(t *testing.T) { synctest.Test(t, testTimeIsUp) }
 
 func testTimeIsUp(t *testing.T) {
@@ -322,7 +322,7 @@ func testTimeIsUp(t *testing.T) {
 	}
 }
 
-// TestGivenUp shows that nobody gets a report who does not wait for it.
+// TestGivenUp checks that a canceled diagnosis returns an error and no report.
 func TestGivenUp(t *testing.T) {
 	w := crashWorld()
 	w.slow = []string{events}
@@ -346,7 +346,7 @@ func TestErrorsOfTheObject(t *testing.T) {
 	}
 }
 
-// TestNoSecretIsRead shows what is read, which no Secret is among.
+// TestNoSecretIsRead checks that no Secret is read.
 func TestNoSecretIsRead(t *testing.T) {
 	w := crashWorld()
 	w.controlPlane(t)
@@ -359,8 +359,7 @@ func TestNoSecretIsRead(t *testing.T) {
 	}
 }
 
-// TestOldPods shows that the pods of an earlier revision are not taken for the new
-// ones.
+// TestOldPods checks that pods of an earlier revision are distinguished from the new ones.
 func TestOldPods(t *testing.T) {
 	old := aPod("0", crashed(1, "Error", 9))
 	w := &world{objects: []client.Object{
@@ -378,8 +377,8 @@ func TestOldPods(t *testing.T) {
 	}
 }
 
-// TestFailedTemplates shows that a template that cannot be built is found from its
-// control plane.
+// TestFailedTemplates checks that the diagnosis of a control plane reports templates that
+// failed to build.
 func TestFailedTemplates(t *testing.T) {
 	broken := aTemplate()
 	broken.Status.LatestVersionStatus, broken.Status.LatestVersionError = "failed", "template import init error: initialize terraform: exit status 1"
@@ -394,7 +393,7 @@ func TestFailedTemplates(t *testing.T) {
 	}
 }
 
-// workspaceWorld is a workspace with a pod that no node takes.
+// workspaceWorld returns a workspace with a pod that cannot be scheduled.
 func workspaceWorld() *world {
 	ws := lostWorkspace("AgentsUnavailable", "agents that are not connected: main is timeout")
 	pod := unschedulable("0/1 nodes are available: 1 Insufficient memory.")
@@ -424,7 +423,7 @@ func TestGatheredWorkspace(t *testing.T) {
 	}
 }
 
-// TestGapsOfWorkspace shows that who may read nothing but the workspace is told so.
+// TestGapsOfWorkspace checks the gaps for a caller who may read only the workspace.
 func TestGapsOfWorkspace(t *testing.T) {
 	w := workspaceWorld()
 	w.forbidden = []string{pods, pods + " in all namespaces", replicaSets, controlPlanes, templates, provisioners}
@@ -444,7 +443,8 @@ func TestGapsOfWorkspace(t *testing.T) {
 	}
 }
 
-// TestAggregatedAPIAway shows that 503 is a report, with what the control planes say.
+// TestAggregatedAPIAway checks that a 503 leads to a report with the conditions of the
+// control planes.
 func TestAggregatedAPIAway(t *testing.T) {
 	w := &world{
 		objects: []client.Object{aControlPlane(brokenPart("DeploymentAvailable", "DatabaseUnreachable", "Coder cannot use its database: refused")...)},

@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden reports")
 
-// golden are the reports of six situations, as a model gets them. The evals on the
-// real cluster break the same things.
+// golden returns the reports of six situations, as a model gets them. The evals on the real
+// cluster cause the same failures.
 func golden() map[string]struct {
 	world   *world
 	examine func(*world, *testing.T) *Report
@@ -86,7 +86,7 @@ func imageWorld() *world {
 }
 
 func databaseWorld() *world {
-	// It ended twice and tries again at this moment.
+	// It terminated twice and is running its next attempt.
 	status := runs(false)
 	status.RestartCount, status.LastTerminationState.Terminated = 2, &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}
 	const cause = "dial tcp 127.0.0.1:1: connect: connection refused"
@@ -130,8 +130,8 @@ func forbiddenBuildWorld() *world {
 	}
 }
 
-// blindWorld is one in which the operator knows no cause, and the caller may not see
-// what has it.
+// blindWorld returns an API in which the operator knows no cause, and the caller may not
+// read the object that shows it.
 func blindWorld() *world {
 	d := aDeployment()
 	d.Status.Conditions = []appsv1.DeploymentCondition{}

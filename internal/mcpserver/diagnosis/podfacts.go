@@ -10,25 +10,26 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// podFacts is what is known of pods, whoever they belong to.
+// podFacts contains the data that was read about the pods of a control plane or a
+// workspace.
 type podFacts struct {
-	// current are those of the newest revision that are not ending.
+	// current contains the pods of the newest revision that are not terminating.
 	current []corev1.Pod
-	// sets are the ReplicaSets whose pods are wanted now.
+	// sets contains the ReplicaSets that should have pods.
 	sets []appsv1.ReplicaSet
-	// events are about the pods and the ReplicaSets, the newest first.
+	// events contains the Events about the pods and the ReplicaSets, newest first.
 	events []corev1.Event
 	logs   []containerLog
 	remedy remedies
 }
 
-// remedies are where the one who made the pods would mend them.
+// remedies names the places where the owner of the pods can correct each kind of problem.
 type remedies struct {
 	image, resources, placement, volumes, references, security, process string
 }
 
-// podRules are about pods that do not run, in the order in which a pod comes to
-// run: it is made, gets a node, its volumes, its image, its configuration, runs.
+// podRules returns the rules about pods that do not run, in the order of a pod's start:
+// creation, scheduling, volumes, image, configuration, process.
 func podRules() []rule[podFacts] {
 	return []rule[podFacts]{
 		refusedPods, unschedulablePods, evictedPods, unmountedVolumes, failedSandboxes, unpulledImages, invalidConfigs,
@@ -46,7 +47,7 @@ func (f podFacts) eventOf(kind, name string, reasons ...string) *corev1.Event {
 	return nil
 }
 
-// logOf is the log that tells why a container ended, or is not ready.
+// logOf returns the log of a container, or of its previous instance.
 func (f podFacts) logOf(s suspect, previous bool) string {
 	for _, l := range f.logs {
 		if l.pod == s.Pod.Name && l.container == s.Status.Name && l.previous == previous {
@@ -56,8 +57,8 @@ func (f podFacts) logOf(s suspect, previous bool) string {
 	return ""
 }
 
-// lastWords are those of a container that ended: what the kubelet kept of them, or
-// its log.
+// lastWords returns the last output of a container that terminated: its termination
+// message, or its log.
 func (f podFacts) lastWords(s suspect) string {
 	ended := podproblem.LastTermination(s.Status)
 	if ended == nil {
@@ -83,7 +84,8 @@ func showLog(s suspect, previous bool) Next {
 	return Next{Tool: "get_pod_logs", Arguments: arguments}
 }
 
-// showEvents shows those of an object, or of all of a kind where no name is given.
+// showEvents returns the call that shows the Events of an object, or of all objects of the
+// kind if name is empty.
 func showEvents(namespace, kind, name string) Next {
 	arguments := map[string]any{"namespace": namespace, "kind": kind}
 	if name != "" {

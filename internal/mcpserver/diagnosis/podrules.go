@@ -12,7 +12,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/podproblem"
 )
 
-// refusedPods are pods that the API server does not take.
+// refusedPods reports pods that the API server rejects.
 func refusedPods(f podFacts) []conclusion {
 	for i := range f.sets {
 		set := &f.sets[i]
@@ -42,7 +42,7 @@ func refusalRemedy(message string, r remedies) string {
 	}
 }
 
-// unschedulablePods are pods that no node takes.
+// unschedulablePods reports pods that cannot be scheduled.
 func unschedulablePods(f podFacts) []conclusion {
 	for i := range f.current {
 		pod := &f.current[i]
@@ -72,7 +72,7 @@ func schedulingRemedy(message string, r remedies) string {
 	}
 }
 
-// evictedPods are pods that their node ended.
+// evictedPods reports pods that their node evicted.
 func evictedPods(f podFacts) []conclusion {
 	for i := range f.current {
 		pod := &f.current[i]
@@ -89,19 +89,21 @@ func evictedPods(f podFacts) []conclusion {
 	return nothing()
 }
 
-// unmountedVolumes keep containers from being made.
+// unmountedVolumes reports volumes that cannot be mounted, which prevents the start of
+// containers.
 func unmountedVolumes(f podFacts) []conclusion {
 	return fromEvents(f, podproblem.MountReasons(), "a volume cannot be mounted",
 		"see that the Secret, ConfigMap or PersistentVolumeClaim exists and can be attached to the node, or correct "+f.remedy.volumes)
 }
 
-// failedSandboxes are pods for which a node cannot make a network or a sandbox.
+// failedSandboxes reports pods for which the node cannot create a network or a sandbox.
 func failedSandboxes(f podFacts) []conclusion {
 	return fromEvents(f, podproblem.SandboxReasons(), "the node cannot make the pod's sandbox",
 		"look at the node: its network plugin and its container runtime")
 }
 
-// fromEvents concludes from Events about pods none of whose containers was made.
+// fromEvents reports Events with these reasons about pending pods of which no container was
+// created.
 func fromEvents(f podFacts, reasons []string, what, do string) []conclusion {
 	for i := range f.current {
 		pod := &f.current[i]
@@ -118,7 +120,7 @@ func fromEvents(f podFacts, reasons []string, what, do string) []conclusion {
 	return nothing()
 }
 
-// unpulledImages are images that a node cannot fetch.
+// unpulledImages reports images that a node cannot pull.
 func unpulledImages(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
 		waiting := s.Status.State.Waiting
@@ -126,8 +128,8 @@ func unpulledImages(f podFacts) []conclusion {
 			continue
 		}
 		said := waiting.Message
-		// While it waits for the next try, the kubelet says no more than that it waits:
-		// the Event of the last try has what the registry said.
+		// During back-off, the kubelet's message does not contain the cause. The Event of
+		// the last attempt contains the registry's message.
 		if e := f.failedPull(s.Pod.Name); e != nil {
 			said = e.Message
 		}
@@ -141,8 +143,8 @@ func unpulledImages(f podFacts) []conclusion {
 	return nothing()
 }
 
-// failedPull is the Event of the last try to fetch an image. Others of the same
-// reason only say that it failed.
+// failedPull returns the Event of the last attempt to pull an image. Other Events of the
+// same reason do not contain the cause.
 func (f podFacts) failedPull(pod string) *corev1.Event {
 	for i := range f.events {
 		e := &f.events[i]
@@ -153,7 +155,7 @@ func (f podFacts) failedPull(pod string) *corev1.Event {
 	return nil
 }
 
-// pullCause says why an image cannot be pulled, and what to do.
+// pullCause returns why an image cannot be pulled, and what to do.
 func pullCause(said string, r remedies) (text, do string) {
 	cause := podproblem.PullCauseOf(said)
 	text = cmp.Or(cause.String(), "the kubelet does not say why")
@@ -181,7 +183,7 @@ func pullCause(said string, r remedies) (text, do string) {
 	}
 }
 
-// invalidConfigs are containers that the kubelet cannot make.
+// invalidConfigs reports containers that the kubelet cannot create.
 func invalidConfigs(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
 		waiting := s.Status.State.Waiting
@@ -197,7 +199,7 @@ func invalidConfigs(f podFacts) []conclusion {
 	return nothing()
 }
 
-// outOfMemory are containers that were ended because of their memory limit.
+// outOfMemory reports containers that were killed because of their memory limit.
 func outOfMemory(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
 		if ended := podproblem.LastTermination(s.Status); ended != nil && podproblem.IsOutOfMemory(ended) {
@@ -211,7 +213,7 @@ func outOfMemory(f podFacts) []conclusion {
 	return nothing()
 }
 
-// crashes are containers that ended and are not ready.
+// crashes reports containers that terminated and are not ready.
 func crashes(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
 		ended := podproblem.Ended(s.Status)
@@ -257,7 +259,7 @@ func crashRemedy(f podFacts, s suspect, ended *corev1.ContainerStateTerminated) 
 	}
 }
 
-// unreadyProcesses run and do not get ready.
+// unreadyProcesses reports containers that run but do not become ready.
 func unreadyProcesses(f podFacts) []conclusion {
 	for _, s := range inTrouble(f.current) {
 		unhealthy := f.eventOf("Pod", s.Pod.Name, "Unhealthy", "ProbeWarning")
@@ -276,7 +278,7 @@ func unreadyProcesses(f podFacts) []conclusion {
 	return nothing()
 }
 
-// restarted are containers that are ready now, and were not always.
+// restarted reports containers that are ready now but terminated with an error before.
 func restarted(f podFacts) []conclusion {
 	for _, s := range running(f.current) {
 		ended := s.Status.LastTerminationState.Terminated

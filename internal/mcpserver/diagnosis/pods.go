@@ -17,10 +17,10 @@ const (
 	mostReplicaSets = 50
 )
 
-// suspect is a container that may tell what is wrong.
+// suspect is a container whose log may contain the cause.
 type suspect = podproblem.Unready
 
-// inTrouble are the containers that are not ready, of the pods that matter.
+// inTrouble returns the containers of the pods that are not ready.
 func inTrouble(all []corev1.Pod) []suspect {
 	var found []suspect
 	for i := range all {
@@ -29,7 +29,7 @@ func inTrouble(all []corev1.Pod) []suspect {
 	return found
 }
 
-// running are the containers that run, of the pods that matter.
+// running returns the containers of the pods that run.
 func running(all []corev1.Pod) []suspect {
 	var found []suspect
 	for i := range all {
@@ -59,8 +59,8 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 	return nil
 }
 
-// byRevision parts the pods that are not ending into those of the newest revision
-// and the others. Where the newest revision is not known, all are of it.
+// byRevision splits the pods that are not terminating into those of the newest revision and
+// the others. If newest is nil, all pods are of the newest revision.
 func byRevision(all []corev1.Pod, newest *appsv1.ReplicaSet) (current, earlier []corev1.Pod) {
 	for _, pod := range all {
 		switch {
@@ -74,7 +74,7 @@ func byRevision(all []corev1.Pod, newest *appsv1.ReplicaSet) (current, earlier [
 	return current, earlier
 }
 
-// describePods tells of each pod in one line, those that are not ready first.
+// describePods returns one line for each pod. Pods that are not ready come first.
 func describePods(all []corev1.Pod) []Pod {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b corev1.Pod) int {
@@ -107,7 +107,7 @@ func describePod(pod *corev1.Pod) Pod {
 	return described
 }
 
-// stateOf is why a pod is not ready, in the words of Kubernetes.
+// stateOf returns why a pod is not ready, as a reason of Kubernetes.
 func stateOf(pod *corev1.Pod) string {
 	if isEnding(pod) {
 		return "Terminating"

@@ -12,8 +12,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// unreadyProvisioners matter by themselves where the control plane works: without it
-// none of them does.
+// unreadyProvisioners reports provisioners that are not ready. It reports none if the
+// control plane is not ready, which explains them.
 func unreadyProvisioners(f *controlPlaneFacts) []conclusion {
 	var all []conclusion
 	if !isTrue(f.object.Status.Conditions, coderv1alpha1.ConditionReady) {
@@ -27,7 +27,8 @@ func unreadyProvisioners(f *controlPlaneFacts) []conclusion {
 	return all
 }
 
-// unreadyProvisioner is one that takes no builds, or nil.
+// unreadyProvisioner returns a conclusion if the provisioner does not take builds, and nil
+// otherwise.
 func unreadyProvisioner(p *coderv1alpha1.CoderProvisioner) *conclusion {
 	c := findCondition(p.Status.Conditions, coderv1alpha1.ConditionReady)
 	if c.Status == metav1.ConditionTrue && c.Reason != coderv1alpha1.ReasonScaledToZero {
@@ -40,7 +41,7 @@ func unreadyProvisioner(p *coderv1alpha1.CoderProvisioner) *conclusion {
 	}, next: []Next{{Tool: "list_provisioners", Arguments: map[string]any{"namespace": p.Namespace}}}}
 }
 
-// waitingBuild waits for a provisioner.
+// waitingBuild reports a build that waits for a provisioner.
 func waitingBuild(f *workspaceFacts) []conclusion {
 	b := f.build()
 	if b.Status != buildPending {
@@ -62,7 +63,8 @@ func since(t *metav1.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// whoTakesBuilds says why no provisioner may take a build, and how sure that is.
+// whoTakesBuilds returns why no provisioner takes the build. The severity is lower if that
+// is uncertain.
 func (f *workspaceFacts) whoTakesBuilds() (severity, why, do string) {
 	tags := f.tags()
 	fitting := slices.DeleteFunc(slices.Clone(f.provisioners), func(p coderv1alpha1.CoderProvisioner) bool { return !mayTake(&p, tags) })
@@ -79,8 +81,8 @@ func (f *workspaceFacts) whoTakesBuilds() (severity, why, do string) {
 	}
 }
 
-// tags are those that a provisioner must have to build the workspace, without those
-// that every one has.
+// tags returns the tags that a provisioner needs to build the workspace, without the tags
+// that all provisioners have.
 func (f *workspaceFacts) tags() map[string]string {
 	tags := map[string]string{}
 	if f.template == nil {
@@ -94,9 +96,9 @@ func (f *workspaceFacts) tags() map[string]string {
 	return tags
 }
 
-// mayTake says whether a provisioner may take a build with these tags. What tags a
-// key has that the operator did not make, nobody knows here. One with tags takes no
-// build without.
+// mayTake reports whether a provisioner may take a build with these tags. The tags of a key
+// that the operator did not create are unknown, so the result is true for such keys. A
+// provisioner with tags takes no builds without tags.
 func mayTake(p *coderv1alpha1.CoderProvisioner, tags map[string]string) bool {
 	if p.Spec.Key.SecretRef != nil {
 		return true

@@ -7,26 +7,26 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// How many bytes of the words of others are told.
+// Limits for external text in a report, in bytes.
 const (
 	longestEvidence = 600
 	longestSentence = 300
 	longestMessage  = 250
 )
 
-// oneLine is the beginning of the words of others, in one line.
+// oneLine returns the beginning of an external text as one line.
 func oneLine(words string, most int) string {
 	return truncate.String(truncate.OneLine(text.Clean(words)), most)
 }
 
-// evidence is the end of the words of others, line by line: what is newest in a
-// log, and where its errors stand.
+// evidence returns the end of an external text, in lines. The newest lines and the errors
+// of a log are at its end.
 func evidence(words string) string {
 	return tail(strings.TrimSpace(text.Clean(words)), longestEvidence)
 }
 
-// tail is the end of a text that may be too long, from the beginning of a line
-// where that is possible.
+// tail returns the end of a text that may be too long. If possible, it starts at the
+// beginning of a line.
 func tail(s string, most int) string {
 	if len(s) <= most {
 		return s

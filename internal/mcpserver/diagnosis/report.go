@@ -1,28 +1,28 @@
 package diagnosis
 
-// How bad a finding is.
+// The severities of findings.
 const (
 	severityError   = "error"
 	severityWarning = "warning"
 	severityInfo    = "info"
 )
 
-// Finding is one thing that is wrong, or looks wrong.
+// Finding is a problem, or a possible problem.
 type Finding struct {
 	// Severity is error, warning or info.
 	Severity string `json:"severity"`
-	// Where names the object: kind/name, with the container where there is one.
+	// Where names the object as kind/name, and the container if there is one.
 	Where string `json:"where"`
-	// What is wrong, in one sentence.
+	// What describes the problem in one sentence.
 	What string `json:"what"`
-	// Evidence is what shows it: a condition, an event, lines of a log. It has at
-	// most 600 bytes.
+	// Evidence shows the problem: a condition, an event or lines of a log. It has at most
+	// 600 bytes.
 	Evidence string `json:"evidence,omitempty"`
-	// Do is what to do next.
+	// Do describes what to do next.
 	Do string `json:"do,omitempty"`
 }
 
-// Condition is a condition of the examined object.
+// Condition is a condition of the diagnosed object.
 type Condition struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"`
@@ -35,17 +35,17 @@ type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Phase     string `json:"phase"`
-	// Ready says how many of its containers are ready: "1/2".
+	// Ready is the number of its containers that are ready: "1/2".
 	Ready    string `json:"ready"`
 	Restarts int32  `json:"restarts"`
-	// State is why it is not ready, in the words of Kubernetes: ImagePullBackOff,
+	// State is the reason why it is not ready, as Kubernetes reports it: ImagePullBackOff,
 	// Unschedulable, Terminating.
 	State string `json:"state,omitempty"`
 }
 
-// Event is an Event about the examined object or one of its pods.
+// Event is an Event about the diagnosed object or one of its pods.
 type Event struct {
-	// Time is when it was last seen, in RFC 3339.
+	// Time is the time of the last occurrence, in RFC 3339.
 	Time    string `json:"time"`
 	Type    string `json:"type"`
 	Reason  string `json:"reason"`
@@ -54,13 +54,13 @@ type Event struct {
 	Count   int32  `json:"count"`
 }
 
-// Log is the end of a log.
+// Log is the end of a container log or of a build log.
 type Log struct {
-	// Where names what wrote it: pod and container, or a build.
+	// Where names the source: pod and container, or a build.
 	Where string `json:"where"`
-	// Previous says that it is that of the container before the last restart.
+	// Previous reports that this is the log of the container before its last restart.
 	Previous bool `json:"previous,omitempty"`
-	// Text is its last lines.
+	// Text contains the last lines of the log.
 	Text string `json:"text"`
 }
 
@@ -71,41 +71,40 @@ type Build struct {
 	Status     string `json:"status"`
 	// Version is the name of the template version.
 	Version string `json:"version,omitempty"`
-	// Error is why it failed, in Coder's words, and the error of Terraform where its
-	// log has one.
+	// Error is Terraform's error if the build log contains one, and Coder's error
+	// otherwise.
 	Error string `json:"error,omitempty"`
 }
 
-// Next is a call of a tool that tells or does more.
+// Next is a tool call that shows or does more.
 type Next struct {
 	Tool      string         `json:"tool"`
 	Arguments map[string]any `json:"arguments"`
 }
 
-// Report is what is known about one object. It has at most 16 KiB as JSON.
+// Report is the diagnosis of one object. It has at most 16 KiB as JSON.
 type Report struct {
-	// Summary is the answer in a few sentences, the most likely cause first.
+	// Summary is the result in a few sentences. The most likely cause comes first.
 	Summary string `json:"summary"`
-	// Healthy says that the object says it is ready, and that nothing of severity
-	// error was found.
+	// Healthy reports that the object is Ready and that there is no finding of severity
+	// error.
 	Healthy bool `json:"healthy"`
-	// Findings are sorted by severity, and then by how likely they are the cause of
-	// the others.
+	// Findings are sorted by severity, and then from causes to effects.
 	Findings []Finding `json:"findings"`
-	// Conditions are those of the object.
+	// Conditions are the conditions of the object.
 	Conditions []Condition `json:"conditions"`
 	// Build is the newest build of a workspace.
 	Build *Build `json:"build,omitempty"`
-	// Pods are those of the object, those in trouble first.
+	// Pods are the pods of the object. Those that are not ready come first.
 	Pods []Pod `json:"pods,omitempty"`
-	// Events are the newest ones of the object and its pods, the newest first.
+	// Events are the newest Events of the object and its pods, newest first.
 	Events []Event `json:"events,omitempty"`
-	// Logs are the ends of the logs of containers in trouble and of failed builds.
+	// Logs are the ends of the logs of failing containers and failed builds.
 	Logs []Log `json:"logs,omitempty"`
-	// Gaps are what could not be looked at, and why.
+	// Gaps lists what could not be read, and why.
 	Gaps []string `json:"gaps,omitempty"`
-	// NextTools are the calls that tell or do more.
+	// NextTools are the tool calls that show or do more.
 	NextTools []Next `json:"nextTools,omitempty"`
-	// Truncated says that something was left out so that the report stays small.
+	// Truncated reports that something was left out to limit the size of the report.
 	Truncated bool `json:"truncated,omitempty"`
 }

@@ -6,13 +6,13 @@ import (
 )
 
 const (
-	// longestReport is how many bytes a report has as JSON.
+	// longestReport is the maximum size of a report as JSON, in bytes.
 	longestReport = 16 << 10
 	cutNotice     = "something was left out so that the report stays small; nextTools, get_events and get_pod_logs tell the rest"
 )
 
-// fitted cuts a report until it is small enough: first what other tools tell as
-// well, and the findings last.
+// fitted shortens a report until it is small enough. It first removes what other tools also
+// return, and removes findings last.
 func fitted(r *Report) *Report {
 	if size(r) > longestReport {
 		r.Truncated = true
@@ -26,17 +26,17 @@ func fitted(r *Report) *Report {
 	return r
 }
 
-// size is that of the report with the notice.
+// size returns the size of the report with the notice.
 func size(r *Report) int {
 	raw, err := json.Marshal(r)
 	if err != nil {
-		// It holds nothing that cannot be written as JSON.
+		// A report contains only values that can be encoded as JSON.
 		return 0
 	}
 	return len(raw) + len(cutNotice) + 16
 }
 
-// shorten takes one thing away, and says whether there was one.
+// shorten removes one part and reports whether there was one to remove.
 func shorten(r *Report) bool {
 	const fewLines, fewEvents, fewPods, fewFindings = 8, 10, 5, 3
 	switch {
@@ -65,7 +65,7 @@ func shorten(r *Report) bool {
 	return true
 }
 
-// halveLogs takes the older half of the longest log.
+// halveLogs removes the older half of the longest log.
 func halveLogs(logs []Log, few int) bool {
 	longest := -1
 	for i := range logs {

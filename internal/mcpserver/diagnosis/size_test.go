@@ -10,9 +10,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// TestFitted shows that a report that is far too long keeps what matters most.
+// TestFitted checks that a report that is far too long keeps its most important parts.
 func TestFitted(t *testing.T) {
-	// A character that takes six bytes in JSON.
+	// This character takes six bytes in JSON.
 	long := strings.Repeat("<", 3000)
 	r := &Report{Summary: "s"}
 	for i := range mostFindings {
@@ -36,7 +36,7 @@ func TestFitted(t *testing.T) {
 	}
 }
 
-// TestFittedKeepsTheNewest shows which part of a log and of the Events is left out.
+// TestFittedKeepsTheNewest checks that the oldest parts of logs and Events are left out.
 func TestFittedKeepsTheNewest(t *testing.T) {
 	r := &Report{Logs: []Log{{Text: "oldest\n" + strings.Repeat("a line of a log\n", 900) + "newest"}}}
 	for i := range mostEvents {

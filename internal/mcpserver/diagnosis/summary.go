@@ -14,17 +14,16 @@ const (
 	mostNext     = 5
 )
 
-// writing is what the beginning of a report is made of.
+// writing is the input for the first part of a report.
 type writing struct {
-	// subject names the examined object.
+	// subject names the diagnosed object.
 	subject     string
 	conclusions []conclusion
 	ready       metav1.Condition
 	gaps        []gap
 }
 
-// report writes the beginning of a report: its summary, its findings and what to
-// call next.
+// report returns a report with its summary, its findings and the next calls.
 func (w writing) report() *Report {
 	r := &Report{Findings: []Finding{}, Conditions: []Condition{}, Healthy: w.healthy()}
 	for _, c := range w.conclusions[:min(len(w.conclusions), mostFindings)] {
@@ -47,7 +46,7 @@ func (w writing) has(severity string) bool {
 	return slices.ContainsFunc(w.conclusions, func(c conclusion) bool { return c.Severity == severity })
 }
 
-// verdict names the most likely cause and what to do about it.
+// verdict returns a sentence with the most likely cause and what to do about it.
 func (w writing) verdict() string {
 	state := "works"
 	switch {
@@ -70,8 +69,8 @@ func (w writing) verdict() string {
 	return says
 }
 
-// blindness says that the cause may be where nobody could look. Where it was found
-// without that, the gaps alone tell.
+// blindness returns a sentence that says that the cause may be in a gap. It returns "" if
+// the cause was found without the missing data.
 func (w writing) blindness() string {
 	if len(w.gaps) == 0 || len(w.conclusions) > 0 && w.conclusions[0].Severity == severityError && !w.conclusions[0].symptom {
 		return ""
@@ -83,8 +82,8 @@ func (w writing) blindness() string {
 	return fmt.Sprintf("The cause may lie in what could not be read (%s): see gaps, and ask again with an account that may read it.", what)
 }
 
-// next are the calls that tell or do more, each once, those for the most likely
-// cause first.
+// next returns the calls that show or do more, without duplicates. Those for the most
+// likely cause come first.
 func (w writing) next() []Next {
 	var all []Next
 	for _, c := range w.conclusions {

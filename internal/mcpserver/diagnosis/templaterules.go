@@ -13,7 +13,7 @@ func missingTemplate(f *workspaceFacts) []conclusion {
 	}, Next{Tool: "list_templates", Arguments: map[string]any{"namespace": f.object.Namespace}})
 }
 
-// brokenTemplate has a newest version that could not be built.
+// brokenTemplate reports a template whose newest version failed to build.
 func brokenTemplate(f *workspaceFacts) []conclusion {
 	if f.template == nil || f.template.Status.LatestVersionStatus != versionFailed {
 		return nothing()
@@ -21,7 +21,8 @@ func brokenTemplate(f *workspaceFacts) []conclusion {
 	return []conclusion{failedVersion(failedTemplate{f.template, f.versionLog})}
 }
 
-// failedVersion tells of a template whose newest version could not be built.
+// failedVersion returns the conclusion about a template whose newest version failed to
+// build.
 func failedVersion(t failedTemplate) conclusion {
 	status := t.object.Status
 	what, shown, do := failedBuild(status.LatestVersionError, t.log)
@@ -48,7 +49,8 @@ func deprecatedTemplate(f *workspaceFacts) []conclusion {
 	})
 }
 
-// failedVersions are templates whose newest version could not be built.
+// failedVersions reports the control plane's templates whose newest version failed to
+// build.
 func failedVersions(f *controlPlaneFacts) []conclusion {
 	var all []conclusion
 	for _, t := range f.templates {

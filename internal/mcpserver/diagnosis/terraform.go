@@ -10,11 +10,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// logPrefix is the time and the stage in front of each line of a build log.
+// logPrefix matches the time and the stage at the beginning of each line of a build log.
 var logPrefix = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\S+ \[([^\]]*)\] ?`)
 
-// terraformError is the first error of Terraform in the log of a build: its summary,
-// the place and the detail, line by line. It is empty where there is none.
+// terraformError returns Terraform's first error in a build log: its summary, its location
+// and its details, as lines. It returns "" if there is none.
 func terraformError(log string) string {
 	return strings.Join(terraformerror.Find(func(yield func(stage, line string) bool) {
 		for line := range strings.Lines(log) {
@@ -29,26 +29,26 @@ func terraformError(log string) string {
 	}), "\n")
 }
 
-// sourceLine is a line of a template that an error quotes, with its number, or the
-// frame between that and the values of what stands in it.
+// sourceLine matches a line of a template that an error quotes, with its line number, or
+// the frame between that line and the values in it.
 var sourceLine = regexp.MustCompile(`(?m)^(\d+: .*|├─+)\n?`)
 
-// withoutSource leaves out of an error what it quotes of the template.
+// withoutSource removes the quoted lines of the template from an error.
 func withoutSource(block string) string { return sourceLine.ReplaceAllString(block, "") }
 
-// buildTrouble is what may be wrong with a build, by signs in its error or its log.
+// buildTrouble is a known cause of a failed build. signs matches its error or its log.
 type buildTrouble struct {
 	signs *regexp.Regexp
-	// what is wrong; empty is what the build itself says.
+	// what describes the problem. If it is empty, the build's own message is used.
 	what string
 	do   string
 }
 
-// waitsForPods are the words of a build that waited in vain for pods.
+// waitsForPods matches the messages of a build that timed out while it waited for pods.
 var waitsForPods = regexp.MustCompile(`Waiting for rollout to finish|[Pp]od .* not ready|timed out waiting for the condition|context deadline exceeded`)
 
-// buildTroubles are the words of Coder's provisioner, of Terraform and of
-// Kubernetes. The more particular stand first.
+// buildTroubles matches messages of Coder's provisioner, Terraform and Kubernetes. The
+// first match is used, so more specific patterns come first.
 var buildTroubles = []buildTrouble{
 	{regexp.MustCompile(`insufficient quota|exceed your quota`), "its owner's quota in Coder does not allow it",
 		"raise the quota allowance of a group of the owner in Coder, or delete workspaces that are not needed"},
@@ -72,7 +72,8 @@ var buildTroubles = []buildTrouble{
 	{regexp.MustCompile(`Error: `), "", "mend the template at the place that is named, and push it with push_template"},
 }
 
-// failedBuild says what went wrong with a build from Coder's error and its log.
+// failedBuild describes a failed build, from Coder's error and the build log. shown is the
+// evidence.
 func failedBuild(problem, log string) (what, shown, do string) {
 	block, problem := terraformError(log), text.Clean(problem)
 	said := strings.Join(slices.DeleteFunc([]string{block, problem}, func(s string) bool { return s == "" }), "\n")

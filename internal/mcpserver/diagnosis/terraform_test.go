@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// logged is a build log as the aggregated API writes it.
+// logged returns a build log in the format of the aggregated API.
 func logged(stage string, lines ...string) string {
 	var out strings.Builder
 	for _, line := range lines {
@@ -17,18 +17,18 @@ func logged(stage string, lines ...string) string {
 }
 
 var (
-	// planError is how Coder 2.30 logs a diagnostic of terraform plan -json.
+	// planError is the log of Coder 2.30 for a diagnostic of terraform plan -json.
 	planError = logged("Setting up", "Initializing the backend...") + logged("Planning infrastructure",
 		"Terraform 1.14.1", "data.coder_workspace.me: Refreshing...", "Error: Unsupported attribute",
 		`on main.tf line 230, in resource "docker_container" "workspace":`,
 		`  230:   name = "coder-${lower(data.coder_workspace.me.foobar)}"`, "",
 		`This object has no argument, nested block, or exported attribute named "foobar".`) +
 		logged("Cleaning Up", "bye")
-	// startError is how it logs that the start of a workspace does not fit.
+	// startError is the log of a start that fails a precondition.
 	startError = logged("Planning Infrastructure", "Plan: 0 to add, 0 to change, 0 to destroy.", "Error: Resource precondition failed",
 		`on main.tf line 14, in resource "terraform_data" "node":`, `  14:       condition     = data.coder_workspace.me.name != "stuck"`,
 		"    ├────────────────", `    │ data.coder_workspace.me.name is "stuck"`, "", "no node has 512 GiB of memory free") + logged("Cleaning Up", "")
-	// initError is how it logs the stderr of terraform init.
+	// initError is the log for the standard error of terraform init.
 	initError = logged("Setting up", "╷", "│ Error: Invalid block definition", "│ ", "│   on broken.tf line 1:", "│    1: this is not Terraform",
 		"│ ", "│ A block definition must have block content delimited by \"{\" and \"}\".", "╵", "╷", "│ Error: Another", "╵")
 )

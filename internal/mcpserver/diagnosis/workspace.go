@@ -14,10 +14,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// Workspace examines a workspace, its newest build, its template, its pods where
-// they are in this cluster, and what it needs from its control plane. The error is
-// for the workspace itself only. That the aggregated API cannot tell of it now (503)
-// is a report.
+// Workspace diagnoses a workspace: its newest build, its template, its pods if they are in
+// this cluster, and its control plane. It returns an error only if the workspace cannot be
+// read. If the aggregated API is unavailable (503), it returns a report about that.
 func Workspace(ctx context.Context, kube *callers.Kube, namespace, name string) (*Report, error) {
 	return examiner{kube, timeLimit}.workspace(ctx, namespace, name)
 }
@@ -36,7 +35,7 @@ func (e examiner) workspace(ctx context.Context, namespace, name string) (*Repor
 	var f *workspaceFacts
 	if err == nil {
 		f = g.workspace(bounded, ws)
-		// What the caller gave up is no report with gaps.
+		// If the caller canceled, return its error instead of a report with gaps.
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -49,7 +48,7 @@ func subjectWorkspace(namespace, name string) string {
 	return fmt.Sprintf("CoderWorkspace %s/%s", namespace, name)
 }
 
-// reportWorkspace writes down what follows from the facts.
+// reportWorkspace builds the report from the facts.
 func reportWorkspace(f *workspaceFacts) *Report {
 	ws := f.object
 	w := writing{
@@ -81,8 +80,8 @@ func reportWorkspace(f *workspaceFacts) *Report {
 	return fitted(r)
 }
 
-// unavailable reports that the aggregated API cannot tell of a workspace, and what
-// is known of the control planes of its namespace.
+// unavailable returns the report for a workspace that the aggregated API cannot serve now.
+// It contains the control planes of the namespace that are not ready.
 func (g *gathering) unavailable(ctx context.Context, namespace, name string, err error) *Report {
 	list := &coderv1alpha1.CoderControlPlaneList{}
 	g.list(ctx, list, controlPlanes, namespace, mostProvisioners)

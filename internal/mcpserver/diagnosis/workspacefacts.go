@@ -18,29 +18,30 @@ import (
 )
 
 const (
-	// labelWorkspaceID is on what Coder's own template for Kubernetes makes.
+	// labelWorkspaceID is the label that Coder's example template for Kubernetes sets on
+	// its objects.
 	labelWorkspaceID = "com.coder.workspace.id"
-	// mostNamespaces bounds in how many pods and Events are looked for.
+	// mostNamespaces is the maximum number of namespaces in which pods and Events are read.
 	mostNamespaces = 4
 
 	transitionStart = "start"
-	// What Coder says of a workspace by its newest build.
+	// The values of status.latestBuild.status that are used here.
 	buildPending = "pending"
 	buildFailed  = "failed"
 )
 
-// workspaceFacts is what is known of a workspace.
+// workspaceFacts contains the data that was read about a workspace.
 type workspaceFacts struct {
 	object *aggregationv1alpha1.CoderWorkspace
-	// template is nil where there is none, and where it could not be read.
+	// template is nil if it does not exist or could not be read.
 	template        *aggregationv1alpha1.CoderTemplate
 	templateMissing bool
-	// versionLog is of the newest version of the template where that failed, and
-	// buildLog of the newest build of the workspace where that did not succeed.
+	// versionLog is the build log of the template's newest version if that failed. buildLog
+	// is the log of the workspace's newest build if that did not succeed.
 	versionLog, buildLog string
-	// scriptLog is what the scripts of an agent wrote whose startup script failed.
+	// scriptLog is the output of the scripts of an agent whose startup script failed.
 	scriptLog string
-	// controlPlane is nil where there is none, and where it could not be read.
+	// controlPlane is nil if it does not exist or could not be read.
 	controlPlane        *coderv1alpha1.CoderControlPlane
 	controlPlaneMissing bool
 	provisioners        []coderv1alpha1.CoderProvisioner
@@ -49,7 +50,7 @@ type workspaceFacts struct {
 	gaps []gap
 }
 
-// workspace reads what surrounds a workspace.
+// workspace reads the objects that belong to a workspace.
 func (g *gathering) workspace(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) *workspaceFacts {
 	f := &workspaceFacts{object: ws}
 	f.remedy = workspaceRemedies()
@@ -82,7 +83,7 @@ func workspaceRemedies() remedies {
 	}
 }
 
-// build is the newest build, or an empty one.
+// build returns the newest build, or an empty one.
 func (f *workspaceFacts) build() aggregationv1alpha1.WorkspaceBuild {
 	return ptr.Deref(f.object.Status.LatestBuild, aggregationv1alpha1.WorkspaceBuild{})
 }
@@ -91,9 +92,9 @@ func controlPlaneName(ws *aggregationv1alpha1.CoderWorkspace) string {
 	return ws.Labels[aggregationv1alpha1.LabelControlPlaneName]
 }
 
-// templateName is the name of the object of a workspace's template. The name of a
-// workspace is [<control plane>.]<organization>.<user>.<workspace>, and none of these
-// has a dot.
+// templateName returns the name of the object of a workspace's template. The name of a
+// workspace is [<control plane>.]<organization>.<user>.<workspace>, and none of these parts
+// contains a dot.
 func templateName(ws *aggregationv1alpha1.CoderWorkspace) string {
 	parts := strings.Split(ws.Name, ".")
 	template := ws.Spec.TemplateName
@@ -128,10 +129,10 @@ func (g *gathering) controlPlaneOf(ctx context.Context, f *workspaceFacts) {
 	}
 }
 
-// podsOfWorkspace looks for pods and ReplicaSets with the label that Coder's own
-// template gives them, and reads what is known of these. Terraform may have put them
-// anywhere, so all namespaces are asked for; who may not list these sees those that
-// the control plane names.
+// podsOfWorkspace reads pods and ReplicaSets with the label that Coder's example template
+// sets, and their logs and Events. Terraform may create them in any namespace, so all
+// namespaces are searched. If the caller may not list pods in all namespaces, only the
+// workspace namespaces of the control plane are searched.
 func (g *gathering) podsOfWorkspace(ctx context.Context, f *workspaceFacts) {
 	if f.object.Status.ID == "" {
 		return
@@ -165,7 +166,8 @@ func (g *gathering) podsOfWorkspace(ctx context.Context, f *workspaceFacts) {
 	f.events = g.eventsOfPods(ctx, f)
 }
 
-// workspaceNamespaces are where the control plane lets Coder make workspaces.
+// workspaceNamespaces returns the namespaces in which the control plane allows Coder to
+// create workspaces.
 func (f *workspaceFacts) workspaceNamespaces() []string {
 	all := []string{f.object.Namespace}
 	if f.controlPlane != nil {
@@ -197,7 +199,7 @@ func (g *gathering) eventsOfPods(ctx context.Context, f *workspaceFacts) []corev
 	})
 }
 
-// agentsConnected says that every agent of a workspace is connected.
+// agentsConnected reports whether all agents of a workspace are connected.
 func agentsConnected(ws *aggregationv1alpha1.CoderWorkspace) bool {
 	return !slices.ContainsFunc(ws.Status.Agents, func(a aggregationv1alpha1.WorkspaceAgent) bool { return a.Status != "connected" })
 }

@@ -13,7 +13,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// workspaceRules stand in the order in which one thing causes another.
+// workspaceRules returns the rules, ordered from causes to effects.
 func workspaceRules() []rule[*workspaceFacts] {
 	return []rule[*workspaceFacts]{
 		missingControlPlane, silentCoder, deletionOfWorkspace, refusedChange, missingTemplate, podsBehindBuild, brokenBuild, waitingBuild,
@@ -28,7 +28,7 @@ func (f *workspaceFacts) condition(kind string) metav1.Condition {
 	return findCondition(f.object.Status.Conditions, kind)
 }
 
-// call is a call of a tool about the workspace.
+// call returns a call of a tool about the workspace.
 func (f *workspaceFacts) call(tool string) Next {
 	return Next{Tool: tool, Arguments: map[string]any{"namespace": f.object.Namespace, "name": f.object.Name}}
 }
@@ -51,7 +51,7 @@ func (f *workspaceFacts) callTemplate() Next {
 	return Next{Tool: "get_template", Arguments: map[string]any{"namespace": f.object.Namespace, "name": templateName(f.object)}}
 }
 
-// finding is one about the workspace that a condition shows.
+// finding returns a finding about the workspace with a condition as evidence.
 func (f *workspaceFacts) finding(severity string, c metav1.Condition, what, do string) Finding {
 	return Finding{Severity: severity, Where: f.where(), What: what + ": " + oneLine(c.Message, longestSentence), Evidence: proof(c), Do: do}
 }
@@ -66,7 +66,7 @@ func missingControlPlane(f *workspaceFacts) []conclusion {
 	}, Next{Tool: "list_control_planes", Arguments: map[string]any{"namespace": f.object.Namespace}})
 }
 
-// silentCoder is a Coder that cannot be asked: what is shown is old.
+// silentCoder reports that Coder does not respond, so that the workspace's state is stale.
 func silentCoder(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionSynced)
 	if c.Reason != aggregationv1alpha1.ReasonCoderUnreachable {
@@ -84,7 +84,8 @@ func silentCoder(f *workspaceFacts) []conclusion {
 	return all
 }
 
-// troubledControlPlane is a control plane that does not work, or nil.
+// troubledControlPlane returns a conclusion if the control plane does not work, and nil
+// otherwise.
 func troubledControlPlane(cp *coderv1alpha1.CoderControlPlane) *conclusion {
 	c := findCondition(cp.Status.Conditions, coderv1alpha1.ConditionReady)
 	if c.Status == metav1.ConditionTrue && c.Reason != coderv1alpha1.ReasonScaledToZero {
@@ -97,7 +98,7 @@ func troubledControlPlane(cp *coderv1alpha1.CoderControlPlane) *conclusion {
 	}, next: []Next{{Tool: "diagnose_control_plane", Arguments: map[string]any{"namespace": cp.Namespace, "name": cp.Name}}}}
 }
 
-// troubledBeside is a control plane in trouble whose Coder answers all the same.
+// troubledBeside reports a control plane that is not ready although its Coder responds.
 func troubledBeside(f *workspaceFacts) []conclusion {
 	if f.controlPlane == nil || f.condition(aggregationv1alpha1.ConditionSynced).Reason == aggregationv1alpha1.ReasonCoderUnreachable {
 		return nothing()
@@ -140,7 +141,7 @@ func (f *workspaceFacts) buildFailed() bool {
 	return f.build().Status == buildFailed && f.condition(aggregationv1alpha1.ConditionDeletionFailed).Status == ""
 }
 
-// podsBehindBuild are pods for which a build waited in vain.
+// podsBehindBuild reports problems of the pods for which a failed build waited.
 func podsBehindBuild(f *workspaceFacts) []conclusion {
 	if f.buildFailed() && waitsForPods.MatchString(f.build().Error+"\n"+f.buildLog) {
 		return f.podTroubles()
@@ -148,7 +149,7 @@ func podsBehindBuild(f *workspaceFacts) []conclusion {
 	return nothing()
 }
 
-// workspacePods are those of a workspace whose build did not wait for them.
+// workspacePods reports problems of the pods if no build waited for them.
 func workspacePods(f *workspaceFacts) []conclusion {
 	if len(podsBehindBuild(f)) > 0 {
 		return nothing()
@@ -156,7 +157,7 @@ func workspacePods(f *workspaceFacts) []conclusion {
 	return f.podTroubles()
 }
 
-// reportedPods is what the workspace says of pods that the caller may not read.
+// reportedPods reports the workspace's condition about pods that the caller may not read.
 func reportedPods(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionPodsHealthy)
 	if c.Status != metav1.ConditionFalse || slices.ContainsFunc(f.podTroubles(), func(c conclusion) bool { return c.Severity == severityError }) {
@@ -182,7 +183,7 @@ func brokenBuild(f *workspaceFacts) []conclusion {
 		Severity: severityError, Where: fmt.Sprintf("%s, build %d", f.where(), b.Number), Do: do, Evidence: shown,
 		What: fmt.Sprintf("the %s build from template %s, version %s, failed: %s", b.Transition, templateName(f.object), orUnknown(b.TemplateVersionName), what),
 	}
-	// Only the log has what Terraform said, so the cause may lie in it.
+	// Only the log contains Terraform's message, so without it the cause may be in the log.
 	return []conclusion{{Finding: found, symptom: f.buildLog == "", next: []Next{f.readBuild(), f.callTemplate()}}}
 }
 
@@ -250,7 +251,7 @@ func (f *workspaceFacts) update() Next {
 	return next
 }
 
-// workspaceNotReady is what remains to be said where nothing else was found.
+// workspaceNotReady reports that the workspace is not ready, if no other error was found.
 func workspaceNotReady(f *workspaceFacts) []conclusion {
 	c := f.condition(aggregationv1alpha1.ConditionReady)
 	told := c.Status == metav1.ConditionTrue || !f.object.DeletionTimestamp.IsZero() ||

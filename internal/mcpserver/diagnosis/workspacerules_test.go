@@ -20,7 +20,7 @@ func workspaceFactsOf(ws *aggregationv1alpha1.CoderWorkspace, change ...func(*wo
 	return f
 }
 
-// failedWorkspace is one whose newest build failed.
+// failedWorkspace returns a workspace whose newest build failed.
 func failedWorkspace(problem string) *aggregationv1alpha1.CoderWorkspace {
 	message := "the start build failed: " + problem
 	ws := aWorkspace("failed", no("Ready", "BuildFailed", message), yes("Stalled", "BuildFailed", message), no("BuildSucceeded", "BuildFailed", message))
@@ -237,7 +237,7 @@ func TestTemplateName(t *testing.T) {
 	}
 }
 
-// TestEmptyWorkspace shows that nothing panics on an object that says nothing.
+// TestEmptyWorkspace checks that nothing panics for an object without status.
 func TestEmptyWorkspace(t *testing.T) {
 	f := &workspaceFacts{object: &aggregationv1alpha1.CoderWorkspace{}}
 	f.current = []corev1.Pod{{}}

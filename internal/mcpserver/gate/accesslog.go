@@ -10,11 +10,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
-// record is what is known about one request. The inner steps fill in what they
-// learn.
+// record contains the data of one request for the access log. Inner handlers fill it in.
 type record struct {
 	user string
-	// leave gives the request's place among those in flight back.
+	// leave releases the request's place among those in flight.
 	leave func()
 }
 
@@ -27,11 +26,11 @@ func recordOf(ctx context.Context) *record {
 	return &record{}
 }
 
-// NoteUser tells the access log whose request it is.
+// NoteUser sets the user of a request for the access log.
 func NoteUser(ctx context.Context, name string) { recordOf(ctx).user = name }
 
-// logged gives the request an id, to the client and to the steps within, and a logger and writes one line about it. No
-// header and no query is logged, because both may hold a token.
+// logged adds a request ID and a logger to the request, and the ID to the response. It logs
+// each request. It logs neither headers nor the query, because both may contain a token.
 func logged(cfg Config, newID func() string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, rec := newID(), &record{}
@@ -41,7 +40,7 @@ func logged(cfg Config, newID func() string, next http.Handler) http.Handler {
 		r.Header.Set(requestid.Header, id)
 		a := newAnswer(w)
 		a.Header().Set(requestid.Header, id)
-		// Proxies must pass the parts of a stream on as they come.
+		// Proxies must not buffer a stream.
 		a.Header().Set("X-Accel-Buffering", "no")
 
 		start := cfg.Clock.Now()
@@ -59,7 +58,7 @@ func logged(cfg Config, newID func() string, next http.Handler) http.Handler {
 	})
 }
 
-// maxLogged bounds what a stranger can put into one value of a log line, in bytes.
+// maxLogged limits the size of a client's text in one value of a log line, in bytes.
 const maxLogged = 256
 
 func cut(s string) string {

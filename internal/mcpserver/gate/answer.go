@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// keepAliveInterval is how long a stream may be silent. Proxies commonly drop a
-	// connection after 30 or 60 seconds without a byte.
+	// keepAliveInterval is the maximum time without a write on a stream. Proxies commonly
+	// close a connection after 30 or 60 seconds without data.
 	keepAliveInterval = 15 * time.Second
-	// writeTimeout is how long a client may take to read what was written.
+	// writeTimeout is the time that a client has to read what was written.
 	writeTimeout = 30 * time.Second
-	// keepAlive is a comment, which clients of an event stream skip.
+	// keepAlive is a comment, which clients of an event stream ignore.
 	keepAlive = ": keep-alive\n\n"
 )
 
-// answer is a response that remembers its status, keeps an event stream alive, and
-// gives up on a client that does not read.
+// answer is a response writer that records the status, sends keep-alive comments on an
+// event stream, and sets write deadlines, so that a client that does not read is
+// disconnected.
 //
-// The comments of the keep-alive are written by a timer, between the writes of the
-// handler. Each write of the handler must therefore be a whole event, as those of
-// the SDK are.
+// A timer writes the keep-alive comments between the writes of the handler. So each write
+// of the handler must be a complete event, as it is in the SDK.
 type answer struct {
 	http.ResponseWriter
 	controller *http.ResponseController
@@ -30,9 +30,9 @@ type answer struct {
 	mu     sync.Mutex
 	status int
 	ended  bool
-	// spoke says that something was written since the timer last looked.
+	// spoke reports that something was written since the last keep-alive check.
 	spoke bool
-	// timer runs while the answer is an open event stream.
+	// timer is set while the response is an open event stream.
 	timer *time.Timer
 }
 
@@ -49,7 +49,7 @@ func (a *answer) WriteHeader(status int) {
 
 func (a *answer) writeHeader(status int) {
 	a.allowTime()
-	// Those below 200 come before the answer.
+	// 1xx statuses are informational and precede the response.
 	if a.status == 0 && status >= http.StatusOK {
 		a.status = status
 		if a.isEventStream() && !a.ended {
@@ -71,7 +71,8 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// FlushError lets http.ResponseController flush between two comments.
+// FlushError implements flushing for http.ResponseController. It does not interleave with a
+// keep-alive comment.
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -82,10 +83,11 @@ func (a *answer) FlushError() error {
 	return a.controller.Flush()
 }
 
-// Unwrap lets http.ResponseController set deadlines.
+// Unwrap returns the wrapped writer, through which http.ResponseController sets deadlines.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// beat writes a comment if the stream was silent, and comes again.
+// beat writes a keep-alive comment if nothing was written since the last check, and
+// schedules the next check.
 func (a *answer) beat() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +96,8 @@ func (a *answer) beat() {
 	}
 	if !a.spoke {
 		a.allowTime()
-		// A client that is gone ends the request's context, and so the stream.
+		// If the client is gone, net/http cancels the request's context, which ends the
+		// stream.
 		_, err := a.ResponseWriter.Write([]byte(keepAlive))
 		if err == nil {
 			err = a.controller.Flush()
@@ -107,14 +110,14 @@ func (a *answer) beat() {
 	a.timer.Reset(keepAliveInterval)
 }
 
-// allowTime gives the client its time for the next write. A writer without
-// deadlines, as in tests, needs none.
+// allowTime sets the deadline of the next write. Writers without deadlines, as in tests,
+// return an error, which is ignored.
 func (a *answer) allowTime() {
 	_ = a.controller.SetWriteDeadline(time.Now().Add(writeTimeout))
 }
 
-// end stops the keep-alive and returns the status. Nothing is written after it,
-// because net/http takes the response back when the handler returns.
+// end stops the keep-alive and returns the status. Nothing may be written after it, because
+// net/http reuses the response when the handler returns.
 func (a *answer) end() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +131,7 @@ func (a *answer) end() int {
 	return a.status
 }
 
-// begun says whether the client may have seen a part of the answer.
+// begun reports whether the client may have received a part of the response.
 func (a *answer) begun() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,7 +20,7 @@ func stream(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// waited says what an answer holds after some time and these writes.
+// waited returns the body of a response after these writes.
 func waited(handler func(w http.ResponseWriter)) string {
 	recorder := httptest.NewRecorder()
 	a := newAnswer(recorder)
@@ -95,7 +95,7 @@ func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
 	})
 }
 
-// broken is a connection whose client is gone.
+// broken is a connection whose client has disconnected.
 type broken struct {
 	*httptest.ResponseRecorder
 	writes int
@@ -119,7 +119,7 @@ func TestAClientThatIsGoneIsNotKeptAlive(t *testing.T) {
 	})
 }
 
-// torn says where two writers were in one response at a time.
+// torn detects concurrent writes to a response.
 type torn struct {
 	*httptest.ResponseRecorder
 	inside bool

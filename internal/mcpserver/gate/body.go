@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// maxBodyBytes is far above any call of a tool.
+	// maxBodyBytes is larger than any valid call of a tool.
 	maxBodyBytes = 1 << 20
-	// bodyReadTimeout bounds how slowly a client may send its body.
+	// bodyReadTimeout is the time that a client has to send the body.
 	bodyReadTimeout = 30 * time.Second
 )
 
@@ -20,8 +20,8 @@ var (
 	errBrokenBody = errors.New("the body of the request broke off; send it again")
 )
 
-// limited refuses bodies above the limit with 413 and bounds the time that a
-// client may take to send one.
+// limited rejects bodies above the limit with 413, and sets a deadline for reading the
+// body.
 func limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > maxBodyBytes {
@@ -30,7 +30,7 @@ func limited(next http.Handler) http.Handler {
 		}
 		if r.Body != nil && r.Body != http.NoBody {
 			controller := http.NewResponseController(w)
-			// A writer without deadlines, as in tests, needs none.
+			// Writers without deadlines, as in tests, return an error, which is ignored.
 			_ = controller.SetReadDeadline(time.Now().Add(bodyReadTimeout))
 			r.Body = &body{ReadCloser: http.MaxBytesReader(w, r.Body, maxBodyBytes), controller: controller}
 		}
@@ -52,14 +52,14 @@ func (b *body) Read(p []byte) (int, error) {
 	case err == nil, errors.As(err, &tooLarge):
 		return n, err
 	case errors.Is(err, io.EOF):
-		// net/http goes on reading in the background, to notice that the client went
-		// away, and would take the deadline for that.
+		// net/http continues to read in the background to detect that the client
+		// disconnected. It would treat the deadline as a disconnect.
 		_ = b.controller.SetReadDeadline(time.Time{})
 		return n, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return n, errSlowBody
 	default:
-		// The error of the connection names addresses, and the SDK shows it to the
+		// The connection's error contains addresses, and the SDK sends the error to the
 		// client.
 		return n, errBrokenBody
 	}

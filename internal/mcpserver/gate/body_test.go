@@ -54,7 +54,7 @@ func TestABodyThatIsTooLargeEndsAtTheLimit(t *testing.T) {
 	}
 }
 
-// deadlines is a response whose connection has deadlines.
+// deadlines is a response writer that records deadlines.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	mu    sync.Mutex
@@ -102,7 +102,7 @@ func TestAStreamHasNoReadDeadline(t *testing.T) {
 	}
 }
 
-// failing is a body whose connection breaks.
+// failing is a body whose connection fails.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }

@@ -6,22 +6,22 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
-// shareWith tells a browser that pages of the origin may read the answer, with the
-// headers that a client of the protocol needs.
+// shareWith sets the CORS headers with which pages of the origin may read the response,
+// including the headers that an MCP client needs.
 func shareWith(header http.Header, origin string) {
 	header.Set("Access-Control-Allow-Origin", origin)
 	header.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, Retry-After, WWW-Authenticate, "+requestid.Header)
 	header.Add("Vary", "Origin")
 }
 
-// isPreflight says whether a browser asks beforehand what a page may send.
+// isPreflight reports whether the request is a CORS preflight request.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// allowPreflight answers for a listed origin: its pages may send what the protocol
-// has, with any header, because the token is one of them and a page cannot send it
-// without having it. A browser sends no token with the question, so that this comes
+// allowPreflight answers a preflight request of an allowed origin. It allows the methods of
+// the protocol and any header: the token is in a header, and a page cannot send a token
+// that it does not have. Browsers send preflight requests without a token, so this runs
 // before authentication.
 func allowPreflight(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Access-Control-Allow-Methods", "POST, GET, DELETE")

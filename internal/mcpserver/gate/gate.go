@@ -8,42 +8,42 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config is what a Gate is made of.
+// Config configures a Gate.
 type Config struct {
 	Limits Limits
-	// Names are what the server is called by clients.
+	// Names are the host names and origins that clients use.
 	Names Names
-	// Authenticate lets only callers through whom it knows and who may enter, and
-	// puts them into the request's context (request.WithUser). It tells NoteUser who
-	// they are, also of those that it refuses.
+	// Authenticate accepts only authenticated callers with permission to use the server,
+	// and adds the caller to the request's context (request.WithUser). It calls NoteUser,
+	// also for rejected callers.
 	Authenticate func(http.Handler) http.Handler
 	Metrics      Metrics
 	Clock        clock.PassiveClock
 	Logger       logr.Logger
 }
 
-// Limits bound what clients can make the server do. Zero means no limit.
+// Limits limit the load that clients can cause. Zero means no limit.
 type Limits struct {
-	// RatePerUser is how many requests each user may make a second, and Burst how
-	// many of them at once.
+	// RatePerUser is the number of requests per second for each user, and Burst is the
+	// maximum number of requests at once.
 	RatePerUser float64
 	Burst       int
-	// InFlight is how many requests may be in work at once. Streams, once they are
-	// open, are not among them. One user may have a quarter of it.
+	// InFlight is the maximum number of concurrent requests, without open streams. One user
+	// may have a quarter of it.
 	InFlight int
 }
 
-// Metrics counts what passes.
+// Metrics counts requests.
 type Metrics interface {
-	// Answered counts an answer by the request's HTTP method and its status.
+	// Answered counts a response by the request's HTTP method and the status.
 	Answered(method string, status int)
-	// AddInFlight adds to the number of requests in work.
+	// AddInFlight adds n to the number of requests in flight.
 	AddInFlight(n int)
-	// RateLimited counts a request that was refused for its user's limits.
+	// RateLimited counts a request that was rejected because of its user's limits.
 	RateLimited()
 }
 
-// Gate is the way in.
+// Gate is the middleware.
 type Gate struct {
 	cfg      Config
 	names    *names
@@ -51,7 +51,7 @@ type Gate struct {
 	users    *users
 }
 
-// New makes a gate.
+// New creates a Gate.
 func New(cfg Config) *Gate {
 	return &Gate{
 		cfg:      cfg,
@@ -61,12 +61,12 @@ func New(cfg Config) *Gate {
 	}
 }
 
-// Requests wraps what serves all paths, also those that anybody may ask for.
+// Requests wraps the handler of all paths, including public ones.
 func (g *Gate) Requests(next http.Handler) http.Handler {
 	return logged(g.cfg, uuid.NewString, recovered(limited(g.names.checkHost(next))))
 }
 
-// Calls wraps what only known callers may use. It must be inside of Requests.
+// Calls wraps a handler that requires authentication. It must be inside of Requests.
 func (g *Gate) Calls(next http.Handler) http.Handler {
 	return g.names.checkOrigin(g.inFlight.wrap(g.cfg.Authenticate(g.users.wrap(next))))
 }

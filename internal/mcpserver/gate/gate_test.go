@@ -19,7 +19,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
-// counts is what the gate told its metrics.
+// counts is a fake Metrics.
 type counts struct {
 	mu          sync.Mutex
 	answers     []string
@@ -51,7 +51,7 @@ func (c *counts) inWork() int {
 	return c.inFlight
 }
 
-// world is a gate with what stands around it.
+// world is a gate with its dependencies.
 type world struct {
 	gate   *Gate
 	counts *counts
@@ -59,7 +59,7 @@ type world struct {
 	clock  *clocktesting.FakePassiveClock
 }
 
-// newWorld makes a gate. The token of a caller is the caller's name.
+// newWorld creates a gate. The token of a caller is the caller's name.
 func newWorld(change ...func(*Config)) *world {
 	w := &world{counts: &counts{}, logs: &logtest.Buffer{}, clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
 	cfg := Config{
@@ -88,7 +88,7 @@ func byName(next http.Handler) http.Handler {
 	})
 }
 
-// handler is the whole way in before next.
+// handler returns the complete middleware in front of next.
 func (w *world) handler(next http.HandlerFunc) http.Handler {
 	return w.gate.Requests(w.gate.Calls(next))
 }

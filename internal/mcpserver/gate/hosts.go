@@ -8,33 +8,33 @@ import (
 	"strings"
 )
 
-// serviceName is the Service through which the cluster reaches the server.
+// serviceName is the name of the server's Service.
 const serviceName = "coder-k8s"
 
-// Names are what the server is called by clients.
+// Names are the host names and origins that clients use.
 type Names struct {
-	// Namespace is that of Service coder-k8s, and ClusterDomain the one of the
-	// cluster, such as cluster.local. Without a namespace there is no Service.
+	// Namespace is the namespace of Service coder-k8s, and ClusterDomain is the DNS domain
+	// of the cluster, such as cluster.local. Without a namespace, no names of the Service
+	// are allowed.
 	Namespace, ClusterDomain string
-	// Hosts are further names that a request may have in its Host header.
+	// Hosts are further names that are allowed in the Host header.
 	Hosts []string
-	// Origins are web origins, such as https://tools.example.com, whose pages may
-	// call the server. The server's own may always.
+	// Origins are web origins, such as https://tools.example.com, whose pages may call the
+	// server. The server's own origin is always allowed.
 	Origins []string
-	// PublicURL is where clients outside the cluster find the server, or empty.
+	// PublicURL is the URL for clients outside the cluster, or empty.
 	PublicURL string
 }
 
-// names decides which Host and Origin headers a request may have. Without that a
-// web page could let its own name resolve to the server's address and have the
-// visitor's browser talk to it (DNS rebinding).
+// names checks the Host and Origin headers. Without these checks, a web page could resolve
+// its own host name to the server's address, and then send requests from the visitor's
+// browser (DNS rebinding).
 //
-// The Host may be a listed name or any address, and the check is the same on every
-// address of the machine. Addresses are safe: that attack needs a name, because a
-// browser sends the name of the page's origin as the Host, and a page whose origin
-// is an address can reach only what really is at that address. And they cannot be
-// listed, since those under which a Service, a node or a load balancer passes
-// requests on are many and not known here.
+// The Host may be a listed name or any IP address, on every address of the machine. IP
+// addresses are safe: the attack needs a name, because the browser sends the host of the
+// page's origin as Host. A page whose origin is an IP address can reach only that address.
+// And IP addresses cannot be listed, because those of Services, nodes and load balancers
+// are not known here.
 type names struct {
 	hosts   map[string]bool
 	origins map[string]bool
@@ -52,7 +52,7 @@ func newNames(n Names) *names {
 	}
 	if u, err := url.Parse(n.PublicURL); err == nil && u.Host != "" {
 		allowed.hosts[hostname(u.Host)] = true
-		// A proxy may have put its own Host in place of the public one.
+		// A proxy may have replaced the public Host with its own.
 		allowed.origins[originOf(u)] = true
 	}
 	for _, origin := range n.Origins {
@@ -63,7 +63,7 @@ func newNames(n Names) *names {
 	return allowed
 }
 
-// checkHost refuses requests whose Host is not allowed with 403.
+// checkHost rejects requests whose Host is not allowed with 403.
 func (n *names) checkHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !n.hostAllowed(r) {
@@ -74,8 +74,8 @@ func (n *names) checkHost(next http.Handler) http.Handler {
 	})
 }
 
-// checkOrigin refuses requests whose Origin is not allowed, whatever their method,
-// with 403, and tells browsers that pages of a listed origin may call.
+// checkOrigin rejects requests whose Origin is not allowed with 403, for all methods. It
+// sets CORS headers for listed origins.
 func (n *names) checkOrigin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin, allowed := n.originAllowed(r)
@@ -102,9 +102,9 @@ func (n *names) hostAllowed(r *http.Request) bool {
 	return n.hosts[name]
 }
 
-// originAllowed compares the Origin with the Host, which is already known to be
-// one of ours: a page may call the server that it came from. It returns the origin
-// if it is one of the listed.
+// originAllowed reports whether the Origin is listed or equals the Host, which has been
+// checked before: a page may call the server that it was loaded from. It returns the origin
+// only if it is listed.
 func (n *names) originAllowed(r *http.Request) (string, bool) {
 	values := r.Header.Values("Origin")
 	if len(values) == 0 {
@@ -123,8 +123,8 @@ func (n *names) originAllowed(r *http.Request) (string, bool) {
 	return "", strings.EqualFold(u.Host, r.Host)
 }
 
-// hostname takes the port, the brackets of an IPv6 address and the final dot of
-// an absolute name away, and makes the rest lower case.
+// hostname removes the port, the brackets of an IPv6 address and the final dot of an
+// absolute name, and converts the rest to lower case.
 func hostname(hostport string) string {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

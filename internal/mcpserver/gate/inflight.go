@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// The header values by which a stream of the protocol 2026-07-28 is known. The SDK
-// refuses a request whose body says otherwise.
+// The header values that identify a stream of revision 2026-07-28. The SDK rejects a
+// request whose body does not match its headers.
 const (
 	versionHeader    = "Mcp-Protocol-Version"
 	methodHeader     = "Mcp-Method"
@@ -14,8 +14,8 @@ const (
 	methodListen     = "subscriptions/listen"
 )
 
-// inFlight bounds how many requests are in work at once, those of strangers
-// included, whose tokens take work too.
+// inFlight limits the number of concurrent requests, including unauthenticated ones,
+// because checking their tokens takes resources too.
 type inFlight struct {
 	places  chan struct{}
 	metrics Metrics
@@ -62,8 +62,8 @@ func (f *inFlight) leave() {
 	}
 }
 
-// isStream says whether the request is for a stream, which stays open as long as
-// the client likes, does no work meanwhile, and is counted by the protocol.
+// isStream reports whether the request opens a stream. A stream stays open for as long as
+// the client wants, does no work meanwhile, and is counted by package protocol.
 func isStream(r *http.Request) bool {
 	return r.Method == http.MethodGet ||
 		(r.Header.Get(versionHeader) >= firstOfModernEra && r.Header.Get(methodHeader) == methodListen)

@@ -16,8 +16,8 @@ func listen(r *http.Request) {
 
 func get(r *http.Request) { r.Method = http.MethodGet }
 
-// busy holds n requests of the kind that change makes inside of the gate, each of a
-// user of its own, until the function that it returns is called.
+// busy holds n requests inside of the gate, each of another user, until leave is called.
+// change modifies the requests.
 func busy(handler func(next http.HandlerFunc) http.Handler, n int, change func(*http.Request)) (leave func()) {
 	var inside, ended sync.WaitGroup
 	open := make(chan struct{})
@@ -76,7 +76,7 @@ func TestOpenStreamsTakeNoPlace(t *testing.T) {
 	}
 }
 
-// Many of them could be read at once, as they take no place.
+// Many such bodies could be read concurrently, because streams do not occupy places.
 func TestWhatAsksForAStreamIsSmall(t *testing.T) {
 	w := newWorld()
 	var read int64
@@ -99,7 +99,7 @@ func TestWhatAsksForAStreamIsSmall(t *testing.T) {
 
 func TestWhoOnlySaysThatItIsAStreamTakesAPlace(t *testing.T) {
 	w := newWorld(func(c *Config) { c.Limits.InFlight = 1 })
-	// Of a client of the old protocol nobody checks this header.
+	// For older protocol revisions, nothing checks this header.
 	leave := busy(w.handler, 1, func(r *http.Request) { r.Header.Set(methodHeader, methodListen) })
 	defer leave()
 	if answered := ask(w.handler(func(http.ResponseWriter, *http.Request) {}), nil); answered.Code != http.StatusServiceUnavailable {

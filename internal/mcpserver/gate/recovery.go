@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// recovered turns a panic of an inner step into an answer, or cuts the connection
-// where the answer has begun, so that nobody takes a part for the whole. The tools
-// run on goroutines of their own and are guarded again in the protocol.
+// recovered responds with 500 after a panic of an inner handler. If the response has begun,
+// it closes the connection instead, so that the client does not take a part for the whole.
+// Tools run on other goroutines; package protocol recovers from their panics.
 func recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// maxUsers bounds the memory that users take. Who is forgotten begins with a
-	// full burst again.
+	// maxUsers is the maximum number of users with a stored rate limiter. A user whose
+	// limiter was evicted starts with a full burst again.
 	maxUsers = 4096
-	// userShare is the part of all places in flight that one user may have, so that
-	// calls that wait for something cannot lock everybody else out.
+	// userShare is the divisor of InFlight for one user's share, so that the waiting calls
+	// of one user cannot block all others.
 	userShare = 4
-	// maxStreamBodyBytes is far above what a stream is asked for with: the addresses
-	// of a few resources.
+	// maxStreamBodyBytes is larger than any valid request for a stream, which contains a
+	// few URIs.
 	maxStreamBodyBytes = 64 << 10
 )
 
-// users bounds what each user may do.
+// users enforces the limits of each user.
 type users struct {
 	limits  Limits
 	metrics Metrics
 	clock   clock.PassiveClock
-	// calls are the requests in flight.
+	// calls counts the requests in flight.
 	calls *quota.Quota
 
 	mu sync.Mutex
-	// buckets are the *rate.Limiter by name.
+	// buckets contains a *rate.Limiter for each user name.
 	buckets *lru.Cache
 }
 
@@ -48,7 +48,7 @@ func newUsers(limits Limits, metrics Metrics, clk clock.PassiveClock) *users {
 	}
 }
 
-// ShareOfUser is how many of the requests in work may be those of one user; 0 is no
+// ShareOfUser returns the maximum number of concurrent requests of one user; 0 means no
 // limit.
 func ShareOfUser(inFlight int) int {
 	if inFlight <= 0 {
@@ -57,8 +57,8 @@ func ShareOfUser(inFlight int) int {
 	return max(1, inFlight/userShare)
 }
 
-// wrap must be inside of authentication. The place of a stream is given back here:
-// from now on it only waits.
+// wrap must be inside of authentication. It releases the in-flight place of a stream, which
+// does no work from here on.
 func (u *users) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := ""
@@ -73,7 +73,8 @@ func (u *users) wrap(next http.Handler) http.Handler {
 			if leave := recordOf(r.Context()).leave; leave != nil {
 				leave()
 			}
-			// From here on only the rate bounds how many of them there are.
+			// The number of streams is limited only by the rate from here on, so limit
+			// their bodies further.
 			r.Body = http.MaxBytesReader(w, r.Body, maxStreamBodyBytes)
 			next.ServeHTTP(w, r)
 			return
@@ -88,7 +89,8 @@ func (u *users) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// take takes one request from the user's bucket, or says how long to wait for it.
+// take takes a request from the user's rate limit. If the limit is reached, it returns how
+// long to wait.
 func (u *users) take(name string) time.Duration {
 	if u.limits.RatePerUser <= 0 {
 		return 0

@@ -31,7 +31,7 @@ func TestEachUserHasARate(t *testing.T) {
 	if w.counts.rateLimited != 1 {
 		t.Errorf("%d are counted, want 1", w.counts.rateLimited)
 	}
-	// A request that was refused takes nothing from the bucket.
+	// A rejected request does not count against the rate limit.
 	w.clock.SetTime(w.clock.Now().Add(500 * time.Millisecond))
 	if answered := ask(handler, as("alice")); answered.Code != http.StatusOK {
 		t.Errorf("after half a second the answer is %d", answered.Code)

@@ -15,18 +15,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
-// maxRequestTime is how long one request may last, so that a stream of somebody
-// whose rights were taken away ends even where nothing says when the token does.
+// maxRequestTime limits the duration of a request, so that the stream of a user whose
+// permissions were removed ends even if the expiry of the token is unknown.
 const maxRequestTime = time.Hour
 
-// retryAfter is how many seconds a client is asked to wait before it tries again.
+// retryAfter is the value of the Retry-After header, in seconds.
 const retryAfter = "2"
 
-// Authenticated lets only callers with a good token and the right to enter
-// through. It puts the caller into the context of the request, where
-// request.UserFrom finds it, and the SDK in auth.TokenInfoFromContext; takes the
-// token off the request; and ends the request's context when the token ends, or
-// after an hour.
+// Authenticated accepts only requests with a valid token whose user has permission to use
+// the server. It adds the caller to the context of the request, for request.UserFrom and
+// for the SDK's auth.TokenInfoFromContext. It removes the token from the request, and
+// cancels the request's context when the token expires, or after an hour.
 func (id *Identity) Authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, outcome := id.admit(w, r)
@@ -41,8 +40,8 @@ func (id *Identity) Authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// admit finds out who sent the request. Unless the outcome is OutcomeOK it has
-// been answered.
+// admit authenticates and authorizes the request. Unless the outcome is OutcomeOK, it has
+// sent the response.
 func (id *Identity) admit(w http.ResponseWriter, r *http.Request) (caller, Outcome) {
 	if id.authenticator == nil {
 		return caller{user: callers.Local{}}, OutcomeOK
@@ -91,7 +90,7 @@ func (id *Identity) refused(u user.Info) string {
 	return id.authenticator.refused(u)
 }
 
-// serveAs hands the request on with its caller and without its token.
+// serveAs passes the request on with its caller and without its token.
 func (id *Identity) serveAs(c caller, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	lifetime := maxRequestTime
 	if !c.expires.IsZero() {
@@ -108,9 +107,9 @@ func (id *Identity) serveAs(c caller, next http.Handler, w http.ResponseWriter, 
 	})).ServeHTTP(w, r)
 }
 
-// withTokenInfo tells the SDK who calls, in the only way that it has: its own
-// check of a bearer token, which is told what has already been decided. The end
-// of the token is filled in after that check, which has a clock of its own.
+// withTokenInfo passes the caller to the SDK. The SDK accepts it only through its own check
+// of a bearer token, for which the result is already decided. The expiry is set after that
+// check, because the check uses a clock of its own.
 func withTokenInfo(c caller, next http.Handler) http.Handler {
 	info := &auth.TokenInfo{UserID: c.user.GetName(), Extra: map[string]any{"user": c.user}}
 	decided := func(context.Context, string, *http.Request) (*auth.TokenInfo, error) { return info, nil }
@@ -121,7 +120,8 @@ func withTokenInfo(c caller, next http.Handler) http.Handler {
 		}))
 }
 
-// challenge asks for a token, or for a better one, as RFC 6750 and RFC 9728 say.
+// challenge responds with 401 and a WWW-Authenticate header according to RFC 6750 and RFC
+// 9728.
 func (id *Identity) challenge(w http.ResponseWriter, code, message string) {
 	value := `Bearer realm="` + Audience + `"`
 	if code != "" {
@@ -135,7 +135,7 @@ func (id *Identity) challenge(w http.ResponseWriter, code, message string) {
 }
 
 func unavailable(ctx context.Context, w http.ResponseWriter, err error, message string) {
-	// A client that hung up is nobody's fault, and hears no answer.
+	// Errors of a request whose client has disconnected are not logged.
 	if ctx.Err() == nil {
 		log.FromContext(ctx).Error(err, "Finding out about a caller")
 	}

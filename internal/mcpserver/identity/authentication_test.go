@@ -139,7 +139,7 @@ func TestHowLongARequestMayLast(t *testing.T) {
 	tests := map[string]struct {
 		token string
 		want  time.Duration
-		// known says that the end of the token is.
+		// known reports whether the expiry of the token is known.
 		known bool
 	}{
 		"as long as the token":                {jwtUntil(1600), 10 * time.Minute, true},

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// maxTokenBytes is far above any token, also one with hundreds of groups.
+// maxTokenBytes is larger than any real token, including one with hundreds of groups.
 const maxTokenBytes = 32 << 10
 
-// bearerToken reads the token of a request, in the form of RFC 6750. A request
-// with two Authorization headers has none, because a proxy in front may have
-// looked at the other one.
+// bearerToken returns the token of a request, in the format of RFC 6750. It returns false
+// for a request with two Authorization headers, because a proxy may have checked the other
+// one.
 func bearerToken(r *http.Request) (string, bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
@@ -24,8 +24,8 @@ func bearerToken(r *http.Request) (string, bool) {
 	return token, true
 }
 
-// isToken says whether s is what RFC 6750 calls b64token. Nothing else is sent on
-// to be checked, so that nobody can make the check itself fail.
+// isToken reports whether s is a b64token of RFC 6750. Nothing else is sent to the
+// authenticator, so that malformed tokens cannot make it fail.
 func isToken(s string) bool {
 	body := strings.TrimRight(s, "=")
 	if body == "" || len(s) > maxTokenBytes {

@@ -12,8 +12,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 )
 
-// BenchmarkAuthenticated is what it costs to let in a request whose token and
-// right to enter are remembered.
+// BenchmarkAuthenticated measures a request whose token and permission are cached.
 func BenchmarkAuthenticated(b *testing.B) {
 	kube := newPeople().clientset()
 	kube.PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {

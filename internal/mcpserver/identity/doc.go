@@ -1,8 +1,8 @@
-// Package identity finds out who calls the MCP server, from the bearer token of
-// each request, and lets in only who may enter.
+// Package identity authenticates the callers of the MCP server by the bearer token of each
+// request, and authorizes their access to the server.
 //
-// Invariants: a token ends here. It is checked, and then taken off the request;
-// it is never logged, never sent anywhere but to the one that checks it, and kept
-// only as a keyed hash. What cannot be found out is answered with 503, never with
-// a guess. A request does not outlive the token that it came with.
+// Invariants: a token is not passed on. It is checked and then removed from the request. It
+// is never logged, it is sent only to the authenticator, and it is cached only as a keyed
+// hash. If a check fails with an error, the response is 503. A request does not outlive its
+// token.
 package identity

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// lastExpiry is beyond any token's end, and can be reckoned with.
+// lastExpiry is later than the expiry of any token, and does not overflow in calculations.
 var lastExpiry = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// expiry is when the token ends by its own claim, which can be believed only
-// where the token has been verified. It is zero for a token that is no JWT or does
-// not say.
+// expiry returns the value of the token's exp claim. The caller must have verified the
+// token. It returns the zero time if the token is not a JWT or has no such claim.
 func expiry(token string) time.Time {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -29,19 +29,18 @@ const (
 	robotToken = "token-of-robot"
 )
 
-// people stand for the API server that reviews tokens, and for those who decide
-// about entry.
+// people is a fake of the TokenReview API and of the authorization.
 type people struct {
 	mu sync.Mutex
 	// users by token.
 	users map[string]authenticationv1.UserInfo
-	// audiences by token; those that were asked for unless set.
+	// audiences by token. By default, the requested audiences are returned.
 	audiences map[string][]string
 	entry     map[string]bool
 	entryErr  error
 	down      bool
 	reviews   int
-	// last is the review that was asked for last.
+	// last is the spec of the last review.
 	last authenticationv1.TokenReviewSpec
 }
 
@@ -90,17 +89,17 @@ func (p *people) clientset() *fake.Clientset {
 	return kube
 }
 
-// MayEnter makes people the part of access.Reviewer that is needed here.
+// MayEnter implements access.Reviewer.
 func (p *people) MayEnter(_ context.Context, u user.Info) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.entry[u.GetName()], p.entryErr
 }
 
-// Lacks is asked by nobody here.
+// Lacks implements access.Reviewer. It is not used.
 func (p *people) Lacks(context.Context, []access.Right) map[access.Right]bool { return nil }
 
-// door is an Identity with all that it asks, and what it let through.
+// door is an Identity with its fakes. It records the accepted requests.
 type door struct {
 	*Identity
 	people  *people
@@ -157,7 +156,7 @@ func (d *door) knock(t *testing.T, authorization ...string) *httptest.ResponseRe
 
 func (d *door) wait(by time.Duration) { d.clock.SetTime(d.clock.Now().Add(by)) }
 
-// jwtUntil is a token in the form of a JWT with a claim of its end.
+// jwtUntil returns a token in the format of a JWT with this exp claim.
 func jwtUntil(expiry any) string {
 	return "h." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%v}`, expiry)) + ".s"
 }

@@ -8,13 +8,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// checkInterval is how long one answer, or the lack of one, counts.
+// checkInterval is how long the result of a check is valid.
 const checkInterval = 10 * time.Second
 
-// health remembers how the last question about a token went.
+// health stores the result of the last token check.
 type health struct {
 	clock clock.PassiveClock
-	// checking lets only one check at a time ask.
+	// checking serializes the checks.
 	checking sync.Mutex
 
 	mu    sync.Mutex
@@ -24,22 +24,21 @@ type health struct {
 
 func newHealth(clk clock.PassiveClock) *health { return &health{clock: clk} }
 
-// record remembers how a question went just now.
+// record stores a result.
 func (h *health) record(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked, h.err = h.clock.Now(), err
 }
 
-// last gives whether there was a question lately, and how that went.
+// last returns the last result. recent reports whether it is still valid.
 func (h *health) last() (recent bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.asked.IsZero() && h.clock.Since(h.asked) < checkInterval, h.err
 }
 
-// check gives how the last question went, and asks one where that was too long
-// ago to tell.
+// check returns the last result, or calls ask if that is too old.
 func (h *health) check(ask func() error) error {
 	h.checking.Lock()
 	defer h.checking.Unlock()

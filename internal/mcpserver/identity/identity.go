@@ -14,73 +14,72 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 )
 
-// Audience is what a token must have been issued for in ModeTokenReview, so that
-// a token for the API server itself is no good here and the other way round.
+// Audience is the required audience of a token in ModeTokenReview. Because of it, a token
+// for the API server is not valid here, and the reverse.
 const Audience = "coder-k8s-mcp"
 
-// Outcome is how the question who sent a request ended.
+// Outcome is the result of the authentication and authorization of a request.
 type Outcome string
 
 const (
-	// OutcomeOK means that the request was let in.
+	// OutcomeOK means that the request was accepted.
 	OutcomeOK Outcome = "ok"
-	// OutcomeMissing means that it had no bearer token.
+	// OutcomeMissing means that the request had no bearer token.
 	OutcomeMissing Outcome = "missing"
-	// OutcomeInvalid means that its token is no good here.
+	// OutcomeInvalid means that the token is not valid here.
 	OutcomeInvalid Outcome = "invalid"
-	// OutcomeLimited means that its token was not checked, because too many unknown ones
-	// were.
+	// OutcomeLimited means that the token was not checked, because there were too many
+	// unknown tokens.
 	OutcomeLimited Outcome = "limited"
-	// OutcomeRefused means that its caller is one of those that may never enter.
+	// OutcomeRefused means that the caller is one that is never accepted.
 	OutcomeRefused Outcome = "refused"
-	// OutcomeDenied means that its caller lacks the right to enter.
+	// OutcomeDenied means that the caller lacks the permission to use the server.
 	OutcomeDenied Outcome = "denied"
-	// OutcomeUnavailable means that the answer could not be had.
+	// OutcomeUnavailable means that a check failed with an error.
 	OutcomeUnavailable Outcome = "unavailable"
 )
 
-// caller is who sent a request.
+// caller is the authenticated sender of a request.
 type caller struct {
 	user user.Info
-	// expires is when the token ends; zero where that is not known.
+	// expires is the expiry of the token; zero if it is unknown.
 	expires time.Time
 }
 
 // authenticator checks tokens in one of the modes.
 type authenticator interface {
-	// authenticate says whose token it is. False means that the token is no good
-	// here, an error that this cannot be found out now.
+	// authenticate returns the caller that the token belongs to. It returns false if the
+	// token is not valid here, and an error if it cannot be checked now.
 	authenticate(ctx context.Context, token string) (caller, bool, error)
-	// check says why tokens cannot be checked now, or nothing.
+	// check returns an error if tokens cannot be checked now.
 	check(ctx context.Context) error
-	// start does what the checks need in the background, until ctx is done.
+	// start runs the background work of the authenticator until ctx is done.
 	start(ctx context.Context) error
-	// refused says why a caller with a good token may not use the server, or
-	// nothing.
+	// refused returns why a caller with a valid token may not use the server, or "".
 	refused(u user.Info) string
-	// advice says how a person gets a token.
+	// advice describes how a user gets a token.
 	advice() string
 }
 
-// Config is what Identity is made of.
+// Config configures an Identity.
 type Config struct {
 	Options Options
-	// BindAddress is where the server listens, host:port.
+	// BindAddress is the address on which the server listens, host:port.
 	BindAddress string
-	// InCluster says that the process runs in a pod.
+	// InCluster reports that the process runs in a pod.
 	InCluster bool
-	// Reviews asks the API server about tokens, with the server's own identity.
+	// Reviews creates TokenReviews, with the server's own identity.
 	Reviews authenticationclient.TokenReviewInterface
-	// Entry decides who may enter.
+	// Entry decides which callers may use the server.
 	Entry access.Reviewer
-	// Observe is told once for each request how it ended, and the name of the
-	// caller where it is known. It may be nil.
+	// Observe is called once for each request with the outcome, and the name of the caller
+	// if it is known. It may be nil.
 	Observe func(ctx context.Context, outcome Outcome, user string)
-	// Clock is the real one unless set.
+	// Clock defaults to the real clock.
 	Clock clock.PassiveClock
 }
 
-// Identity finds out who calls.
+// Identity authenticates and authorizes callers.
 type Identity struct {
 	options Options
 	// authenticator is nil in ModeNone.
@@ -90,7 +89,7 @@ type Identity struct {
 	clock         clock.PassiveClock
 }
 
-// New prepares the mode that the options name. Nobody is asked before Start.
+// New creates an Identity for the configured mode. It sends no requests.
 func New(cfg Config) (*Identity, error) {
 	if err := errors.Join(cfg.Options.Validate(cfg.BindAddress)...); err != nil {
 		return nil, err
@@ -124,7 +123,7 @@ func New(cfg Config) (*Identity, error) {
 	return id, nil
 }
 
-// Start does what the mode needs in the background, until ctx is done.
+// Start runs the background work of the mode until ctx is done.
 func (id *Identity) Start(ctx context.Context) error {
 	if id.authenticator == nil {
 		<-ctx.Done()
@@ -133,7 +132,7 @@ func (id *Identity) Start(ctx context.Context) error {
 	return id.authenticator.start(ctx)
 }
 
-// Check says why tokens cannot be checked now, or nothing. It may ask, at most
+// Check returns an error if tokens cannot be checked now. It may send a request, at most
 // once in ten seconds.
 func (id *Identity) Check(ctx context.Context) error {
 	if id.authenticator == nil {

@@ -21,14 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// issuerTimeout bounds one request to the issuer.
+// issuerTimeout limits a request to the issuer.
 const issuerTimeout = 4 * time.Second
 
-// errNotStarted is why tokens cannot be checked before the issuer was asked for
-// its keys.
+// errNotStarted is the error before the issuer's keys have been requested.
 var errNotStarted = errors.New("the OpenID Connect issuer has not been asked for its keys yet")
 
-// issuer verifies the tokens of an OpenID Connect issuer, as kube-apiserver does.
+// issuer verifies the tokens of an OpenID Connect issuer, in the same way as
+// kube-apiserver.
 type issuer struct {
 	url       string
 	audiences []string
@@ -61,7 +61,8 @@ func newIssuer(o Options, key []byte, clk clock.PassiveClock) (*issuer, error) {
 	}, nil
 }
 
-// jwtAuthenticator is what kube-apiserver makes of its flags of the same meaning.
+// jwtAuthenticator converts the options in the same way as kube-apiserver converts its
+// flags.
 func (o *OIDCOptions) jwtAuthenticator(audiences []string) apiserver.JWTAuthenticator {
 	usernamePrefix := o.UsernamePrefix
 	switch {
@@ -86,8 +87,7 @@ func (o *OIDCOptions) jwtAuthenticator(audiences []string) apiserver.JWTAuthenti
 	return authenticator
 }
 
-// start begins to ask the issuer for its keys, every ten seconds until it gives
-// them.
+// start requests the issuer's keys, every ten seconds until it succeeds.
 func (i *issuer) start(ctx context.Context) error {
 	tokens, err := oidc.New(ctx, i.options)
 	if err != nil {
@@ -118,9 +118,8 @@ func (i *issuer) advice() string {
 	return fmt.Sprintf("get one from %s for the audience %s", i.url, strings.Join(i.audiences, " or "))
 }
 
-// refused keeps the names that belong to Kubernetes from an issuer that gives
-// them: it vouches for people, not for service accounts and the groups of the
-// cluster.
+// refused rejects names with the prefix system: in the issuer's tokens. An issuer
+// authenticates users, not service accounts and groups of the cluster.
 func (i *issuer) refused(u user.Info) string {
 	for _, name := range slices.Concat([]string{u.GetName()}, u.GetGroups()) {
 		if strings.HasPrefix(name, "system:") {
@@ -154,9 +153,9 @@ func (i *issuer) verify(ctx context.Context, token string) (caller, bool, error)
 	return caller{user: response.User, expires: expiry(token)}, true, nil
 }
 
-// countingTransport sends requests to the issuer and counts those that failed,
-// because a token that cannot be verified and one that is no good end in the same
-// kind of error.
+// countingTransport sends requests to the issuer and counts those that failed. The count
+// distinguishes a token that cannot be verified now from one that is invalid, because the
+// errors do not.
 type countingTransport struct {
 	next     http.RoundTripper
 	failures atomic.Int64

@@ -29,14 +29,14 @@ import (
 
 const publicURL = "https://mcp.example.com/mcp"
 
-// login stands for an OpenID Connect issuer.
+// login is a fake OpenID Connect issuer.
 type login struct {
 	*httptest.Server
 	key    *rsa.PrivateKey
 	caFile string
 
 	mu sync.Mutex
-	// discoveryDown and keysDown say what cannot be had.
+	// discoveryDown and keysDown make the discovery document or the keys unavailable.
 	discoveryDown, keysDown bool
 	fetched                 int
 }
@@ -84,7 +84,7 @@ func (l *login) set(change func(*login)) {
 	change(l)
 }
 
-// token is one with these claims, after those that make it good for alice.
+// token returns a token with these claims, in addition to those of a valid token for alice.
 func (l *login) token(t *testing.T, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": l.URL, "aud": publicURL, "sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix()}
@@ -123,7 +123,7 @@ func newKey(t *testing.T) *rsa.PrivateKey {
 	return key
 }
 
-// newIssuerDoor is a door for the tokens of an issuer, where everybody may enter.
+// newIssuerDoor returns a door for the tokens of an issuer. All users have permission.
 func newIssuerDoor(t *testing.T, l *login, change ...func(*OIDCOptions)) *door {
 	t.Helper()
 	d := newDoor(t, func(cfg *Config) {
@@ -132,7 +132,7 @@ func newIssuerDoor(t *testing.T, l *login, change ...func(*OIDCOptions)) *door {
 		for _, c := range change {
 			c(&cfg.Options.OIDC)
 		}
-		// The library that verifies tokens has the real clock.
+		// The library that verifies tokens uses the real clock.
 		cfg.Clock = clocktesting.NewFakePassiveClock(time.Now())
 	})
 	d.clock = d.Identity.clock.(*clocktesting.FakePassiveClock)
@@ -142,7 +142,7 @@ func newIssuerDoor(t *testing.T, l *login, change ...func(*OIDCOptions)) *door {
 	return d
 }
 
-// open starts what the mode does in the background, until the test ends.
+// open runs the background work of the mode until the test ends.
 func (d *door) open(t *testing.T) *door {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -297,8 +297,8 @@ func TestTokensOfAnIssuerAreRememberedForAShortTime(t *testing.T) {
 	key := newKey(t)
 	l := newLogin(t, key)
 	d := newIssuerDoor(t, l).open(t).ready(t)
-	// The signature is wrong, and the keys come without a time for which they count:
-	// each look at the token asks for them again.
+	// The signature is invalid, and the keys are served without a cache lifetime, so each
+	// verification requests them again.
 	forged := sign(t, key, map[string]any{"alg": "RS256", "kid": "other"}, map[string]any{"iss": l.URL, "aud": publicURL, "sub": "alice", "exp": time.Now().Add(time.Hour).Unix()})
 	asked := func() int {
 		l.mu.Lock()
@@ -318,13 +318,13 @@ func TestTokensOfAnIssuerAreRememberedForAShortTime(t *testing.T) {
 			t.Errorf("after another %s the keys were asked for %d times, want 1", wait, more)
 		}
 	}
-	// The library gives the answer of the last request also to who asks a moment later.
+	// The library reuses the response of the last request for a short time.
 	wait := 2 * time.Second
 	polltest.Eventually(t, "the keys are asked for again", func() bool {
 		defer func() { wait = 6 * time.Second }()
 		return refused(wait) == 2
 	})
-	// A good one is good no longer than it says, whatever is remembered.
+	// A token is never accepted after its expiry, whatever is cached.
 	token := l.token(t, map[string]any{"exp": d.clock.Now().Add(5 * time.Second).Unix()})
 	for _, step := range []struct {
 		wait   time.Duration

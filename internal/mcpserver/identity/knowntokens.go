@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// goodTTL is how long a revoked token still works here.
+	// goodTTL is how long a revoked token is still accepted.
 	goodTTL = 10 * time.Second
-	// badTTL is how long a token that was no good once stays so.
+	// badTTL is how long an invalid token is rejected without a new check.
 	badTTL = 5 * time.Second
 	// latelyTTL is how long after its last use a valid token is exempt from the limit on
 	// new tokens.
 	latelyTTL = 10 * time.Minute
-	// askTimeout bounds one question about a token.
+	// askTimeout limits a check of a token.
 	askTimeout = 5 * time.Second
-	// knownSize bounds the memory that made-up tokens can take.
+	// knownSize limits the memory that invalid tokens can use.
 	knownSize = 4096
 )
 
-// knownTokens remembers for seconds whose a token is, or that it is no good,
-// under a keyed hash of the token.
+// knownTokens caches the results of token checks for a few seconds. The key of an entry is
+// a keyed hash of the token.
 type knownTokens struct {
 	key   []byte
 	clock clock.PassiveClock
 	cache *answers.Cache[knownToken]
-	// lately has the hashes of tokens that were valid when they were checked last.
+	// lately contains the hashes of tokens that were valid when they were last checked.
 	lately *cache.LRUExpireCache
 }
 
@@ -45,8 +45,8 @@ func newKnownTokens(key []byte, clk clock.PassiveClock) *knownTokens {
 	return &knownTokens{key: key, clock: clk, cache: answers.NewCache[knownToken](knownSize, askTimeout, clk), lately: cache.NewLRUExpireCacheWithClock(knownSize, clk)}
 }
 
-// get gives what is known of the token, or asks. Those who bring the same token
-// share one question.
+// get returns the cached result for the token, or calls ask. Concurrent calls with the same
+// token share one check.
 func (k *knownTokens) get(ctx context.Context, token string, ask func(context.Context, string) (caller, bool, error)) (caller, bool, error) {
 	known, err := k.cache.Get(ctx, k.hash(token), func(ctx context.Context) (knownToken, time.Duration, error) {
 		c, good, err := ask(ctx, token)
@@ -66,21 +66,22 @@ func (k *knownTokens) note(token string, good bool) {
 	}
 }
 
-// validLately reports whether the token was valid when it was checked last.
+// validLately reports whether the token was valid when it was last checked.
 func (k *knownTokens) validLately(token string) bool {
 	_, ok := k.lately.Get(k.hash(token))
 	return ok
 }
 
-// hash stands for a token in memory. Who reads it there cannot find the token,
-// nor try tokens without the key.
+// hash returns the cache key of a token. The token cannot be derived from it, and tokens
+// cannot be tried without k.key.
 func (k *knownTokens) hash(token string) string {
 	mac := hmac.New(sha256.New, k.key)
 	mac.Write([]byte(token))
 	return string(mac.Sum(nil))
 }
 
-// counts is how long an answer counts: a good one never longer than the token.
+// counts returns how long a result is cached. A valid result is never cached beyond the
+// expiry of the token.
 func (k *knownTokens) counts(c caller, good bool) time.Duration {
 	switch {
 	case !good:

@@ -8,13 +8,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// MetadataPath is where clients look for the metadata of RFC 9728, there and with
-// the path of the endpoint behind it.
+// MetadataPath is the path of the metadata document of RFC 9728. Clients also request it
+// with the path of the endpoint appended.
 const MetadataPath = "/.well-known/oauth-protected-resource"
 
-// Metadata serves the document from which clients learn where to get a token
-// (RFC 9728). It is nil where they cannot, which is in every mode but oidc.
-// Anybody may read it, from any web page.
+// Metadata returns the handler of the document in which clients find out where to get a
+// token (RFC 9728). It returns nil in every mode except ModeOIDC. The document is public,
+// for every web origin.
 func (id *Identity) Metadata() http.Handler {
 	if id.options.Mode != ModeOIDC {
 		return nil
@@ -27,8 +27,8 @@ func (id *Identity) Metadata() http.Handler {
 	})
 }
 
-// metadataURL is where clients find the document, or nothing: the well-known
-// path goes between the host and the path of the endpoint.
+// metadataURL returns the URL of the document, or "". The well-known path is inserted
+// between the host and the path of the endpoint.
 func (id *Identity) metadataURL() string {
 	if id.options.Mode != ModeOIDC {
 		return ""

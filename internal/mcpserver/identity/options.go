@@ -12,43 +12,42 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Mode is how the server finds out who calls.
+// Mode selects how callers are authenticated.
 type Mode string
 
 const (
-	// ModeTokenReview asks the Kubernetes API whose a token is.
+	// ModeTokenReview checks tokens with the TokenReview API of Kubernetes.
 	ModeTokenReview Mode = "tokenreview"
 	// ModeOIDC verifies the tokens of an OpenID Connect issuer.
 	ModeOIDC Mode = "oidc"
-	// ModeNone takes everybody for the process's own kubeconfig.
+	// ModeNone accepts every request, with the permissions of the process's own kubeconfig.
 	ModeNone Mode = "none"
 )
 
-// noPrefix is what a person gives for a user name without a prefix, as with
-// kube-apiserver.
+// noPrefix disables the prefix of user names, as in kube-apiserver.
 const noPrefix = "-"
 
-// Options are the settings that a person gives.
+// Options are the user's settings.
 type Options struct {
 	Mode Mode
-	// PublicURL is that of the MCP endpoint as clients write it, such as
+	// PublicURL is the URL of the MCP endpoint that clients use, such as
 	// https://mcp.example.com/mcp.
 	PublicURL string
 	OIDC      OIDCOptions
 }
 
-// OIDCOptions say whose tokens count in ModeOIDC, and which user they mean. They
-// mean what the flags of kube-apiserver with the same ends of names do.
+// OIDCOptions configure which tokens are valid in ModeOIDC, and how they map to users. They
+// have the same meaning as the flags of kube-apiserver with the same suffixes.
 type OIDCOptions struct {
 	IssuerURL string
-	// Audiences are what a token must have been issued for: one of them is enough.
-	// None means Options.PublicURL.
+	// Audiences are the accepted audiences; a token needs one of them. The default is
+	// Options.PublicURL.
 	Audiences []string
-	// CAFile has the PEM certificates that the issuer's is checked against. Empty
-	// means those of the system.
+	// CAFile contains the PEM certificates that verify the issuer's certificate. If it is
+	// empty, those of the system are used.
 	CAFile string
-	// UsernamePrefix empty means the issuer's URL and "#", unless the claim is
-	// email. "-" means none.
+	// UsernamePrefix defaults to the issuer's URL and "#", and to no prefix if the claim is
+	// email. "-" means no prefix.
 	UsernameClaim, UsernamePrefix string
 	GroupsClaim, GroupsPrefix     string
 }
@@ -81,8 +80,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"what is put before the name of each group")
 }
 
-// Validate returns all mistakes at once. The address is the one that the server
-// will listen on.
+// Validate returns all errors in the options. bindAddress is the address on which the
+// server will listen.
 func (o *Options) Validate(bindAddress string) []error {
 	var errs []error
 	if o.PublicURL != "" {
@@ -131,8 +130,7 @@ func (o *Options) validateOIDC() []error {
 	return errs
 }
 
-// validateUnused finds settings that have no effect, because somebody who gives
-// them believes that they have.
+// validateUnused returns errors for settings that have no effect in this mode.
 func (o *OIDCOptions) validateUnused() []error {
 	var errs []error
 	for _, flag := range []struct{ name, value string }{
@@ -150,8 +148,8 @@ func (o *OIDCOptions) validateUnused() []error {
 	return errs
 }
 
-// validatePublicURL wants TLS, without which a token is there for everybody on
-// the way to read, except on the machine itself.
+// validatePublicURL requires https, except on a loopback address, so that tokens are not
+// sent in plain text.
 func validatePublicURL(value string) []error {
 	u, err := url.Parse(value)
 	switch {
@@ -163,8 +161,7 @@ func validatePublicURL(value string) []error {
 	return nil
 }
 
-// redacted shows a URL without the password that somebody may have put into it,
-// and nothing of what cannot be read.
+// redacted returns a URL without its password, or "" if it could not be parsed.
 func redacted(u *url.URL) string {
 	if u == nil {
 		return ""

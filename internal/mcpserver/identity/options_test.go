@@ -14,7 +14,7 @@ func TestOptions(t *testing.T) {
 	tests := map[string]struct {
 		args    []string
 		address string
-		// says has part of each mistake, in their order.
+		// says contains a part of each error message, in order.
 		says []string
 	}{
 		"the defaults":     {},

@@ -17,12 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// checkTimeout bounds the question by which readiness finds out whether tokens
-// can be reviewed.
+// checkTimeout limits the TokenReview of a readiness check.
 const checkTimeout = 2 * time.Second
 
-// Reviews of tokens that were not valid here in the last minutes have a limit for all
-// callers together. Otherwise a flood of made-up tokens would use up the requests that
+// TokenReviews of tokens that were not valid here in the last minutes have a rate limit for
+// all callers together. Otherwise a flood of invalid tokens would use up the requests that
 // kube-apiserver grants this server.
 const (
 	newTokensPerSecond = 20
@@ -32,7 +31,7 @@ const (
 // errTooManyNewTokens is the error of a token that is not reviewed because of that limit.
 var errTooManyNewTokens = errors.New("too many tokens that this server does not know are being checked")
 
-// tokenReviewer asks the API server whose a token is.
+// tokenReviewer checks tokens with the TokenReview API.
 type tokenReviewer struct {
 	reviews authenticationclient.TokenReviewInterface
 	clock   clock.PassiveClock
@@ -58,7 +57,7 @@ func (t *tokenReviewer) advice() string {
 	return "make one with `kubectl create token <service-account> --namespace=<namespace> --audience=" + Audience + "`"
 }
 
-// refused adds nothing: the API server names nobody but its own users.
+// refused always returns "": the API server authenticates only its own users.
 func (t *tokenReviewer) refused(user.Info) string { return "" }
 
 func (t *tokenReviewer) authenticate(ctx context.Context, token string) (caller, bool, error) {
@@ -73,8 +72,8 @@ func (t *tokenReviewer) review(ctx context.Context, token string) (caller, bool,
 	if err != nil {
 		return caller{}, false, err
 	}
-	// An authenticator that knows nothing of audiences leaves them empty. Its
-	// token is one for the API server, so it is refused as well.
+	// An authenticator that does not support audiences returns none. Such a token is one
+	// for the API server, so it is rejected too.
 	if !status.Authenticated || !slices.Contains(status.Audiences, Audience) {
 		log.FromContext(ctx).V(1).Info("Refused a token", "authenticated", status.Authenticated, "audiences", status.Audiences)
 		return caller{}, false, nil
@@ -82,10 +81,10 @@ func (t *tokenReviewer) review(ctx context.Context, token string) (caller, bool,
 	return caller{user: userOf(status.User), expires: expiry(token)}, true, nil
 }
 
-// ask sends one review and remembers whether there was an answer.
+// ask creates a TokenReview and records whether that succeeded.
 func (t *tokenReviewer) ask(ctx context.Context, token string) (authenticationv1.TokenReviewStatus, error) {
-	// client-go logs the body of a request where enough is logged, and this one
-	// has the token in it.
+	// client-go logs the body of a request at high verbosity, and this body contains the
+	// token.
 	ctx = logr.NewContext(ctx, logr.Discard())
 	review, err := t.reviews.Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{Audience}},
@@ -100,8 +99,7 @@ func (t *tokenReviewer) ask(ctx context.Context, token string) (authenticationv1
 	return review.Status, nil
 }
 
-// check asks about a token that means nothing, unless there was an answer to some
-// review just before.
+// check reviews a random token, unless there was a recent review.
 func (t *tokenReviewer) check(ctx context.Context) error {
 	return t.health.check(func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)

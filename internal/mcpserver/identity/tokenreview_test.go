@@ -23,7 +23,7 @@ func TestTokensAreRememberedForAShortTime(t *testing.T) {
 	type step struct {
 		at     time.Duration
 		status int
-		// reviews is how many there were by then.
+		// reviews is the number of reviews at that time.
 		reviews int
 	}
 	known := func(token string) func(*people) {
@@ -32,7 +32,7 @@ func TestTokensAreRememberedForAShortTime(t *testing.T) {
 	forgotten := func(p *people) { p.users = nil }
 	tests := map[string]struct {
 		token string
-		// before and after are what happens before the first step and after it.
+		// before is called before the first step, after is called after it.
 		before, after func(*people)
 		steps         []step
 	}{
@@ -70,8 +70,8 @@ func TestTokensAreRememberedForAShortTime(t *testing.T) {
 	}
 }
 
-// TestFloodOfUnknownTokens: made-up tokens of any number of callers cost few reviews, and
-// who was let in lately goes on working.
+// TestFloodOfUnknownTokens checks that invalid tokens of any number of callers cause few
+// reviews, and that callers that were accepted recently can continue.
 func TestFloodOfUnknownTokens(t *testing.T) {
 	d := newDoor(t)
 	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusOK {
@@ -94,7 +94,7 @@ func TestFloodOfUnknownTokens(t *testing.T) {
 	if n := d.people.reviewed() - before; n > newTokensBurst || limited != 5000-n {
 		t.Errorf("%d reviews, and %d of 5000 were refused; want at most %d reviews", n, limited, newTokensBurst)
 	}
-	// What is known of alice has run out meanwhile, and the flood goes on.
+	// The cached result for alice expires while the flood continues.
 	d.wait(goodTTL + time.Second)
 	for i := range 1000 {
 		d.knock(t, fmt.Sprintf("Bearer more-%d", i))
@@ -109,7 +109,7 @@ func TestFloodOfUnknownTokens(t *testing.T) {
 	if w := d.knock(t, "Bearer "+robotToken); w.Code != http.StatusOK {
 		t.Errorf("a second later a new caller gets %d %s", w.Code, w.Body)
 	}
-	// A token that is revoked loses the privilege.
+	// A revoked token loses the exemption.
 	d.people.set(func(p *people) { delete(p.users, aliceToken) })
 	d.wait(goodTTL + time.Second)
 	if w := d.knock(t, "Bearer "+aliceToken); w.Code != http.StatusUnauthorized {
@@ -159,8 +159,8 @@ func TestTokensAreKeptOnlyAsAHash(t *testing.T) {
 	}
 }
 
-// TestTheTokenIsNeverLogged sends reviews over the wire with everything logged,
-// where client-go would log the body of the request.
+// TestTheTokenIsNeverLogged sends reviews over HTTP at a verbosity at which client-go logs
+// bodies of requests.
 func TestTheTokenIsNeverLogged(t *testing.T) {
 	const secret = "a-very-secret-token"
 	for name, handler := range map[string]http.HandlerFunc{
@@ -226,12 +226,12 @@ func TestCheckOfTokenReviews(t *testing.T) {
 	if d.people.last.Token == first {
 		t.Error("two checks asked about the same token")
 	}
-	// A caller's token that was reviewed says as much.
+	// A review of a caller's token also proves that tokens can be checked.
 	d.wait(9 * time.Second)
 	d.knock(t, "Bearer "+aliceToken)
 	d.wait(9 * time.Second)
 	check("", 3)
-	// One that could not be reviewed says the opposite, until one could.
+	// A failed review proves the opposite, until one succeeds.
 	d.people.set(func(p *people) { p.down = true })
 	d.knock(t, "Bearer "+robotToken)
 	check("tokens cannot be checked", 4)
@@ -239,7 +239,7 @@ func TestCheckOfTokenReviews(t *testing.T) {
 	check("tokens cannot be checked", 4)
 	d.knock(t, "Bearer "+robotToken)
 	check("", 5)
-	// It also comes back without a caller.
+	// It also recovers without requests of callers.
 	d.people.set(func(p *people) { p.down = true })
 	d.wait(11 * time.Second)
 	check("tokens cannot be checked", 6)
@@ -284,7 +284,7 @@ func TestManyChecksAskOnce(t *testing.T) {
 			}
 		})
 	}
-	// All of them get the time to ask, if they do.
+	// Give all goroutines the opportunity to make a request.
 	for turns := 0; turns < 1000 || started.Load() < 20; turns++ {
 		runtime.Gosched()
 	}

@@ -17,57 +17,59 @@ import (
 )
 
 const (
-	// MaxCommandBytes limits a command. Linux takes at most 128 KiB in one argument,
-	// and quotes make it longer.
+	// MaxCommandBytes limits the size of a command. Linux accepts at most 128 KiB in one
+	// argument, and quoting makes the command longer.
 	MaxCommandBytes = 24 << 10
 	// MaxStdinBytes limits the standard input of a command.
 	MaxStdinBytes = 1 << 20
-	// MaxOutputBytes is how much a command in the foreground may write to a stream.
+	// MaxOutputBytes limits the output of a command in the foreground, for each stream.
 	MaxOutputBytes = 64 << 20
-	// BackgroundTime is how long a background command may run.
+	// BackgroundTime is the maximum duration of a background command.
 	BackgroundTime = 24 * time.Hour
 
-	// grace is what a command may take to end after its time.
+	// grace is the time that a command has to end after its timeout.
 	grace = 8 * time.Second
-	// exitTerminated and exitKilled are how a command ends that was stopped: 128 and the
+	// exitTerminated and exitKilled are the exit codes of a stopped command: 128 plus the
 	// number of the signal.
 	exitTerminated, exitKilled = 128 + 15, 128 + 9
-	// keepDays is after how many days a background command is forgotten.
+	// keepDays is the number of days after which the files of a background command are
+	// deleted.
 	keepDays = 2
 	begun    = "begun\n"
 )
 
-// Command is a command of the shell.
+// Command is a command for the shell.
 type Command struct {
 	Line, Directory, Stdin string
-	// Timeout is after how long the command is stopped.
+	// Timeout is the duration after which the command is stopped.
 	Timeout time.Duration
-	// OutputBytes is how much of each stream is kept.
+	// OutputBytes is the maximum size of the output that is kept, for each stream.
 	OutputBytes int
-	// Wrote is called with how much there is of both streams; it may be nil.
+	// Wrote is called with the total size of the output after each write; it may be nil.
 	Wrote func(bytes int64)
 }
 
-// State is how far a command is.
+// State is the state of a command.
 type State string
 
-// The states.
+// The states of a command.
 const (
 	Running State = "running"
 	Ended   State = "ended"
-	// Stopped is a command that ended because of its timeout or its output.
+	// Stopped means that the command was ended because of its timeout or the size of its
+	// output.
 	Stopped State = "stopped"
-	// Lost is a background command that vanished without an exit code, for example
+	// Lost means that a background command disappeared without an exit code, for example
 	// because the workspace was stopped.
 	Lost State = "lost"
 )
 
-// Result is how far a command is and what it wrote.
+// Result is the state of a command and its output.
 type Result struct {
 	State          State
 	ExitCode       int
 	Stdout, Stderr Output
-	// Why says why the command was stopped.
+	// Why is the reason why the command was stopped.
 	Why string
 }
 
@@ -86,13 +88,13 @@ func (c Command) check() error {
 var errTooMuch = errors.New("too much output")
 
 // Run runs a command and waits for its end. It stops the command after its timeout, and
-// if the context is done.
+// when the context ends.
 func (w Workspace) Run(ctx context.Context, c Command) (Result, error) {
 	if err := c.check(); err != nil {
 		return Result{}, err
 	}
 	started := time.Now()
-	// The workspace itself stops the command. This is for one that does not.
+	// A script in the workspace stops the command at its timeout. This is the fallback.
 	limit, cancel := context.WithTimeout(ctx, c.Timeout+grace)
 	defer cancel()
 	limit, stop := context.WithCancelCause(limit)
@@ -139,7 +141,7 @@ func (w Workspace) didNotBegin(directory string, code int, first *firstLine, std
 	return w.problem(directory, code, said)
 }
 
-// Start starts a command that goes on after the call, and returns its id.
+// Start starts a background command and returns its ID.
 func (w Workspace) Start(ctx context.Context, c Command) (id string, err error) {
 	if err := c.check(); err != nil {
 		return "", err
@@ -164,7 +166,7 @@ func (w Workspace) Start(ctx context.Context, c Command) (id string, err error) 
 
 var idPattern = regexp.MustCompile(`^[a-z0-9]{20,40}$`)
 
-// Poll returns how far a background command is.
+// Poll returns the state and the output of a background command.
 func (w Workspace) Poll(ctx context.Context, id string, outputBytes int) (Result, error) {
 	if !idPattern.MatchString(id) {
 		return Result{}, toolset.UsageError("id must be what run_in_workspace returned for a command in the background")
@@ -188,7 +190,7 @@ func (w Workspace) Poll(ctx context.Context, id string, outputBytes int) (Result
 	return r, nil
 }
 
-// split makes an Output of what poll.sh prints of a stream.
+// split returns the Output for what poll.sh printed of a stream.
 func split(shown []byte, size, start int64) Output {
 	if start < 0 || start > int64(len(shown)) {
 		return Output{Start: shown, Size: int64(len(shown))}
@@ -196,7 +198,8 @@ func split(shown []byte, size, start int64) Output {
 	return Output{Start: shown[:start], End: shown[start:], Size: max(size, int64(len(shown)))}
 }
 
-// Stop stops a background command and all that it started, and returns how it ended.
+// Stop stops a background command and all processes that it started, and returns its
+// result.
 func (w Workspace) Stop(ctx context.Context, id string, outputBytes int) (Result, error) {
 	if _, err := w.Poll(ctx, id, 0); err != nil {
 		return Result{}, err
@@ -220,7 +223,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// firstLine takes a line off the start of a stream.
+// firstLine removes the expected first line from a stream.
 type firstLine struct {
 	want string
 	rest io.Writer

@@ -75,7 +75,7 @@ func TestRunSeparatesTheStreamsAndReturnsTheExitCode(t *testing.T) {
 	})
 }
 
-// Nothing of what a caller gives is ever read by the scripts' shell.
+// The shell that runs the scripts never interprets the caller's values.
 func TestRunPassesOnWhatIsGivenAsItIs(t *testing.T) {
 	forEachShell(t, func(t *testing.T, w *insidetest.Workspace) {
 		odd := "-n '\"; touch $(echo pwned) `x` \\ *\n"
@@ -116,7 +116,7 @@ func TestEndlessOutputStopsTheCommand(t *testing.T) {
 	wantGone(t, w, "pid")
 }
 
-// wantGone waits until the process whose id is in a file has ended.
+// wantGone waits until the process whose ID is in a file has ended.
 func wantGone(t *testing.T, w *insidetest.Workspace, file string) {
 	t.Helper()
 	pid, err := os.ReadFile(filepath.Join(w.Home, file))
@@ -238,7 +238,7 @@ func TestALostCommandIsReported(t *testing.T) {
 	if err := os.MkdirAll(store, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// A process that runs, and is not of this command.
+	// A running process that does not belong to this command.
 	if err := os.WriteFile(filepath.Join(store, "pid"), fmt.Appendf(nil, "-%d\n", os.Getpid()), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// MaxFileBytes is the size of the largest file that can be written or edited, and
-	// that has a version.
+	// MaxFileBytes is the size of the largest file that can be written or edited. Larger
+	// files have no version.
 	MaxFileBytes = 1 << 20
-	// maxListBytes limits what is read of a list.
+	// maxListBytes limits the output of the list script.
 	maxListBytes = 2 << 20
-	// maxHeader is the most that a script prints before the content.
+	// maxHeader is the maximum size of the header that a script prints before the content.
 	maxHeader = 256
 )
 
 // Range is a part of a file. First counts from 1.
 type Range struct {
-	// Lines says that First and Count are lines, and not bytes.
+	// Lines reports that First and Count are lines, and not bytes.
 	Lines        bool
 	First, Count int64
-	// MaxBytes limits the part further.
+	// MaxBytes is an additional limit on the size of the part.
 	MaxBytes int64
 }
 
 // Content is a part of a file.
 type Content struct {
 	Data []byte
-	// Size is that of the whole file.
+	// Size is the size of the whole file.
 	Size int64
-	// Version changes with the content of the file. It is empty for a large file.
+	// Version is a checksum of the file's content. It is empty for a large file.
 	Version string
 }
 
@@ -65,29 +65,30 @@ func (w Workspace) Read(ctx context.Context, path string, r Range) (Content, err
 	return c, nil
 }
 
-// unexpected is told if a script printed something else than it should.
+// unexpected returns the error for a script that printed unexpected output.
 func (w Workspace) unexpected(said []byte) error {
 	return toolset.Refuse(toolset.OutcomeError, fmt.Sprintf(
 		"the shell of workspace %s printed something else than expected, maybe because its start-up files print text: %q", w.Name, said[:min(len(said), maxHeader)]))
 }
 
-// Part is a part of a file as it is shown: whole lines, or whole characters.
+// Part is a part of a file for the answer, cut at lines or at characters.
 type Part struct {
 	Data   []byte
 	Binary bool
-	// More says that the file goes on, at NextLine or NextByte.
+	// More reports that the file continues, at NextLine or NextByte.
 	More               bool
 	NextLine, NextByte int64
 }
 
-// Part returns what of the content is shown: at most so many lines, and so many bytes.
-// r is how the content was read, with one line and one byte more.
+// Part returns the content for the answer: at most lines lines and most bytes. r is the
+// range of the content, which includes one line and one byte more, to detect that the file
+// continues.
 func (c Content) Part(r Range, lines, most int) Part {
 	data := c.Data
 	p := Part{More: len(data) > most}
 	data = data[:min(len(data), most)]
 	if !r.Lines {
-		// A range may begin and end within a character.
+		// A range of bytes may start or end within a character.
 		p.Data = wholeStart(wholeEnd(data))
 		p.Binary = isBinary(p.Data)
 		if p.More {
@@ -103,7 +104,7 @@ func (c Content) Part(r Range, lines, most int) Part {
 	if p.More {
 		p.NextLine = r.First + int64(bytes.Count(data, []byte("\n")))
 		if p.NextLine == r.First {
-			// One line is longer than what is shown of it.
+			// A single line exceeds the limit; continue with the next line.
 			p.NextLine++
 			data = wholeStart(data)
 		}
@@ -112,7 +113,8 @@ func (c Content) Part(r Range, lines, most int) Part {
 	return p
 }
 
-// countLines returns how many of the first lines data has, and where they end.
+// countLines returns the number of complete lines in data, at most most, and the offset of
+// their end.
 func countLines(data []byte, most int) (count, end int) {
 	for count < most {
 		i := bytes.IndexByte(data[end:], '\n')
@@ -124,8 +126,8 @@ func countLines(data []byte, most int) (count, end int) {
 	return count, end
 }
 
-// Write replaces the content of a file, or makes it. With a version the file must
-// still have it.
+// Write replaces the content of a file, or creates the file. If version is not empty, the
+// file must still have that version.
 func (w Workspace) Write(ctx context.Context, path string, content []byte, version string) error {
 	switch {
 	case path == "":
@@ -146,22 +148,22 @@ func (w Workspace) Write(ctx context.Context, path string, content []byte, versi
 // Edit is a replacement in a file.
 type Edit struct {
 	Old, New string
-	// All replaces all occurrences. Otherwise there must be one.
+	// All replaces all occurrences. Otherwise there must be exactly one.
 	All bool
-	// Version, if there is one, is what the file must have.
+	// Version is the required version of the file, if not empty.
 	Version string
 }
 
-// Edited is what an edit makes of a file.
+// Edited is the result of an edit.
 type Edited struct {
 	Content []byte
-	// Version is what the file had.
+	// Version is the version of the file before the edit.
 	Version string
-	// Count is how many occurrences are replaced.
+	// Count is the number of replaced occurrences.
 	Count int
 }
 
-// Apply reads a file and returns what it will be after the edit.
+// Apply reads a file and returns its content after the edit. It does not write the file.
 func (w Workspace) Apply(ctx context.Context, path string, e Edit) (Edited, error) {
 	switch e.Old {
 	case "":
@@ -199,14 +201,14 @@ func (w Workspace) Apply(ctx context.Context, path string, e Edit) (Edited, erro
 // Entry is a file or a directory in a list.
 type Entry struct {
 	Path string
-	// Mode is st_mode.
+	// Mode is st_mode of stat.
 	Mode uint32
 	Size int64
-	// Modified is in seconds since 1970.
+	// Modified is the modification time in seconds since 1970.
 	Modified int64
 }
 
-// Type is file, directory, symlink or other.
+// Type returns "file", "directory", "symlink" or "other".
 func (e Entry) Type() string {
 	switch e.Mode & syscall.S_IFMT {
 	case syscall.S_IFREG:
@@ -219,8 +221,8 @@ func (e Entry) Type() string {
 	return "other"
 }
 
-// List lists a directory and those in it, down to depth levels. More says that there
-// are more than it returns.
+// List lists a directory and its subdirectories, down to depth levels. more reports whether
+// there are more entries than it returns.
 func (w Workspace) List(ctx context.Context, path string, depth int) (entries []Entry, more bool, err error) {
 	out, err := w.fileScript(ctx, path, script{
 		names: []string{"file", "list"}, args: []string{path, strconv.Itoa(depth), strconv.Itoa(maxListBytes)},
@@ -234,7 +236,7 @@ func (w Workspace) List(ctx context.Context, path string, depth int) (entries []
 		case err == nil:
 			entries = append(entries, entry)
 		case len(entries) > 0 && strings.HasSuffix(line, "\n"):
-			// The name has a line break.
+			// The name contains a line break.
 			entries[len(entries)-1].Path += "\n" + strings.TrimSuffix(line, "\n")
 		}
 	}

@@ -141,7 +141,7 @@ func TestWriteReplacesAtOnce(t *testing.T) {
 	})
 }
 
-// The standard input ends early if the connection breaks.
+// If the connection breaks, the standard input ends early.
 func TestAWriteThatIsCutChangesNothing(t *testing.T) {
 	w := insidetest.New(t)
 	path := put(t, w, "file", "old", 0o600)

@@ -9,7 +9,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 )
 
-// limited keeps the first bytes that are written to it.
+// limited keeps the first most bytes that are written to it.
 type limited struct {
 	most int64
 
@@ -33,20 +33,19 @@ func (l *limited) bytes() []byte {
 	return bytes.Clone(l.kept)
 }
 
-// Output is what a program wrote to a stream, as far as it is kept.
+// Output is the output of a program on one stream, as far as it is kept.
 type Output struct {
-	// Start and End are the first and the newest bytes. There is no End if nothing is
-	// left out.
+	// Start and End are the first and the newest bytes. End is empty if nothing is left
+	// out.
 	Start, End []byte
-	// Size counts all bytes.
+	// Size is the number of all bytes.
 	Size int64
 }
 
-// Omitted is how many bytes are left out between start and end.
+// Omitted returns the number of bytes that are left out between Start and End.
 func (o Output) Omitted() int64 { return o.Size - int64(len(o.Start)) - int64(len(o.End)) }
 
-// Text returns the output as a model may read it, with a line where something is left
-// out.
+// Text returns the cleaned output. If bytes are left out, a line says how many.
 func (o Output) Text() string {
 	if o.Omitted() == 0 {
 		return text.Clean(string(o.Start) + string(o.End))
@@ -56,7 +55,7 @@ func (o Output) Text() string {
 	return fmt.Sprintf("%s\n[%d bytes are left out here]\n%s", text.Clean(string(start)), omitted, text.Clean(string(end)))
 }
 
-// IsBinary reports whether the output is no text.
+// IsBinary reports whether the output is not UTF-8 text.
 func (o Output) IsBinary() bool {
 	if o.Omitted() == 0 {
 		return isBinary(append(bytes.Clone(o.Start), o.End...))
@@ -66,7 +65,7 @@ func (o Output) IsBinary() bool {
 
 func isBinary(b []byte) bool { return bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b) }
 
-// wholeStart leaves out a character at the end of b that is cut in two.
+// wholeStart removes an incomplete character at the end of b.
 func wholeStart(b []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
 		if last := b[len(b)-i:]; utf8.RuneStart(last[0]) {
@@ -79,7 +78,7 @@ func wholeStart(b []byte) []byte {
 	return b
 }
 
-// wholeEnd leaves out the rest of a character at the start of b.
+// wholeEnd removes the rest of a character at the start of b.
 func wholeEnd(b []byte) []byte {
 	for i := 0; i < utf8.UTFMax && i < len(b); i++ {
 		if utf8.RuneStart(b[i]) {
@@ -89,9 +88,9 @@ func wholeEnd(b []byte) []byte {
 	return b
 }
 
-// ends keeps the start and the end of a stream.
+// ends keeps the beginning and the end of a stream.
 type ends struct {
-	// most is how many bytes are kept, half of them from the start.
+	// most is the maximum number of bytes that are kept, half of them from the start.
 	most int
 
 	mu  sync.Mutex
@@ -111,7 +110,8 @@ func (e *ends) Write(p []byte) (int, error) {
 		p = p[taken:]
 	}
 	e.out.End = append(e.out.End, p...)
-	// Seldom, so that what is kept is not moved for each write.
+	// Cut only when End has twice its size, so that the kept bytes are not copied at each
+	// write.
 	if len(e.out.End) > 2*half {
 		e.out.End = append([]byte(nil), e.out.End[len(e.out.End)-half:]...)
 	}

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// maxPortBytes limits what is read of the table of connections.
+// maxPortBytes limits the size of the connection table that is read.
 const maxPortBytes = 1 << 20
 
-// listening is the state of a socket that listens, in /proc/net/tcp.
+// listening is the state of a listening socket in /proc/net/tcp.
 const listening = "0A"
 
-// Ports returns where programs of the workspace listen for TCP, in order.
+// Ports returns the addresses on which programs of the workspace listen for TCP, sorted.
 func (w Workspace) Ports(ctx context.Context) ([]netip.AddrPort, error) {
 	out, err := w.fileScript(ctx, "/proc/net/tcp", script{names: []string{"ports"}}, maxPortBytes)
 	if err != nil {
@@ -40,8 +40,8 @@ func (w Workspace) Ports(ctx context.Context) ([]netip.AddrPort, error) {
 	return ports, nil
 }
 
-// parseAddress reads an address as /proc/net/tcp has it: words of 32 bits in the order
-// of the machine, which is little-endian on all that Coder's agent supports.
+// parseAddress parses an address in the format of /proc/net/tcp: 32-bit words in host byte
+// order, which is little-endian on all platforms that Coder's agent supports.
 func parseAddress(s string) (netip.AddrPort, bool) {
 	host, port, _ := strings.Cut(s, ":")
 	address, hostErr := hex.DecodeString(host)

@@ -21,27 +21,28 @@ import (
 var scripts embed.FS
 
 const (
-	// role is the ClusterRole with the right to run commands.
+	// role is the ClusterRole that grants the permission to run commands.
 	role = "coder-k8s-workspace-access"
-	// maxDetail is how much is kept of what a script writes to its standard error.
+	// maxDetail is the maximum size of a script's standard error that is kept.
 	maxDetail = 1 << 10
 )
 
-// Workspace is a workspace to work in. The agent may be empty if there is only one.
+// Workspace is the workspace in which to work. Agent may be empty if there is only one
+// agent.
 type Workspace struct {
 	Exec                   callers.Executor
 	Namespace, Name, Agent string
 }
 
-// script is some of the scripts, one after the other, with their arguments.
+// script is a sequence of script files with their arguments.
 type script struct {
 	names []string
 	args  []string
 	stdin io.Reader
 }
 
-// text returns the scripts without comments: the audit log of Kubernetes has them for
-// each call.
+// text returns the scripts without comments, because the audit log of Kubernetes contains
+// them for each call.
 func (s script) text() (string, error) {
 	var b strings.Builder
 	for _, name := range s.names {
@@ -58,7 +59,7 @@ func (s script) text() (string, error) {
 	return b.String(), nil
 }
 
-// run runs scripts, and returns their exit code.
+// run runs scripts and returns their exit code.
 func (w Workspace) run(ctx context.Context, s script, stdout, stderr io.Writer) (code int, err error) {
 	for _, arg := range s.args {
 		if strings.ContainsRune(arg, 0) {
@@ -82,7 +83,7 @@ func (w Workspace) run(ctx context.Context, s script, stdout, stderr io.Writer) 
 	return 0, w.failure(ctx, err)
 }
 
-// failure is what a model is told if a script could not be run, or its end is not known.
+// failure returns the error for a script that could not be run, or whose result is unknown.
 func (w Workspace) failure(ctx context.Context, err error) error {
 	var status apierrors.APIStatus
 	switch {
@@ -99,7 +100,8 @@ func (w Workspace) failure(ctx context.Context, err error) error {
 		"the connection to workspace %s was lost, and how far the work got is not known: look before you try again (%v)", w.Name, err))
 }
 
-// fileScript runs a script about a path and returns its output, at most limit bytes.
+// fileScript runs a script that operates on a path and returns its output, at most limit
+// bytes.
 func (w Workspace) fileScript(ctx context.Context, path string, s script, limit int64) ([]byte, error) {
 	stdout, stderr := &limited{most: limit}, &limited{most: maxDetail}
 	code, err := w.run(ctx, s, stdout, stderr)
@@ -123,7 +125,7 @@ const (
 	exitNotFound    = 127
 )
 
-// problem is what a model is told of a script that ended with this exit code.
+// problem returns the error for an exit code of a script.
 func (w Workspace) problem(path string, code int, stderr *limited) error {
 	refuse := func(outcome, format string, args ...any) error {
 		return toolset.Refuse(outcome, fmt.Sprintf(format, args...)+detail(stderr))

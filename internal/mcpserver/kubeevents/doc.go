@@ -1,7 +1,7 @@
-// Package kubeevents reads the Events of Kubernetes for all that show them: the tool
-// get_events, the diagnosis and the resources.
+// Package kubeevents reads the Events of Kubernetes for the tool get_events, the diagnosis
+// and the resources.
 //
-// Invariants: Events are read as the caller, and a bounded number of them, because
-// the API gives them in the order of their names and not of time. When and how often
-// something happened is the same everywhere, in whichever form an Event was written.
+// Invariants: Events are read with the caller's permissions. Their number is limited,
+// because the API returns them sorted by name and not by time. The time and the count of an
+// Event are computed in the same way everywhere, for both Event APIs.
 package kubeevents

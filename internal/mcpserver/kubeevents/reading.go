@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// Page is how many are asked for in one request.
+	// Page is the number of Events in one request.
 	Page = 500
-	// Pages is how many pages are read, to find the newest Events among them.
+	// Pages is the maximum number of pages that are read to find the newest Events.
 	Pages = 4
 )
 
-// Read reads the Events that the options select, from the place on that they name;
-// their limit does not count. Next is where the API goes on, and empty where there
-// are no more. What was read before a page failed is returned too.
+// Read reads the Events that match the options, starting at their continue token; it
+// ignores their limit. next is the continue token for the rest, or "" if there is none. If
+// a page fails, the Events of earlier pages are returned too.
 func Read(ctx context.Context, kube client.Reader, options client.ListOptions) (read []corev1.Event, next string, failed *toolset.CallError) {
 	options.Limit = Page
 	for range Pages {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pages is an API that has so many pages of one Event, and fails at one of them.
+// pages is an API with this number of pages, with one Event each. It fails at one of them.
 type pages struct {
 	client.Reader
 	have, failAt, asked int

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// LastSeen is when it happened last. Which field has it depends on who wrote the
-// Event.
+// LastSeen returns the time of the last occurrence. The field with that time depends on the
+// client that created the Event.
 func LastSeen(e *corev1.Event) time.Time {
 	newest := e.CreationTimestamp.Time
 	for _, at := range []time.Time{e.FirstTimestamp.Time, e.LastTimestamp.Time, e.EventTime.Time} {
@@ -22,7 +22,7 @@ func LastSeen(e *corev1.Event) time.Time {
 	return newest
 }
 
-// Count is how often it happened, at least once.
+// Count returns the number of occurrences, at least 1.
 func Count(e *corev1.Event) int32 {
 	count := max(e.Count, 1)
 	if e.Series != nil {
@@ -31,8 +31,7 @@ func Count(e *corev1.Event) int32 {
 	return count
 }
 
-// CompareNewestFirst puts the newest first, and those of one time in the order of
-// their names.
+// CompareNewestFirst sorts Events by LastSeen, newest first, and then by name.
 func CompareNewestFirst(a, b corev1.Event) int {
 	return cmp.Or(LastSeen(&b).Compare(LastSeen(&a)), cmp.Compare(a.Name, b.Name))
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/go-logr/logr/funcr"
 )
 
-// Buffer has the lines that were logged. Its zero value is empty.
+// Buffer collects log lines. Its zero value is empty.
 type Buffer struct {
 	mu    sync.Mutex
 	lines strings.Builder
 }
 
-// Logger writes to the buffer, at whatever verbosity.
+// Logger returns a logger that writes to the buffer, at all verbosity levels.
 func (b *Buffer) Logger() logr.Logger {
 	const everything = 10
 	return funcr.New(func(prefix, args string) {
@@ -25,7 +25,7 @@ func (b *Buffer) Logger() logr.Logger {
 	}, funcr.Options{Verbosity: everything})
 }
 
-// String is all that was logged.
+// String returns all that was logged.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

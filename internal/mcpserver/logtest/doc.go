@@ -1,3 +1,2 @@
-// Package logtest keeps what is logged in tests, for them to look at. Only tests use
-// it. It is safe for use by many goroutines.
+// Package logtest collects log lines in tests. It is safe for concurrent use.
 package logtest

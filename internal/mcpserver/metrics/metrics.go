@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// unknownTool stands for all names that no tool has.
+	// unknownTool is the label for all names that are not a tool.
 	unknownTool = "unknown"
-	// otherMethod stands for all HTTP methods that the protocol does not use.
+	// otherMethod is the label for all HTTP methods that the protocol does not use.
 	otherMethod = "other"
 )
 
-// Metrics counts what the server does. Nil counts nothing.
+// Metrics contains the metrics of the server. A nil *Metrics counts nothing.
 type Metrics struct {
-	// tools are the names that may be a label.
+	// tools contains the names that can be a label.
 	tools map[string]bool
 
 	calls           *prometheus.CounterVec
@@ -33,7 +33,7 @@ type Metrics struct {
 	streams         prometheus.Gauge
 }
 
-// New makes the metrics of a server with these tools and registers them.
+// New creates the metrics of a server with these tools and registers them.
 func New(registerer prometheus.Registerer, tools []string) (*Metrics, error) {
 	m := &Metrics{
 		tools: make(map[string]bool, len(tools)),
@@ -82,7 +82,7 @@ func New(registerer prometheus.Registerer, tools []string) (*Metrics, error) {
 	)
 }
 
-// CalledTool counts a call of a tool and how long it took.
+// CalledTool counts a call of a tool and its duration.
 func (m *Metrics) CalledTool(tool, outcome string, took time.Duration) {
 	if m == nil {
 		return
@@ -94,7 +94,7 @@ func (m *Metrics) CalledTool(tool, outcome string, took time.Duration) {
 	m.durations.WithLabelValues(tool).Observe(took.Seconds())
 }
 
-// Answered counts an answer by the request's HTTP method and its status.
+// Answered counts a response by the request's HTTP method and the status.
 func (m *Metrics) Answered(method string, status int) {
 	if m == nil {
 		return
@@ -107,35 +107,35 @@ func (m *Metrics) Answered(method string, status int) {
 	m.requests.WithLabelValues(method, strconv.Itoa(status)).Inc()
 }
 
-// Authenticated counts a caller by what became of them at the entrance.
+// Authenticated counts the outcome of an authentication.
 func (m *Metrics) Authenticated(outcome string) {
 	if m != nil {
 		m.authentications.WithLabelValues(outcome).Inc()
 	}
 }
 
-// RateLimited counts a request that was refused because its user makes too many.
+// RateLimited counts a request that was rejected because its user makes too many.
 func (m *Metrics) RateLimited() {
 	if m != nil {
 		m.rateLimited.Inc()
 	}
 }
 
-// AddInFlight adds to the number of requests in work.
+// AddInFlight adds n to the number of requests in flight.
 func (m *Metrics) AddInFlight(n int) {
 	if m != nil {
 		m.inFlight.Add(float64(n))
 	}
 }
 
-// AddSessions adds to the number of open sessions.
+// AddSessions adds n to the number of open sessions.
 func (m *Metrics) AddSessions(n int) {
 	if m != nil {
 		m.sessions.Add(float64(n))
 	}
 }
 
-// AddStreams adds to the number of open streams.
+// AddStreams adds n to the number of open streams.
 func (m *Metrics) AddStreams(n int) {
 	if m != nil {
 		m.streams.Add(float64(n))

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// told are the series of a registry with their values, as name{labels} value.
+// told returns the series of a registry with their values, as "name{labels} value".
 func told(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	families, err := registry.Gather()

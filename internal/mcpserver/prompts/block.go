@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// backticks are runs of what a fence is made of.
+// backticks matches runs of backticks.
 var backticks = regexp.MustCompile("`+")
 
-// block fences data off and says that it is data. The fence is longer than any run
-// of backticks in the data, so nothing in it can end the block.
+// block wraps data in a fenced block that is marked as data. The fence is longer than any
+// run of backticks in the data, so the data cannot end the block.
 func block(what, language, data string) string {
 	longest := 2
 	for _, run := range backticks.FindAllString(data, -1) {

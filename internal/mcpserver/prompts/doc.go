@@ -1,7 +1,7 @@
-// Package prompts offers prompts that bring their data along: what a person would
-// otherwise have a model fetch with the first calls of tools.
+// Package prompts provides MCP prompts that contain their data, which a model would
+// otherwise have to request with its first tool calls.
 //
-// Invariants: the data is read as the caller, in bounds. It stands in fenced
-// blocks that are marked as data, and no text in it can end its block. An error is
+// Invariants: the data is read with the caller's permissions and limited in size. It is in
+// fenced blocks that are marked as data, and no text in it can end its block. An error is
 // one sentence.
 package prompts

@@ -14,13 +14,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// subject is the object that a prompt is about.
+// subject is the object that a prompt refers to.
 type subject struct{ namespace, name string }
 
-// prompt is one prompt, and the text of its message.
+// prompt is a prompt with the function that writes its message.
 type prompt struct {
 	name, title, description string
-	// object says what the arguments name: "control plane".
+	// object is the kind of object that the arguments name, such as "control plane".
 	object string
 	write  func(ctx context.Context, kube *callers.Kube, of subject) (string, error)
 }
@@ -45,7 +45,8 @@ func all() []prompt {
 	}
 }
 
-// Register offers the prompts on a server. They read through kube, as the caller.
+// Register registers the prompts with an MCP server. They read through kube, which
+// impersonates the caller.
 func Register(server *mcp.Server, kube *callers.Kube) {
 	for _, p := range all() {
 		server.AddPrompt(&mcp.Prompt{
@@ -58,7 +59,7 @@ func Register(server *mcp.Server, kube *callers.Kube) {
 	}
 }
 
-// Rights are those that the prompts use, each once.
+// Rights returns the permissions that the prompts use, without duplicates.
 func Rights() []access.Right {
 	var rights []access.Right
 	for _, of := range []func() (needs, uses []access.Right){diagnosis.ControlPlaneRights, diagnosis.WorkspaceRights, templateRights} {

@@ -25,14 +25,14 @@ import (
 )
 
 const (
-	// mostFileBytes is how much of a template's files is told, all together.
+	// mostFileBytes limits the total size of the template's files in the prompt.
 	mostFileBytes = 48 << 10
-	// mostPartBytes bounds the versions, and the parameters.
+	// mostPartBytes limits the size of the versions and of the parameters.
 	mostPartBytes = 8 << 10
-	// mostAnswerBytes bounds what is read of an answer.
+	// mostAnswerBytes limits the size of an API response that is read.
 	mostAnswerBytes = 1 << 20
 	shownVersions   = 10
-	// timeLimit is how long a template is read.
+	// timeLimit limits the time for reading a template.
 	timeLimit = 8 * time.Second
 )
 
@@ -43,14 +43,15 @@ happens, and show the change. Begin with what matters most. Do not push a versio
 %s
 %s`
 
-// templateRights are what review_template needs, and what makes it fuller.
+// templateRights returns the permissions that review_template needs, and those that make it
+// more complete.
 func templateRights() (needs, uses []access.Right) {
 	return []access.Right{access.Aggregated("get", "codertemplates")},
 		[]access.Right{access.Aggregated("get", "codertemplates/parameters"), access.Aggregated("get", "codertemplates/versions")}
 }
 
-// reviewTemplate asks for a review of a template. Parameters and versions that cannot
-// be read are named, and missing.
+// reviewTemplate returns a prompt for the review of a template. If parameters or versions
+// cannot be read, the prompt says so.
 func reviewTemplate(ctx context.Context, kube *callers.Kube, of subject) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
@@ -71,7 +72,7 @@ func reviewTemplate(ctx context.Context, kube *callers.Kube, of subject) (string
 	return fmt.Sprintf(reviewTask, of.namespace, of.name, facts, files(tmpl)), nil
 }
 
-// state is what matters of the template besides its files.
+// state returns the template's metadata and status as JSON.
 func state(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	s := tmpl.Status
 	raw, err := json.MarshalIndent(map[string]any{
@@ -90,8 +91,8 @@ func clean(words string) string {
 	return truncate.String(text.Clean(words), most)
 }
 
-// part is a block with the answer of a subresource, or a line that says why there is
-// none.
+// part returns a block with the content of a subresource, or a line that says why it is
+// missing.
 func part[T any](ctx context.Context, kube *callers.Kube, of subject, name string, query url.Values) string {
 	path := callers.SubresourcePath(aggregationv1alpha1.GroupVersion, of.namespace, "codertemplates", of.name, name)
 	var answer T
@@ -125,8 +126,8 @@ func read(ctx context.Context, kube *callers.Kube, path string, query url.Values
 	return nil
 }
 
-// files are blocks with the files of a template: Terraform first, the rest by name,
-// as far as there is room. What is left out is named.
+// files returns blocks with the files of a template: Terraform first, then the rest by
+// name, up to mostFileBytes. It lists the files that are left out.
 func files(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	if len(tmpl.Spec.Files) == 0 {
 		size := ""
@@ -148,7 +149,7 @@ func files(tmpl *aggregationv1alpha1.CoderTemplate) string {
 			if order(path) > 0 || room == 0 {
 				continue
 			}
-			// Of the Terraform that matters most, the beginning is better than nothing.
+			// For the most important Terraform files, a part is better than nothing.
 			what, content = "the beginning of "+what, strings.ToValidUTF8(content[:room], "")
 		}
 		room -= len(content)
@@ -162,7 +163,7 @@ func files(tmpl *aggregationv1alpha1.CoderTemplate) string {
 	return out.String()
 }
 
-// order puts the Terraform of the root first.
+// order sorts Terraform files of the root directory first.
 func order(path string) int {
 	switch {
 	case strings.HasSuffix(path, ".tf") && !strings.Contains(path, "/"):

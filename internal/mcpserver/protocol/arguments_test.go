@@ -10,7 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// FuzzArguments gives the record and the deadline whatever a client may send.
+// FuzzArguments calls the audit log and the timeout with arbitrary arguments.
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{``, `null`, `{"namespace":"a","name":"b","dryRun":true}`, `{"wait":true,"timeoutSeconds":1e308}`, `{"name":{"a":[]}}`, `[`, "{\"name\":\"\xff\"}"} {
 		f.Add("tool", seed)

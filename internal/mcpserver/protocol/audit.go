@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// The methods that are known here by name.
+// The methods that this package refers to.
 const (
 	methodCallTool     = "tools/call"
 	methodGetPrompt    = "prompts/get"
@@ -27,15 +27,15 @@ const (
 	methodPing         = "ping"
 )
 
-// maxLogged bounds what a client can put into one value of a log line, in bytes.
+// maxLogged limits the size of a client's text in one value of a log line, in bytes.
 const maxLogged = 256
 
-// Metrics counts what is done.
+// Metrics counts calls, sessions and streams.
 type Metrics interface {
-	// CalledTool counts a call of a tool, which clients name as they like, and how
-	// long it took.
+	// CalledTool counts a call of a tool and its duration. The name of the tool is chosen
+	// by the client and may not exist.
 	CalledTool(tool, outcome string, took time.Duration)
-	// AddSessions and AddStreams add to the number of those that are open.
+	// AddSessions and AddStreams add n to the number of open sessions or streams.
 	AddSessions(n int)
 	AddStreams(n int)
 }
@@ -46,10 +46,9 @@ func (noMetrics) CalledTool(string, string, time.Duration) {}
 func (noMetrics) AddSessions(int)                          {}
 func (noMetrics) AddStreams(int)                           {}
 
-// audit writes one line about each thing that was done or refused: who did what
-// to which object, and how it ended. Of the arguments only these few are written,
-// because others may hold what nobody should read. Subscriptions write their own
-// lines when they begin.
+// audit logs each tool call, prompt and read of a resource, including refused ones: the
+// caller, the object and the outcome. It logs only a few of the arguments, because others
+// may contain secrets. Subscriptions are logged when they begin, by subscriptions.begin.
 func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
 		did, ok := deedOf(req)
@@ -58,7 +57,7 @@ func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		ctx, told := toolset.WithOutcome(ctx)
 		start := s.config.Clock.Now()
-		// Deferred, so that a panic is written too.
+		// Deferred, so that a panic is logged too.
 		defer func() {
 			outcome, took := outcomeOf(told.String(), result, err), s.config.Clock.Since(start)
 			if did.kind == toolDeed {
@@ -70,21 +69,21 @@ func (s *Server) audit(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// The kinds of deeds, as keys of the log.
+// The kinds of deeds, which are keys in the log.
 const (
 	toolDeed     = "tool"
 	promptDeed   = "prompt"
 	resourceDeed = "uri"
 )
 
-// deed is what a client asked for.
+// deed is a request that is recorded in the log.
 type deed struct {
 	kind, target    string
 	namespace, name string
 	dryRun          bool
 }
 
-// deedOf says what a request asks for, if that is something to keep a record of.
+// deedOf returns the deed of a request, if the request is one that is recorded.
 func deedOf(req mcp.Request) (deed, bool) {
 	switch params := req.GetParams().(type) {
 	case *mcp.CallToolParamsRaw:
@@ -92,7 +91,7 @@ func deedOf(req mcp.Request) (deed, bool) {
 			Namespace, Name any
 			DryRun          any
 		}
-		// What is no object has none of them.
+		// Arguments that are not a JSON object have none of these fields.
 		_ = json.Unmarshal(params.Arguments, &known)
 		did := deed{kind: toolDeed, target: params.Name}
 		did.namespace, _ = known.Namespace.(string)
@@ -121,8 +120,8 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s[:maxLogged], "") + "…"
 }
 
-// outcomeOf says how a call ended, in the words of package toolset: what the
-// handler itself said, unless the call ended in another way.
+// outcomeOf returns the outcome of a call: the one that the handler recorded, unless the
+// call ended with an error outside of the handler.
 func outcomeOf(told string, result mcp.Result, err error) string {
 	call, isTool := result.(*mcp.CallToolResult)
 	var rpc *jsonrpc.Error
@@ -132,7 +131,7 @@ func outcomeOf(told string, result mcp.Result, err error) string {
 	case told != "":
 		return told
 	case result == nil:
-		// It panicked.
+		// The handler panicked.
 		return toolset.OutcomeError
 	case isTool && call.InputRequests != nil:
 		return toolset.OutcomeNeedsInput

@@ -20,7 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// fields are the keys and values of a line of the log, in order.
+// fields returns the keys and values of a log line.
 func fields(line string) map[string]string {
 	found := map[string]string{}
 	for key, rest, ok := strings.Cut(line, "="); ok; key, rest, ok = strings.Cut(rest, "=") {

@@ -6,8 +6,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// BenchmarkCall is what a call costs besides what the tool does, with the SDK's
-// client on the same machine.
+// BenchmarkCall measures the overhead of a call, including the SDK's client on the same
+// machine.
 func BenchmarkCall(b *testing.B) {
 	for name, w := range ways {
 		b.Run(name, func(b *testing.B) {

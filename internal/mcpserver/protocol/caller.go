@@ -13,20 +13,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
-// userField is where package identity puts the caller into the token's info.
+// userField is the key under which package identity stores the caller in the token's info.
 const userField = "user"
 
-// identify puts the caller and a logger with the request's id into the context.
-// Both come from what the SDK says about this very request: in a session the
-// values of the context are those of its first request. Where nothing is said the
-// context has no caller, and nothing can be done in anybody's name.
+// identify adds the caller, and a logger with the request ID, to the context. It takes both
+// from the SDK's data about this request, because in a session the values of the context
+// are those of its first request. Without that data the context has no caller, and handlers
+// cannot act for anyone.
 func (s *Server) identify(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		logger := s.config.Logger
 		var caller user.Info
 		if extra := req.GetExtra(); extra != nil {
 			caller = userOf(extra.TokenInfo)
-			// Package gate sets it on each request that it lets through.
+			// Package gate sets this header on each request.
 			if id := extra.Header.Get(requestid.Header); id != "" {
 				logger = logger.WithValues(requestid.LogKey, id)
 				ctx = requestid.Into(ctx, id)
@@ -36,7 +36,7 @@ func (s *Server) identify(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// userOf is nil where nobody is known.
+// userOf returns nil if there is no caller.
 func userOf(info *auth.TokenInfo) user.Info {
 	if info == nil {
 		return nil
@@ -45,7 +45,7 @@ func userOf(info *auth.TokenInfo) user.Info {
 	return caller
 }
 
-// expiryOf is when the token ends, or zero where that is not known.
+// expiryOf returns when the token expires, or the zero time if that is unknown.
 func expiryOf(info *auth.TokenInfo) time.Time {
 	if info == nil {
 		return time.Time{}

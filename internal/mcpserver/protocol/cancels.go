@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// cancels is what is under way and can be cancelled.
+// cancels holds the cancel functions of running work.
 type cancels struct {
 	mu    sync.Mutex
 	ended bool
@@ -13,7 +13,7 @@ type cancels struct {
 	all   map[int]context.CancelFunc
 }
 
-// add adds what cancels something, until it is forgotten.
+// add adds a cancel function, until forget is called.
 func (c *cancels) add(cancel context.CancelFunc) (forget func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,7 +33,7 @@ func (c *cancels) add(cancel context.CancelFunc) (forget func()) {
 	}
 }
 
-// cancel cancels everything, also what is added later.
+// cancel cancels all running work. Work that is added later is cancelled at once.
 func (c *cancels) cancel() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,13 +6,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxCompletions is how many values the protocol allows in one answer.
+// maxCompletions is the maximum number of values that the protocol allows in one answer.
 const maxCompletions = 100
 
 type completionHandler = func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error)
 
-// completion cuts what handler proposes to what the protocol allows. It is nil
-// where handler is, so that the capability is not offered.
+// completion limits the values of handler to maxCompletions. It returns nil if handler is
+// nil, so that the capability is not advertised.
 func completion(handler completionHandler) completionHandler {
 	if handler == nil {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// bound gives a request its time, and ends it with the connection of its client; in
-// a session, where it does not end with that, it bounds how many there are.
-// Streams have their own bounds.
+// bound sets the timeout of a request and cancels it when the client's connection closes.
+// In a session, requests outlive their connection, so their number is limited instead.
+// Streams have their own limits.
 func (s *Server) bound(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		ctx, cancel := followConnection(ctx)
@@ -36,10 +36,10 @@ func (s *Server) bound(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// timeout is how long the answer to a request may take. A tool that waits says so
-// with the arguments that mean this for all tools. Where the server asks the
-// client's user in the course of the call, which it can only in a session, the
-// time that the user needs comes on top.
+// timeout returns the time limit of a request. A tool that waits gets the time from its
+// arguments wait and timeoutSeconds, which mean the same in all tools. If the server can
+// ask the user during the call, which is possible only in a session, the limit includes the
+// time for the answer.
 func (s *Server) timeout(req mcp.Request) time.Duration {
 	params, ok := req.GetParams().(*mcp.CallToolParamsRaw)
 	if !ok {
@@ -50,7 +50,7 @@ func (s *Server) timeout(req mcp.Request) time.Duration {
 		Wait           bool    `json:"wait"`
 		TimeoutSeconds float64 `json:"timeoutSeconds"`
 	}
-	// The tool itself says what is wrong with its arguments.
+	// The tool reports invalid arguments.
 	if err := json.Unmarshal(params.Arguments, &waits); err == nil && (waits.Wait || s.tools[params.Name].Waits) {
 		timeout = toolset.DefaultTimeout + s.limits.beyondWait
 		if waits.TimeoutSeconds > 0 {
@@ -63,11 +63,10 @@ func (s *Server) timeout(req mcp.Request) time.Duration {
 	return timeout
 }
 
-// isNotification says that a message is no request and has no answer.
+// isNotification reports whether a message is a notification, which has no response.
 func isNotification(method string) bool { return strings.HasPrefix(method, "notifications/") }
 
-// inSession says whether a request belongs to a session, rather than being its
-// own.
+// inSession reports whether a request belongs to a session.
 func inSession(req mcp.Request) bool {
 	session, ok := req.GetSession().(*mcp.ServerSession)
 	return ok && session.ID() != ""
@@ -75,15 +74,15 @@ func inSession(req mcp.Request) bool {
 
 type connectionKey struct{}
 
-// withConnection lets followConnection find the connection of a request without
-// a session. In a session the values of a context are those of the first request,
-// whose connection ends at once.
+// withConnection stores the request's context for followConnection. It is used only for
+// requests without a session: in a session, the context of the first request is used, whose
+// connection ends early.
 func withConnection(ctx context.Context) context.Context {
 	return context.WithValue(ctx, connectionKey{}, ctx)
 }
 
-// followConnection ends the work for a client that went away, where an answer
-// could reach it on that connection only. The SDK does so for 2026-07-28 alone.
+// followConnection cancels the work when the client disconnects, if the response can be
+// sent only on that connection. The SDK does that only for revision 2026-07-28.
 func followConnection(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	connection, ok := ctx.Value(connectionKey{}).(context.Context)

@@ -40,7 +40,7 @@ func TestHowLongACallMayTake(t *testing.T) {
 		"one that waits less than no time": {"get", `{"wait":true,"timeoutSeconds":-1}`, 130 * time.Second},
 		"one that does not wait":           {"get", `{"wait":false,"timeoutSeconds":600}`, 30 * time.Second},
 		"one that does not say whether":    {"get", `{"wait":"yes","timeoutSeconds":600}`, 30 * time.Second},
-		// In a session the time that the user needs comes on top: below.
+		// In a session, the time for the user's answer is added, see below.
 		"one that destroys": {"delete", `{}`, 30 * time.Second},
 	}
 	for name, tt := range tests {

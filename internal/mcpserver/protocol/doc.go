@@ -1,27 +1,28 @@
-// Package protocol speaks the Model Context Protocol: one mcp.Server with the
-// tools, prompts and resources of the process, and its HTTP handler at one URL
-// for both eras of the protocol.
+// Package protocol implements the Model Context Protocol: one mcp.Server with the tools,
+// prompts and resources of the process, and its HTTP handler at one URL for protocol
+// revisions with and without sessions.
 //
-// A client of 2026-07-28 needs no session. Neither does one of 2025-11-25,
-// unless sessions are switched on: then it gets one, because only in a session
-// can the server ask its user something.
+// A client of revision 2026-07-28 needs no session. A client of 2025-11-25 gets a session
+// only if sessions are enabled; only in a session can the server ask that client's user for
+// input.
 //
-// What happens to a request, in this order:
+// A request passes these steps in this order:
 //
-//  1. ServeHTTP refuses batches and chooses the era (server.go, sessions.go).
-//  2. A panic in anything below ends the request and not the process (guard.go).
-//  3. The caller, the request id and the logger enter the context (caller.go).
-//  4. A span begins, in the trace of the client where it has one (trace.go).
-//  5. On the way back, errors become sentences for clients (sentences.go).
-//  6. One line is written about what was done, and one call counted (audit.go).
-//  7. The work is bounded in time, and ends with the connection (deadline.go).
-//  8. Subscriptions are authorised and begin to watch (subscriptions.go).
-//  9. On the way back, sessions are counted (sessions.go) and the list of tools is
-//     cut to those that the caller may use (toollist.go).
+//  1. ServeHTTP rejects batches and selects the handler with or without sessions
+//     (server.go, sessions.go).
+//  2. A panic in a later step ends the request and not the process (guard.go).
+//  3. The caller, the request ID and the logger are added to the context (caller.go).
+//  4. A span begins, in the client's trace if it sent one (trace.go).
+//  5. On the way back, errors are replaced by messages for clients (sentences.go).
+//  6. The request is logged, and tool calls are counted (audit.go).
+//  7. A timeout is set, and the request is bound to its connection (deadline.go).
+//  8. Subscriptions are authorized and start to watch (subscriptions.go).
+//  9. On the way back, sessions are counted (sessions.go), and the list of tools is
+//     filtered by the caller's permissions (toollist.go).
 //
-// Invariants: a request without a caller reaches the handlers without one, and
-// never with that of an earlier request of the session. Nothing is authorised
-// here: the API server decides when a handler acts as the caller. What the
-// server keeps of a client is bounded by the caps of Config, ends with the
-// client, with its token or with Close, and leaves no goroutine behind.
+// Invariants: a request without a caller reaches the handlers without one, and never with
+// the caller of an earlier request of the session. This package authorizes nothing: the API
+// server decides when a handler impersonates the caller. The state of a client is limited
+// by Config. It is removed when the client disconnects, its token expires or Close is
+// called, and no goroutine is left behind.
 package protocol

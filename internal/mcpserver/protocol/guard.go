@@ -8,8 +8,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// guard keeps a panic in one request from ending the process. The SDK runs each
-// request on a goroutine of its own, where net/http cannot catch it.
+// guard recovers from a panic in a request, so that it does not end the process. The SDK
+// runs each request in its own goroutine, outside of net/http's recover.
 func (s *Server) guard(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
 		defer func() {

@@ -36,13 +36,13 @@ const (
 	legacyEra = "2025-11-25"
 )
 
-// way is how a client and the server speak.
+// way is a combination of a protocol revision and the server's session mode.
 type way struct {
 	era      string
 	sessions bool
 }
 
-// ways are all of them, for what must work in each.
+// ways are all combinations, for features that must work in each.
 var ways = map[string]way{
 	"modern":                  {modernEra, false},
 	"modern beside sessions":  {modernEra, true},
@@ -50,7 +50,7 @@ var ways = map[string]way{
 	"legacy in a session":     {legacyEra, true},
 }
 
-// harness is a server behind HTTP with callers who are known by their token.
+// harness is a server behind HTTP. Callers are identified by their token.
 type harness struct {
 	*Server
 	url     string
@@ -59,8 +59,7 @@ type harness struct {
 	http    *httptest.Server
 }
 
-// newHarness starts a server. The change may be of its configuration or its
-// limits.
+// newHarness starts a server. changes modify its configuration and its limits.
 func newHarness(t testing.TB, changes ...func(*Config, *limits)) *harness {
 	t.Helper()
 	h := &harness{logs: &logBuffer{}, metrics: newFakeMetrics()}
@@ -95,7 +94,7 @@ func withSessions(n int) func(*Config, *limits) {
 	return func(c *Config, _ *limits) { c.MaxSessions = n }
 }
 
-// of starts a server for one way of speaking.
+// of starts a server for this combination.
 func (w way) of(t testing.TB, changes ...func(*Config, *limits)) *harness {
 	t.Helper()
 	if w.sessions {
@@ -104,9 +103,9 @@ func (w way) of(t testing.TB, changes ...func(*Config, *limits)) *harness {
 	return newHarness(t, changes...)
 }
 
-// identified stands for packages gate and identity. A token is the name of the
-// user, then groups, then for how many milliseconds it is still good: alice,
-// alice/admins or alice/admins/500. Without one nobody is known.
+// identified replaces packages gate and identity. A token consists of the user name, then
+// groups, then the remaining validity in milliseconds: alice, alice/admins or
+// alice/admins/500. Without a token there is no caller.
 func identified(next http.Handler) http.Handler {
 	var last atomic.Int64
 	verify := func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
@@ -136,7 +135,7 @@ func identified(next http.Handler) http.Handler {
 	})
 }
 
-// withToken adds a token to each request; it can be changed.
+// withToken is a transport that adds a token to each request. The token can be changed.
 type withToken struct{ token atomic.Value }
 
 func (w *withToken) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -159,7 +158,7 @@ func (h *harness) connect(t testing.TB, era, token string, options *mcp.ClientOp
 		Endpoint:   h.url,
 		HTTPClient: &http.Client{Transport: credentials},
 		MaxRetries: -1,
-		// Who handles nothing needs no stream, on which something could come.
+		// A client without handlers needs no stream.
 		DisableStandaloneSSE: options == nil,
 	}, &mcp.ClientSessionOptions{ProtocolVersion: era})
 	if err != nil {
@@ -190,7 +189,7 @@ func textOf(result *mcp.CallToolResult) string {
 	return strings.Join(parts, "\n")
 }
 
-// toolFunc is a fixture; its answer is text.
+// toolFunc implements a test tool whose answer is text.
 type toolFunc func(ctx context.Context, req *mcp.CallToolRequest) (string, error)
 
 func addTool(server *mcp.Server, name string, run toolFunc) {
@@ -207,7 +206,7 @@ func addTool(server *mcp.Server, name string, run toolFunc) {
 	})
 }
 
-// addWhoAmI adds a tool that says who calls, with which groups, in which request.
+// addWhoAmI adds a tool that returns the caller, its groups and the request ID.
 func addWhoAmI(server *mcp.Server) {
 	addTool(server, "whoami", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
 		caller, ok := request.UserFrom(ctx)
@@ -218,8 +217,8 @@ func addWhoAmI(server *mcp.Server) {
 	})
 }
 
-// addWaiting adds a tool that tells when it began, and waits until its context
-// ends, whose cause it then tells.
+// addWaiting adds a tool that reports its start, waits until its context ends, and reports
+// the cause.
 func addWaiting(began chan<- struct{}, ended chan<- error) func(*mcp.Server) {
 	return func(server *mcp.Server) {
 		addTool(server, "wait", func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
@@ -237,7 +236,7 @@ func addWaiting(began chan<- struct{}, ended chan<- error) func(*mcp.Server) {
 
 // message is one raw request.
 type message struct {
-	// era empty sends no version, as before 2025-06-18.
+	// If era is empty, no version header is sent, as before revision 2025-06-18.
 	era, token, session string
 	method              string
 	params              map[string]any
@@ -290,7 +289,7 @@ func (m message) request(ctx context.Context, url string) (*http.Request, error)
 	return r, nil
 }
 
-// send sends one raw request and reads the whole answer.
+// send sends one HTTP request and reads the whole response.
 func (h *harness) send(t *testing.T, m message) (*http.Response, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), polltest.Timeout())
@@ -311,7 +310,7 @@ func (h *harness) send(t *testing.T, m message) (*http.Response, string) {
 	return response, string(body)
 }
 
-// initialize begins a session and returns its id, or the answer that refuses it.
+// initialize begins a session and returns its ID, or the response if it is rejected.
 func (h *harness) initialize(t *testing.T, token string) (id string, response *http.Response, body string) {
 	t.Helper()
 	response, body = h.send(t, message{token: token, method: "initialize", params: map[string]any{
@@ -327,7 +326,7 @@ type events struct {
 	cancel   context.CancelFunc
 }
 
-// open opens a stream and leaves it open.
+// open opens a stream and returns while it is open.
 func (h *harness) open(t *testing.T, r *http.Request) *events {
 	t.Helper()
 	ctx, cancel := context.WithCancel(r.Context())
@@ -340,7 +339,7 @@ func (h *harness) open(t *testing.T, r *http.Request) *events {
 	return &events{response, bufio.NewScanner(response.Body), cancel}
 }
 
-// listen opens a stream about resources.
+// listen opens a stream for resources.
 func (h *harness) listen(t *testing.T, token string, uris ...string) *events {
 	t.Helper()
 	m := message{era: modernEra, token: token, method: methodListen, params: map[string]any{
@@ -353,7 +352,7 @@ func (h *harness) listen(t *testing.T, token string, uris ...string) *events {
 	return h.open(t, r)
 }
 
-// next is the next message, or empty at the end.
+// next returns the next message, or "" at the end of the stream.
 func (e *events) next() string {
 	for e.lines.Scan() {
 		if data, ok := strings.CutPrefix(e.lines.Text(), "data: "); ok {
@@ -363,7 +362,7 @@ func (e *events) next() string {
 	return ""
 }
 
-// until reads messages until one has the text, and returns all.
+// until reads messages until one contains the text, and returns all of them.
 func (e *events) until(t *testing.T, text string) string {
 	t.Helper()
 	var seen []string
@@ -377,7 +376,7 @@ func (e *events) until(t *testing.T, text string) string {
 	return ""
 }
 
-// logBuffer collects what is logged.
+// logBuffer collects log lines.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -391,7 +390,7 @@ func (l *logBuffer) logger(verbosity int) logr.Logger {
 	}, funcr.Options{Verbosity: verbosity})
 }
 
-// lines are those with the text.
+// lines returns the log lines that contain the text.
 func (l *logBuffer) lines(text string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -404,7 +403,7 @@ func (l *logBuffer) lines(text string) []string {
 	return found
 }
 
-// fakeMetrics counts.
+// fakeMetrics counts calls, sessions and streams.
 type fakeMetrics struct {
 	mu                sync.Mutex
 	calls             map[string]int
@@ -449,13 +448,13 @@ func receive[T any](t *testing.T, what string, from <-chan T) T {
 	}
 }
 
-// goroutines is how many run when connections that nobody uses are closed.
+// goroutines returns the number of goroutines after idle connections have been closed.
 func goroutines() int {
 	http.DefaultClient.CloseIdleConnections()
 	return runtime.NumGoroutine()
 }
 
-// settled waits until as few goroutines run as before.
+// settled waits until the number of goroutines is not larger than before.
 func settled(t *testing.T, before int) {
 	t.Helper()
 	polltest.Eventually(t, fmt.Sprintf("there are %d goroutines again", before), func() bool { return goroutines() <= before })

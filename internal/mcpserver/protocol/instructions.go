@@ -1,7 +1,7 @@
 package protocol
 
-// Instructions are what a client gives its model before the first call. What is
-// the same for all tools is said here, once, and not in each of them.
+// Instructions is the text that a client passes to its model before the first call. It says
+// once what applies to all tools.
 const Instructions = `Tools for people who run Coder (coder.com) on Kubernetes. A control plane is one Coder deployment; its workspaces and templates are in the control plane's namespace.
 
 Where to start: if something does not work, call diagnose_control_plane or diagnose_workspace first. They collect status, events and logs in one answer and say what to do. Lists show which names exist.

@@ -2,27 +2,27 @@ package protocol
 
 import "time"
 
-// limits are the numbers that are the same for every server, apart from tests.
+// limits are fixed for every server, except in tests.
 type limits struct {
-	// call is how long the answer to a request may take.
+	// call is the time limit of a request.
 	call time.Duration
-	// beyondWait is what a tool that waits may take beyond its timeoutSeconds.
+	// beyondWait is the extra time of a tool that waits, in addition to its timeoutSeconds.
 	beyondWait time.Duration
-	// answer is how long the user of a client may think about a question.
+	// answer is the time that the client's user has to answer a question.
 	answer time.Duration
-	// sessionIdle is after how long without a request a session ends.
+	// sessionIdle is the time without a request after which a session ends.
 	sessionIdle time.Duration
-	// stream is how long a stream or a subscription may last. Package identity ends
+	// stream is the maximum duration of a stream or a subscription. Package identity ends
 	// every request after an hour.
 	stream time.Duration
-	// lastMessage is how long before its token a stream ends.
+	// lastMessage is how long before the expiry of its token a stream ends.
 	lastMessage time.Duration
-	// coalesce is how long further changes of a resource wait for the next one to be
-	// told together.
+	// coalesce is the period in which changes of a resource are combined into one
+	// notification.
 	coalesce time.Duration
-	// urisPerStream is how many resources one stream may be about.
+	// urisPerStream is the maximum number of resources in one stream.
 	urisPerStream int
-	// pageSize is how many items a list has at most.
+	// pageSize is the maximum number of items in a list.
 	pageSize int
 }
 

@@ -2,8 +2,8 @@ package protocol
 
 import "sync"
 
-// running is the requests that are being answered, over HTTP, and the work that
-// they cause. In a session the work can outlive its request.
+// running tracks the HTTP requests that are being answered and the work that they started.
+// In a session, the work can outlive its request.
 type running struct {
 	work cancels
 
@@ -12,8 +12,7 @@ type running struct {
 	requests sync.WaitGroup
 }
 
-// begin adds a request, until its end is called. It is false once the server
-// ends.
+// begin adds a request until end is called. ok is false once the server shuts down.
 func (r *running) begin() (end func(), ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -24,12 +23,12 @@ func (r *running) begin() (end func(), ok bool) {
 	return r.requests.Done, true
 }
 
-// refuse lets no further request begin.
+// refuse rejects further requests.
 func (r *running) refuse() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refusing = true
 }
 
-// wait must come after refuse.
+// wait waits until all requests have ended. It must be called after refuse.
 func (r *running) wait() { r.requests.Wait() }

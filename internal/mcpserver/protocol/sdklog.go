@@ -7,8 +7,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// sdkLog takes what the SDK says as detail: it says something about each request
-// and calls mistakes of clients errors, with which anybody could fill the log.
+// sdkLog logs all messages of the SDK at the detail level. The SDK logs every request, and
+// logs mistakes of clients as errors, with which anyone could flood the log.
 type sdkLog struct{ slog.Handler }
 
 func newSDKLog(logger logr.Logger) *slog.Logger {

@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// explain turns what the SDK says about names that do not exist into sentences
-// that say what to do differently. An error of a handler that is no error of the
-// protocol was not made for clients; it goes to the log.
+// explain replaces the SDK's errors about unknown names by messages that say what to do
+// differently. A handler's error that is not a JSON-RPC error is not meant for clients; it
+// is only logged.
 func (s *Server) explain(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
@@ -32,8 +32,8 @@ func (s *Server) explain(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// explained recognises the SDK's errors by their text, because they share their
-// code with all mistakes in parameters.
+// explained recognizes the SDK's errors by their text, because all invalid parameters have
+// the same code.
 func explained(err error, rpc *jsonrpc.Error, req mcp.Request) error {
 	sentence := ""
 	switch params := req.GetParams().(type) {
@@ -56,7 +56,7 @@ func explained(err error, rpc *jsonrpc.Error, req mcp.Request) error {
 	return &jsonrpc.Error{Code: rpc.Code, Message: sentence}
 }
 
-// isNoResource recognises mcp.ResourceNotFoundError.
+// isNoResource recognizes mcp.ResourceNotFoundError.
 func isNoResource(rpc *jsonrpc.Error) bool { return rpc.Message == "Resource not found" }
 
 func noResource(rpc *jsonrpc.Error, uri string) error {
@@ -67,7 +67,7 @@ func noResource(rpc *jsonrpc.Error, uri string) error {
 	}
 }
 
-// hidden is what a client is told of an error that was not made for it.
+// hidden logs an error that is not meant for clients, and returns the error for the client.
 func hidden(ctx context.Context, method string, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -18,41 +18,40 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
-// firstWithoutSessions is the revision since which the protocol has no sessions.
-// Revisions are dates, so they can be compared as text.
+// firstWithoutSessions is the first protocol revision without sessions. Revisions are
+// dates, so they can be compared as strings.
 const firstWithoutSessions = "2026-07-28"
 
-// Config is what a Server is made of. Every field may be left at its zero value.
+// Config configures a Server. All fields are optional.
 type Config struct {
-	// Version is that of the process, as clients see it.
+	// Version is the version of the process that clients see.
 	Version string
-	// Tools are offered, each to the callers who have its rights. Env is what they
-	// need.
+	// Tools are the tools that are offered, each to the callers with the permissions for
+	// it. Env contains their dependencies.
 	Tools *toolset.Set
 	Env   toolset.Env
-	// Content adds prompts and resources, and whatever else is no tool of Tools.
+	// Content adds prompts, resources and further tools to the MCP server.
 	Content func(*mcp.Server)
-	// Completion proposes values of arguments; at most 100 of them are sent.
+	// Completion returns completions of arguments; at most 100 of them are sent.
 	Completion func(context.Context, *mcp.CompleteRequest) (*mcp.CompleteResult, error)
-	// Subscriptions watches resources. Without it clients cannot subscribe.
+	// Subscriptions watches resources. If it is nil, clients cannot subscribe.
 	Subscriptions Subscriptions
-	// Access says which tools a caller is shown; without it everybody sees all.
+	// Access decides which tools a caller sees. If it is nil, every caller sees all tools.
 	Access access.Reviewer
 	// Metrics counts calls.
 	Metrics Metrics
-	// Tracing makes the spans of calls. Nil makes none.
+	// Tracing creates the spans of calls. If it is nil, there are none.
 	Tracing *tracing.Provider
-	// MaxSessions switches on sessions for clients of 2025-11-25, and caps how many
-	// there are at a time; one user may have half of them.
+	// MaxSessions enables sessions for clients of 2025-11-25 and limits their number. One
+	// user may have half of them.
 	MaxSessions int
-	// MaxSessionCallsPerUser caps the requests in sessions that one user has in work at
-	// a time; 0 means no cap.
+	// MaxSessionCallsPerUser limits one user's running requests in sessions; 0 means no
+	// limit.
 	MaxSessionCallsPerUser int
-	// MaxStreamsPerUser caps the streams and subscriptions that one user has open
-	// at a time; 0 means no cap.
+	// MaxStreamsPerUser limits one user's open streams and subscriptions; 0 means no limit.
 	MaxStreamsPerUser int
-	// ListsChange says that tools, prompts or resources come and go while the server
-	// runs, so that clients may wait for that.
+	// ListsChange reports that the lists of tools, prompts and resources can change while
+	// the server runs, so that clients can subscribe to changes.
 	ListsChange bool
 	Clock       clock.PassiveClock
 	Logger      logr.Logger
@@ -64,7 +63,7 @@ type Server struct {
 	limits    limits
 	mcp       *mcp.Server
 	stateless http.Handler
-	// sessions is nil where there are none.
+	// sessions is nil if sessions are disabled.
 	sessions *sessions
 	tools    map[string]toolset.Definition
 	rights   []access.Right
@@ -75,8 +74,8 @@ type Server struct {
 	subscriptions *subscriptions
 }
 
-// New makes a server. Its only errors are mistakes in the tools, prompts and
-// resources.
+// New creates a server. It returns an error only if tools, prompts or resources are
+// invalid.
 func New(config Config) (*Server, error) { return newServer(config, defaultLimits()) }
 
 func newServer(config Config, limits limits) (*Server, error) {
@@ -101,7 +100,7 @@ func newServer(config Config, limits limits) (*Server, error) {
 	if config.Content != nil {
 		config.Content(s.mcp)
 	}
-	// The first one listed is the outermost.
+	// The first middleware is the outermost.
 	s.mcp.AddReceivingMiddleware(s.guard, s.identify, s.trace, s.explain, s.audit, s.bound, s.subscribe, s.describe, s.showTools)
 
 	s.stateless = s.transport(&mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
@@ -116,7 +115,7 @@ func (s *Server) options() *mcp.ServerOptions {
 		Instructions: Instructions,
 		Logger:       newSDKLog(s.config.Logger),
 		PageSize:     s.limits.pageSize,
-		// Not nil, which would offer to send the log to clients.
+		// If this were nil, the SDK would advertise the logging capability.
 		Capabilities:      &mcp.ServerCapabilities{},
 		CompletionHandler: completion(s.config.Completion),
 		SetCacheable:      setCacheable,
@@ -134,17 +133,17 @@ func (s *Server) options() *mcp.ServerOptions {
 }
 
 func (s *Server) transport(options *mcp.StreamableHTTPOptions) http.Handler {
-	// The gate has bounded the body and checked the Host, on every address.
+	// Package gate has already limited the body and checked the Host header.
 	options.MaxRequestBodyBytes = -1
 	options.DisableLocalhostProtection = true
 	options.Logger = newSDKLog(s.config.Logger)
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, options)
 }
 
-// ServeHTTP implements http.Handler. The request has passed package gate, which
-// bounds it, and package identity, without which the handlers have no caller.
+// ServeHTTP implements http.Handler. Requests come through package gate, which limits them,
+// and package identity, which authenticates the caller.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// The stream of a session ends with the session and not by itself.
+	// The stream of a session ends with the session, so Close must not wait for it here.
 	if r.Method != http.MethodGet {
 		end, ok := s.running.begin()
 		if !ok {
@@ -165,19 +164,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.sessions.ServeHTTP(w, r)
 }
 
-// isSessionless says whether a client speaks the protocol without sessions. One
-// that does not say which protocol it speaks, but names the method in a header,
-// can only be such a one.
+// isSessionless reports whether the client uses a protocol revision without sessions. A
+// client that sends no revision but names the method in a header must be such a client.
 func isSessionless(r *http.Request) bool {
 	version := r.Header.Get("Mcp-Protocol-Version")
 	return version >= firstWithoutSessions ||
 		(r.Method == http.MethodPost && version == "" && r.Header.Get("Mcp-Method") != "")
 }
 
-// isBatch says whether the body is a list of messages. One request must be one
-// call, because that is what is limited and counted.
+// isBatch reports whether the body is a JSON array of messages. Each request must be a
+// single call, because limits and metrics count requests.
 func isBatch(r *http.Request) bool {
-	// Longer reads go past the buffer.
+	// Longer reads bypass the buffer.
 	body := bufio.NewReaderSize(r.Body, 16)
 	r.Body = struct {
 		io.Reader
@@ -188,14 +186,14 @@ func isBatch(r *http.Request) bool {
 		case err != nil:
 			return false
 		case b != ' ' && b != '\t' && b != '\r' && b != '\n':
-			// It cannot fail directly after a read.
+			// UnreadByte cannot fail directly after a read.
 			_ = body.UnreadByte()
 			return b == '['
 		}
 	}
 }
 
-// OpenSessions is how many sessions there are.
+// OpenSessions returns the number of sessions.
 func (s *Server) OpenSessions() int {
 	if s.sessions == nil {
 		return 0
@@ -203,12 +201,12 @@ func (s *Server) OpenSessions() int {
 	return s.sessions.count()
 }
 
-// OpenStreams is how many streams and subscriptions there are.
+// OpenStreams returns the number of streams and subscriptions.
 func (s *Server) OpenStreams() int { return s.streams.count() }
 
-// Close refuses further requests, ends streams and subscriptions, each with its
-// last message, and then sessions, once their calls are answered. Where that is not
-// done when ctx ends, what remains is cancelled and the error of ctx returned.
+// Close rejects further requests, ends streams and subscriptions with their last message,
+// and ends sessions once their calls are answered. If ctx ends first, it cancels the
+// remaining calls and returns the error of ctx.
 func (s *Server) Close(ctx context.Context) error {
 	s.running.refuse()
 	s.streams.close()
@@ -227,12 +225,12 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 }
 
-// endSessions ends all at once. The SDK drops the answers to calls that it finds
-// unfinished.
+// endSessions closes all sessions concurrently. The SDK drops the responses to unfinished
+// calls.
 func (s *Server) endSessions() {
 	var group sync.WaitGroup
 	for session := range s.mcp.Sessions() {
-		// Without an id it is a single request, which ends by itself.
+		// A session without an ID is a single request, which ends by itself.
 		if session.ID() != "" {
 			group.Go(func() { _ = session.Close() })
 		}

@@ -34,8 +34,9 @@ func TestClientsOfBothErasAreToldWhatTheServerIs(t *testing.T) {
 			if told.Instructions != Instructions {
 				t.Errorf("instructions are %q", told.Instructions)
 			}
-			// Only what can be kept: no log, no news of lists that never change, and
-			// subscriptions where there is something on which news can come.
+			// Only capabilities that the server supports: no logging, no notifications
+			// about lists that never change, and subscriptions only if there is a stream
+			// for notifications.
 			capabilities := told.Capabilities
 			if capabilities.Logging != nil { //nolint:staticcheck // It must not be offered.
 				t.Error("logging is offered")
@@ -382,7 +383,7 @@ func TestTheSDKFillsNoLog(t *testing.T) {
 	}
 }
 
-// TestTheSDKIsHeardAtDetail guards against a log that hides it altogether.
+// TestTheSDKIsHeardAtDetail checks that the SDK's messages are logged at the detail level.
 func TestTheSDKIsHeardAtDetail(t *testing.T) {
 	logs := &logBuffer{}
 	h := newHarness(t, func(c *Config, _ *limits) { c.Logger = logs.logger(1) })

@@ -6,9 +6,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// beginSessionCall counts a request of a user in a session until its end is called.
-// Such requests go on when their connections are gone, and so without a place at the
-// gate. The error is for the client.
+// beginSessionCall counts a user's request in a session until end is called. Such requests
+// continue after their connection closes, so the limits of package gate do not cover them.
+// The error is for the client.
 func (s *Server) beginSessionCall(user string) (end func(), err error) {
 	end, ok := s.sessionCalls.Begin(user)
 	if !ok {

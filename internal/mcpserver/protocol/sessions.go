@@ -13,20 +13,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
-// sessionHeader names the session of a request.
+// sessionHeader is the header with the session's ID.
 const sessionHeader = "Mcp-Session-Id"
 
-// sessions are those of clients of 2025-11-25 and before. The SDK keeps them, and
-// sees to it that each is used by the user who began it; here they are counted.
+// sessions counts the sessions of clients of 2025-11-25 and before. The SDK keeps the
+// sessions, and ensures that only the user who began a session uses it.
 type sessions struct {
 	server *Server
 	// next is the SDK's handler.
 	next http.Handler
 
 	mu sync.Mutex
-	// opening are the requests by user that may begin a session.
+	// opening counts, by user, the requests that may begin a session.
 	opening map[string]int
-	// users are those of the sessions by id.
+	// users contains the user of each session, by session ID.
 	users map[string]string
 }
 
@@ -51,8 +51,8 @@ func (s *sessions) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveStream serves the stream on which a session's client gets what is not the
-// answer to a request. It ends with the token, or with the session.
+// serveStream serves the stream on which the client of a session gets messages other than
+// responses. It ends when the token expires or the session ends.
 func (s *sessions) serveStream(w http.ResponseWriter, r *http.Request, user string, info *auth.TokenInfo) {
 	leave, err := s.server.streams.take(user)
 	var tooMany *tooManyError
@@ -84,19 +84,19 @@ func (s *sessions) serveFirst(w http.ResponseWriter, r *http.Request, user strin
 	s.next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), placeKey{}, p)))
 }
 
-// place is that of a session that may begin. The session takes it over, so that the
-// two are never counted both: a client that has its answer may ask for the next one
-// while this request still ends.
+// place is a reservation for a session that may begin. The session takes it over, so that
+// the two are never counted both: a client that has its response may send the next request
+// before this one ends.
 type place struct {
 	user string
-	// left says that it is counted no more.
+	// left reports that the place is no longer counted.
 	left bool
 }
 
 type placeKey struct{}
 
-// admit takes a place for a session that may begin, until leave is called with it. A
-// user may have half of all places, so that nobody can take those of everybody.
+// admit reserves a place for a session that may begin, until leave is called. A user may
+// have half of all places, so that one user cannot exhaust them.
 func (s *sessions) admit(user string) (status int, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *sessions) admit(user string) (status int, why string) {
 	return http.StatusOK, ""
 }
 
-// leave gives a place back. Only the first call counts.
+// leave releases a place. Further calls have no effect.
 func (s *sessions) leave(p *place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +139,8 @@ func (s *sessions) leaveLocked(p *place) {
 	}
 }
 
-// began counts a session until it ends, in whatever way. The context is that of the
-// request that began it.
+// began counts a session until it ends, for any reason. ctx is the context of the request
+// that began it.
 func (s *sessions) began(ctx context.Context, session *mcp.ServerSession, user string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +150,7 @@ func (s *sessions) began(ctx context.Context, session *mcp.ServerSession, user s
 	}
 	s.server.config.Metrics.AddSessions(1)
 	go func() {
-		// Its error is why the session ended.
+		// The error is the reason why the session ended.
 		_ = session.Wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -165,8 +165,9 @@ func (s *sessions) count() int {
 	return len(s.users)
 }
 
-// describe answers the first request of a client as it is: with a session it is
-// counted, without one there is nothing on which news of a resource could come.
+// describe completes the response to initialize. With a session, it starts to count the
+// session. Without one, it removes the capability to subscribe, because notifications could
+// not be delivered.
 func (s *Server) describe(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
@@ -177,7 +178,7 @@ func (s *Server) describe(next mcp.MethodHandler) mcp.MethodHandler {
 		if inSession(req) {
 			s.sessions.began(ctx, req.GetSession().(*mcp.ServerSession), callers.NameOf(ctx))
 		} else if resources := initialized.Capabilities.Resources; resources != nil {
-			// The capabilities belong to this answer alone.
+			// The capabilities belong to this response alone.
 			resources.Subscribe = false
 		}
 		return result, nil

@@ -105,7 +105,7 @@ func TestSessionsAreCapped(t *testing.T) {
 	if sessions, _ := h.metrics.open(); sessions != 4 || h.OpenSessions() != 4 {
 		t.Errorf("%d and %d sessions are counted", sessions, h.OpenSessions())
 	}
-	// A client that needs none is not concerned.
+	// Clients without sessions are not affected.
 	if response, body := h.send(t, message{era: modernEra, token: "carol", method: "tools/list"}); response.StatusCode != http.StatusOK {
 		t.Errorf("without a session: %d %s", response.StatusCode, body)
 	}
@@ -120,8 +120,8 @@ func TestSessionsAreCapped(t *testing.T) {
 	}
 }
 
-// TestSessionsThatBeginAtOnceAreCapped holds requests open, which may each begin a
-// session, and looks whether they are counted before they have.
+// TestSessionsThatBeginAtOnceAreCapped holds requests open that may each begin a session,
+// and checks that they are counted before the sessions begin.
 func TestSessionsThatBeginAtOnceAreCapped(t *testing.T) {
 	h := newHarness(t, withSessions(4))
 	for i := range 4 {
@@ -136,8 +136,8 @@ func TestSessionsThatBeginAtOnceAreCapped(t *testing.T) {
 	}
 }
 
-// A client has its answer before the server is done with its request, and may ask for
-// the next session at once.
+// A client gets its response before the server has finished the request, and may
+// immediately request another session.
 func TestASessionIsCountedOnce(t *testing.T) {
 	h := newHarness(t, withSessions(4))
 	next, status := h.sessions.next, 0
@@ -162,7 +162,7 @@ func TestARequestThatBeginsNoSessionTakesNone(t *testing.T) {
 		}
 	}
 	for range 5 {
-		// It needs a session and has none.
+		// This request needs a session and has none.
 		h.send(t, message{era: legacyEra, token: "bob", method: "tools/list"})
 	}
 	if id, _, body := h.initialize(t, "bob"); id == "" {
@@ -183,8 +183,8 @@ func TestSessionsThatAreNotUsedEnd(t *testing.T) {
 	}
 }
 
-// In a session a client may come back for its answer on another connection, so
-// that only the client can cancel.
+// In a session, a client may fetch its response on another connection, so only a
+// cancellation by the client ends the work.
 func TestADroppedConnectionOfASessionCancelsNothing(t *testing.T) {
 	began, ended := make(chan struct{}, 1), make(chan error, 1)
 	h := newHarness(t, withSessions(2), content(addWaiting(began, ended)))
@@ -204,7 +204,7 @@ func TestADroppedConnectionOfASessionCancelsNothing(t *testing.T) {
 	receive(t, "the tool", began)
 	drop()
 	<-dropped
-	// A request that goes all the way leaves the server time to notice.
+	// The server has time to notice the disconnect during a complete request.
 	h.send(t, message{era: legacyEra, token: "alice", session: id, method: "ping", body: `{"jsonrpc":"2.0","id":2,"method":"ping"}`})
 	select {
 	case err := <-ended:
@@ -220,7 +220,7 @@ func TestADroppedConnectionOfASessionCancelsNothing(t *testing.T) {
 	}
 }
 
-// The gate does not see them any more, since their connections are gone.
+// Package gate does not count these calls, because their connections are closed.
 func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	began, ended := make(chan struct{}, 10), make(chan error, 10)
 	h := newHarness(t, withSessions(4), content(addWaiting(began, ended)), func(c *Config, _ *limits) { c.MaxSessionCallsPerUser = 2 })
@@ -264,7 +264,7 @@ func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 		h.send(t, message{era: legacyEra, token: token, session: session, body: fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, n)})
 		receive(t, "the end of the tool", ended)
 	}
-	// A cancellation is no request, and makes place.
+	// A cancellation is a notification, and frees a place.
 	cancel("alice", id, 1)
 	polltest.Eventually(t, "there is place", func() bool {
 		return h.sessionCalls.Of("alice") == 1
@@ -275,8 +275,8 @@ func TestCallsThatOutliveTheirConnectionsAreCapped(t *testing.T) {
 	cancel("bob", other, 1)
 }
 
-// addAsking adds a tool that asks the user, in the way of 2026-07-28, which the
-// SDK translates in a session.
+// addAsking adds a tool that asks the user as in revision 2026-07-28. In a session, the SDK
+// sends the question as an elicitation request.
 func addAsking(server *mcp.Server) {
 	tool := &mcp.Tool{Name: "ask", InputSchema: json.RawMessage(`{"type":"object"}`)}
 	server.AddTool(tool, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -308,7 +308,7 @@ func TestTheUserIsAsked(t *testing.T) {
 			if got := textOf(c.call(t, "ask", nil)); got != "accept state" {
 				t.Errorf("the tool got %q", got)
 			}
-			// Without a session these are two requests.
+			// Without a session, there are two requests.
 			var outcomes []string
 			for _, line := range h.logs.lines(`"tool"="ask"`) {
 				_, rest, _ := strings.Cut(line, `"outcome"="`)

@@ -10,12 +10,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/quota"
 )
 
-// streams are what stays open: the streams of both eras, and the subscriptions of
-// sessions. Each belongs to a user and ends with the server.
+// streams counts the open streams, with and without sessions, and the subscriptions of
+// sessions. Each belongs to a user and ends when the server shuts down.
 type streams struct {
 	metrics Metrics
 	users   *quota.Quota
-	// begun are those that end with the server.
+	// begun cancels the streams that end with the server.
 	begun cancels
 
 	mu     sync.Mutex
@@ -25,7 +25,7 @@ type streams struct {
 
 var errEnding = errors.New("this server is ending; open the stream again, to reach another one")
 
-// tooManyError says that a user has all the streams that one may have.
+// tooManyError reports that a user has reached the limit of open streams.
 type tooManyError struct {
 	user string
 	max  int
@@ -39,8 +39,8 @@ func newStreams(max int, metrics Metrics) *streams {
 	return &streams{metrics: metrics, users: quota.New(max)}
 }
 
-// take counts a stream of a user until leave is called. The error is a
-// tooManyError or errEnding.
+// take counts a stream of a user until leave is called. The error is a tooManyError or
+// errEnding.
 func (s *streams) take(user string) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,16 +62,16 @@ func (s *streams) take(user string) (leave func(), err error) {
 	}), nil
 }
 
-// begin is take for a stream that the server ends by itself: its context ends with
-// the server, when its life is over, with ctx, or when end is called, which must
-// be done.
+// begin is take for a stream that the server ends itself: its context ends when the server
+// shuts down, when life is over, when ctx ends, or when end is called. The caller must call
+// end.
 func (s *streams) begin(ctx context.Context, user string, life time.Duration) (stream context.Context, end func(), err error) {
 	leave, err := s.take(user)
 	if err != nil {
 		return nil, nil, err
 	}
 	stream, cancel := context.WithTimeout(ctx, life)
-	// Where the server closed in between, it is cancelled at once.
+	// If the server was closed in between, add cancels at once.
 	forget := s.begun.add(cancel)
 	return stream, sync.OnceFunc(func() {
 		cancel()
@@ -80,7 +80,7 @@ func (s *streams) begin(ctx context.Context, user string, life time.Duration) (s
 	}), nil
 }
 
-// close ends the streams that began here and lets no further one open.
+// close ends the streams that begin opened and rejects further ones.
 func (s *streams) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,9 +94,8 @@ func (s *streams) count() int {
 	return s.open
 }
 
-// life is how long a stream that is opened now may last: not longer than the
-// token with which it was opened, and so much shorter that its last message still
-// goes out.
+// life returns the maximum duration of a stream that is opened now. The stream ends before
+// its token expires, early enough to send the last message.
 func (s *Server) life(expiry time.Time) time.Duration {
 	if expiry.IsZero() {
 		return s.limits.stream

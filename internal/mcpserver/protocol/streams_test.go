@@ -38,7 +38,7 @@ func TestNoStreamBeginsAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestAStreamThatBeginsWhileAllEnd tries the moment between its two steps.
+// TestAStreamThatBeginsWhileAllEnd closes the streams between the two steps of begin.
 func TestAStreamThatBeginsWhileAllEnd(t *testing.T) {
 	s := newStreams(0, noMetrics{})
 	s.metrics = closing{s}
@@ -52,7 +52,7 @@ func TestAStreamThatBeginsWhileAllEnd(t *testing.T) {
 	}
 }
 
-// closing closes streams when one is counted.
+// closing is a Metrics that closes the streams when one is counted.
 type closing struct{ *streams }
 
 func (closing) CalledTool(string, string, time.Duration) {}

@@ -14,34 +14,34 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// codeBusy says that a stream cannot be opened now. JSON-RPC leaves this code to
-// servers.
+// codeBusy means that a stream cannot be opened now. It is in the range of codes that
+// JSON-RPC reserves for server errors.
 const codeBusy = -32000
 
-// Subscriptions watches resources.
+// Subscriptions watches the resources that clients subscribe to.
 type Subscriptions interface {
-	// Watch returns at once: with an error where the caller of the context may not
-	// read the resource, or there is none. After that it calls changed for each change,
-	// from any goroutine, until the context ends. It may call it where nothing changed.
+	// Watch returns at once, with an error if there is no such resource or the caller in
+	// the context may not read it. Otherwise it calls changed after each change, from any
+	// goroutine, until the context ends. It may call changed without a change.
 	//
-	// The error is shown to the client: a *jsonrpc.Error, or one whose text is a
-	// sentence for people.
+	// The error is sent to the client: it is a *jsonrpc.Error, or its text is a sentence
+	// for users.
 	Watch(ctx context.Context, uri string, changed func()) error
 }
 
-// subscriptions are the resources that clients want to hear of. Each watch is its
-// client's own and acts as its caller, so that nobody hears of what they may not
-// read, and all news of a resource goes out together.
+// subscriptions manages the subscriptions to resources. Each subscription has its own
+// watch, which impersonates the caller, so that no client is notified about a resource that
+// it may not read. Notifications about the same resource are combined.
 type subscriptions struct {
 	server *Server
 	source Subscriptions
-	// after is time.AfterFunc, apart from tests.
+	// after is time.AfterFunc, except in tests.
 	after func(time.Duration, func())
 
 	mu sync.Mutex
-	// pending are the resources whose news will go out.
+	// pending contains the resources for which a notification is scheduled.
 	pending map[string]bool
-	// bySession are what ends the subscriptions of sessions, by resource.
+	// bySession contains the functions that end the subscriptions of sessions, by resource.
 	bySession map[*mcp.ServerSession]map[string]func()
 }
 
@@ -53,8 +53,9 @@ func newSubscriptions(server *Server) *subscriptions {
 	}
 }
 
-// subscribe authorises subscriptions of both eras and begins to watch, before the
-// SDK accepts them: it asks its own handler without saying who the caller is.
+// subscribe authorizes subscriptions, with and without sessions, and starts to watch before
+// the SDK accepts them. The SDK's own handler cannot do that, because it does not get the
+// caller.
 func (s *Server) subscribe(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if s.config.Subscriptions == nil {
@@ -79,7 +80,7 @@ func (s *Server) subscribe(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// listen serves a stream of 2026-07-28. When the stream's context ends the SDK
+// listen serves a stream of revision 2026-07-28. When the stream's context ends, the SDK
 // sends its last message.
 func (s *subscriptions) listen(ctx context.Context, req mcp.Request, params *mcp.SubscriptionsListenParams, next mcp.MethodHandler) (mcp.Result, error) {
 	var uris []string
@@ -97,8 +98,8 @@ func (s *subscriptions) listen(ctx context.Context, req mcp.Request, params *mcp
 	return next(authorised(stream), methodListen, req)
 }
 
-// add subscribes a session. Without a session nothing can be delivered, and all
-// that remains is whether it would be allowed.
+// add subscribes a session. Without a session, no notification can be delivered, so add
+// only checks whether the subscription is allowed.
 func (s *subscriptions) add(ctx context.Context, req mcp.Request, uri string) error {
 	// The subscription outlives the request.
 	stream, end, err := s.begin(context.WithoutCancel(ctx), req, methodSubscribe, []string{uri})
@@ -117,7 +118,7 @@ func (s *subscriptions) add(ctx context.Context, req mcp.Request, uri string) er
 		ends = map[string]func(){}
 		s.bySession[session] = ends
 		go func() {
-			// Its error is why the session ended.
+			// The error is the reason why the session ended.
 			_ = session.Wait()
 			s.removeAll(session)
 		}()
@@ -153,8 +154,8 @@ func (s *subscriptions) removeAll(session *mcp.ServerSession) {
 	delete(s.bySession, session)
 }
 
-// begin opens a stream of the caller and watches the resources that it is about.
-// It writes who wants to hear of which.
+// begin opens a stream of the caller and watches its resources. It logs the caller and the
+// resources.
 func (s *subscriptions) begin(ctx context.Context, req mcp.Request, method string, uris []string) (stream context.Context, end func(), err error) {
 	start, outcome := s.server.config.Clock.Now(), toolset.OutcomeOK
 	defer func() {
@@ -180,7 +181,8 @@ func (s *subscriptions) begin(ctx context.Context, req mcp.Request, method strin
 	return stream, end, nil
 }
 
-// watch begins to watch a resource as the caller. The error is for the client.
+// watch starts to watch a resource with the caller's permissions. The error is for the
+// client.
 func (s *subscriptions) watch(ctx context.Context, uri string) (outcome string, err error) {
 	ctx, told := toolset.WithOutcome(ctx)
 	if err = s.source.Watch(ctx, uri, func() { s.changed(uri) }); err == nil {
@@ -197,9 +199,9 @@ func (s *subscriptions) watch(ctx context.Context, uri string) (outcome string, 
 	return outcome, err
 }
 
-// changed tells those who want to hear of a resource. Several clients may watch
-// the same one, and it may change often, so that one message is for all changes
-// within a short time.
+// changed notifies the subscribers of a resource. Several clients may watch the same
+// resource, and it may change often, so all changes within limits.coalesce are combined
+// into one message.
 func (s *subscriptions) changed(uri string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,13 +221,12 @@ func (s *subscriptions) changed(uri string) {
 
 type authorisedKey struct{}
 
-// authorised marks that the subscriptions of a request were authorised.
+// authorised marks the subscriptions of a request as authorized.
 func authorised(ctx context.Context) context.Context {
 	return context.WithValue(ctx, authorisedKey{}, true)
 }
 
-// acceptSubscription is what the SDK asks. It accepts nothing that did not come
-// through subscribe.
+// acceptSubscription is the SDK's handler. It accepts only requests that passed subscribe.
 func acceptSubscription(ctx context.Context, _ *mcp.SubscribeRequest) error {
 	if ctx.Value(authorisedKey{}) == nil {
 		return errors.New("bug: a subscription was not authorised")

@@ -22,8 +22,8 @@ import (
 
 const watchedURI = "test://watched"
 
-// fakeSource is resources that change when a test says so. Their names begin with
-// test://, and those with test://private are alice's alone.
+// fakeSource provides resources that change when the test says so. Their URIs begin with
+// test://. Only alice may read those that begin with test://private.
 type fakeSource struct {
 	mu      sync.Mutex
 	last    int
@@ -62,7 +62,7 @@ func (f *fakeSource) Watch(ctx context.Context, uri string, changed func()) erro
 	return nil
 }
 
-// change tells all watches that something changed.
+// change reports a change to all watches.
 func (f *fakeSource) change() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,8 +97,7 @@ func TestNewsReachSubscribers(t *testing.T) {
 				t.Fatal(err)
 			}
 			polltest.Eventually(t, "the resource is watched", func() bool { return source.open() == 1 })
-			// The client may not listen yet when the server already watches. News come
-			// again and again.
+			// The server may watch before the client listens, so the change is repeated.
 			for range 3 {
 				polltest.Eventually(t, "news come", func() bool {
 					source.change()
@@ -230,14 +229,14 @@ func TestOneUserHasFewStreams(t *testing.T) {
 		t.Errorf("%d and %d streams are counted", streams, h.OpenStreams())
 	}
 
-	// Others have their own, and a place is free again when a stream has ended.
+	// The limit is per user, and a place is free again when a stream has ended.
 	h.listen(t, "bob", watchedURI).until(t, "acknowledged")
 	first.cancel()
 	polltest.Eventually(t, "the stream has ended", func() bool { return h.OpenStreams() == 2 })
 	h.listen(t, "alice", watchedURI).until(t, "acknowledged")
 }
 
-// streamRequest asks for the stream of a session.
+// streamRequest returns a request for the stream of a session.
 func streamRequest(t *testing.T, h *harness, token, session string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.url, http.NoBody)
@@ -331,7 +330,7 @@ func TestSubscriptionsOfASessionEnd(t *testing.T) {
 			source := newFakeSource()
 			h := newHarness(t, withSessions(2), watched(source))
 			id, _, _ := h.initialize(t, "alice")
-			// The second one takes the place of the first.
+			// The second subscription replaces the first.
 			for range 2 {
 				_, body := h.send(t, message{era: legacyEra, token: tt.token, session: id, method: methodSubscribe, params: map[string]any{"uri": watchedURI}})
 				if !strings.Contains(body, `"result":{}`) {
@@ -369,7 +368,7 @@ func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 		response.Body.Close()
 	}
 	settled(t, before)
-	// What ended of the tests before makes room for as many goroutines that are ours.
+	// Goroutines of earlier tests may have ended, so also check the counts.
 	polltest.Eventually(t, "no watches, streams and sessions are left", func() bool {
 		return source.open() == 0 && h.OpenStreams() == 0 && h.OpenSessions() == 0
 	})
@@ -379,8 +378,8 @@ func TestManySubscriptionsLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// TestNoSubscriptionPassesUnseen guards the SDK's own handler, which would accept
-// everything that reaches it.
+// TestNoSubscriptionPassesUnseen checks the SDK's handler, which must reject requests that
+// were not authorized before.
 func TestNoSubscriptionPassesUnseen(t *testing.T) {
 	if err := acceptSubscription(t.Context(), &mcp.SubscribeRequest{}); err == nil {
 		t.Error("a subscription was accepted that nobody authorised")

@@ -10,8 +10,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// definitions are those of the tools by name, and all the rights that decide who is
-// shown them.
+// definitions returns the definitions of the tools by name, and all permissions that decide
+// which callers see them.
 func definitions(set *toolset.Set) (map[string]toolset.Definition, []access.Right) {
 	byName := map[string]toolset.Definition{}
 	var rights []access.Right
@@ -26,9 +26,8 @@ func definitions(set *toolset.Set) (map[string]toolset.Definition, []access.Righ
 	return byName, rights
 }
 
-// showTools takes tools out of the list that could only be refused to its caller.
-// It cuts the pages of the SDK, whose cursors say where the next one begins
-// whatever was taken out. A tool that is not shown can be called nevertheless: the
+// showTools removes the tools from a list that the caller has no permission to use. It
+// filters the SDK's pages; their cursors stay valid. A hidden tool can still be called: the
 // API server decides.
 func (s *Server) showTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -38,7 +37,7 @@ func (s *Server) showTools(next mcp.MethodHandler) mcp.MethodHandler {
 			return result, err
 		}
 		lacks := s.config.Access.Lacks(ctx, s.rights)
-		// The slice belongs to this answer alone.
+		// The slice belongs to this response alone.
 		list.Tools = slices.DeleteFunc(list.Tools, func(tool *mcp.Tool) bool {
 			return s.tools[tool.Name].Useless(lacks)
 		})

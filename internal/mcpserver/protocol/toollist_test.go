@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// fakeReviewer knows what users lack.
+// fakeReviewer contains the permissions that users lack.
 type fakeReviewer map[string][]access.Right
 
 func (fakeReviewer) MayEnter(context.Context, user.Info) (bool, error) { return true, nil }
@@ -55,7 +55,8 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 	for name, w := range ways {
 		for caller, tools := range want {
 			t.Run(name+" "+caller, func(t *testing.T) {
-				// With pages of one, some are empty and the next one is still found.
+				// With pages of one tool, some pages are empty, and the following ones must
+				// still be found.
 				h := w.of(t, func(c *Config, l *limits) { c.Tools, c.Access, l.pageSize = &set, reviewer, 1 })
 				c := h.connect(t, w.era, caller, nil)
 				var got []string
@@ -68,7 +69,7 @@ func TestCallersSeeTheToolsThatTheyMayUse(t *testing.T) {
 				if diff := cmp.Diff(tools, got); diff != "" {
 					t.Errorf("tools (-want +got):\n%s", diff)
 				}
-				// What is not shown is not refused here: that is for the API server.
+				// A hidden tool can still be called: the API server decides.
 				if result := c.call(t, "b_write", map[string]any{"name": "x"}); result.IsError {
 					t.Errorf("calling a tool that is not shown gives %s", textOf(result))
 				}

@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
-// trace makes each request a span. Those that do no work, or last as long as their
-// client likes, have none.
+// trace creates a span for each request. Requests that do no work, and streams, whose
+// duration depends on the client, have none.
 func (s *Server) trace(next mcp.MethodHandler) mcp.MethodHandler {
 	if s.config.Tracing == nil {
 		return next
@@ -32,7 +32,7 @@ func (s *Server) trace(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// spanName has the tool, unless the client calls one that is not there.
+// spanName contains the name of the tool, unless there is no such tool.
 func (s *Server) spanName(method string, req mcp.Request) string {
 	if params, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok {
 		if _, known := s.tools[params.Name]; known {
@@ -42,11 +42,11 @@ func (s *Server) spanName(method string, req mcp.Request) string {
 	return "MCP " + method
 }
 
-// traceParent is the name of a trace, in HTTP and in the metadata of a message.
+// traceParent is the HTTP header with the trace context.
 const traceParent = "Traceparent"
 
-// traceOf is where the client says to which trace a request belongs: in the headers,
-// or as clients do that speak the protocol over other ways too, in its metadata.
+// traceOf returns the client's trace context, from the HTTP headers or from the metadata of
+// the message. Clients that also support other transports use the metadata.
 func traceOf(req mcp.Request) http.Header {
 	if extra := req.GetExtra(); extra != nil && extra.Header.Get(traceParent) != "" {
 		return extra.Header
@@ -58,8 +58,8 @@ func traceOf(req mcp.Request) http.Header {
 	return header
 }
 
-// metaOf is the metadata of a request that always has parameters. Those of others may
-// be missing, which the SDK tells as a nil that is none.
+// metaOf returns the metadata of a request whose method always has parameters. For other
+// methods, the SDK may return a nil pointer as the parameters.
 func metaOf(req mcp.Request) mcp.Meta {
 	switch params := req.GetParams().(type) {
 	case *mcp.CallToolParamsRaw:

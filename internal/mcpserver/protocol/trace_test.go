@@ -14,8 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
 
-// traced makes a server whose spans a collector gets. Its tool says under which id it
-// is called.
+// traced starts a server that sends its spans to a collector. Its tool returns the request
+// ID.
 func traced(t *testing.T, w way) (*harness, *tracingtest.Collector, *tracing.Provider) {
 	t.Helper()
 	collector := tracingtest.New(t)
@@ -28,8 +28,8 @@ func traced(t *testing.T, w way) (*harness, *tracingtest.Collector, *tracing.Pro
 	return h, collector, provider
 }
 
-// Each call is one span, under the id of its own request. In a session the context is
-// that of the first request, which must not count.
+// Each call has one span with the ID of its own request. In a session the context is that
+// of the first request, whose ID must not be used.
 func TestEachCallIsASpan(t *testing.T) {
 	for name, w := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestEachCallIsASpan(t *testing.T) {
 				if strings.Contains(span.Name, "ping") || strings.Contains(span.Name, "notifications/") || span.Parent != "" {
 					t.Errorf("%+v", span)
 				}
-				// No tool of the harness is known to the server by name.
+				// The tools of the harness are not in the server's list of known tools.
 				if span.Name == "MCP tools/call" && ids[span.Attributes["request.id"]] {
 					traces = append(traces, span.Trace)
 				}
@@ -68,8 +68,7 @@ func TestEachCallIsASpan(t *testing.T) {
 	}
 }
 
-// A client that does not speak HTTP itself says in the message to which trace a call
-// belongs.
+// A client that does not use HTTP itself sends the trace context in the message.
 func TestTheTraceOfAMessage(t *testing.T) {
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 	for name, parent := range map[string]any{

@@ -1,3 +1,3 @@
-// Package quota bounds how much each user has under way at once, so that nobody locks
-// everybody else out. Who has nothing under way takes no memory.
+// Package quota limits the number of concurrent operations of each user, so that one user
+// cannot block all others. A user without operations uses no memory.
 package quota

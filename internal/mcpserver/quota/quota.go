@@ -2,23 +2,23 @@ package quota
 
 import "sync"
 
-// Quota counts what each user has under way.
+// Quota counts the running operations of each user.
 type Quota struct {
 	most int
 
 	mu sync.Mutex
-	// byUser has no user without any.
+	// byUser contains only users with running operations.
 	byUser map[string]int
 }
 
-// New allows each user so much at once; 0 is no bound.
+// New returns a Quota of most operations for each user; 0 means no limit.
 func New(most int) *Quota { return &Quota{most: most, byUser: map[string]int{}} }
 
-// Most is how much one user may have under way; 0 is no bound.
+// Most returns the limit for one user; 0 means no limit.
 func (q *Quota) Most() int { return q.most }
 
-// Begin counts one more until its end is called; only the first call counts. It is
-// false where the user has as much as one may have.
+// Begin counts an operation of the user until end is called; only the first call of end has
+// an effect. ok is false if the user has reached the limit.
 func (q *Quota) Begin(user string) (end func(), ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -35,7 +35,7 @@ func (q *Quota) Begin(user string) (end func(), ok bool) {
 	}), true
 }
 
-// Of is how much a user has under way.
+// Of returns the number of running operations of a user.
 func (q *Quota) Of(user string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

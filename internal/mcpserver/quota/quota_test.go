@@ -27,7 +27,7 @@ func TestEachUserHasAShare(t *testing.T) {
 	}
 }
 
-// TestNobodyIsRemembered: who has nothing under way takes no memory.
+// TestNobodyIsRemembered checks that a user without operations uses no memory.
 func TestNobodyIsRemembered(t *testing.T) {
 	q := New(1)
 	end, _ := q.Begin("alice")

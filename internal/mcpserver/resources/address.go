@@ -13,10 +13,10 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// scheme is that of all URIs.
+// scheme is the scheme of all resource URIs.
 const scheme = "coder://"
 
-// The parts of objects that are resources of their own.
+// The parts of objects that have their own URIs.
 const (
 	partEvents = "events"
 	partPods   = "pods"
@@ -24,13 +24,13 @@ const (
 	partFiles  = "files"
 )
 
-// collection is a kind of objects, as URIs name it.
+// collection is a kind of object that has URIs.
 type collection struct {
 	name     string
 	kind     schema.GroupVersionKind
 	resource string
 	parts    []string
-	// listed says that the list of them is a resource too.
+	// listed reports that the list of objects is a resource too.
 	listed bool
 }
 
@@ -60,11 +60,11 @@ func collectionNamed(name string) (collection, bool) {
 	return all[i], true
 }
 
-// address is what a URI leads to.
+// address is a parsed URI.
 type address struct {
 	collection collection
-	// namespace and name are empty in the address of a list; name alone is empty in
-	// that of a list of one namespace.
+	// In the address of a list, name is empty. In the address of a list of all namespaces,
+	// namespace is empty too.
 	namespace, name string
 	// part is empty in the address of the object itself.
 	part string
@@ -72,8 +72,8 @@ type address struct {
 	file string
 }
 
-// parseAddress reads a URI. It is not ok where nothing can be there: then no
-// part of the URI is sent to the API.
+// parseAddress parses a URI. It returns false if no resource can have the URI; then no part
+// of the URI is sent to the API.
 func parseAddress(uri string) (a address, ok bool) {
 	rest, ok := strings.CutPrefix(uri, scheme)
 	if !ok {
@@ -105,13 +105,13 @@ func parseAddress(uri string) (a address, ok bool) {
 	return a, a.leadsSomewhere()
 }
 
-// leadsSomewhere says that there are resources of this form.
+// leadsSomewhere reports whether there are resources with an address of this form.
 func (a address) leadsSomewhere() bool {
 	switch {
 	case a.name == "":
 		return a.collection.listed
 	case a.part == partFiles:
-		// A path that is not in its shortest form is no name of a file.
+		// A path that is not in its shortest form is not a valid file name.
 		return slices.Contains(a.collection.parts, a.part) && a.file != "" && path.Clean("/"+a.file) == "/"+a.file
 	case a.part != "":
 		return slices.Contains(a.collection.parts, a.part) && a.file == ""
@@ -119,13 +119,13 @@ func (a address) leadsSomewhere() bool {
 	return a.file == ""
 }
 
-// object is the address of the object that this one is a part of.
+// object returns the address of the object that contains this part.
 func (a address) object() address {
 	a.part, a.file = "", ""
 	return a
 }
 
-// String is the URI.
+// String returns the URI.
 func (a address) String() string {
 	segments := []string{a.collection.name}
 	for _, segment := range []string{a.namespace, a.name, a.part} {

@@ -50,7 +50,7 @@ func resourceTemplates() []mcp.ResourceTemplate {
 	}
 }
 
-// Rights are all that resources, completion and subscriptions use.
+// Rights returns all permissions that resources, completion and subscriptions use.
 func Rights() []access.Right {
 	rights := []access.Right{
 		{Verb: "list", Resource: "events"},

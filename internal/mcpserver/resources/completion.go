@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// Of a long list only the first objects are looked at: somebody is typing.
+	// Only the first objects of a long list are read, because completion must be fast.
 	completionPage  = 500
 	completionPages = 4
 )
 
-// Complete proposes values for the variables of resource templates and for the
-// arguments of prompts. What the caller may not list gives no values.
+// Complete proposes values for the variables of resource templates and for the arguments of
+// prompts. It returns no values if the caller may not list the objects.
 func (r *Resources) Complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	q, ok := newQuestion(req.Params)
 	if !ok {
@@ -42,17 +42,17 @@ func (r *Resources) Complete(ctx context.Context, req *mcp.CompleteRequest) (*mc
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: sentence}
 }
 
-// question is what is to be completed.
+// question is a parsed completion request.
 type question struct {
 	collection collection
 	// argument is namespace, name or path.
 	argument string
 	typed    string
-	// namespace and name are those that were chosen before.
+	// namespace and name are the values that were chosen before.
 	namespace, name string
 }
 
-// newQuestion is not ok where there is nothing to propose.
+// newQuestion parses a completion request. It returns false if there is nothing to propose.
 func newQuestion(params *mcp.CompleteParams) (question, bool) {
 	if params == nil || params.Ref == nil {
 		return question{}, false
@@ -66,13 +66,13 @@ func newQuestion(params *mcp.CompleteParams) (question, bool) {
 	return q, ok && q.canBeChosen()
 }
 
-// canBeChosen says that the namespace and the name can be those of something. With
-// a slash in one of them the API would be asked for something else.
+// canBeChosen reports whether the namespace and the name are valid in a path. A slash in
+// one of them would direct the request to another resource.
 func (q question) canBeChosen() bool {
 	return len(content.IsPathSegmentName(q.namespace)) == 0 && len(content.IsPathSegmentName(q.name)) == 0
 }
 
-// collectionOf is what a resource template or a prompt is about.
+// collectionOf returns the collection that a resource template or a prompt refers to.
 func collectionOf(ref *mcp.CompleteReference) (collection, bool) {
 	if ref.Type == "ref/prompt" {
 		return collectionNamed(promptSubjects()[ref.Name])
@@ -81,7 +81,8 @@ func collectionOf(ref *mcp.CompleteReference) (collection, bool) {
 	return collectionNamed(name)
 }
 
-// promptSubjects says what the namespace and name of each prompt are about.
+// promptSubjects returns, by prompt, the collection that its arguments namespace and name
+// refer to.
 func promptSubjects() map[string]string {
 	return map[string]string{
 		"diagnose_control_plane": "controlplanes",
@@ -90,7 +91,7 @@ func promptSubjects() map[string]string {
 	}
 }
 
-// values are all that could be meant. More says that there are others.
+// values returns all possible values. more reports that there are further ones.
 func (r *Resources) values(ctx context.Context, q question) (values []string, more bool, err error) {
 	switch {
 	case q.argument == "namespace":
@@ -103,7 +104,7 @@ func (r *Resources) values(ctx context.Context, q question) (values []string, mo
 	return nil, false, nil
 }
 
-// eachObject gives what is wanted of each object of a namespace, or of all.
+// eachObject returns wanted for each object of a namespace, or of all namespaces.
 func (r *Resources) eachObject(
 	ctx context.Context, c collection, namespace string, wanted func(metav1.PartialObjectMetadata) string,
 ) (values []string, more bool, err error) {
@@ -125,7 +126,7 @@ func (r *Resources) eachObject(
 	return values, true, nil
 }
 
-// paths are those of the files of a template that are shown in the object.
+// paths returns the paths of the template's files that are part of the object.
 func (r *Resources) paths(ctx context.Context, a address) (values []string, more bool, err error) {
 	obj, err := r.get(ctx, a)
 	if err != nil {
@@ -138,14 +139,14 @@ func (r *Resources) paths(ctx context.Context, a address) (values []string, more
 	return values, false, err
 }
 
-// matching are the different values that begin with what was typed, in order.
+// matching returns the values with the prefix typed, sorted and without duplicates.
 func matching(values []string, typed string) []string {
 	kept := slices.DeleteFunc(values, func(v string) bool { return !strings.HasPrefix(v, typed) })
 	slices.Sort(kept)
 	return slices.Compact(kept)
 }
 
-// completed has all values; package protocol sends as many as it may.
+// completed returns a result with all values. Package protocol limits their number.
 func completed(values []string, more bool) *mcp.CompleteResult {
 	details := mcp.CompletionResultDetails{Values: append([]string{}, values...), HasMore: more}
 	if !more {

@@ -100,7 +100,7 @@ func TestCompletionIsBounded(t *testing.T) {
 	}
 }
 
-// The client of metadata takes a namespace as a part of the path as it is.
+// The metadata client inserts the namespace into the path without escaping.
 func TestNothingIsAskedForWithANameThatIsAPath(t *testing.T) {
 	w := newWorld(t)
 	w.funcs.List = func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {

@@ -1,11 +1,12 @@
-// Package resources offers objects of the cluster as resources of the protocol:
-// control planes with their pods and events, workspaces with the log of their
-// newest build, templates with their files. It also completes the arguments that
-// name them, and watches them for clients that subscribe.
+// Package resources provides objects of the cluster as MCP resources: control planes with
+// their pods and events, workspaces with the log of their newest build, and templates with
+// their files. It also completes the arguments that name these objects, and watches the
+// objects for clients that subscribe.
 //
-// Invariants: all is read as the caller, at the time of the request. An answer has
-// at most 256 KiB and says where something was left out. No value of an environment
-// variable, of a Terraform variable or of an argument of a program is ever shown
-// (redaction.go). An object that is not there is ResourceNotFoundError; any other
-// error is one sentence. A watch ends with its context and leaves no goroutine.
+// Invariants: everything is read with the caller's permissions, at the time of the request.
+// An answer has at most 256 KiB and says if something was left out. Values of environment
+// variables, of Terraform variables and of program arguments are never shown
+// (redaction.go). For an object that does not exist, the error is ResourceNotFoundError;
+// any other error is one sentence. A watch ends with its context and leaves no goroutine
+// behind.
 package resources

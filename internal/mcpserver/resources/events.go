@@ -14,11 +14,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/kubeevents"
 )
 
-// mostEvents is how many are told.
+// mostEvents is the maximum number of Events in an answer.
 const mostEvents = 50
 
 type event struct {
-	// Time is when it was last seen, in RFC 3339.
+	// Time is the time of the last occurrence, in RFC 3339.
 	Time    string `json:"time"`
 	Type    string `json:"type"`
 	Reason  string `json:"reason"`
@@ -28,13 +28,13 @@ type event struct {
 }
 
 type eventList struct {
-	// Events are sorted, the newest first.
+	// Events are sorted, newest first.
 	Events    []event `json:"events"`
 	Truncated bool    `json:"truncated,omitempty"`
 	Notice    string  `json:"notice,omitempty"`
 }
 
-// events lists the newest ones about a control plane and what it owns.
+// events returns the newest Events about a control plane and the objects that it owns.
 func (r *Resources) events(ctx context.Context, a address) (*mcp.ResourceContents, error) {
 	if _, err := r.get(ctx, a.object()); err != nil {
 		return nil, err
@@ -61,15 +61,15 @@ func (r *Resources) events(ctx context.Context, a address) (*mcp.ResourceContent
 	})
 }
 
-// What a Deployment appends to its name for its ReplicaSets, and those for their
-// pods. The letters are those of which Kubernetes makes such names.
+// The suffixes that a Deployment appends to its name for its ReplicaSets, and a ReplicaSet
+// for its pods. Kubernetes generates them from these characters.
 var (
 	replicaSetSuffix = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}$`)
 	podSuffix        = regexp.MustCompile(`^-[bcdfghjklmnpqrstvwxz2456789]{1,10}-[bcdfghjklmnpqrstvwxz2456789]{5}$`)
 )
 
-// isAbout says that an object is the control plane or belongs to it. Names tell
-// it of pods that are gone, too.
+// isAbout reports whether an object is the control plane or belongs to it. It compares
+// names, so that it also recognizes pods that no longer exist.
 func isAbout(object corev1.ObjectReference, a address) bool {
 	suffix, ok := strings.CutPrefix(object.Name, a.name)
 	if !ok {

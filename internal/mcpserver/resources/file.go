@@ -15,12 +15,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// maxSourceBytes is how much of a template's archive is read. Coder takes archives
-// of 20 MiB, which may be packed; what is sent here is not.
+// maxSourceBytes limits how much of a template's archive is read. Coder accepts archives of
+// 20 MiB, which may be compressed; the archive that is read here is not.
 const maxSourceBytes = 128 << 20
 
-// file reads one file of a template: from the object, which has all text of a
-// source that is not too large, or else from the archive.
+// file reads one file of a template: from the object, which contains all text files of a
+// source that is not too large, or otherwise from the archive.
 func (r *Resources) file(ctx context.Context, a address) (*mcp.ResourceContents, error) {
 	obj, err := r.get(ctx, a.object())
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *Resources) file(ctx context.Context, a address) (*mcp.ResourceContents,
 	return describeFile(a, content)
 }
 
-// archived reads a file out of the archive of a template's source.
+// archived reads a file from the archive of a template's source.
 func (r *Resources) archived(ctx context.Context, a address) ([]byte, error) {
 	stream, err := r.kube.Raw.Get(ctx, a.partPath("files"), nil)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r *Resources) archived(ctx context.Context, a address) ([]byte, error) {
 		if header.Typeflag != tar.TypeReg || path.Clean(header.Name) != a.file {
 			continue
 		}
-		// One byte more than is shown says that it is too long.
+		// One byte more than the limit, to detect a file that is too long.
 		content, err := io.ReadAll(io.LimitReader(archive, maxBytes+1))
 		if err != nil {
 			return nil, a.partFailed("files", err)
@@ -71,7 +71,7 @@ func (r *Resources) archived(ctx context.Context, a address) ([]byte, error) {
 	}
 }
 
-// describeFile gives a file as text, without literal secrets, or as bytes.
+// describeFile returns a file as text, with literal secrets redacted, or as a blob.
 func describeFile(a address, content []byte) (*mcp.ResourceContents, error) {
 	tooLong := len(content) > maxBytes
 	if tooLong {
@@ -90,7 +90,7 @@ func describeFile(a address, content []byte) (*mcp.ResourceContents, error) {
 	return &mcp.ResourceContents{MIMEType: "application/octet-stream", Blob: content}, nil
 }
 
-// wholeCharacters takes a character off the end that was cut in two.
+// wholeCharacters removes an incomplete UTF-8 character from the end.
 func wholeCharacters(content []byte) []byte {
 	for i := 1; i <= utf8.UTFMax && i <= len(content); i++ {
 		if start := len(content) - i; utf8.RuneStart(content[start]) {

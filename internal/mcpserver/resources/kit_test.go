@@ -30,11 +30,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
-// world is an API with objects and raw texts.
+// world is a fake API with objects and raw responses.
 type world struct {
 	ctx   context.Context
 	funcs interceptor.Funcs
-	// raw is what the API answers to paths.
+	// raw contains responses by path.
 	raw     map[string]string
 	objects []client.Object
 	clock   *clocktesting.FakeClock
@@ -56,7 +56,7 @@ func (w *world) Get(_ context.Context, path string, _ url.Values) (io.ReadCloser
 	return nil, notFound("raw", path)
 }
 
-// knownKinds are those of the cluster.
+// knownKinds are the kinds of the fake cluster.
 var knownKinds = applytest.KindsOf(coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme)
 
 func (w *world) resources(t *testing.T) *Resources {
@@ -70,7 +70,7 @@ func (w *world) resources(t *testing.T) *Resources {
 	return r
 }
 
-// read reads a resource as a client does, over the protocol.
+// read reads a resource over the protocol.
 func (w *world) read(t *testing.T, uri string) (*mcp.ResourceContents, error) {
 	t.Helper()
 	session := w.connect(t)
@@ -84,7 +84,7 @@ func (w *world) read(t *testing.T, uri string) (*mcp.ResourceContents, error) {
 	return result.Contents[0], nil
 }
 
-// connect is a client of a server that offers the resources.
+// connect connects a client to a server with the resources.
 func (w *world) connect(t *testing.T) *mcp.ClientSession {
 	t.Helper()
 	r := w.resources(t)
@@ -112,7 +112,7 @@ func (w *world) connect(t *testing.T) *mcp.ClientSession {
 	return session
 }
 
-// readJSON reads a resource that is JSON.
+// readJSON reads a JSON resource.
 func (w *world) readJSON(t *testing.T, uri string) map[string]any {
 	t.Helper()
 	contents, err := w.read(t, uri)
@@ -129,7 +129,7 @@ func (w *world) readJSON(t *testing.T, uri string) map[string]any {
 	return out
 }
 
-// isMissing says that the protocol told that there is no such resource.
+// isMissing reports whether the error is ResourceNotFoundError.
 func isMissing(err error) bool {
 	var rpc *jsonrpc.Error
 	return errors.As(err, &rpc) && rpc.Code == jsonrpc.CodeInvalidParams && rpc.Message == "Resource not found"
@@ -159,7 +159,7 @@ func newTemplate(namespace, name string, files map[string]string) *aggregationv1
 	}
 }
 
-// packed is a tar archive.
+// packed returns a tar archive.
 func packed(t *testing.T, names []string, files map[string]string) string {
 	t.Helper()
 	var out bytes.Buffer

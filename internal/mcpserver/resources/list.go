@@ -11,13 +11,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 )
 
-// mostControlPlanes is how many a list has.
+// mostControlPlanes is the maximum number of control planes in a list.
 const mostControlPlanes = 500
 
 type controlPlane struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// URI is where it is read.
+	// URI is the URI of the control plane's resource.
 	URI     string `json:"uri"`
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"`
@@ -31,7 +31,7 @@ type controlPlaneList struct {
 	Notice        string         `json:"notice,omitempty"`
 }
 
-// controlPlanes lists those of a namespace, or of all.
+// controlPlanes lists the control planes of a namespace, or of all namespaces.
 func (r *Resources) controlPlanes(ctx context.Context, a address) (*mcp.ResourceContents, error) {
 	list := &coderv1alpha1.CoderControlPlaneList{}
 	if err := r.kube.List(ctx, list, client.InNamespace(a.namespace), client.Limit(mostControlPlanes)); err != nil {

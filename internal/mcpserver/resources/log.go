@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// How much of a log is told.
+// Limits of a log excerpt.
 const (
 	logLines = 200
 	logBytes = 64 << 10
@@ -34,12 +34,12 @@ func (r *Resources) log(ctx context.Context, a address) (*mcp.ResourceContents, 
 	return &mcp.ResourceContents{MIMEType: textType, Text: lines}, nil
 }
 
-// partPath is where the API has a subresource of the object of an address.
+// partPath returns the API path of a subresource of the object.
 func (a address) partPath(subresource string) string {
 	return callers.SubresourcePath(a.collection.kind.GroupVersion(), a.namespace, a.collection.resource, a.name, subresource)
 }
 
-// partFailed is the error of reading a subresource.
+// partFailed returns the error of a failed request for a subresource.
 func (a address) partFailed(subresource string, err error) error {
 	return &toolset.CallError{
 		Verb: "get", Resource: a.collection.resource + "/" + subresource, Namespace: a.namespace, Name: a.name, Err: err,

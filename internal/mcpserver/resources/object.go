@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// maxBytes is how long the text of one resource may be.
+// maxBytes limits the text of one resource.
 const maxBytes = 256 << 10
 
 // object reads one object.
@@ -44,7 +44,7 @@ func (r *Resources) object(ctx context.Context, a address) (*mcp.ResourceContent
 	return nil, toolset.UsageError(fmt.Sprintf("the metadata of %s alone has more than %d KiB, which is not shown", a, maxBytes>>10))
 }
 
-// get reads the object of an address as it is in the API.
+// get reads the object of an address, unredacted.
 func (r *Resources) get(ctx context.Context, a address) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(a.collection.kind)
@@ -54,13 +54,13 @@ func (r *Resources) get(ctx context.Context, a address) (*unstructured.Unstructu
 	return obj, nil
 }
 
-// failed is the error of a call about the objects of an address.
+// failed returns the error of a failed request for the objects of an address.
 func (a address) failed(verb string, err error) error {
 	return &toolset.CallError{Verb: verb, Resource: a.collection.resource, Namespace: a.namespace, Name: a.name, Err: err}
 }
 
-// summarizeFiles puts the size of each file into the place of its text, which is
-// a resource of its own.
+// summarizeFiles replaces the text of each file, which is a resource of its own, by its
+// size.
 func summarizeFiles(obj *unstructured.Unstructured) error {
 	files, found, err := unstructured.NestedMap(obj.Object, "spec", "files")
 	if err != nil || !found {
@@ -73,8 +73,8 @@ func summarizeFiles(obj *unstructured.Unstructured) error {
 	return unstructured.SetNestedMap(obj.Object, files, "spec", "files")
 }
 
-// encode gives the JSON of an answer. A model reads "<" more easily than its
-// escape, and nobody puts this into HTML.
+// encode returns the JSON of an answer. HTML characters are not escaped: models read "<"
+// more easily than its escape, and the answer is not embedded in HTML.
 func encode(answer any) (string, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -85,8 +85,7 @@ func encode(answer any) (string, error) {
 	return string(bytes.TrimSpace(out.Bytes())), nil
 }
 
-// fitting encodes the answer that answer makes of the first items, of as many as
-// fit.
+// fitting encodes the answer for as many of the first items as fit into maxBytes.
 func fitting[T any](items []T, answer func(shown []T) any) (*mcp.ResourceContents, error) {
 	for {
 		body, err := encode(answer(items))

@@ -16,13 +16,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// mostPods is how many a list has.
+// mostPods is the maximum number of pods in a list.
 const mostPods = 200
 
 type pod struct {
 	Name  string `json:"name"`
 	Phase string `json:"phase"`
-	// Ready says how many of its containers are ready: "1/2".
+	// Ready is the number of its containers that are ready: "1/2".
 	Ready    string `json:"ready"`
 	Restarts int32  `json:"restarts"`
 	Node     string `json:"node,omitempty"`
@@ -36,9 +36,9 @@ type container struct {
 	Name  string `json:"name"`
 	Image string `json:"image"`
 	Ready bool   `json:"ready"`
-	// State is running, or why it does not run.
+	// State is "running", or why the container does not run.
 	State string `json:"state"`
-	// Last is how it ended before its last restart.
+	// Last describes how the container terminated before its last restart.
 	Last string `json:"last,omitempty"`
 }
 
@@ -48,7 +48,7 @@ type podList struct {
 	Notice    string `json:"notice,omitempty"`
 }
 
-// pods lists those of a control plane.
+// pods lists the pods of a control plane.
 func (r *Resources) pods(ctx context.Context, a address) (*mcp.ResourceContents, error) {
 	obj, err := r.get(ctx, a.object())
 	if err != nil {
@@ -114,7 +114,7 @@ func describeState(s corev1.ContainerState) string {
 	return "waiting"
 }
 
-// lastEnd is how a container ended, or empty.
+// lastEnd describes how a container terminated. It returns "" if it did not.
 func lastEnd(s corev1.ContainerState) string {
 	if s.Terminated == nil {
 		return ""

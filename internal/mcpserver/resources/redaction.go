@@ -9,28 +9,28 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// ownAnnotations is the end of the domains whose annotations this project writes.
+// ownAnnotations is the domain, or parent domain, of the annotations of this project.
 const ownAnnotations = "coder.com"
 
-// redactObject gives an object without what may be secret. What follows is about
-// the form of objects of Kubernetes, so it holds at every depth and for fields that
-// do not exist yet:
+// redactObject returns an object without data that may be secret. The rules depend only on
+// the form of Kubernetes objects, so they apply at every depth and to fields that are added
+// later:
 //
-//   - An item that has a name and a value (environment and Terraform variables,
-//     headers) loses the value. Parameters of workspaces keep theirs unless the name
-//     is that of a secret: they are what a workspace is about, and Coder shows them.
-//   - Of the arguments of a program the first word and the names of flags stay.
-//   - Annotations keep their names only, but for our own: tools keep copies of whole
-//     objects there. Managed fields go.
-//   - Options of volume drivers keep their names only.
-//   - Addresses lose user, password and query.
-//   - All other text is cleaned of what looks like a secret.
+//   - An item with a name and a value (environment variables, Terraform variables,
+//     headers) loses its value. Parameters of workspaces keep theirs unless the name is
+//     that of a secret: they describe the workspace, and Coder shows them.
+//   - Of the arguments of a program, only the first word and the names of flags are kept.
+//   - Annotations lose their values, except those of this project: tools store copies of
+//     whole objects in annotations. Managed fields are removed.
+//   - Options of volume drivers lose their values.
+//   - URLs lose user, password and query.
+//   - Anything that looks like a secret is removed from all other text.
 func redactObject(obj map[string]any) map[string]any {
 	return redactMap("", obj)
 }
 
-// redact gives a value without what may be secret. Its key, or that of the list it
-// stands in, says what it is.
+// redact returns a value without data that may be secret. key is the name of the field that
+// contains the value, or the list with the value.
 func redact(key string, value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -101,9 +101,8 @@ func isArguments(key string) bool {
 	return slices.Contains([]string{"command", "args", "extraArgs"}, key)
 }
 
-// redactArguments keeps the first word and the names of flags. The value of a flag
-// stands behind an equals sign or in the next argument, and what stands alone can
-// be anything.
+// redactArguments keeps the first word and the names of flags. The value of a flag follows
+// an equals sign or is the next argument; other arguments can be anything.
 func redactArguments(arguments []any) []any {
 	out := make([]any, 0, len(arguments))
 	for i, argument := range arguments {
@@ -123,10 +122,10 @@ func redactArguments(arguments []any) []any {
 	return out
 }
 
-// queryOfAddress matches the parameters of an address or of a path.
+// queryOfAddress matches the query of a URL or of a path.
 var queryOfAddress = regexp.MustCompile(`((?:://|^/)[^\s?"']*\?)[^\s"']+`)
 
-// redactText is for any text in an object.
+// redactText redacts any text in an object.
 func redactText(s string) string {
 	return text.Clean(queryOfAddress.ReplaceAllString(redaction.Users(s), "${1}"+redaction.Placeholder))
 }

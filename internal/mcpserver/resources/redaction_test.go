@@ -19,10 +19,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// marker is the text of every field of a filled object.
+// marker is the value of every string in a filled object.
 const marker = "hunter22"
 
-// fill gives each field of a value something, down to a depth that all kinds have.
+// fill sets each field of a value, down to a depth that covers all kinds.
 func fill(v reflect.Value, depth int) {
 	switch v.Interface().(type) {
 	case metav1.Time:
@@ -52,7 +52,7 @@ func fill(v reflect.Value, depth int) {
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), depth-1)
 	case reflect.Slice:
-		// Of arguments the first word is shown, so there are two.
+		// The first argument is shown, so there are two.
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
 		fill(v.Index(0), depth-1)
 		fill(v.Index(1), depth-1)
@@ -71,7 +71,7 @@ func fill(v reflect.Value, depth int) {
 	}
 }
 
-// texts are the texts in a value, by their paths.
+// texts collects the strings in a value by path.
 func texts(path string, value any, into map[string]string) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -87,7 +87,7 @@ func texts(path string, value any, into map[string]string) {
 	}
 }
 
-// filled is the JSON of an object with text in every field.
+// filled returns the JSON of an object with a value in every field.
 func filled(t *testing.T, obj any) map[string]any {
 	t.Helper()
 	fill(reflect.ValueOf(obj).Elem(), 24)
@@ -102,8 +102,7 @@ func filled(t *testing.T, obj any) map[string]any {
 	return out
 }
 
-// mayBeSecret matches the paths of what must never be shown, in objects of all
-// kinds.
+// mayBeSecret matches the paths that must never be shown, in objects of all kinds.
 var mayBeSecret = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`env\.value$`, `httpHeaders\.value$`, `variables\.value$`, `\.command$`, `\.args$`, `extraArgs$`, `annotations\.`,
 	`volumeAttributes\.`, `flexVolume\.options\.`, `gmsaCredentialSpec$`, `managedFields`, `sysctls\.value$`,

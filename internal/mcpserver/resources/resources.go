@@ -15,27 +15,27 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// Media types of what is read.
+// Media types of resources.
 const (
 	jsonType = "application/json"
 	textType = "text/plain"
 )
 
-// Resources reads, completes and watches. It is safe for concurrent use.
+// Resources reads, completes and watches resources. It is safe for concurrent use.
 type Resources struct {
 	kube  *callers.Kube
 	clock clock.Clock
-	// jitter spreads the attempts of many watches that broke together: it gives a
-	// time from zero to d.
+	// jitter returns a random duration between 0 and d. It spreads the retries of many
+	// watches that failed at the same time.
 	jitter func(d time.Duration) time.Duration
 }
 
-// New makes the resources. They read through kube, as the caller.
+// New creates Resources that read through kube, which impersonates the caller.
 func New(kube *callers.Kube, c clock.Clock) *Resources {
 	return &Resources{kube: kube, clock: c, jitter: func(d time.Duration) time.Duration { return rand.N(d) }}
 }
 
-// Register offers the resources on a server.
+// Register registers the resources with an MCP server.
 func (r *Resources) Register(server *mcp.Server) {
 	for _, fixed := range fixedResources() {
 		server.AddResource(&fixed, r.read)
@@ -45,7 +45,7 @@ func (r *Resources) Register(server *mcp.Server) {
 	}
 }
 
-// read answers resources/read.
+// read handles resources/read.
 func (r *Resources) read(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri := req.Params.URI
 	a, ok := parseAddress(uri)
@@ -77,10 +77,10 @@ func (r *Resources) contents(ctx context.Context, a address) (*mcp.ResourceConte
 	return r.object(ctx, a)
 }
 
-// errMissing is that a part of an object is not there although the object is.
+// errMissing means that a part of an existing object does not exist.
 var errMissing = errors.New("missing")
 
-// told is the form in which a client gets an error.
+// told converts an error for the client.
 func told(ctx context.Context, uri string, err error) error {
 	var call *toolset.CallError
 	if errors.Is(err, errMissing) || errors.As(err, &call) && call.Name != "" && apierrors.IsNotFound(call.Err) {

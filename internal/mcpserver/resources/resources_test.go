@@ -359,7 +359,7 @@ func TestReadersMayDoAllThatIsUsed(t *testing.T) {
 		t.Fatalf("%s: %v", view.Name, err)
 	}
 	granted := map[access.Right]bool{
-		// The built-in role view has these.
+		// The built-in role view grants these.
 		{Verb: "list", Resource: "events"}: true, {Verb: "list", Resource: "pods"}: true,
 	}
 	for _, rule := range view.Rules {
@@ -377,8 +377,7 @@ func TestReadersMayDoAllThatIsUsed(t *testing.T) {
 }
 
 func TestReadTemplateOfProtocolMatchesAddresses(t *testing.T) {
-	// What the protocol lets through to the handler and the handler does not know is
-	// missing, too.
+	// URIs that match a template of the protocol but not an address are missing too.
 	session := newWorld(t).connect(t)
 	for _, uri := range []string{"coder://controlplanes/%2E%2E", "coder://controlplanes/a%2Fb/c", "coder://templates/a/b/files/../c"} {
 		if _, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); !isMissing(err) {

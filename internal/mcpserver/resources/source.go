@@ -7,18 +7,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/text"
 )
 
-// expression is what Terraform computes, as opposed to what is written out: an
-// interpolation, or a reference outside of quotes. A reference without a point is
-// no reference.
+// expression matches what Terraform evaluates, as opposed to a literal: an interpolation,
+// or a reference outside of quotes. A reference must contain a dot or an index.
 var expression = regexp.MustCompile(`\$\{[^}]*\}|(=\s*)[A-Za-z_][\w-]*(?:\.[\w*-]+|\[[^\]]*\])+`)
 
-// redactSource takes literal secrets out of source code. What text.Clean makes of
-// "password = var.password" would hide nothing and break the code, so a line stays
-// as it is where all that looks secret in it is computed.
+// redactSource redacts literal secrets in source code. On a line such as "password =
+// var.password", text.Clean would hide no secret and break the code. So a line is kept if
+// all that looks like a secret in it is an expression.
 func redactSource(source string) string {
 	var out, pending strings.Builder
 	flush := func() {
-		// Several lines together, because some secrets have more than one.
+		// Adjacent lines are redacted together, because a secret can span lines.
 		out.WriteString(text.Clean(pending.String()))
 		pending.Reset()
 	}
@@ -34,7 +33,8 @@ func redactSource(source string) string {
 	return out.String()
 }
 
-// isComputed says that a line looks secret only where it computes something.
+// isComputed reports whether a line looks like a secret only because of an expression in
+// it.
 func isComputed(line string) bool {
 	literal := expression.ReplaceAllString(line, "$1")
 	return literal != line && text.Clean(literal) == literal && text.Clean(line) != line

@@ -17,22 +17,21 @@ import (
 )
 
 const (
-	// tellInterval is the least time between two times that a change is told.
+	// tellInterval is the minimum time between two notifications.
 	tellInterval = time.Second
-	// A watch that ended is opened again after firstDelay. While that fails, the
-	// delay doubles up to longestDelay. The jitter is at most the delay itself.
+	// A watch that ended is opened again after firstDelay. While that fails, the delay
+	// doubles up to longestDelay. The jitter is at most the delay itself.
 	firstDelay   = time.Second
 	longestDelay = time.Minute
 )
 
-// Watch tells of changes of a resource until the context ends: at most once a
-// second, and now and then where nothing changed. It returns at once. The error is
-// a *jsonrpc.Error: the caller may not read the resource, there is none, or it
-// cannot be watched. Where a caller loses the right to it, that is told as a last
-// change.
+// Watch calls changed after changes of a resource until the context ends: at most once a
+// second, and sometimes without a change. It returns at once. It returns a *jsonrpc.Error
+// if the resource does not exist, cannot be watched, or the caller may not read it. If the
+// caller loses the permission later, Watch calls changed a last time.
 //
-// What is watched is the object, so the parts of objects that change by themselves
-// (pods, events, logs) cannot be.
+// It watches the object. So parts that change independently of the object (pods, events,
+// logs) cannot be watched.
 func (r *Resources) Watch(ctx context.Context, uri string, changed func()) error {
 	a, ok := parseAddress(uri)
 	switch {
@@ -47,7 +46,8 @@ func (r *Resources) Watch(ctx context.Context, uri string, changed func()) error
 	if err != nil {
 		return told(ctx, uri, err)
 	}
-	// The first watch is opened here so that who may get but not watch is told.
+	// The first watch is opened synchronously, so that a caller who may get but not watch
+	// gets an error.
 	stream, err := w.open(ctx, version)
 	if err != nil {
 		return told(ctx, uri, err)
@@ -61,12 +61,12 @@ func (r *Resources) Watch(ctx context.Context, uri string, changed func()) error
 type watching struct {
 	resources *Resources
 	address   address
-	// news has an element where something changed that was not told yet.
+	// news contains an element if there is a change for which changed was not called yet.
 	news chan struct{}
 }
 
-// list is an empty list of the objects that are watched. Only their metadata is
-// read: it changes with all the rest.
+// list returns an empty list of the watched objects. Only metadata is read, because it
+// changes with every change of the object.
 func (w *watching) list() *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	kind := w.address.collection.kind
@@ -82,9 +82,9 @@ func (w *watching) options(further client.ListOption) []client.ListOption {
 	return options
 }
 
-// version is that of the list that is watched, as it is now. The version of an
-// object itself may be older than what the API knows of the past. An object must
-// be there.
+// version returns the current resource version of the watched list. The resource version of
+// an object may be too old to start a watch. It returns NotFound if the watched object does
+// not exist.
 func (w *watching) version(ctx context.Context) (string, error) {
 	list := w.list()
 	if err := w.resources.kube.List(ctx, list, w.options(client.Limit(1))...); err != nil {
@@ -107,7 +107,7 @@ func (w *watching) open(ctx context.Context, version string) (watch.Interface, e
 	return stream, nil
 }
 
-// tell calls changed for all news of a second together.
+// tell calls changed at most once in tellInterval.
 func (w *watching) tell(ctx context.Context, changed func()) {
 	for {
 		select {
@@ -128,7 +128,7 @@ func (w *watching) changed() {
 	select {
 	case w.news <- struct{}{}:
 	default:
-		// What was not told yet is told together with this.
+		// There is already a pending notification, which covers this change.
 	}
 }
 
@@ -158,15 +158,15 @@ func (w *watching) run(ctx context.Context, stream watch.Interface, version stri
 	}
 }
 
-// isRefused says that the caller may not watch the resource any more.
+// isRefused reports whether the caller may no longer watch the resource.
 func isRefused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// reopen watches from a version on. Where the API does not know any more what
-// happened since, something may have.
+// reopen starts a watch at a resource version. If the version is empty because the old one
+// expired, it reports a change, because changes may have been missed.
 func (w *watching) reopen(ctx context.Context, since string) (stream watch.Interface, version string, err error) {
 	version = since
 	if version == "" {
-		// An object that is gone may come back, which is news.
+		// If the object was deleted, keep watching: it may be created again.
 		if version, err = w.version(ctx); err != nil && !apierrors.IsNotFound(err) {
 			return nil, since, err
 		}
@@ -179,8 +179,8 @@ func (w *watching) reopen(ctx context.Context, since string) (stream watch.Inter
 	return stream, version, err
 }
 
-// follow reads a stream to its end, and gives the version from which to go on:
-// none where the API does not know what happened since.
+// follow reads a stream to its end, and returns the resource version at which to continue.
+// It returns "" if the version has expired.
 func (w *watching) follow(ctx context.Context, stream watch.Interface, version string) string {
 	defer stream.Stop()
 	for {

@@ -22,13 +22,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// broadcast is an API whose watches a test makes.
+// broadcast is a fake API whose watches the test controls.
 type broadcast struct {
 	t *testing.T
 	w *world
-	// opened are the watches in the order in which they were opened.
+	// opened receives the watches in the order in which they are opened.
 	opened chan opened
-	// refuse is what the next watches fail with.
+	// refuse is the error of further watches.
 	refuse atomic.Pointer[error]
 	told   atomic.Int32
 }
@@ -91,7 +91,7 @@ func (b *broadcast) next() opened {
 	}
 }
 
-// eventually waits until it is so.
+// eventually waits until so returns true.
 func (b *broadcast) eventually(what string, so func() bool) {
 	b.t.Helper()
 	polltest.Eventually(b.t, what, func() error {
@@ -102,7 +102,7 @@ func (b *broadcast) eventually(what string, so func() bool) {
 	})
 }
 
-// waits has so many wait for the clock.
+// waits waits until this number of timers wait for the clock.
 func (b *broadcast) waits(n int) {
 	b.t.Helper()
 	b.eventually("waiting for the clock", func() bool { return b.w.clock.Waiters() == n })
@@ -137,7 +137,7 @@ func TestWatch(t *testing.T) {
 	o.stream.Modify(metadataOf("coder.ada.dev", "101"))
 	b.tells(1)
 	b.waits(1)
-	// Within the second nothing is told, and then all together.
+	// Changes within the interval are reported together at its end.
 	o.stream.Modify(metadataOf("coder.ada.dev", "102"))
 	o.stream.Delete(metadataOf("coder.ada.dev", "103"))
 	o.stream.Action(watch.Bookmark, metadataOf("", "104"))
@@ -150,14 +150,14 @@ func TestWatch(t *testing.T) {
 	b.waits(0)
 	b.tells(2)
 
-	// A watch that ends goes on from where it was.
+	// A watch that ends is continued at its last resource version.
 	o.stream.Stop()
 	b.waits(1)
 	b.w.clock.Step(firstDelay)
 	if o = b.next(); o.version != "104" {
 		t.Errorf("the next watch begins at %s", o.version)
 	}
-	// What is not the object is no news.
+	// Events about other objects are not reported.
 	o.stream.Add(metadataOf("another", "105"))
 	o.stream.Stop()
 	b.waits(1)
@@ -192,7 +192,7 @@ func TestWatchAfterHistoryWasForgotten(t *testing.T) {
 		t.Errorf("the next watch begins at %s", o.version)
 	}
 	b.tells(1)
-	// What ends it otherwise changes nothing.
+	// Other errors do not change the resource version.
 	b.waits(1)
 	b.w.clock.Step(tellInterval)
 	o.stream.Action(watch.Bookmark, metadataOf("", "107"))
@@ -232,7 +232,7 @@ func TestWatchAnswersOutages(t *testing.T) {
 	b.tells(1)
 	b.waits(1)
 	b.w.clock.Step(tellInterval)
-	// Who may not watch any more learns that something is different, and no more.
+	// If the caller loses the permission, one last change is reported.
 	no := forbidden("codercontrolplanes", "prod")
 	b.refuse.Store(&no)
 	o.stream.Stop()

@@ -1,8 +1,7 @@
-// Package sharedkey owns the Secret coder-k8s-mcp, in which the replicas of the MCP
-// server share the key that seals questions to users.
+// Package sharedkey manages the Secret coder-k8s-mcp. It contains the key with which all
+// replicas of the MCP server sign questions to users.
 //
-// Invariants: the key is made by whichever replica needs it first and is never
-// logged. Where the Secret cannot be had, there is a key all the same, of this
-// process alone: what it seals is then good on this replica only, and the log says
-// so once.
+// Invariants: the first replica that needs the key creates it. The key is never logged. If
+// the Secret cannot be read or created, a key of this process is used: its signatures are
+// valid only on this replica, which is logged once.
 package sharedkey

@@ -17,46 +17,47 @@ import (
 )
 
 const (
-	// SecretName is the Secret in the namespace of the server.
+	// SecretName is the name of the Secret, in the namespace of the server.
 	SecretName = "coder-k8s-mcp"
-	// DataKey is where the key is in it.
+	// DataKey is the key in the Secret's data.
 	DataKey = "confirmation-key"
 
-	// keyBytes is as much as the hash gives that the key is for.
+	// keyBytes is the size of the key, which equals the size of the hash that uses it.
 	keyBytes = 32
-	// readTimeout bounds one look at the Secret.
+	// readTimeout limits a request for the Secret.
 	readTimeout = 5 * time.Second
-	// knownFor is how long a key that was deleted, to have a new one, stays in use.
+	// knownFor is how long the key of a Secret that was deleted, to replace it, stays in
+	// use.
 	knownFor = 5 * time.Minute
-	// retryAfter is how long nobody looks again for a Secret that cannot be had.
+	// retryAfter is the interval of retries after the Secret could not be read or created.
 	retryAfter = time.Minute
 )
 
-// Key is the key of all replicas.
+// Key provides the key that all replicas share.
 type Key struct {
-	// secrets is nil where nobody shares the key.
+	// secrets is nil if the key is not shared.
 	secrets corev1client.SecretInterface
 	logger  logr.Logger
 	answers *answers.Cache[[]byte]
 
-	// Only one look at a time goes on, so these two need no lock.
+	// Only one request runs at a time, so the fields below need no lock.
 
-	// last is the key that was seen last, or that of this process before the first.
+	// last is the last key that was read. Before the first read, it is a key of this
+	// process.
 	last []byte
-	// alone says that the log tells of a Secret that cannot be had.
+	// alone reports that the failure to get the Secret has been logged.
 	alone bool
 }
 
-// New makes the key. It is read, or made, when it is first asked for.
+// New returns a Key. The Secret is read or created at the first call of Get.
 func New(secrets corev1client.SecretInterface, clk clock.PassiveClock, logger logr.Logger) *Key {
 	return &Key{secrets: secrets, logger: logger, last: random(), answers: answers.NewCache[[]byte](1, readTimeout, clk)}
 }
 
-// Alone makes the key of a process that has no replicas. It asks nobody.
+// Alone returns a Key for a process without replicas. It uses no Secret.
 func Alone() *Key { return &Key{last: random()} }
 
-// Get returns the key. Its only error is that of a context that ends before the
-// Secret was read.
+// Get returns the key. It returns an error only if ctx ends before the Secret was read.
 func (k *Key) Get(ctx context.Context) ([]byte, error) {
 	if k.secrets == nil {
 		return k.last, nil
@@ -76,8 +77,8 @@ func (k *Key) Get(ctx context.Context) ([]byte, error) {
 	})
 }
 
-// shared reads the Secret, or makes it. Of two replicas that make it at a time the
-// second one takes what the first one made.
+// shared reads or creates the Secret. If two replicas create it at the same time, the
+// second one uses the key of the first.
 func (k *Key) shared(ctx context.Context) ([]byte, error) {
 	secret, err := k.secrets.Get(ctx, SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -109,7 +110,7 @@ func (k *Key) create(ctx context.Context) (*corev1.Secret, error) {
 
 func random() []byte {
 	key := make([]byte, keyBytes)
-	// It never fails: the process would end instead.
+	// rand.Read never fails: it would end the process instead.
 	_, _ = rand.Read(key)
 	return key
 }

@@ -46,7 +46,7 @@ func (r *replica) get(t *testing.T) []byte {
 	return key
 }
 
-// pass lets time go by.
+// pass advances the clock.
 func (r *replica) pass(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) }
 
 func secret(key []byte) *corev1.Secret {
@@ -141,7 +141,7 @@ func TestASecretThatComesLaterIsUsed(t *testing.T) {
 	if bytes.Equal(own, shared) || !bytes.Equal(shared, newReplica(kube).get(t)) {
 		t.Error("the Secret is not used")
 	}
-	// It is not given up for a moment without the API server.
+	// The key stays in use while the API server is unavailable for a short time.
 	away = true
 	r.pass(knownFor + time.Second)
 	if !bytes.Equal(shared, r.get(t)) {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// What hides a secret from the eye does not hide it from redaction.
+// Invisible characters inside of a secret do not prevent its redaction.
 func TestHiddenSecretsAreReplaced(t *testing.T) {
 	for in, want := range map[string]string{
 		"pass\x1b[31mword=hunter\x1b[0m": "password=[redacted]",
@@ -70,7 +70,7 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
-// BenchmarkClean cleans 64 KiB of an ordinary log.
+// BenchmarkClean cleans 64 KiB of a typical log.
 func BenchmarkClean(b *testing.B) {
 	line := `2026-11-21 17:56:34.123 [info]  coderd: GET  host=coder.example.com  path=/api/v2/workspaces  proto=HTTP/1.1  remote_addr=10.0.0.7  status_code=200  latency_ms=3  request_id=0f8fad5b-d9cb-469f-a165-70867728950e` + "\n"
 	s := strings.Repeat(line, 64<<10/len(line))

@@ -1,11 +1,11 @@
-// Package text prepares what pods, builds and users wrote for a model: bounded, readable, and
-// without what looks like a secret.
+// Package text prepares external text (from pods, builds and users) for a model: it limits
+// the size, removes invisible characters and redacts secrets.
 //
-// Clean first removes what a person could not see in a terminal (readable.go), so that nothing
-// can hide a secret from package redaction, which then removes the secrets. Tail keeps the
-// newest lines.
+// Clean first removes everything that is invisible in a terminal (readable.go), so that
+// such characters cannot hide a secret from package redaction, which then redacts the
+// secrets. Tail keeps the newest lines.
 //
-// Invariants: the newest is kept; a line or a character is never cut in two unless a single
-// line is longer than all that may be kept. The time that anything here takes grows with the
-// length of the text and no faster.
+// Invariants: the newest text is kept. A line or a character is never split, unless a
+// single line is longer than the limit. All functions take time linear in the length of the
+// text.
 package text

@@ -16,8 +16,8 @@ const (
 	paragraph  = '\u2029'
 )
 
-// readable is s as valid UTF-8 without anything that a terminal would act upon or
-// a person could not see. The kinds of line breaks become one.
+// readable returns s as valid UTF-8 without terminal sequences and invisible characters.
+// All kinds of line breaks become line feeds.
 func readable(s string) string {
 	s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	if !strings.ContainsFunc(s, isUnreadable) {
@@ -44,9 +44,9 @@ func readable(s string) string {
 	return b.String()
 }
 
-// isUnreadable tells what cannot be seen: control characters, and those with
-// which text can be hidden from people and still be read by a model, or be shown
-// in another order.
+// isUnreadable reports whether r is invisible: a control character, or a format character
+// that can hide text from users but not from a model, or change the order in which text is
+// displayed.
 func isUnreadable(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':
@@ -60,8 +60,8 @@ func isUnreadable(r rune) bool {
 	}
 }
 
-// terminalSequence is how long the terminal sequence is with which s begins; 0
-// where it begins with none.
+// terminalSequence returns the length of the terminal sequence at the start of s, or 0 if
+// there is none.
 func terminalSequence(s string) int {
 	r, size := utf8.DecodeRuneInString(s)
 	if r == escape {
@@ -76,14 +76,13 @@ func terminalSequence(s string) int {
 	return 0
 }
 
-// escapeSequence is how long the sequence is that the escape character at the
-// start of s begins.
+// escapeSequence returns the length of the sequence that begins with the escape character
+// at the start of s.
 func escapeSequence(s string) int {
 	if len(s) < 2 {
 		return 1
 	}
-	// The second byte of a sequence with seven bits stands for a character of the
-	// upper half of the control characters.
+	// In 7-bit form, ESC and a second byte represent a C1 control character.
 	second := rune(s[1]) + 0x40
 	switch {
 	case second == csi:
@@ -98,8 +97,8 @@ func escapeSequence(s string) int {
 	return end
 }
 
-// controlSequence is how much of s are the parameters and the final byte of a
-// sequence such as those for colours.
+// controlSequence returns the length of the parameters and the final byte of a control
+// sequence, such as one for colors.
 func controlSequence(s string) int {
 	end := leading(s, '0', '?')
 	end += leading(s[end:], ' ', '/')
@@ -117,9 +116,9 @@ func isStringIntroducer(r rune) bool {
 	return false
 }
 
-// controlString is how much of s is a string for the terminal, such as a window
-// title, with its end. A string without an end is text: nothing shall vanish
-// behind the start of one.
+// controlString returns the length of a control string, such as a window title, with its
+// terminator. It returns 0 if there is no terminator: an unterminated string is text, so
+// that nothing after it is lost.
 func controlString(s string) int {
 	end := strings.IndexFunc(s, unicode.IsControl)
 	if end < 0 {
@@ -135,7 +134,7 @@ func controlString(s string) int {
 	return 0
 }
 
-// leading is how many of the first bytes of s are from low to high.
+// leading returns the number of bytes at the start of s that are between low and high.
 func leading(s string, low, high byte) int {
 	for i := range len(s) {
 		if s[i] < low || s[i] > high {

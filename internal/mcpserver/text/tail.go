@@ -9,18 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// chunk is how much is read at a time.
+// chunk is the size of a read, in bytes.
 const chunk = 32 << 10
 
-// Tail reads r to its end and keeps the newest lines: at most maxLines of them and
-// at most maxBytes bytes. cut says that something was left out. Nothing is kept
-// where maxLines or maxBytes is not positive.
+// Tail reads r to its end and keeps the newest lines: at most maxLines lines and maxBytes
+// bytes. cut reports whether something was left out. Nothing is kept if maxLines or
+// maxBytes is not positive.
 //
-// The memory that it takes is about twice maxBytes, however much there is to
-// read. The error is that of r; what was read before it is returned too.
+// It uses about 2*maxBytes of memory, however long r is. The error is that of r; the text
+// before the error is returned too.
 func Tail(r io.Reader, maxLines, maxBytes int) (kept string, cut bool, err error) {
 	maxBytes = max(maxBytes, 0)
-	// One byte more than is kept says whether what is kept begins with a line.
+	// One byte more than the limit, to find out whether the kept text starts at the
+	// beginning of a line.
 	window, cut, err := newest(r, maxBytes+1)
 	if len(window) > maxBytes {
 		cut = true
@@ -30,8 +31,8 @@ func Tail(r io.Reader, maxLines, maxBytes int) (kept string, cut bool, err error
 	return lines, cut || fewer, err
 }
 
-// newest reads r to its end and returns its last bytes, at most limit of them;
-// cut says that there were more.
+// newest reads r to its end and returns its last bytes, at most limit of them. cut reports
+// whether there were more.
 func newest(r io.Reader, limit int) (window []byte, cut bool, err error) {
 	most := max(2*limit, limit+chunk)
 	for {
@@ -55,9 +56,9 @@ func newest(r io.Reader, limit int) (window []byte, cut bool, err error) {
 	}
 }
 
-// wholeLines takes from the start of the window, whose first byte is too much,
-// the rest of a line that does not fit. Of a single line that is too long, the
-// end is kept, from its first whole character on.
+// wholeLines removes the incomplete line at the start of the window, whose first byte
+// exceeds the limit. If the window contains only one line, it keeps the end of that line,
+// from the first complete character.
 func wholeLines(window []byte) []byte {
 	if lineEnd := bytes.IndexByte(window, '\n'); lineEnd >= 0 && lineEnd+1 < len(window) {
 		return window[lineEnd+1:]
@@ -70,8 +71,8 @@ func wholeLines(window []byte) []byte {
 	return window[start:]
 }
 
-// lastLines are the last lines of s, at most limit of them; fewer says that it
-// had more. A line break at the end begins no line.
+// lastLines returns the last lines of s, at most limit of them. fewer reports whether there
+// were more. A line break at the end does not start another line.
 func lastLines(s string, limit int) (lines string, fewer bool) {
 	if limit <= 0 {
 		return "", s != ""

@@ -52,7 +52,7 @@ func TestTailGivesWhatItReadBeforeAnError(t *testing.T) {
 	}
 }
 
-// endless is a log of many lines that is never in memory.
+// endless is a reader of many lines that are never all in memory.
 type endless struct{ left int }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -84,7 +84,7 @@ func TestTailTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// naiveTail says the same as Tail from a text in memory.
+// naiveTail is a simple implementation of Tail for a text in memory.
 func naiveTail(s string, maxLines, maxBytes int) string {
 	var lines []string
 	for line := range strings.Lines(s) {

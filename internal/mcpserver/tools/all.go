@@ -2,7 +2,7 @@ package tools
 
 import "github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 
-// All returns the tools, in the order in which clients see them.
+// All returns all tools, in the order in which clients list them.
 func All() *toolset.Set {
 	s := &toolset.Set{Describe: describeArgument}
 	addControlPlanes(s)

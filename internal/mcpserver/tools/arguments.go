@@ -1,15 +1,15 @@
 package tools
 
-// What several tools take. They have it from here, so that it has one name and one
-// meaning everywhere.
+// Arguments that several tools share. They are defined here so that each has the same name
+// and meaning in all tools.
 
-// objectInput names one object.
+// objectInput identifies one object.
 type objectInput struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 }
 
-// listInput asks for a page of what is in a namespace, or in all.
+// listInput requests one page of the objects in a namespace, or in all namespaces.
 type listInput struct {
 	Namespace string `json:"namespace,omitempty"`
 	Limit     int    `json:"limit,omitempty"`

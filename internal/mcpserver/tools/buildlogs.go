@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// How much of a log is shown where the caller does not say, and at most.
+// Default size of a log excerpt, and its maximum.
 const (
 	defaultBuildLogLines = 200
 	defaultBuildLogBytes = 64 << 10
@@ -49,8 +49,8 @@ type getBuildLogsOutput struct {
 	Message   string      `json:"message,omitempty"`
 }
 
-// loggedBuild is a build of a workspace, which has a number, or of a template's
-// version. Of a workspace's build that is not the newest the API tells only the log.
+// loggedBuild is a build of a workspace, which has a number, or of a template version. For
+// an older build of a workspace, the API returns only the log, so only Number is set.
 type loggedBuild struct {
 	Number     int32  `json:"number,omitempty"`
 	Transition string `json:"transition,omitempty"`
@@ -91,7 +91,7 @@ func getBuildLogs(ctx context.Context, call *toolset.Call, in getBuildLogsInput)
 	return out, nil
 }
 
-// find says what is known of the build, and where its log is.
+// find returns the build's details, as far as they are known, and the location of its log.
 func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (loggedBuild, buildLog, error) {
 	if in.Template != "" {
 		return in.findVersion(ctx, call)
@@ -111,7 +111,8 @@ func (in getBuildLogsInput) find(ctx context.Context, call *toolset.Call) (logge
 	if in.Agent != "" {
 		log.query = url.Values{"source": {"agent"}, "agent": {in.Agent}}
 	} else if build.Number != 0 {
-		// Named, so that the log is that of the build of which the rest is told.
+		// Requests the build by number, so that the log belongs to the build described
+		// above even if a newer one has started.
 		log.query = url.Values{"build": {strconv.Itoa(int(build.Number))}}
 	}
 	return build, log, nil
@@ -126,18 +127,18 @@ func (in getBuildLogsInput) findVersion(ctx context.Context, call *toolset.Call)
 	return build, templateLog(in.Namespace, in.Template, version.ID), nil
 }
 
-// templateLog is the log of the build of a version.
+// templateLog returns the location of the build log of a template version.
 func templateLog(namespace, name, version string) buildLog {
 	return buildLog{subresource: subresource{templatePlural, namespace, name, "log"}, query: url.Values{"version": {version}}}
 }
 
-// buildLog is where the log of a build is.
+// buildLog is the location of a build log.
 type buildLog struct {
 	subresource
 	query url.Values
 }
 
-// tail reads the newest lines. Cut says that there are more.
+// tail returns the newest lines. cut reports whether older ones were left out.
 func (l buildLog) tail(ctx context.Context, call *toolset.Call, lines, bytes int) (kept string, cut bool, err error) {
 	body, err := l.open(ctx, call, l.query)
 	if err != nil {
@@ -150,8 +151,8 @@ func (l buildLog) tail(ctx context.Context, call *toolset.Call, lines, bytes int
 	return text.Clean(kept), cut, nil
 }
 
-// buildLogSize is how much is shown. Who asks for more lines gets more bytes, in
-// proportion.
+// buildLogSize returns the limits for a log excerpt. The byte limit grows in proportion to
+// the number of lines that are requested.
 func buildLogSize(tailLines int) (lines, bytes int) {
 	if tailLines <= 0 {
 		tailLines = defaultBuildLogLines

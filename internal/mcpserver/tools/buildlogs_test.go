@@ -115,7 +115,7 @@ func TestGetBuildLogsSaysWhatIsWrong(t *testing.T) {
 
 var errReading = errors.New("connection lost")
 
-// breaking answers what cannot be read to its end.
+// breaking is a Getter whose response fails while it is read.
 type breaking struct{}
 
 func (breaking) Read([]byte) (int, error) { return 0, errReading }

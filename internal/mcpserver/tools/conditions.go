@@ -8,7 +8,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// readiness is the reason and the message of condition Ready.
+// readiness returns the reason and the message of condition Ready.
 func readiness(conditions []metav1.Condition) (reason, message string) {
 	ready := meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady)
 	if ready == nil {
@@ -17,7 +17,8 @@ func readiness(conditions []metav1.Condition) (reason, message string) {
 	return ready.Reason, excerpt(ready.Message)
 }
 
-// unreadyReason is the reason of condition Ready where it is not true.
+// unreadyReason returns the reason of condition Ready, or "" if the condition is True or
+// missing.
 func unreadyReason(conditions []metav1.Condition) string {
 	ready := meta.FindStatusCondition(conditions, aggregationv1alpha1.ConditionReady)
 	if ready == nil || ready.Status == metav1.ConditionTrue {
@@ -26,7 +27,8 @@ func unreadyReason(conditions []metav1.Condition) string {
 	return ready.Reason
 }
 
-// stalledMessage is why only a person can help, empty where that is not so.
+// stalledMessage returns the message of condition Stalled if it is True, that is if a user
+// must act, and "" otherwise.
 func stalledMessage(conditions []metav1.Condition) string {
 	stalled := meta.FindStatusCondition(conditions, aggregationv1alpha1.ConditionStalled)
 	if stalled == nil || stalled.Status != metav1.ConditionTrue {
@@ -35,7 +37,7 @@ func stalledMessage(conditions []metav1.Condition) string {
 	return excerpt(stalled.Message)
 }
 
-// progressMessage is what condition Ready says.
+// progressMessage returns the message of condition Ready.
 func progressMessage(conditions []metav1.Condition) string {
 	ready := meta.FindStatusCondition(conditions, aggregationv1alpha1.ConditionReady)
 	if ready == nil {
@@ -44,8 +46,8 @@ func progressMessage(conditions []metav1.Condition) string {
 	return excerpt(ready.Message)
 }
 
-// statusCondition is a condition of a control plane, with the fields that the program
-// before this one showed.
+// statusCondition is a condition of a control plane. It has the same fields as in the
+// previous implementation of this server.
 type statusCondition struct {
 	Type               string `json:"type"`
 	Status             string `json:"status"`

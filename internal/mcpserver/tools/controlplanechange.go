@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// restartedAtAnnotation is the one with which kubectl restarts a rollout, so
-	// that a restart from here shows where people look for it.
+	// restartedAtAnnotation is the annotation that "kubectl rollout restart" sets. The tool
+	// uses the same one, so that a restart is recorded in the usual place.
 	restartedAtAnnotation = "kubectl.kubernetes.io/restartedAt"
-	// changeFieldOwner is who the changed fields say changed them.
+	// changeFieldOwner is the field manager of the changed fields.
 	changeFieldOwner = client.FieldOwner("coder-k8s-mcp")
 
 	scaleResource = controlPlanePlural + "/scale"
@@ -53,8 +53,8 @@ type changeControlPlaneInput struct {
 	Confirm        string `json:"confirm,omitempty"`
 }
 
-// changeControlPlaneOutput says what the spec was before and is after, with a dry
-// run: what it would be. Ready and message are what was seen at the end.
+// changeControlPlaneOutput is the spec before and after the change; with a dry run, After
+// is the expected result. Ready and Message describe the last observed state.
 type changeControlPlaneOutput struct {
 	Changed bool              `json:"changed"`
 	Before  controlPlaneState `json:"before"`
@@ -63,8 +63,8 @@ type changeControlPlaneOutput struct {
 	Message string            `json:"message,omitempty"`
 }
 
-// controlPlaneState is what the tool can change. RestartedAt is known only where
-// a restart was asked for.
+// controlPlaneState holds the fields that the tool can change. RestartedAt is set only if a
+// restart is requested.
 type controlPlaneState struct {
 	Image       string `json:"image"`
 	Replicas    int32  `json:"replicas"`
@@ -76,8 +76,8 @@ func changeControlPlane(ctx context.Context, call *toolset.Call, in changeContro
 	if err != nil {
 		return changeControlPlaneOutput{}, err
 	}
-	// The API is asked first whether it would take all of it: a user is not asked in
-	// vain, and nothing is changed by half.
+	// A dry run of all steps comes first: the user is not asked to confirm a change that
+	// the API would reject, and no change is applied in part.
 	if err := change.apply(ctx, call, client.DryRunAll); err != nil {
 		return changeControlPlaneOutput{}, err
 	}
@@ -104,19 +104,19 @@ func changeControlPlane(ctx context.Context, call *toolset.Call, in changeContro
 	return out, nil
 }
 
-// controlPlaneChange is what is to be done to a control plane.
+// controlPlaneChange is a planned change of a control plane.
 type controlPlaneChange struct {
 	controlPlane *coderv1alpha1.CoderControlPlane
-	// deployment is there where it is restarted.
+	// deployment is set only if the change includes a restart.
 	deployment    *appsv1.Deployment
 	before, after controlPlaneState
-	// steps are what really changes something.
+	// steps contains only the requested settings that differ from the current ones.
 	steps []changeStep
 }
 
-// changeStep is one call that changes something.
+// changeStep is one API request that changes something.
 type changeStep struct {
-	// words say it to the user, in the imperative.
+	// words describes the step to the user, in the imperative.
 	words string
 	patch func(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error
 }
@@ -157,8 +157,8 @@ func wantedReplicas(cp *coderv1alpha1.CoderControlPlane) int32 {
 	return ptr.Deref(cp.Spec.Replicas, 1)
 }
 
-// ownDeployment is the Deployment of the control plane. One of the same name that
-// belongs to somebody else is an error.
+// ownDeployment returns the Deployment of the control plane. It returns an error if a
+// Deployment of that name exists but is not controlled by the control plane.
 func ownDeployment(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.CoderControlPlane) (*appsv1.Deployment, error) {
 	d, err := readDeployment(ctx, kube, cp.Namespace, cp.Name)
 	if err != nil {
@@ -171,7 +171,8 @@ func ownDeployment(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.Co
 	return d, nil
 }
 
-// onlyAddsPods is the one change that nobody can miss anything by.
+// onlyAddsPods reports whether the change only scales up. Such a change needs no
+// confirmation, because it interrupts no connections.
 func (c *controlPlaneChange) onlyAddsPods() bool {
 	return c.deployment == nil && c.after.Image == c.before.Image && c.after.Replicas > c.before.Replicas
 }
@@ -214,7 +215,7 @@ func patchImage(ctx context.Context, kube *callers.Kube, change *controlPlaneCha
 	return nil
 }
 
-// patchScale uses the subresource, so that the right to scale is enough.
+// patchScale patches the scale subresource, so that permission to scale is sufficient.
 func patchScale(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
 	patch, err := mergePatch(types.MergePatchType, map[string]any{"spec": map[string]any{"replicas": change.after.Replicas}})
 	if err != nil {
@@ -229,9 +230,8 @@ func patchScale(ctx context.Context, kube *callers.Kube, change *controlPlaneCha
 	return nil
 }
 
-// patchRestart does what "kubectl rollout restart" does. The UID makes the API
-// refuse it where another Deployment has taken the place of the one that was
-// looked at.
+// patchRestart does the same as "kubectl rollout restart". The patch contains the UID, so
+// the API rejects it if the Deployment was deleted and created again in the meantime.
 func patchRestart(ctx context.Context, kube *callers.Kube, change *controlPlaneChange, options []client.PatchOption) error {
 	annotations := map[string]any{"annotations": map[string]any{restartedAtAnnotation: change.after.RestartedAt}}
 	patch, err := mergePatch(types.StrategicMergePatchType, map[string]any{
@@ -257,8 +257,9 @@ func mergePatch(kind types.PatchType, change map[string]any) (client.Patch, erro
 	return client.RawPatch(kind, data), nil
 }
 
-// wait ends when the control plane is as its spec says, or when only a person can
-// help. The operator does not see a restart, so the Deployment is waited for first.
+// wait returns when the control plane has reached its spec, or when a user must act. The
+// status of the control plane does not show a restart, so wait waits for the Deployment's
+// rollout first.
 func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeout time.Duration) error {
 	start := call.Now()
 	if c.deployment != nil {
@@ -266,8 +267,8 @@ func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeo
 		if gone || err != nil {
 			return vanished(gone, "Deployment", c.controlPlane, err)
 		}
-		// The status that was read before the rollout says that the pods before it are
-		// ready, so the control plane is read again.
+		// The status that was read before the rollout describes the old pods, so the
+		// control plane is read again.
 		c.controlPlane.ResourceVersion, c.controlPlane.Status = "", coderv1alpha1.CoderControlPlaneStatus{}
 		if timeout > 0 {
 			timeout = max(timeout-call.Now().Sub(start), time.Second)
@@ -280,7 +281,7 @@ func (c *controlPlaneChange) wait(ctx context.Context, call *toolset.Call, timeo
 	return vanished(gone, "control plane", c.controlPlane, err)
 }
 
-// vanished is err, or that somebody deleted what was waited for.
+// vanished returns err, or an error that says that the awaited object was deleted.
 func vanished(gone bool, noun string, cp *coderv1alpha1.CoderControlPlane, err error) error {
 	if !gone {
 		return err
@@ -288,8 +289,8 @@ func vanished(gone bool, noun string, cp *coderv1alpha1.CoderControlPlane, err e
 	return toolset.UsageError(fmt.Sprintf("the change was made, but somebody deleted the %s %s/%s meanwhile", noun, cp.Namespace, cp.Name))
 }
 
-// rolledOut says whether all pods are of the newest revision and as many as wanted
-// are ready.
+// rolledOut reports whether all pods have the newest revision and the desired number of
+// them is available.
 func rolledOut(d *appsv1.Deployment) (ok bool, message string) {
 	wanted := ptr.Deref(d.Spec.Replicas, 1)
 	status := d.Status
@@ -301,7 +302,7 @@ func rolledOut(d *appsv1.Deployment) (ok bool, message string) {
 	return ok, fmt.Sprintf("%d of %d pods are new, %d ready", status.UpdatedReplicas, wanted, min(status.ReadyReplicas, status.UpdatedReplicas))
 }
 
-// settled says whether the control plane is as its newest spec says.
+// settled reports whether the control plane is ready at its current generation.
 func settled(cp *coderv1alpha1.CoderControlPlane) (ready bool, message string) {
 	reason, message := readiness(cp.Status.Conditions)
 	switch {

@@ -25,14 +25,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// changes is an API that counts what is really changed, and where generations go
-// up as they do in Kubernetes.
+// changes is a fake API that records patches, and increments generations as Kubernetes
+// does.
 type changes struct {
-	// tried are all patches, made those that were no dry run.
+	// tried contains all patches, made contains those that are not dry runs.
 	tried, made []string
-	// refuse is what a kind of patch ends with.
+	// refuse contains errors, by kind of patch.
 	refuse map[string]error
-	// watched runs when somebody begins to watch: the operator at work.
+	// watched is called when a watch begins. It simulates the operator.
 	watched func(client.WithWatch)
 }
 
@@ -290,8 +290,8 @@ func TestRestartControlPlaneWaitsForThePods(t *testing.T) {
 	}
 }
 
-// The pods are ready before the operator has reached Coder in them. What was read
-// before the restart says that the control plane is ready, and must not count.
+// The pods are ready before the operator has reached Coder in them. The status from before
+// the restart says that the control plane is ready, and must be ignored.
 func TestRestartControlPlaneWaitsForTheOperatorToo(t *testing.T) {
 	cp := newControlPlane("coder")
 	var watched []string

@@ -17,8 +17,8 @@ func addListControlPlanes(s *toolset.Set) {
 	}, listControlPlanes)
 }
 
-// controlPlane is what the list tells of a control plane. Reason and message are
-// those of condition Ready.
+// controlPlane is the list entry of a control plane. Reason and Message are those of
+// condition Ready.
 type controlPlane struct {
 	Name          string `json:"name"`
 	Namespace     string `json:"namespace"`

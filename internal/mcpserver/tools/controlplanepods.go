@@ -39,8 +39,8 @@ type listControlPlanePodsInput struct {
 	Cursor    string `json:"cursor,omitempty"`
 }
 
-// pod is what is told of a pod. Reason and message say why the pod as a whole is
-// not well: that no node takes it, or that it was evicted.
+// pod is the list entry of a pod. Reason and Message describe a problem of the whole pod,
+// for example that it cannot be scheduled or was evicted.
 type pod struct {
 	Name            string         `json:"name"`
 	Namespace       string         `json:"namespace"`
@@ -55,8 +55,7 @@ type pod struct {
 	Containers      []podContainer `json:"containers"`
 }
 
-// podContainer is a container of a pod, whose state is waiting, running or
-// terminated.
+// podContainer is a container of a pod. State is waiting, running or terminated.
 type podContainer struct {
 	Name     string       `json:"name"`
 	Init     bool         `json:"init,omitempty"`
@@ -68,7 +67,7 @@ type podContainer struct {
 	Last     *termination `json:"lastTermination,omitempty"`
 }
 
-// termination is how a container ended.
+// termination describes how a container terminated.
 type termination struct {
 	ExitCode   int32  `json:"exitCode"`
 	Reason     string `json:"reason,omitempty"`
@@ -94,8 +93,9 @@ func listControlPlanePods(ctx context.Context, call *toolset.Call, in listContro
 		return listOutput[pod]{}, &toolset.CallError{Verb: "list", Resource: "pods", Namespace: in.Namespace, Err: err}
 	}
 	if len(list.Items) == 0 {
-		// There are no pods of what does not exist, and that is another answer than
-		// that a control plane has none. Who may not see it gets the list.
+		// An empty list means either that the control plane has no pods or that it does not
+		// exist; the latter is reported as an error. A caller without permission to read
+		// the control plane gets the empty list.
 		cp, err := readControlPlane(ctx, call.Kube, in.Namespace, in.Name)
 		if apierrors.IsNotFound(err) {
 			return listOutput[pod]{}, err
@@ -107,8 +107,8 @@ func listControlPlanePods(ctx context.Context, call *toolset.Call, in listContro
 	return onePage(page, list.Items, list.Continue, describePod), nil
 }
 
-// listAdoptedPods lists the pods of a control plane whose Deployment was taken over:
-// they have labels of their own. A control plane that could not be read is nil.
+// listAdoptedPods lists the pods of a control plane whose Deployment was adopted; such pods
+// have other labels. cp is nil if the control plane could not be read.
 func listAdoptedPods(ctx context.Context, kube *callers.Kube, cp *coderv1alpha1.CoderControlPlane,
 	options *client.ListOptions, list *corev1.PodList) error {
 	if cp == nil || maps.Equal(cp.PodLabels(), coderv1alpha1.ControlPlaneLabels(cp.Name)) {
@@ -147,7 +147,8 @@ func describePod(p *corev1.Pod) pod {
 	return d
 }
 
-// podTrouble is what the pod says of itself, or why it is on no node.
+// podTrouble returns the reason and the message from the pod's status, or those for which
+// it could not be scheduled.
 func podTrouble(p *corev1.Pod) (reason, message string) {
 	if p.Status.Reason != "" {
 		return p.Status.Reason, excerpt(p.Status.Message)

@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// coderGroup is the API of what the operator runs.
+// coderGroup is the API group of the operator's custom resources.
 const coderGroup = "coder.com"
 
 const controlPlanePlural = "codercontrolplanes"
@@ -28,8 +28,8 @@ func coderError(verb, plural, namespace, name string, err error) error {
 	return &toolset.CallError{Verb: verb, Resource: plural + "." + coderGroup, Namespace: namespace, Name: name, Err: err}
 }
 
-// readControlPlane reads a control plane as the caller. Errors are those that
-// tools return.
+// readControlPlane reads a control plane with the caller's permissions. Its errors can be
+// returned by tools as they are.
 func readControlPlane(ctx context.Context, kube *callers.Kube, namespace, name string) (*coderv1alpha1.CoderControlPlane, error) {
 	if err := toolset.RequireObject(namespace, name); err != nil {
 		return nil, err

@@ -169,7 +169,7 @@ func TestListControlPlanePodsOfAControlPlaneWithoutPods(t *testing.T) {
 	_, err = listControlPlanePods(t.Context(), call, listControlPlanePodsInput{Namespace: "coder", Name: "a,b=c"})
 	wantError(t, err, "name is not one that a control plane can have")
 
-	// Who may see pods and not control planes gets the list.
+	// A caller who may list pods but not read control planes gets the list.
 	call.Kube = fakeKube(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 		return denied("get")
 	}}, nil)
@@ -275,7 +275,7 @@ func TestGetServiceStatusBoundsAnnotations(t *testing.T) {
 	}
 }
 
-// The pods of a Deployment that was taken over from a Helm release keep its labels.
+// The pods of a Deployment that was adopted from a Helm release keep its labels.
 func TestPodsOfAControlPlaneThatWasTakenOver(t *testing.T) {
 	cp := newControlPlane("coder")
 	cp.Status.Selector = "app.kubernetes.io/instance=release,app.kubernetes.io/name=coder"

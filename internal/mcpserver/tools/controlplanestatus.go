@@ -17,8 +17,8 @@ func addGetControlPlaneStatus(s *toolset.Set) {
 	}, getControlPlaneStatus)
 }
 
-// controlPlaneStatus is about the generation observedGeneration; where that of the
-// details is larger, the newest spec was not looked at yet.
+// controlPlaneStatus describes generation ObservedGeneration. If Details.Generation is
+// larger, the operator has not reconciled the newest spec yet.
 type controlPlaneStatus struct {
 	ObservedGeneration int64               `json:"observedGeneration"`
 	ReadyReplicas      int32               `json:"readyReplicas"`

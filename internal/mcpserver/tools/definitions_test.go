@@ -24,9 +24,9 @@ var update = flag.Bool("update", false, "write the golden files")
 
 const (
 	golden = "testdata/tools.golden.json"
-	// A model reads the whole list before each conversation: less than 20 KB, with a
-	// description, the default and the limits of each argument. Toolset inside, which
-	// must be asked for, has a little more.
+	// A model reads the whole list before each conversation, so it is limited to 20 KB,
+	// including a description, the default and the limits of each argument. Toolset inside,
+	// which is not enabled by default, has its own limit.
 	maxTools, maxListBytes             = 25, 20000
 	maxInsideTools, maxInsideListBytes = 8, 9000
 	maxDescription                     = 160
@@ -50,7 +50,7 @@ func connect(t *testing.T, kube *callers.Kube) *mcp.ClientSession {
 	return session
 }
 
-// object is what the tests look at in a schema.
+// object contains the checked fields of a schema.
 type object struct {
 	Properties map[string]struct {
 		Type        string `json:"type"`
@@ -215,7 +215,7 @@ func TestDestroyingIsConfirmed(t *testing.T) {
 	}
 }
 
-// TestArgumentsAreDescribed: names alone do not say what a value looks like.
+// TestArgumentsAreDescribed checks that each argument has a short description.
 func TestArgumentsAreDescribed(t *testing.T) {
 	_, byName := offeredTools(t)
 	used := map[string]bool{}
@@ -264,7 +264,7 @@ func TestRightsNameWhatToolsUse(t *testing.T) {
 			verbs = append(verbs, "create", "update", "patch", "delete")
 		}
 		for i, right := range d.AllRights() {
-			// A file is read by a command.
+			// Files are read by commands.
 			reads := d.Toolset == toolset.Inside && right == access.Aggregated("create", "coderworkspaces/exec")
 			if !reads && !slices.Contains(verbs, right.Verb) {
 				t.Errorf("%s (%s) has the verb %q", d.Name, d.Effect, right.Verb)
@@ -282,8 +282,8 @@ func TestRightsNameWhatToolsUse(t *testing.T) {
 	}
 }
 
-// predecessor is the tools of the program that this one replaces: arguments, the
-// required ones with a star, and the fields of answers.
+// predecessor contains the tools of the previous implementation: their arguments, with a
+// star if required, and the fields of their answers.
 var predecessor = map[string]struct{ input, output string }{
 	"list_control_planes":                 {"namespace", "items.name items.namespace items.phase items.readyReplicas items.url"},
 	"get_control_plane_status":            {"namespace* name*", "observedGeneration readyReplicas url phase conditions.type conditions.status conditions.reason conditions.message conditions.observedGeneration conditions.lastTransitionTime"},
@@ -332,7 +332,7 @@ func TestWhatThePredecessorHadIsThere(t *testing.T) {
 	}
 }
 
-// fieldsOf are the names in the JSON of a type, with dots between the levels.
+// fieldsOf returns the names of the JSON fields of a type, with dots between the levels.
 func fieldsOf(t reflect.Type, above string) []string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -354,7 +354,7 @@ func fieldsOf(t reflect.Type, above string) []string {
 	return names
 }
 
-// A model makes mistakes first of all about what exists.
+// Errors about missing objects are the most frequent ones for a model.
 func TestAnEmptyClusterIsToldInSentences(t *testing.T) {
 	_, byName := offeredTools(t)
 	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil))

@@ -28,7 +28,8 @@ func deploymentRight(verb string) access.Right {
 	return access.Right{Verb: verb, Group: appsv1.GroupName, Resource: "deployments"}
 }
 
-// deploymentStatus tells of the Deployment that has the name of the control plane.
+// deploymentStatus is the status of the Deployment that has the same name as the control
+// plane.
 type deploymentStatus struct {
 	Name                string                `json:"name"`
 	Namespace           string                `json:"namespace"`
@@ -42,8 +43,7 @@ type deploymentStatus struct {
 	Details             deploymentDetails     `json:"details"`
 }
 
-// deploymentDetails names the control plane to which the Deployment belongs, if
-// any.
+// deploymentDetails names the control plane that controls the Deployment, if any.
 type deploymentDetails struct {
 	ControlPlane string   `json:"controlPlane,omitempty"`
 	Generation   int64    `json:"generation"`

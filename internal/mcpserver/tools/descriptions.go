@@ -2,10 +2,10 @@ package tools
 
 import "strings"
 
-// descriptions are those of arguments, by "tool.argument" or, for all tools that have
-// it, by "argument". A tag jsonschema of the field is stronger. They are part of the
-// list that a model reads before each conversation, so each has what a model could get
-// wrong and nothing else.
+// descriptions contains the descriptions of arguments, by "tool.argument" or, for all tools
+// that have the argument, by "argument". A jsonschema tag of the field takes precedence. A
+// model reads all of them before each conversation, so each contains only what a model
+// could get wrong.
 var descriptions = map[string]string{
 	"namespace":      "Kubernetes namespace of the object: that of its control plane",
 	"cursor":         "nextCursor of the previous answer",

@@ -26,7 +26,7 @@ func addDiagnosis(s *toolset.Set) {
 	}, diagnose(diagnosis.Workspace))
 }
 
-// diagnose makes a tool of an examination.
+// diagnose wraps a diagnosis function as a tool.
 func diagnose(
 	examine func(ctx context.Context, kube *callers.Kube, namespace, name string) (*diagnosis.Report, error),
 ) func(context.Context, *toolset.Call, objectInput) (diagnosis.Report, error) {

@@ -80,8 +80,7 @@ func TestDiagnosisOfNothing(t *testing.T) {
 	}
 }
 
-// TestNextToolsExist shows that the calls which a diagnosis proposes can be made as
-// they stand.
+// TestNextToolsExist checks that the calls that a diagnosis proposes are valid.
 func TestNextToolsExist(t *testing.T) {
 	session := connect(t, fakeKube(t, interceptor.Funcs{}, nil))
 	list, err := session.ListTools(t.Context(), nil)

@@ -20,7 +20,7 @@ import (
 const (
 	defaultEvents = 50
 	maxEvents     = 1000
-	// maxEventsBytes bounds the answer.
+	// maxEventsBytes limits the size of the answer.
 	maxEventsBytes = 64 << 10
 )
 
@@ -40,7 +40,8 @@ type getEventsInput struct {
 	Type      string `json:"type,omitempty" enum:"Normal,Warning"`
 	Limit     int    `json:"limit,omitempty" default:"50" maximum:"1000"`
 	Cursor    string `json:"cursor,omitempty"`
-	// Continue is the name that cursor had in the program before this one.
+	// Continue is the name of the cursor argument in the previous implementation of this
+	// server.
 	Continue string `json:"continue,omitempty" deprecated:"true"`
 }
 
@@ -48,12 +49,12 @@ type getEventsOutput struct {
 	Items      []event `json:"items"`
 	Truncated  bool    `json:"truncated"`
 	NextCursor string  `json:"nextCursor,omitempty"`
-	// Continue equals NextCursor, for clients of the program before this one.
+	// Continue equals NextCursor, for clients of the previous implementation.
 	Continue string `json:"continue,omitempty"`
 	Note     string `json:"note,omitempty"`
 }
 
-// event is about the object of that kind and name.
+// event is an event about the object of that kind and name.
 type event struct {
 	Type           string `json:"type"`
 	Reason         string `json:"reason"`
@@ -99,8 +100,8 @@ func getEvents(ctx context.Context, call *toolset.Call, in getEventsInput) (getE
 	return out, nil
 }
 
-// filter has the API select. Kinds begin with a capital letter, which is easily
-// forgotten.
+// filter sets the field selector, so that the API server filters. It capitalizes the kind,
+// because clients often write it in lower case.
 func (in getEventsInput) filter(options *client.ListOptions) {
 	selected := fields.Set{}
 	if in.Name != "" {
@@ -117,7 +118,8 @@ func (in getEventsInput) filter(options *client.ListOptions) {
 	}
 }
 
-// firstSeen is when it happened first. Events of the newer API have another field.
+// firstSeen returns the time of the first occurrence. Events of the events.k8s.io API set
+// EventTime instead of FirstTimestamp.
 func firstSeen(e *corev1.Event) time.Time {
 	switch {
 	case !e.FirstTimestamp.IsZero():
@@ -129,9 +131,9 @@ func firstSeen(e *corev1.Event) time.Time {
 	}
 }
 
-// fittingEvents is how many of the events fit into an answer; one always does.
+// fittingEvents returns how many of the events fit into an answer, at least one.
 func fittingEvents(events []corev1.Event) int {
-	// What a JSON object of an event takes besides its texts.
+	// frame is the approximate size of an event's JSON object without its texts.
 	const frame = 250
 	size := 0
 	for i := range events {

@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// newEvent is about a pod, so many minutes after noon.
+// newEvent returns an event about a pod, this number of minutes after noon.
 func newEvent(name string, minutes int) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "coder", Name: name},
@@ -91,8 +91,7 @@ func TestGetEventsSelects(t *testing.T) {
 	}
 }
 
-// pagedEvents are in the order of their names, as the API gives them; every second
-// one is new.
+// pagedEvents serves events sorted by name, as the API does; every second one is recent.
 func pagedEvents(count int, message string) interceptor.Funcs {
 	all := make([]corev1.Event, 0, count)
 	for i := range count {
@@ -140,7 +139,7 @@ func TestGetEventsReadsABoundedNumber(t *testing.T) {
 	if err != nil || eventMessages(out) != "0001 0003 0005" || !out.Truncated || reads != 4 || !strings.HasPrefix(out.Note, "2000 events were read") {
 		t.Errorf("%d reads, %q, %+v, %v", reads, eventMessages(out), out, err)
 	}
-	// The last page of the first 2000 leads to the rest.
+	// After the last page of the first 2000 events, the cursor leads to the rest.
 	seen := map[string]bool{}
 	for _, page := range everyPage(t, func(cursor string) (getEventsOutput, error) {
 		return getEvents(t.Context(), call, getEventsInput{Namespace: "coder", Limit: 1000, Continue: cursor})

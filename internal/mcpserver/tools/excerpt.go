@@ -5,8 +5,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// maxExcerpt limits how many bytes of a foreign text are in a field.
+// maxExcerpt limits the size of external text in one field, in bytes.
 const maxExcerpt = 1000
 
-// excerpt returns the beginning of a foreign text, without secrets.
+// excerpt returns the beginning of an external text, with secrets redacted.
 func excerpt(s string) string { return truncate.String(text.Clean(s), maxExcerpt) }

@@ -18,13 +18,12 @@ import (
 )
 
 const (
-	// versionPath and aggregatedPath are what everybody may read who is known to the
-	// cluster.
+	// versionPath and aggregatedPath can usually be read by every authenticated user.
 	versionPath    = "/version"
 	aggregatedPath = "/apis/" + aggregationGroup + "/v1alpha1"
-	// maxDiscovery is more than either of them has.
+	// maxDiscovery limits the size of a discovery document that is read.
 	maxDiscovery = 64 << 10
-	// maxHealth is how many control planes are looked at.
+	// maxHealth is the maximum number of control planes that are checked.
 	maxHealth = 50
 
 	statusOK       = "ok"
@@ -44,8 +43,8 @@ type checkHealthInput struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// health is degraded where something that could be looked at does not work. Gaps
-// are what could not be looked at, and why.
+// health is the result of check_health. Status is degraded if a check failed. Gaps lists
+// the checks that could not be made, and why.
 type health struct {
 	Status        string              `json:"status"`
 	Version       string              `json:"version"`
@@ -55,7 +54,7 @@ type health struct {
 	Gaps          []string            `json:"gaps"`
 }
 
-// caller is as whom the tools act.
+// caller is the user that the tools impersonate.
 type caller struct {
 	User   string   `json:"user"`
 	Groups []string `json:"groups"`
@@ -63,11 +62,12 @@ type caller struct {
 
 type clusterHealth struct {
 	Version string `json:"version,omitempty"`
-	// AggregatedAPI is available, unavailable, not installed, or unknown.
+	// AggregatedAPI is "available", "unavailable", "not installed" or "unknown".
 	AggregatedAPI string `json:"aggregatedAPI"`
 }
 
-// controlPlanesHealth is about the first control planes that the caller may see.
+// controlPlanesHealth describes the first maxHealth control planes that the caller can
+// list.
 type controlPlanesHealth struct {
 	Seen      int            `json:"seen"`
 	NotReady  []controlPlane `json:"notReady"`
@@ -97,8 +97,8 @@ func (h *health) lookAtCluster(ctx context.Context, kube *callers.Kube) {
 	h.Cluster.Version = excerpt(info.GitVersion)
 }
 
-// lookAtAggregatedAPI reads the discovery of the API of workspaces and templates,
-// which Kubernetes fetches from its server.
+// lookAtAggregatedAPI reads the discovery document of the aggregated API, which the
+// Kubernetes API server requests from the server behind it.
 func (h *health) lookAtAggregatedAPI(ctx context.Context, kube *callers.Kube) {
 	var discovery struct {
 		GroupVersion string `json:"groupVersion"`
@@ -117,7 +117,7 @@ func (h *health) lookAtAggregatedAPI(ctx context.Context, kube *callers.Kube) {
 	}
 }
 
-// lookAtControlPlanes names those that are not ready.
+// lookAtControlPlanes collects the control planes that are not ready.
 func (h *health) lookAtControlPlanes(ctx context.Context, kube *callers.Kube, namespace string) {
 	var list coderv1alpha1.CoderControlPlaneList
 	if err := kube.List(ctx, &list, &client.ListOptions{Namespace: namespace, Limit: maxHealth}); err != nil {
@@ -136,7 +136,8 @@ func (h *health) lookAtControlPlanes(ctx context.Context, kube *callers.Kube, na
 	}
 }
 
-// miss notes a gap. What the user may not read says nothing of the health.
+// miss records a check that could not be made. Missing permissions of the caller do not
+// degrade the health; a server that cannot impersonate the caller does.
 func (h *health) miss(ctx context.Context, call *toolset.CallError) {
 	if !apierrors.IsForbidden(call.Err) || toolset.IsImpersonationDenied(call.Err) {
 		h.Status = statusDegraded

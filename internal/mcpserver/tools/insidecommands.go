@@ -16,7 +16,7 @@ import (
 const (
 	defaultOutputBytes = 32 << 10
 	maxOutputBytes     = 256 << 10
-	// commandReminder is how often a client is told that a silent command still runs.
+	// commandReminder is the interval of the progress notifications for a running command.
 	commandReminder = 10 * time.Second
 )
 
@@ -42,7 +42,8 @@ type runInWorkspaceInput struct {
 	Confirm        string `json:"confirm,omitempty"`
 }
 
-// commandOutput says how far a command is. ExitCode is there when it has ended.
+// commandOutput is the state and the output of a command. ExitCode is set once the command
+// has ended.
 type commandOutput struct {
 	State     inside.State `json:"state"`
 	ID        string       `json:"id,omitempty"`
@@ -93,8 +94,8 @@ func runInWorkspace(ctx context.Context, call *toolset.Call, in runInWorkspaceIn
 	return describeResult("", result), nil
 }
 
-// remind tells the client now and then that the command runs, until the function that
-// it returns is called.
+// remind sends progress notifications to the client every commandReminder, until stop is
+// called.
 func remind(ctx context.Context, call *toolset.Call, wrote *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	started := call.Now()
@@ -113,7 +114,7 @@ func remind(ctx context.Context, call *toolset.Call, wrote *atomic.Int64) (stop 
 	return cancel
 }
 
-// orCurrent is the directory in which the agent starts commands if none is given.
+// orCurrent returns path, or the agent's default directory if path is empty.
 func orCurrent(path string) string {
 	if path == "" {
 		return "."

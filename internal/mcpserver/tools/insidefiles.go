@@ -15,7 +15,7 @@ const (
 	maxFileLines     = 50000
 	defaultFileBytes = 64 << 10
 	maxFileBytes     = 512 << 10
-	// maxQuestion is how much of a text a question to the user shows.
+	// maxQuestion limits how much of a text is quoted in a question to the user, in bytes.
 	maxQuestion = 500
 )
 
@@ -39,7 +39,8 @@ type readWorkspaceFileInput struct {
 	LimitBytes int    `json:"limitBytes,omitempty" maximum:"524288"`
 }
 
-// readWorkspaceFileOutput has the next line or byte if the file goes on.
+// readWorkspaceFileOutput is a part of a file. NextLine or NextByte is set if the file
+// continues.
 type readWorkspaceFileOutput struct {
 	Path      string `json:"path"`
 	Size      int64  `json:"size"`
@@ -76,7 +77,7 @@ func readWorkspaceFile(ctx context.Context, call *toolset.Call, in readWorkspace
 	return out, nil
 }
 
-// describe puts the content into the answer, if it is text.
+// describe adds the content to the answer if it is text.
 func (out *readWorkspaceFileOutput) describe(part inside.Part) {
 	out.Truncated, out.NextLine, out.NextByte = part.More, part.NextLine, part.NextByte
 	if part.Binary {
@@ -152,8 +153,7 @@ type editWorkspaceFileInput struct {
 	Confirm    string `json:"confirm,omitempty"`
 }
 
-// editWorkspaceFile finds out first whether the edit is possible, so that nobody is
-// asked about one that is not.
+// editWorkspaceFile checks that the edit is possible before it asks the user to confirm it.
 func editWorkspaceFile(ctx context.Context, call *toolset.Call, in editWorkspaceFileInput) (writtenFile, error) {
 	w, err := enter(call, in.Namespace, in.Name, in.Agent)
 	if err != nil {
@@ -173,7 +173,7 @@ func editWorkspaceFile(ctx context.Context, call *toolset.Call, in editWorkspace
 	return writtenFile{Path: in.Path, Size: len(edited.Content), Replacements: edited.Count, Updated: true}, nil
 }
 
-// quoteStart is the beginning of a text, for a question.
+// quoteStart returns the beginning of a text, for a question.
 func quoteStart(s string) string {
 	if len(s) <= maxQuestion {
 		return s

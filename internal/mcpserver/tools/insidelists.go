@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// maxDepth is how many levels of directories a list may have.
+// maxDepth limits how many levels of directories are listed.
 const maxDepth = 5
 
 func addListWorkspaceFiles(s *toolset.Set) {
@@ -92,8 +92,8 @@ type listWorkspacePortsInput struct {
 	Cursor    string `json:"cursor,omitempty"`
 }
 
-// workspacePort is reached from other pods unless it is on the loopback address;
-// kubectl coder port-forward reaches both.
+// workspacePort is a port on which a program listens. It is reachable from other pods
+// unless it is bound to the loopback address; "kubectl coder port-forward" reaches both.
 type workspacePort struct {
 	Port     uint16 `json:"port"`
 	Address  string `json:"address"`

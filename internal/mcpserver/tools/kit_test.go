@@ -22,13 +22,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/inside/insidetest"
 )
 
-// knownKinds are those of the cluster.
+// knownKinds are the kinds of the fake cluster.
 var knownKinds = applytest.KindsOf(
 	coderv1alpha1.AddToScheme, aggregationv1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, discoveryv1.AddToScheme,
 )
 
-// fakeKube is an API with these objects and, by "path" or "path?query", these raw
-// texts.
+// fakeKube returns a fake API with these objects, and with these raw responses by "path" or
+// "path?query".
 func fakeKube(t *testing.T, funcs interceptor.Funcs, raw rawTexts, objects ...client.Object) *callers.Kube {
 	t.Helper()
 	builder := knownKinds.Cluster(t).WithObjects(objects...).WithStatusSubresource(objects...).WithInterceptorFuncs(funcs)
@@ -38,15 +38,14 @@ func fakeKube(t *testing.T, funcs interceptor.Funcs, raw rawTexts, objects ...cl
 	return &callers.Kube{WithWatch: builder.Build(), Raw: raw, Exec: &insidetest.Workspace{Fail: apierrors.NewNotFound(aggregationv1alpha1.Resource("coderworkspaces"), "x")}}
 }
 
-// eventFields are those by which the API selects events.
+// eventFields are the field selectors of events.
 var eventFields = map[string]func(*corev1.Event) string{
 	"involvedObject.name": func(e *corev1.Event) string { return e.InvolvedObject.Name },
 	"involvedObject.kind": func(e *corev1.Event) string { return e.InvolvedObject.Kind },
 	"type":                func(e *corev1.Event) string { return e.Type },
 }
 
-// rawTexts are what the API answers, by path, or by path and query where that is
-// given.
+// rawTexts are responses by path and query, or by path alone.
 type rawTexts map[string]string
 
 func (r rawTexts) Get(_ context.Context, path string, query url.Values) (io.ReadCloser, error) {

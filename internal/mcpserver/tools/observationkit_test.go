@@ -27,7 +27,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// hostile is text with all that must not reach a model.
+// hostile contains everything that must not reach a model.
 const (
 	hostile      = "\x1b[31mfailed\x1b[0m at postgres://coder:hunter2@db/coder\x00 \u202e"
 	hostileClean = "failed at postgres://coder:[redacted]@db/coder "
@@ -37,7 +37,7 @@ var noon = metav1.NewTime(time.Date(2026, 11, 21, 14, 0, 0, 0, time.FixedZone("C
 
 const noonUTC = "2026-11-21T12:00:00Z"
 
-// newControlPlane is a control plane that is ready, with two pods.
+// newControlPlane returns a control plane that is ready, with two pods.
 func newControlPlane(name string) *coderv1alpha1.CoderControlPlane {
 	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: name, UID: "cp-uid", Generation: 3}}
 	cp.Spec.Image = "ghcr.io/coder/coder:v2.30.0"
@@ -48,7 +48,7 @@ func newControlPlane(name string) *coderv1alpha1.CoderControlPlane {
 	return cp
 }
 
-// settle makes the status one of the newest spec.
+// settle sets the status for the current generation.
 func settle(cp *coderv1alpha1.CoderControlPlane, ready metav1.ConditionStatus, reason, message string) {
 	cp.Status.ObservedGeneration, cp.Status.Phase = cp.Generation, coderv1alpha1.PhasePending
 	if ready == metav1.ConditionTrue {
@@ -60,7 +60,7 @@ func settle(cp *coderv1alpha1.CoderControlPlane, ready metav1.ConditionStatus, r
 	}}
 }
 
-// newDeployment is the Deployment of a control plane, rolled out.
+// newDeployment returns the Deployment of a control plane, completely rolled out.
 func newDeployment(cp *coderv1alpha1.CoderControlPlane) *appsv1.Deployment {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: cp.Namespace, Name: cp.Name, UID: "deployment-uid", Generation: 5,
@@ -79,14 +79,14 @@ func newPod(controlPlane, name string) *corev1.Pod {
 	}
 }
 
-// rawFunc answers reads of what is no object.
+// rawFunc is a callers.Getter.
 type rawFunc func(path string, query url.Values) (io.ReadCloser, error)
 
 func (f rawFunc) Get(_ context.Context, path string, query url.Values) (io.ReadCloser, error) {
 	return f(path, query)
 }
 
-// withRaw is the API with other answers to what is no object.
+// withRaw returns the API with another Getter.
 func withRaw(kube *callers.Kube, raw rawFunc) *callers.Kube {
 	return &callers.Kube{WithWatch: kube.WithWatch, Raw: raw}
 }
@@ -95,7 +95,7 @@ func denied(verb string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", fmt.Errorf("User \"alice\" cannot %s resource \"things\"", verb))
 }
 
-// denyAll is an API in which alice may do nothing.
+// denyAll returns an API that forbids everything.
 func denyAll(t *testing.T) *callers.Kube {
 	t.Helper()
 	kube := fakeKube(t, interceptor.Funcs{
@@ -109,7 +109,7 @@ func denyAll(t *testing.T) *callers.Kube {
 	return withRaw(kube, func(string, url.Values) (io.ReadCloser, error) { return nil, denied("get") })
 }
 
-// pagedList answers in pages of the limit, as the API does.
+// pagedList serves a list in pages of the requested limit.
 func pagedList[T any](all []T, into func(client.ObjectList) *[]T) interceptor.Funcs {
 	return interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		var o client.ListOptions
@@ -130,7 +130,7 @@ func pagedList[T any](all []T, into func(client.ObjectList) *[]T) interceptor.Fu
 	}}
 }
 
-// everyPage follows the cursors and gives the pages.
+// everyPage follows the cursors and returns all pages.
 func everyPage[O any](t *testing.T, read func(cursor string) (O, error), next func(O) string) []O {
 	t.Helper()
 	var pages []O
@@ -149,8 +149,8 @@ func everyPage[O any](t *testing.T, read func(cursor string) (O, error), next fu
 	}
 }
 
-// operatorTools offers the tools of control planes and of observation to alice,
-// whose client cannot ask her.
+// operatorTools connects a client of user alice, without elicitation, to the tools for
+// control planes and observation.
 func operatorTools(t *testing.T, kube *callers.Kube) *mcp.ClientSession {
 	t.Helper()
 	set := &toolset.Set{}
@@ -179,7 +179,7 @@ func operatorTools(t *testing.T, kube *callers.Kube) *mcp.ClientSession {
 	return session
 }
 
-// tell calls a tool and gives the text of its answer.
+// tell calls a tool and returns the text of its answer.
 func tell(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) (answer string, isError bool) {
 	t.Helper()
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
@@ -189,7 +189,7 @@ func tell(t *testing.T, session *mcp.ClientSession, tool string, arguments map[s
 	return result.Content[0].(*mcp.TextContent).Text, result.IsError
 }
 
-// operatorCalls are one call of each of the tools.
+// operatorCalls returns one valid call of each tool.
 func operatorCalls() map[string]map[string]any {
 	object := map[string]any{"namespace": "coder", "name": "coder"}
 	return map[string]map[string]any{
@@ -223,7 +223,7 @@ func TestWhoMayNotIsToldInASentence(t *testing.T) {
 	}
 }
 
-// TestNothingIsNull calls each tool where the objects hold as little as they can.
+// TestNothingIsNull calls each tool with objects that have no optional fields.
 func TestNothingIsNull(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "coder", Name: "coder"}
 	kube := fakeKube(t, interceptor.Funcs{}, rawTexts{"/api/v1/namespaces/coder/pods/coder/log": ""},

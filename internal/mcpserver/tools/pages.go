@@ -15,7 +15,8 @@ type listOutput[D any] struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-// onePage takes the page out of what the API answered, which goes on at next.
+// onePage cuts the requested page out of items, which the API returned. next is the API's
+// continue token.
 func onePage[T, D any](page toolset.Page, items []T, next string, describe func(*T) D) listOutput[D] {
 	shown, cursor := toolset.Cut(page, items, next)
 	out := listOutput[D]{Items: make([]D, 0, len(shown)), NextCursor: cursor, Truncated: cursor != ""}
@@ -25,8 +26,8 @@ func onePage[T, D any](page toolset.Page, items []T, next string, describe func(
 	return out
 }
 
-// readPage reads a page of one of the operator's kinds into list, whose objects items
-// gives then.
+// readPage reads one page of the operator's custom resources into list. items returns the
+// objects of list after the read.
 func readPage[T, D any](
 	ctx context.Context, call *toolset.Call, in listInput, plural string,
 	list client.ObjectList, items func() []T, describe func(*T) D,

@@ -24,8 +24,8 @@ const (
 	defaultLogBytes = 64 << 10
 	maxLogBytes     = 1 << 20
 
-	// defaultContainerAnnotation is where a pod says which of its containers people
-	// mean when they name none.
+	// defaultContainerAnnotation is the annotation in which a pod names its default
+	// container.
 	defaultContainerAnnotation = "kubectl.kubernetes.io/default-container"
 )
 
@@ -49,7 +49,8 @@ type getPodLogsInput struct {
 	SinceSeconds int64  `json:"sinceSeconds,omitempty"`
 }
 
-// getPodLogsOutput says what is left out: older lines.
+// getPodLogsOutput is the end of a container's log. Truncated reports that older lines were
+// left out.
 type getPodLogsOutput struct {
 	Container string `json:"container,omitempty"`
 	Logs      string `json:"logs"`
@@ -84,8 +85,9 @@ func bounded(given, standard, most int) int {
 	return min(given, most)
 }
 
-// chooseContainer is the one that was asked for, the only one, or the one that the
-// pod itself names; it is empty where the pod may not be read, and the API decides.
+// chooseContainer returns the requested container, the only one, or the pod's default
+// container. It returns "" if the caller may not read the pod; the API then chooses the
+// container.
 func chooseContainer(ctx context.Context, kube *callers.Kube, in getPodLogsInput) (string, error) {
 	if in.Container != "" {
 		return in.Container, nil
@@ -121,8 +123,8 @@ func containerNames(p *corev1.Pod) []string {
 	return names
 }
 
-// readLog keeps the newest of a log. One line more than is kept is asked for, to
-// know whether there are more.
+// readLog returns the newest lines of a log. It requests one more line than it keeps, to
+// find out whether the log is longer.
 func readLog(ctx context.Context, kube *callers.Kube, in getPodLogsInput, container string, lines, bytes int) (logs string, cut bool, err error) {
 	query := url.Values{"tailLines": {strconv.Itoa(lines + 1)}}
 	if container != "" {
@@ -143,7 +145,7 @@ func readLog(ctx context.Context, kube *callers.Kube, in getPodLogsInput, contai
 	if err != nil {
 		return "", false, podError("pods/log", in, err)
 	}
-	// Cleaning can make a text longer.
+	// Redaction can make a text longer.
 	logs, cutAgain, err := text.Tail(strings.NewReader(text.Clean(kept)), lines, bytes)
 	return logs, cut || cutAgain, err
 }

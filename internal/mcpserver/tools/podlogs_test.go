@@ -17,7 +17,7 @@ import (
 
 const logPath = "/api/v1/namespaces/coder/pods/coder-1/log"
 
-// podWith has these containers.
+// podWith returns a pod with these containers.
 func podWith(names ...string) *corev1.Pod {
 	p := newPod("coder", "coder-1")
 	p.Spec.Containers = nil

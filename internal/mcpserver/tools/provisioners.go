@@ -19,8 +19,8 @@ func addProvisioners(s *toolset.Set) {
 	}, listProvisioners)
 }
 
-// provisioner is what the list tells of a set of provisioner daemons. They belong
-// to a control plane of their namespace, or to the Coder at url.
+// provisioner is the list entry of a CoderProvisioner. Its daemons connect to a control
+// plane in their namespace, or to the Coder deployment at URL.
 type provisioner struct {
 	Name          string            `json:"name"`
 	Namespace     string            `json:"namespace"`

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// maxSlices is how many EndpointSlices are counted; each has up to a hundred
-	// endpoints.
+	// maxSlices is the maximum number of EndpointSlices that are read; each has up to 100
+	// endpoints by default.
 	maxSlices = 100
-	// maxAnnotations is how many bytes of annotations are shown. Some tools keep a
-	// copy of the object in one.
+	// maxAnnotations limits the size of the annotations, in bytes. Some tools store a copy
+	// of the whole object in an annotation.
 	maxAnnotations = 8 << 10
 )
 
@@ -36,8 +36,8 @@ func addGetServiceStatus(s *toolset.Set) {
 	}, getServiceStatus)
 }
 
-// serviceStatus tells of a Service. Truncated says that some annotations are left
-// out, or not all endpoints counted.
+// serviceStatus is the status of a Service. Truncated reports that some annotations were
+// left out, or that not all endpoints were counted.
 type serviceStatus struct {
 	Name        string            `json:"name"`
 	Namespace   string            `json:"namespace"`
@@ -49,8 +49,8 @@ type serviceStatus struct {
 	Traffic     serviceTraffic    `json:"traffic"`
 }
 
-// serviceTraffic is from where and to where the Service leads. Where the endpoints
-// could not be counted, gap says why.
+// serviceTraffic contains the addresses and the endpoints of the Service. Gap is set if the
+// endpoints could not be counted, and says why.
 type serviceTraffic struct {
 	LoadBalancer      []string `json:"loadBalancer"`
 	ExternalName      string   `json:"externalName,omitempty"`
@@ -107,8 +107,8 @@ func describeService(svc *corev1.Service) serviceStatus {
 	return status
 }
 
-// boundedAnnotations are the annotations as far as there is room, without the copy
-// of the object that kubectl keeps.
+// boundedAnnotations returns the annotations up to maxAnnotations bytes, without the
+// last-applied-configuration annotation of kubectl.
 func boundedAnnotations(all map[string]string) (kept map[string]string, cut bool) {
 	kept = map[string]string{}
 	size := 0
@@ -125,8 +125,8 @@ func boundedAnnotations(all map[string]string) (kept map[string]string, cut bool
 	return kept, false
 }
 
-// countEndpoints counts each pod behind the Service once, however many addresses
-// it has. More says that not all were counted.
+// countEndpoints counts each target of the Service once, even if it has several addresses.
+// more reports that the list was incomplete.
 func countEndpoints(ctx context.Context, kube *callers.Kube, svc *corev1.Service) (ready, notReady int, more bool, failed *toolset.CallError) {
 	var list discoveryv1.EndpointSliceList
 	err := kube.List(ctx, &list, &client.ListOptions{
@@ -139,7 +139,8 @@ func countEndpoints(ctx context.Context, kube *callers.Kube, svc *corev1.Service
 	readyByTarget := map[string]bool{}
 	for i := range list.Items {
 		for _, endpoint := range list.Items[i].Endpoints {
-			// The API says that unknown is to be taken for ready.
+			// The API documents that an unknown Ready condition should be interpreted as
+			// true.
 			target := endpointTarget(&endpoint)
 			readyByTarget[target] = readyByTarget[target] || ptr.Deref(endpoint.Conditions.Ready, true)
 		}

@@ -10,10 +10,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// writeSpec writes an object that was read and that change has changed, and leaves in
-// it what the API answered. When somebody else writes in between, it reads the object
-// again and changes that. Where change says that there is nothing to change, nothing
-// is written.
+// writeSpec applies change to obj, which was read before, and updates it in the API. On a
+// conflict it reads the object again and repeats the change. It does not write if change
+// returns false. On success, obj is the object that the API returned.
 func writeSpec(ctx context.Context, call *toolset.Call, obj client.Object, dryRun bool, change func() bool) error {
 	var options []client.UpdateOption
 	if dryRun {

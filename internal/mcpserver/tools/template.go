@@ -12,7 +12,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// How many of each are shown.
+// Maximum numbers of items in an answer.
 const (
 	shownFiles      = 200
 	shownVersions   = 10
@@ -34,8 +34,8 @@ type getTemplateOutput struct {
 	Template templateDetails `json:"template"`
 }
 
-// template is what lists tell of a template. Running and AutoShutdown are there for
-// clients of the program before this one: a template never runs.
+// template is the list entry of a template. Running and AutoShutdown exist for clients of
+// the previous implementation; they are never set.
 type template struct {
 	Name                string `json:"name"`
 	Namespace           string `json:"namespace"`
@@ -54,8 +54,8 @@ type template struct {
 	UpdatedAt           string `json:"updatedAt,omitempty"`
 }
 
-// templateDetails has no text of files and no value of a variable. Notes say what
-// could not be shown.
+// templateDetails contains neither the contents of files nor the values of variables. Notes
+// lists the parts that could not be shown.
 type templateDetails struct {
 	template
 	ControlPlane string              `json:"controlPlane,omitempty"`
@@ -78,7 +78,7 @@ type templateFile struct {
 	Bytes int    `json:"bytes"`
 }
 
-// templateVariable says where a value comes from, and never the value.
+// templateVariable is the name of a variable and the source of its value, never the value.
 type templateVariable struct {
 	Name   string `json:"name"`
 	Secret string `json:"secret,omitempty"`

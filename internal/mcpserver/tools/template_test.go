@@ -89,7 +89,7 @@ func TestGetTemplateTellsItAllButFilesAndValues(t *testing.T) {
 	}
 }
 
-// refusing answers everything that is raw with an error.
+// refusing is a Getter that returns an error for every request.
 type refusing struct{ err error }
 
 func (r refusing) Get(context.Context, string, url.Values) (io.ReadCloser, error) { return nil, r.err }

@@ -7,7 +7,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// dockerTemplate is a template as the API serves it, with a version that is active.
+// dockerTemplate returns a template as the API serves it, with an active version.
 func dockerTemplate() *aggregationv1alpha1.CoderTemplate {
 	tmpl := &aggregationv1alpha1.CoderTemplate{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: dockerName, UID: "docker", Generation: 1},
@@ -23,7 +23,7 @@ func dockerTemplate() *aggregationv1alpha1.CoderTemplate {
 	return tmpl
 }
 
-// versionState gives a template conditions.
+// versionState returns a function that sets the conditions of a template.
 func versionState(ready, stalled metav1.ConditionStatus, message string) func(client.Object) {
 	return func(obj client.Object) {
 		tmpl := obj.(*aggregationv1alpha1.CoderTemplate)

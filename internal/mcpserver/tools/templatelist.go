@@ -36,8 +36,8 @@ func listTemplates(ctx context.Context, call *toolset.Call, in listInput) (listO
 	return onePage(page, items, next, func(tmpl *template) template { return *tmpl }), nil
 }
 
-// readTemplates lists templates without their files. An object has up to 2 MiB of
-// them, so a page that was read as a whole could fill the memory of this process.
+// readTemplates lists templates without their files. A template has up to 2 MiB of files,
+// so a page that was decoded as a whole could exhaust the memory of this process.
 func readTemplates(ctx context.Context, call *toolset.Call, namespace string, page toolset.Page) (items []template, next string, err error) {
 	path := "/apis/" + aggregationv1alpha1.GroupVersion.String()
 	if namespace != "" {
@@ -73,8 +73,8 @@ type listedTemplate struct {
 	Status aggregationv1alpha1.CoderTemplateStatus `json:"status"`
 }
 
-// decodeTemplates reads a list object by object, so that no more than one is in
-// memory.
+// decodeTemplates decodes a list object by object, so that the files of only one template
+// are in memory at a time.
 func decodeTemplates(r io.Reader) (items []template, next string, err error) {
 	d := json.NewDecoder(r)
 	if err := wantDelimiter(d, '{'); err != nil {
@@ -102,7 +102,7 @@ func decodeTemplates(r io.Reader) (items []template, next string, err error) {
 	return items, next, wantDelimiter(d, '}')
 }
 
-// decodeItems reads the objects of a list; an empty one may be null.
+// decodeItems decodes the items of a list, which are null if the list is empty.
 func decodeItems(d *json.Decoder) (items []template, err error) {
 	if begin, err := d.Token(); err != nil || begin == nil {
 		return nil, err

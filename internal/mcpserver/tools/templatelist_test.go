@@ -18,7 +18,7 @@ import (
 
 const templatesPath = "/apis/aggregation.coder.com/v1alpha1/codertemplates"
 
-// asJSON is what the API answers.
+// asJSON returns the JSON of a value.
 func asJSON(t *testing.T, value any) string {
 	t.Helper()
 	raw, err := json.Marshal(value)
@@ -112,7 +112,7 @@ func TestListTemplatesSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Two hundred templates with all the files that fit would fill the memory.
+// A page of two hundred templates with all their files would exhaust the memory.
 func TestListTemplatesKeepsOneAtATime(t *testing.T) {
 	const count, size = 12, 1 << 20
 	file := strings.Repeat("x", size)
@@ -139,7 +139,7 @@ func TestListTemplatesKeepsOneAtATime(t *testing.T) {
 	}
 }
 
-// inUse is the memory that is in use.
+// inUse returns the size of the allocated heap.
 func inUse() uint64 {
 	var memory runtime.MemStats
 	runtime.GC()
@@ -160,7 +160,7 @@ func FuzzDecodeTemplates(f *testing.F) {
 		if !json.Valid([]byte(body)) {
 			return
 		}
-		// Whatever else a list holds, its templates are found.
+		// Other fields of the list must not affect its templates.
 		items, next, err := decodeTemplates(strings.NewReader(`{"other":` + body + `,"items":[{"spec":{"files":{"a":"b"}},"metadata":{"name":"x"}}],"metadata":{"continue":"y"}}`))
 		if err != nil || len(items) != 1 || items[0].Name != "x" || next != "y" {
 			t.Errorf("beside %q: %v, %q, %v", body, items, next, err)

@@ -27,8 +27,7 @@ type promoteTemplateVersionInput struct {
 	Confirm   string `json:"confirm,omitempty"`
 }
 
-// promoteTemplateVersion has nothing to wait for: the version is active when the API
-// answers.
+// promoteTemplateVersion does not wait: the version is active when the API responds.
 func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteTemplateVersionInput) (templateResult, error) {
 	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
 	version := strings.ToLower(in.VersionID)
@@ -45,7 +44,8 @@ func promoteTemplateVersion(ctx context.Context, call *toolset.Call, in promoteT
 		return true
 	}
 	if !in.DryRun {
-		// Nobody is asked about what would be refused.
+		// The dry run comes first: the user is not asked to confirm a change that the API
+		// would reject.
 		if err := writeTemplate(ctx, call, tmpl.DeepCopy(), true, promote); err != nil {
 			return templateResult{}, err
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// How much of the log of a build that failed is part of the answer.
+// Size of the log excerpt that is returned if a build failed.
 const (
 	failedBuildLogLines = 50
 	failedBuildLogBytes = 8 << 10
@@ -51,7 +51,8 @@ type pushTemplateInput struct {
 	Confirm         string            `json:"confirm,omitempty"`
 }
 
-// pushTemplateOutput has the end of the version's log where its build failed.
+// pushTemplateOutput is the template after the push. Logs is the end of the build log if
+// the build of the version failed.
 type pushTemplateOutput struct {
 	Template template `json:"template"`
 	Updated  bool     `json:"updated"`
@@ -117,7 +118,7 @@ func (in pushTemplateInput) validate() error {
 	return nil
 }
 
-// changes says whether these arguments make a new version.
+// changes reports whether the arguments result in a new version.
 func (in pushTemplateInput) changes(spec aggregationv1alpha1.CoderTemplateSpec) bool {
 	wanted := *spec.DeepCopy()
 	in.apply(&wanted)
@@ -125,8 +126,8 @@ func (in pushTemplateInput) changes(spec aggregationv1alpha1.CoderTemplateSpec) 
 		in.VersionName != "" && in.VersionName != spec.VersionName
 }
 
-// apply puts the arguments into a spec. The name of a version can be used once, so
-// one that was given before does not stay.
+// apply sets the arguments in a spec. A version name can be used only once, so a previous
+// one is overwritten even if the new one is empty.
 func (in pushTemplateInput) apply(spec *aggregationv1alpha1.CoderTemplateSpec) {
 	if len(in.Files) > 0 {
 		spec.Files = in.Files
@@ -143,7 +144,7 @@ func (in pushTemplateInput) apply(spec *aggregationv1alpha1.CoderTemplateSpec) {
 	}
 }
 
-// setVariable gives one variable its value and leaves the others.
+// setVariable sets the value of one variable and keeps the others.
 func setVariable(spec *aggregationv1alpha1.CoderTemplateSpec, variable aggregationv1alpha1.TemplateVariable) {
 	i := slices.IndexFunc(spec.Variables, func(v aggregationv1alpha1.TemplateVariable) bool { return v.Name == variable.Name })
 	if i < 0 {
@@ -153,7 +154,7 @@ func setVariable(spec *aggregationv1alpha1.CoderTemplateSpec, variable aggregati
 	spec.Variables[i] = variable
 }
 
-// create makes the template. It takes nothing away, so nobody is asked.
+// create creates the template. It needs no confirmation, because it replaces nothing.
 func (in pushTemplateInput) create(ctx context.Context, call *toolset.Call) (*aggregationv1alpha1.CoderTemplate, error) {
 	tmpl := &aggregationv1alpha1.CoderTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: in.Namespace, Name: in.Name}}
 	in.apply(&tmpl.Spec)
@@ -176,7 +177,8 @@ func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl
 		return true
 	}
 	if !in.DryRun {
-		// Nobody is asked about what would be refused.
+		// The dry run comes first: the user is not asked to confirm a change that the API
+		// would reject.
 		if err := writeTemplate(ctx, call, tmpl.DeepCopy(), true, push); err != nil {
 			return err
 		}
@@ -189,8 +191,8 @@ func (in pushTemplateInput) update(ctx context.Context, call *toolset.Call, tmpl
 	return writeTemplate(ctx, call, tmpl, in.DryRun, push)
 }
 
-// awaitTemplate waits until the newest version is active, or its build has failed.
-// It keeps tmpl current.
+// awaitTemplate waits until the newest version is active or its build has failed. It
+// updates tmpl.
 func awaitTemplate(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate, timeoutSeconds int) error {
 	gone, err := call.Until(ctx, tmpl, time.Duration(timeoutSeconds)*time.Second, func() (bool, string) {
 		conditions := tmpl.Status.Conditions
@@ -203,8 +205,8 @@ func awaitTemplate(ctx context.Context, call *toolset.Call, tmpl *aggregationv1a
 	return err
 }
 
-// explain says how the build of the version stands, with the end of its log where
-// it failed. Without the right to read that, the rest is told.
+// explain adds the error and the end of the build log if the build failed. If the caller
+// may not read the log, it adds only the error.
 func (out *pushTemplateOutput) explain(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) {
 	stalled := stalledMessage(tmpl.Status.Conditions)
 	if stalled == "" {
@@ -213,7 +215,7 @@ func (out *pushTemplateOutput) explain(ctx context.Context, call *toolset.Call, 
 	out.Message = stalled
 	version := tmpl.Status.LatestVersionID
 	if source := tmpl.Status.Source; source != nil && source.VersionID != "" {
-		// The one that was asked for, where somebody else has made a newer one.
+		// Prefer the version of this push: somebody else may have pushed a newer one.
 		version = source.VersionID
 	}
 	if logs, _, err := templateLog(tmpl.Namespace, tmpl.Name, version).tail(ctx, call, failedBuildLogLines, failedBuildLogBytes); err == nil {

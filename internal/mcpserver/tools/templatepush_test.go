@@ -139,14 +139,14 @@ func TestPushTemplateSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// building gives a template a version that is being built, when it is written.
+// building sets the status of a version that is being built when the template is written.
 func building(s *steps) interceptor.Funcs {
 	return interceptor.Funcs{Watch: s.watch, Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 		if err := c.Update(ctx, obj, opts...); err != nil {
 			return err
 		}
 		tmpl := obj.(*aggregationv1alpha1.CoderTemplate)
-		// Somebody else has made a newer one in Coder.
+		// The newest version is another one, which somebody pushed in Coder.
 		tmpl.Status.LatestVersionID, tmpl.Status.LatestVersionName, tmpl.Status.Source.VersionID = "33333333-3333-4333-8333-333333333333", "v3", newID
 		versionState(metav1.ConditionFalse, metav1.ConditionFalse, `version "v2" waits for a provisioner`)(tmpl)
 		return c.Status().Update(ctx, tmpl)

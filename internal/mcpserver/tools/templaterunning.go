@@ -22,7 +22,8 @@ type setTemplateRunningInput struct {
 	Running   bool   `json:"running"`
 }
 
-// setTemplateRunning is there because the program before this one had it.
+// setTemplateRunning exists because the previous implementation of this server had the
+// tool.
 func setTemplateRunning(ctx context.Context, call *toolset.Call, in setTemplateRunningInput) (templateResult, error) {
 	tmpl, err := readTemplate(ctx, call.Kube, in.Namespace, in.Name)
 	if err != nil {

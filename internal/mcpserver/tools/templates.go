@@ -24,15 +24,16 @@ func addTemplates(s *toolset.Set) {
 	addPromoteTemplateVersion(s)
 }
 
-// templateResult is what tools tell that change a template.
+// templateResult is the output of tools that change a template.
 type templateResult struct {
 	Template template `json:"template"`
 	Updated  bool     `json:"updated"`
 	Message  string   `json:"message,omitempty"`
 }
 
-// readTemplate reads a template as the caller, with up to 2 MiB of its files, which
-// the API does not serve apart from the rest. Errors are those that tools return.
+// readTemplate reads a template with the caller's permissions, including up to 2 MiB of
+// files, which the API does not serve separately. Its errors can be returned by tools as
+// they are.
 func readTemplate(ctx context.Context, kube *callers.Kube, namespace, name string) (*aggregationv1alpha1.CoderTemplate, error) {
 	if err := toolset.RequireObject(namespace, name); err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func readTemplate(ctx context.Context, kube *callers.Kube, namespace, name strin
 	return tmpl, nil
 }
 
-// templateError says what could not be done with which template.
+// templateError adds the verb and the template to an error of the API.
 func templateError(verb, namespace, name string, err error) error {
 	return &toolset.CallError{Verb: verb, Resource: templatePlural + "." + aggregationGroup, Namespace: namespace, Name: name, Err: err}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// templateVersion is one version, in the words of the API.
+// templateVersion is one version of a template, with the values that the API uses.
 type templateVersion struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
@@ -27,7 +27,7 @@ type templateVersion struct {
 	CreatedBy string `json:"createdBy,omitempty"`
 }
 
-// templateParameter is what a template asks about each workspace.
+// templateParameter is a parameter of the template, whose value is set for each workspace.
 type templateParameter struct {
 	Name         string   `json:"name"`
 	Description  string   `json:"description,omitempty"`
@@ -40,7 +40,7 @@ type templateParameter struct {
 	Validation   string   `json:"validation,omitempty"`
 }
 
-// readTemplateVersions reads the newest versions, archived ones too.
+// readTemplateVersions returns the newest versions, including archived ones.
 func readTemplateVersions(ctx context.Context, call *toolset.Call, namespace, name string, limit int) ([]aggregationv1alpha1.CoderTemplateVersion, error) {
 	var list aggregationv1alpha1.CoderTemplateVersionList
 	query := url.Values{"limit": {strconv.Itoa(limit)}, "archived": {"true"}}
@@ -48,8 +48,8 @@ func readTemplateVersions(ctx context.Context, call *toolset.Call, namespace, na
 	return list.Items, err
 }
 
-// findTemplateVersion finds a version by its id, or the newest one. Of one that is
-// very old only the id is known.
+// findTemplateVersion returns the version with this ID, or the newest one if id is empty.
+// If the version is not among the newest ones, only its ID is set.
 func findTemplateVersion(ctx context.Context, call *toolset.Call, namespace, name, id string) (aggregationv1alpha1.CoderTemplateVersion, error) {
 	const mostRead = 200
 	versions, err := readTemplateVersions(ctx, call, namespace, name, mostRead)
@@ -81,7 +81,7 @@ func (d *templateDetails) addVersions(ctx context.Context, call *toolset.Call, t
 	return nil
 }
 
-// addParameters adds what the active version asks about each workspace.
+// addParameters adds the parameters of the active version.
 func (d *templateDetails) addParameters(ctx context.Context, call *toolset.Call, tmpl *aggregationv1alpha1.CoderTemplate) error {
 	var list aggregationv1alpha1.CoderTemplateParameterList
 	err := subresource{templatePlural, tmpl.Namespace, tmpl.Name, "parameters"}.decode(ctx, call, nil, &list)
@@ -112,7 +112,8 @@ func describeTemplateParameter(p aggregationv1alpha1.CoderTemplateParameter) tem
 	return out
 }
 
-// describeValidation is one line: min 1, max 8, increasing.
+// describeValidation formats the validation rules in one line, for example "min 1, max 8,
+// increasing".
 func describeValidation(v *aggregationv1alpha1.CoderTemplateParameterValidation) string {
 	if v == nil {
 		return ""
@@ -133,8 +134,8 @@ func describeValidation(v *aggregationv1alpha1.CoderTemplateParameterValidation)
 	return excerpt(strings.Join(rules, ", "))
 }
 
-// without notes that a part cannot be shown; the rest is worth having all the same.
-// A call that is cancelled ends.
+// without records a note about a part that could not be read; the other parts are still
+// returned. It returns the error if the call was cancelled or timed out.
 func (d *templateDetails) without(ctx context.Context, err error) error {
 	var call *toolset.CallError
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &call) {

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// timestamp is a time as answers have it, empty where there is none.
+// timestamp formats a time for an answer. It returns "" for the zero time.
 func timestamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -14,7 +14,7 @@ func timestamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// timestampOf is timestamp for a time of Kubernetes, which may be missing.
+// timestampOf is timestamp for a Kubernetes time, which may be nil.
 func timestampOf(t *metav1.Time) string {
 	if t == nil {
 		return ""

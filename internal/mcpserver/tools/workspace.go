@@ -25,8 +25,8 @@ type getWorkspaceOutput struct {
 	Workspace workspaceDetails `json:"workspace"`
 }
 
-// workspace is what lists tell of a workspace. Running says that it runs or shall
-// run; reason is that of condition Ready where it is not true.
+// workspace is the list entry of a workspace. Running is spec.running, the desired state.
+// Reason is the reason of condition Ready if that is not True.
 type workspace struct {
 	Name         string `json:"name"`
 	Namespace    string `json:"namespace"`
@@ -92,7 +92,7 @@ func describeAgent(a aggregationv1alpha1.WorkspaceAgent) workspaceAgent {
 	return agent
 }
 
-// workspaceSchedule is in the words that update_workspace takes.
+// workspaceSchedule uses the same formats as the arguments of update_workspace.
 type workspaceSchedule struct {
 	TTL              string `json:"ttl"`
 	Autostart        string `json:"autostart"`

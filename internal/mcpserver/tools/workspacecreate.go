@@ -67,11 +67,11 @@ func createWorkspace(ctx context.Context, call *toolset.Call, in createWorkspace
 	return out, nil
 }
 
-// wouldBeAccepted is what a dry run says that found nothing to object to.
+// wouldBeAccepted is the message of a dry run that succeeded.
 const wouldBeAccepted = "dry run: this would be accepted; nothing was changed"
 
-// workspace is the object that is asked for. Its name begins like that of its
-// template: [control-plane.]organization.
+// workspace returns the requested object. The prefix of its name,
+// [control-plane.]organization, is that of the template's name.
 func (in createWorkspaceInput) workspace() (*aggregationv1alpha1.CoderWorkspace, error) {
 	if err := toolset.RequireObject(in.Namespace, in.Name); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (in createWorkspaceInput) workspace() (*aggregationv1alpha1.CoderWorkspace,
 	return ws, nil
 }
 
-// setParameters gives parameters these values and leaves the others.
+// setParameters sets the values of these parameters and keeps the others.
 func setParameters(spec *aggregationv1alpha1.CoderWorkspaceSpec, values map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		parameter := aggregationv1alpha1.WorkspaceParameter{Name: name, Value: values[name]}

@@ -127,7 +127,7 @@ func TestCreateWorkspaceWaits(t *testing.T) {
 			api := &steps{t: t, after: tt.after}
 			in := newDev()
 			in.Running, in.Wait, in.TimeoutSeconds = tt.running, true, 10
-			// The fake keeps a status of kinds that it was given one of.
+			// The fake client keeps the status only for kinds with a status subresource.
 			other := devWorkspace("Running")
 			other.Name = "coder.ada.other"
 			kube := fakeKube(t, api.funcs(), nil, other)

@@ -32,8 +32,8 @@ type deleteWorkspaceInput struct {
 	Confirm        string `json:"confirm,omitempty"`
 }
 
-// deleteWorkspaceOutput has the workspace as it was last seen. Updated is false
-// where its deletion was asked for before.
+// deleteWorkspaceOutput contains the last observed state of the workspace. Updated is false
+// if the workspace was already being deleted.
 type deleteWorkspaceOutput struct {
 	Workspace workspace `json:"workspace"`
 	Updated   bool      `json:"updated"`
@@ -66,9 +66,9 @@ func deleteWorkspace(ctx context.Context, call *toolset.Call, in deleteWorkspace
 	return out, nil
 }
 
-// delete asks the API first and then the user, so that nobody is asked about what
-// would be refused. It deletes the workspace that the user was asked about, and no
-// other that has got its name meanwhile.
+// delete runs a dry run first, so that the user is not asked to confirm a deletion that the
+// API would reject. The UID precondition prevents the deletion of a new workspace of the
+// same name.
 func (in deleteWorkspaceInput) delete(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) error {
 	same := client.Preconditions{UID: &ws.UID}
 	if err := call.Kube.Delete(ctx, ws, same, client.DryRunAll); err != nil {
@@ -89,7 +89,7 @@ func (in deleteWorkspaceInput) delete(ctx context.Context, call *toolset.Call, w
 	return nil
 }
 
-// awaitDeletion waits until a workspace is gone or its deletion has failed.
+// awaitDeletion waits until the workspace no longer exists or its deletion has failed.
 func awaitDeletion(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, timeoutSeconds int,
 ) (gone bool, message string, err error) {

@@ -73,7 +73,8 @@ func TestDeleteWorkspaceTriesOnly(t *testing.T) {
 	wantError(t, err, `"coder.ada.dev" not found`)
 }
 
-// One of the same name that was made while the user was asked is another workspace.
+// A workspace of the same name that was created during the confirmation must not be
+// deleted.
 func TestDeleteWorkspaceDeletesTheOneThatWasAskedAbout(t *testing.T) {
 	var asked client.DeleteOptions
 	funcs := interceptor.Funcs{Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, opts ...client.DeleteOption) error {
@@ -88,7 +89,7 @@ func TestDeleteWorkspaceDeletesTheOneThatWasAskedAbout(t *testing.T) {
 	}
 }
 
-// Whoever may not delete is told so, and is not asked first.
+// A caller without permission gets an error and is not asked for confirmation.
 func TestDeleteWorkspaceAsksNobodyWhatIsForbidden(t *testing.T) {
 	kube := fakeKube(t, interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
 		return forbidden("coderworkspaces")

@@ -38,7 +38,7 @@ const (
 	devPath      = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder/coderworkspaces/" + devName
 )
 
-// devWorkspace is a workspace as the API serves it in a phase.
+// devWorkspace returns a workspace in this phase, as the API serves it.
 func devWorkspace(phase string) *aggregationv1alpha1.CoderWorkspace {
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "coder", Name: devName, UID: "dev", Generation: 1},
@@ -55,7 +55,8 @@ func devWorkspace(phase string) *aggregationv1alpha1.CoderWorkspace {
 	return ws
 }
 
-// inPhase gives a workspace the phase and what follows from it. A failure says why.
+// inPhase returns a function that sets the phase of a workspace and the fields that depend
+// on it.
 func inPhase(phase, failure string) func(client.Object) {
 	return func(obj client.Object) {
 		ws := obj.(*aggregationv1alpha1.CoderWorkspace)
@@ -78,17 +79,17 @@ func setCondition(conditions *[]metav1.Condition, kind string, status metav1.Con
 	meta.SetStatusCondition(conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }
 
-// steps is an API in which something is done and then these steps follow, seen by
-// whoever watches: the phases of a build.
+// steps is a fake API. After an action, a watch observes these changes of the object, such
+// as the phases of a build.
 type steps struct {
 	t *testing.T
-	// started are the actions that were asked for.
+	// started contains the requested actions.
 	started []string
-	// refuse is what an action ends with.
+	// refuse is the error of actions.
 	refuse error
-	// after are the changes of the object, nil for its end.
+	// after contains the changes of the object; nil deletes it.
 	after []func(client.Object)
-	// clock, where there is one, goes on a second with each step.
+	// clock, if set, advances by a second with each change.
 	clock *clocktesting.FakeClock
 }
 
@@ -122,7 +123,7 @@ func (s *steps) funcs() interceptor.Funcs {
 	}
 }
 
-// watch takes the steps when somebody watches.
+// watch applies the changes when a watch begins.
 func (s *steps) watch(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
 	var o client.ListOptions
 	o.ApplyOptions(opts)
@@ -161,7 +162,7 @@ func take(ctx context.Context, c client.Client, key client.ObjectKey, obj client
 	return c.Delete(ctx, obj)
 }
 
-// refuseWrites fails the test where anything is written that is no dry run.
+// refuseWrites fails the test on every write that is not a dry run.
 func refuseWrites(t *testing.T) interceptor.Funcs {
 	t.Helper()
 	fail := func(what string, dryRun []string) error {
@@ -186,8 +187,8 @@ func refuseWrites(t *testing.T) interceptor.Funcs {
 	}
 }
 
-// failingUpdates answers the first updates with these errors; between, another
-// writer changes the object.
+// failingUpdates returns these errors for the first updates. Before each, other changes the
+// object.
 func failingUpdates(other func(client.Object), failures ...error) interceptor.Funcs {
 	return interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
 		if len(failures) == 0 {
@@ -218,7 +219,7 @@ func forbidden(resource string) error {
 	return apierrors.NewForbidden(aggregationv1alpha1.Resource(resource), "x", errors.New(`User "alice" cannot do it`))
 }
 
-// served is the object that the API has now.
+// served returns the current object in the API.
 func served[T client.Object](t *testing.T, kube *callers.Kube, name string, into T) T {
 	t.Helper()
 	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "coder", Name: name}, into); err != nil {
@@ -227,13 +228,13 @@ func served[T client.Object](t *testing.T, kube *callers.Kube, name string, into
 	return into
 }
 
-// toolSession is a client of the tools of workspaces and templates.
+// toolSession is a client of the tools for workspaces and templates.
 type toolSession struct {
 	*mcp.ClientSession
 	told chan string
 }
 
-// connectTools offers the tools to alice, whose client cannot ask her.
+// connectTools connects a client of user alice without elicitation.
 func connectTools(t *testing.T, env toolset.Env) *toolSession {
 	t.Helper()
 	s := &toolSession{told: make(chan string, 100)}
@@ -245,7 +246,7 @@ func connectTools(t *testing.T, env toolset.Env) *toolSession {
 	return s
 }
 
-// connectTo offers some tools to alice.
+// connectTo connects a client of user alice to some tools.
 func connectTo(t *testing.T, env toolset.Env, options *mcp.ClientOptions, add ...func(*toolset.Set)) *mcp.ClientSession {
 	t.Helper()
 	set := &toolset.Set{}
@@ -273,7 +274,7 @@ func connectTo(t *testing.T, env toolset.Env, options *mcp.ClientOptions, add ..
 	return session
 }
 
-// say calls a tool and gives the text of its answer.
+// say calls a tool and returns the text of its answer.
 func (s *toolSession) say(t *testing.T, tool string, arguments map[string]any) (answer string, isError bool) {
 	t.Helper()
 	params := &mcp.CallToolParams{Name: tool, Arguments: arguments}
@@ -285,7 +286,8 @@ func (s *toolSession) say(t *testing.T, tool string, arguments map[string]any) (
 	return result.Content[0].(*mcp.TextContent).Text, result.IsError
 }
 
-// wantProgress wants the messages in this order. They may come after the answer.
+// wantProgress checks the progress messages, in this order. They may arrive after the
+// answer.
 func (s *toolSession) wantProgress(t *testing.T, want ...string) {
 	t.Helper()
 	for _, message := range want {
@@ -300,7 +302,7 @@ func (s *toolSession) wantProgress(t *testing.T, want ...string) {
 	}
 }
 
-// wantError wants an error with the text.
+// wantError checks that the error contains the text.
 func wantError(t *testing.T, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), text) {
@@ -308,8 +310,8 @@ func wantError(t *testing.T, err error, text string) {
 	}
 }
 
-// realKube is the client that the program has, on an API at this address. It reads
-// answers into objects, which the fake does not.
+// realKube returns a real client for an API at this address. Unlike the fake client, it
+// decodes responses into the given objects.
 func realKube(t *testing.T, url string) *callers.Kube {
 	t.Helper()
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -322,7 +324,7 @@ func realKube(t *testing.T, url string) *callers.Kube {
 	return &callers.Kube{WithWatch: c}
 }
 
-// answering is an API that gives these answers one after the other.
+// answering returns an API that sends these responses one after the other.
 func answering(t *testing.T, answers ...string) *callers.Kube {
 	t.Helper()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

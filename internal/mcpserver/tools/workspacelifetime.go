@@ -9,10 +9,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// never takes a schedule away.
+// never is the argument that removes a schedule.
 const never = "never"
 
-// ttlMillis reads a duration; nil where none is given, and 0 for never.
+// ttlMillis parses a duration. It returns nil for "" and 0 for never.
 func ttlMillis(ttl string) (*int64, error) {
 	switch ttl {
 	case "":
@@ -27,7 +27,7 @@ func ttlMillis(ttl string) (*int64, error) {
 	return ptr.To(d.Milliseconds()), nil
 }
 
-// autostartSchedule is nil where none is given, and empty for never.
+// autostartSchedule returns nil for "" and a pointer to "" for never.
 func autostartSchedule(schedule string) *string {
 	switch schedule {
 	case "":

@@ -51,7 +51,7 @@ func listWorkspaces(ctx context.Context, call *toolset.Call, in listWorkspacesIn
 	return onePage(page, list.Items, list.Continue, describeWorkspace), nil
 }
 
-// filter has the API select, so that pages are full.
+// filter sets the selectors, so that the API server filters and pages are full.
 func (in listWorkspacesInput) filter(options *client.ListOptions) error {
 	controlPlane, organization, template := splitTemplateName(in.Template)
 	phase, err := phaseNamed(in.Phase)
@@ -83,8 +83,8 @@ func (in listWorkspacesInput) filter(options *client.ListOptions) error {
 	return nil
 }
 
-// splitTemplateName takes the name of a template apart, which may be that of its
-// object, [control-plane.]organization.template, or its own alone.
+// splitTemplateName splits the name of a template, which is either the name of its object,
+// [control-plane.]organization.template, or the template's own name.
 func splitTemplateName(name string) (controlPlane, organization, template string) {
 	parts := strings.Split(name, ".")
 	template = parts[len(parts)-1]
@@ -94,7 +94,7 @@ func splitTemplateName(name string) (controlPlane, organization, template string
 	return strings.Join(parts[:max(0, len(parts)-2)], "."), organization, template
 }
 
-// phaseNamed finds a phase whatever the case of its letters.
+// phaseNamed returns the phase with this name, ignoring case.
 func phaseNamed(name string) (string, error) {
 	phases := []string{"Pending", "Starting", "Running", "Stopping", "Stopped", "Failed", "Canceling", "Canceled", "Deleting", "Deleted"}
 	i := slices.IndexFunc(phases, func(phase string) bool { return strings.EqualFold(phase, name) })

@@ -78,7 +78,7 @@ func TestListWorkspacesDescribesThem(t *testing.T) {
 	}
 }
 
-// pagedWorkspaces answers in pages, as the API does.
+// pagedWorkspaces serves a list in pages, as the API does.
 func pagedWorkspaces(all []string) interceptor.Funcs {
 	return interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		var o client.ListOptions

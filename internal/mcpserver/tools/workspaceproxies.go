@@ -20,8 +20,8 @@ func addWorkspaceProxies(s *toolset.Set) {
 	}, listWorkspaceProxies)
 }
 
-// workspaceProxy is what the list tells of a workspace proxy. Where it belongs to
-// no control plane of its namespace, primary is the address of its Coder.
+// workspaceProxy is the list entry of a workspace proxy. Primary is the address of the
+// Coder deployment if the proxy does not reference a control plane in its namespace.
 type workspaceProxy struct {
 	Name          string `json:"name"`
 	Namespace     string `json:"namespace"`

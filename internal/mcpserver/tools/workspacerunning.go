@@ -37,9 +37,8 @@ type setWorkspaceRunningInput struct {
 	Confirm        string `json:"confirm,omitempty"`
 }
 
-// setWorkspaceRunning uses the subresources start and stop and not spec.running,
-// because these build again what failed, and are not refused where somebody else
-// writes at the same time.
+// setWorkspaceRunning uses the subresources start and stop instead of spec.running: they
+// also build again after a failure, and they cannot fail with a conflict.
 func setWorkspaceRunning(ctx context.Context, call *toolset.Call, in setWorkspaceRunningInput) (workspaceResult, error) {
 	ws, err := readWorkspace(ctx, call.Kube, in.Namespace, in.Name)
 	if err != nil {
@@ -60,14 +59,16 @@ func setWorkspaceRunning(ctx context.Context, call *toolset.Call, in setWorkspac
 	return out, nil
 }
 
-// runsAsWanted says that nothing is to be done. What failed is to be built again.
+// runsAsWanted reports whether nothing needs to be done. A workspace whose last build
+// failed or was canceled is built again.
 func runsAsWanted(ws *aggregationv1alpha1.CoderWorkspace, running bool) bool {
 	failed := ws.Status.Phase == "Failed" || ws.Status.Phase == "Canceled"
 	return !failed && ptr.Deref(ws.Spec.Running, !running) == running
 }
 
-// startOrStop gives the workspace as it is after that. Before a stop the API is
-// asked and then the user, so that nobody is asked about what would be refused.
+// startOrStop starts or stops the workspace and returns its new state. Before a stop it
+// makes a dry run, so that the user is not asked to confirm a request that the API would
+// reject.
 func startOrStop(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, in setWorkspaceRunningInput,
 ) (*aggregationv1alpha1.CoderWorkspace, error) {
@@ -86,7 +87,7 @@ func startOrStop(
 	return act(ctx, call, ws, "stop", stopResource)
 }
 
-// act does an action and gives the workspace as it is after that.
+// act creates the subresource of the action and returns the new state of the workspace.
 func act(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, action, resource string, options ...client.SubResourceCreateOption,
 ) (*aggregationv1alpha1.CoderWorkspace, error) {

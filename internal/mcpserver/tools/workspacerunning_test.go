@@ -84,8 +84,8 @@ func TestSetWorkspaceRunningTellsItsProgress(t *testing.T) {
 	s.wantProgress(t, "Pending: the build is under way", "Starting: the build is under way")
 }
 
-// The answer to an action is the workspace and not the body that was sent, which the
-// fake does not show.
+// The response to an action is the workspace and not the request's body. The fake client
+// does not reproduce that.
 func TestStartIsARequestThatTheAPITakes(t *testing.T) {
 	var asked []string
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

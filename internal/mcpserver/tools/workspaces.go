@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// aggregationGroup is the API in which workspaces and templates are served.
+// aggregationGroup is the API group of workspaces and templates.
 const aggregationGroup = "aggregation.coder.com"
 
 const workspacePlural = "coderworkspaces"
@@ -25,15 +25,15 @@ func addWorkspaces(s *toolset.Set) {
 	addGetBuildLogs(s)
 }
 
-// workspaceResult is what tools tell that change a workspace.
+// workspaceResult is the output of tools that change a workspace.
 type workspaceResult struct {
 	Workspace workspace `json:"workspace"`
 	Updated   bool      `json:"updated"`
 	Message   string    `json:"message,omitempty"`
 }
 
-// readWorkspace reads a workspace as the caller. Errors are those that tools
-// return.
+// readWorkspace reads a workspace with the caller's permissions. Its errors can be returned
+// by tools as they are.
 func readWorkspace(ctx context.Context, kube *callers.Kube, namespace, name string) (*aggregationv1alpha1.CoderWorkspace, error) {
 	if err := toolset.RequireObject(namespace, name); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func readWorkspace(ctx context.Context, kube *callers.Kube, namespace, name stri
 	return ws, nil
 }
 
-// workspaceError says what could not be done with which workspace.
+// workspaceError adds the verb and the workspace to an error of the API.
 func workspaceError(verb, namespace, name string, err error) error {
 	return &toolset.CallError{Verb: verb, Resource: workspacePlural + "." + aggregationGroup, Namespace: namespace, Name: name, Err: err}
 }

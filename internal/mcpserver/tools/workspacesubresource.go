@@ -12,16 +12,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// maxSubresourceBytes bounds what is read of an answer that is one JSON value.
+// maxSubresourceBytes limits the size of a JSON document that is read from a subresource.
 const maxSubresourceBytes = 4 << 20
 
-// subresource is one of a workspace or a template that the API serves as it is:
-// a log, or a list of what belongs to the object.
+// subresource is a subresource of a workspace or a template: a log, or a list of related
+// items.
 type subresource struct {
 	plural, namespace, object, name string
 }
 
-// open reads the subresource as the caller. The reader must be closed.
+// open requests the subresource with the caller's permissions. The caller must close the
+// reader.
 func (s subresource) open(ctx context.Context, call *toolset.Call, query url.Values) (io.ReadCloser, error) {
 	if err := toolset.RequireObject(s.namespace, s.object); err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func (s subresource) open(ctx context.Context, call *toolset.Call, query url.Val
 	return body, nil
 }
 
-// decode reads the subresource into a value.
+// decode decodes the subresource's JSON document into a value.
 func (s subresource) decode(ctx context.Context, call *toolset.Call, query url.Values, into any) error {
 	body, err := s.open(ctx, call, query)
 	if err != nil {

@@ -51,7 +51,8 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 		return workspaceResult{}, err
 	}
 	if question := change.question(ws); question != "" && !in.DryRun {
-		// Nobody is asked about what would be refused.
+		// The dry run comes first: the user is not asked to confirm a change that the API
+		// would reject.
 		if _, err := change.write(ctx, call, ws.DeepCopy(), true); err != nil {
 			return workspaceResult{}, err
 		}
@@ -82,7 +83,7 @@ func updateWorkspace(ctx context.Context, call *toolset.Call, in updateWorkspace
 	return out, nil
 }
 
-// workspaceChange is what is asked for of a workspace; what is unset stays.
+// workspaceChange is the requested change of a workspace. Unset fields are not changed.
 type workspaceChange struct {
 	version          string
 	parameters       map[string]string
@@ -92,7 +93,7 @@ type workspaceChange struct {
 	dormant          *bool
 }
 
-// change reads the arguments.
+// change converts the arguments to a workspaceChange.
 func (in updateWorkspaceInput) change(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (workspaceChange, error) {
 	change := workspaceChange{
 		version: in.VersionID, parameters: in.Parameters, autostart: autostartSchedule(in.Autostart),
@@ -108,8 +109,8 @@ func (in updateWorkspaceInput) change(ctx context.Context, call *toolset.Call, w
 	return change, err
 }
 
-// activeVersionFor is that of the workspace's template, whose object has the same
-// beginning of its name: [control-plane.]organization.
+// activeVersionFor returns the active version of the workspace's template. The template's
+// object has the same name prefix as the workspace: [control-plane.]organization.
 func activeVersionFor(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace) (string, error) {
 	parts := strings.Split(ws.Name, ".")
 	beginning := strings.Join(parts[:max(0, len(parts)-2)], ".")
@@ -120,7 +121,7 @@ func activeVersionFor(ctx context.Context, call *toolset.Call, ws *aggregationv1
 	return tmpl.Status.ActiveVersionID, nil
 }
 
-// apply makes the change in a spec.
+// apply applies the change to a spec.
 func (c workspaceChange) apply(spec *aggregationv1alpha1.CoderWorkspaceSpec) {
 	if c.version != "" {
 		spec.TemplateVersionID = strings.ToLower(c.version)
@@ -138,13 +139,14 @@ func (c workspaceChange) apply(spec *aggregationv1alpha1.CoderWorkspaceSpec) {
 	if c.dormant != nil {
 		spec.Dormant = c.dormant
 		if *c.dormant {
-			// What is put to sleep is stopped.
+			// A dormant workspace is stopped.
 			spec.Running = ptr.To(false)
 		}
 	}
 }
 
-// question is what to ask before the change, empty where it ends nothing.
+// question returns the question to confirm the change, or "" if the change interrupts
+// nothing.
 func (c workspaceChange) question(ws *aggregationv1alpha1.CoderWorkspace) string {
 	wanted := ws.Spec.DeepCopy()
 	c.apply(wanted)
@@ -160,8 +162,7 @@ func (c workspaceChange) question(ws *aggregationv1alpha1.CoderWorkspace) string
 	}
 }
 
-// write brings the change to the API. Updated is false where there is nothing to
-// change.
+// write writes the change to the API. updated is false if there is nothing to change.
 func (c workspaceChange) write(ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, dryRun bool) (updated bool, err error) {
 	key := client.ObjectKeyFromObject(ws)
 	err = writeSpec(ctx, call, ws, dryRun, func() bool {

@@ -11,9 +11,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// awaitWorkspace waits until a workspace runs with its agents connected, or is
-// stopped, or until only a person can help. It keeps ws current, and says what the
-// caller of the tool must know besides.
+// awaitWorkspace waits until the workspace is ready in the phase Running or Stopped, or
+// until a user must act. It updates ws. message is not empty if the workspace was deleted
+// or is stalled.
 func awaitWorkspace(
 	ctx context.Context, call *toolset.Call, ws *aggregationv1alpha1.CoderWorkspace, running bool, timeoutSeconds int,
 ) (message string, err error) {

@@ -12,11 +12,12 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// decode checks the arguments against the schema, fills in its defaults, and
-// returns what the tool gets also as JSON, in which each meaning has one spelling.
+// decode validates the arguments against the schema, applies its defaults and decodes them
+// into in. It also returns the decoded arguments as canonical JSON: arguments with the same
+// meaning have the same encoding.
 func decode(raw json.RawMessage, schema *jsonschema.Resolved, in any) (json.RawMessage, error) {
-	// Decoding into a map first makes names exact: those of structs match in any
-	// case.
+	// Decode into a map first, because encoding/json matches the names of struct fields
+	// regardless of case.
 	var arguments map[string]any
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &arguments); err != nil {
@@ -32,7 +33,7 @@ func decode(raw json.RawMessage, schema *jsonschema.Resolved, in any) (json.RawM
 	if err := schema.ApplyDefaults(&arguments); err != nil {
 		return nil, fmt.Errorf("bug: the defaults of a tool: %w", err)
 	}
-	// What is deeper than the arguments themselves.
+	// check covers only the top level; Validate also covers nested values.
 	if err := schema.Validate(arguments); err != nil {
 		text := scrub(err.Error())
 		return nil, UsageError("arguments are wrong: " + text[strings.LastIndex(text, "/properties/")+1:])
@@ -49,8 +50,8 @@ func decode(raw json.RawMessage, schema *jsonschema.Resolved, in any) (json.RawM
 	return canonical, err
 }
 
-// check says in a sentence what is wrong with arguments. The schema's own check
-// says it too, in words about schemas.
+// check returns a UsageError for the first invalid argument. schema.Validate finds the same
+// mistakes, but its messages are about schemas.
 func check(arguments map[string]any, schema *jsonschema.Schema) error {
 	for _, name := range schema.Required {
 		if _, ok := arguments[name]; !ok {
@@ -76,7 +77,8 @@ func check(arguments map[string]any, schema *jsonschema.Schema) error {
 	return nil
 }
 
-// wants says what a value should be, or nothing where it is that.
+// wants returns a description of the values that the property accepts, or "" if it accepts
+// value.
 func wants(property *jsonschema.Schema, value any) string {
 	number, isNumber := value.(float64)
 	text, isText := value.(string)
@@ -114,7 +116,7 @@ func wants(property *jsonschema.Schema, value any) string {
 	}
 }
 
-// shorten keeps a sentence readable whatever was sent.
+// shorten limits a client's text to 80 characters.
 func shorten(s string) string {
 	const most = 80
 	runes := []rune(s)

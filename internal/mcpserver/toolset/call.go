@@ -8,22 +8,22 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
-// Call is one call of a tool. One with no more than Kube works too: its client
-// cannot be asked and wants no progress.
+// Call is one call of a tool. Only Kube is required: without the other fields the client
+// cannot be asked for confirmation and gets no progress notifications.
 type Call struct {
-	// Kube acts as the caller. That of a tool which only reads refuses writes.
+	// Kube impersonates the caller. For a tool that only reads, it rejects writes.
 	Kube *callers.Kube
 
-	// dialog is how the client's user is asked; nil where they cannot be.
+	// dialog asks the client's user for confirmation. It is nil if the client does not
+	// support that.
 	dialog *dialog
-	// requireElicitation refuses the argument confirm in place of a dialog.
+	// requireElicitation rejects the argument confirm as a replacement for a dialog.
 	requireElicitation bool
-	// unconfirmed lets the call go on without a confirmation.
+	// unconfirmed skips the confirmation.
 	unconfirmed bool
-	// progress is how the client is told how far the call is; nil where it did not
-	// ask for that.
+	// progress sends progress notifications. It is nil if the client did not request any.
 	progress *progress
-	// time is nil for the real one.
+	// time is the clock; nil means the real one.
 	time clock.WithTicker
 }
 
@@ -34,5 +34,5 @@ func (c *Call) clock() clock.WithTicker {
 	return c.time
 }
 
-// Now is the time.
+// Now returns the current time.
 func (c *Call) Now() time.Time { return c.clock().Now() }

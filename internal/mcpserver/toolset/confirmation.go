@@ -16,27 +16,27 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
 )
 
-// confirmField is the name of the argument, of the question and of the field of
-// its form.
+// confirmField is the name of the argument, of the input request and of the field in its
+// form.
 const confirmField = "confirm"
 
-// Question is what a person is asked before something is destroyed.
+// Question asks a user to confirm a destructive change.
 type Question struct {
-	// Name is what the argument confirm must be where the client cannot ask:
-	// normally the name of the object.
+	// Name is the value that the argument confirm must have if the client cannot ask its
+	// user. It is normally the name of the object.
 	Name string
-	// UID is that of the object. An answer does not count for another object that has
-	// got the name since the question.
+	// UID is the UID of the object. An answer is not valid for a new object of the same
+	// name.
 	UID types.UID
 	// Text is the question in one sentence: "Delete workspace x with all its data?"
 	Text string
 }
 
-// Confirm returns nil where the call may go on. Where the client can ask its user
-// it does (elicitation); else the argument confirm of the call, given here, must
-// equal the name of the question. Any error must be returned by the tool as it is,
-// because one of them is how the client gets the question; the tool then runs again
-// from its beginning. So a tool asks one question, before it changes anything.
+// Confirm returns nil if the call may continue. If the client supports elicitation, Confirm
+// asks its user. Otherwise the argument confirm of the call must equal q.Name; if
+// elicitation is required, the call is refused instead. The tool must return any error
+// unchanged, because one of the errors carries the question to the client, which then
+// repeats the call. So a tool calls Confirm only once, before it changes anything.
 func (c *Call) Confirm(ctx context.Context, argument string, q Question) error {
 	switch {
 	case q.Name == "":
@@ -57,15 +57,16 @@ func (c *Call) Confirm(ctx context.Context, argument string, q Question) error {
 	}
 }
 
-// refusal is an error whose text is told as it is.
+// refusal is an error whose text is sent to the client unchanged.
 type refusal struct{ outcome, text string }
 
 func (r *refusal) Error() string { return r.text }
 
-// Refuse returns an error with this outcome, whose text is told as it is.
+// Refuse returns an error with this outcome. Its text is sent to the client, with addresses
+// and secrets removed.
 func Refuse(outcome, text string) error { return &refusal{outcome, scrub(text)} }
 
-// asking is the error of a call that goes on when the user has answered.
+// asking is the error of a call that continues once the user has answered a question.
 type asking struct {
 	question Question
 	state    string
@@ -73,8 +74,9 @@ type asking struct {
 
 func (a *asking) Error() string { return "the user must answer first" }
 
-// result is the answer that carries the question. The SDK puts it to older clients
-// in its own request and calls the tool again with what they said.
+// result returns the result that carries the question. For clients of older protocol
+// revisions, the SDK sends the question as an elicitation request and calls the tool again
+// with the answer.
 func (a *asking) result() *mcp.CallToolResult {
 	return &mcp.CallToolResult{
 		InputRequests: mcp.InputRequestMap{confirmField: &mcp.ElicitParams{
@@ -92,17 +94,17 @@ func (a *asking) result() *mcp.CallToolResult {
 	}
 }
 
-// dialog asks the user of a client that can be asked.
+// dialog asks the user of a client that supports elicitation.
 type dialog struct {
 	states  *confirm.States
 	subject confirm.Subject
-	// state and response are what came with this request.
+	// state and response are the requestState and the answer in this request, if any.
 	state    string
 	response mcp.InputResponse
 }
 
-// newDialog returns nil where the client cannot ask its user to fill in a form.
-// The arguments are those that the tool gets.
+// newDialog returns nil if the client does not support form elicitation. arguments is the
+// canonical JSON of the tool's arguments.
 func newDialog(ctx context.Context, states *confirm.States, req *mcp.CallToolRequest, arguments json.RawMessage) *dialog {
 	if states == nil || !canAsk(req.ClientCapabilities()) {
 		return nil
@@ -115,8 +117,9 @@ func newDialog(ctx context.Context, states *confirm.States, req *mcp.CallToolReq
 	}
 }
 
-// canAsk says whether the client can show a form. One that names no kind of
-// elicitation can: there was once only that.
+// canAsk reports whether the client supports form elicitation. A client that declares
+// elicitation without a mode supports forms, the only mode in older revisions of the
+// protocol.
 func canAsk(capabilities *mcp.ClientCapabilities) bool {
 	if capabilities == nil || capabilities.Elicitation == nil {
 		return false
@@ -124,8 +127,8 @@ func canAsk(capabilities *mcp.ClientCapabilities) bool {
 	return capabilities.Elicitation.Form != nil || capabilities.Elicitation.URL == nil
 }
 
-// withoutConfirmation is an object without the argument that a client which can
-// ask need not send.
+// withoutConfirmation returns the arguments without the argument confirm, which a client
+// with elicitation may omit.
 func withoutConfirmation(arguments json.RawMessage) []byte {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(arguments, &fields); err != nil {
@@ -146,7 +149,7 @@ func (d *dialog) confirm(ctx context.Context, q Question) error {
 		err := d.states.Check(ctx, d.state, subject)
 		switch {
 		case errors.Is(err, confirm.ErrForged):
-			// The protocol wants an error of its own here, not an answer of the tool.
+			// The protocol requires a JSON-RPC error here, not a tool result.
 			return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "nothing was done: requestState was not issued for this call; call again without requestState and inputResponses"}
 		case errors.Is(err, confirm.ErrExpired):
 			return &refusal{OutcomeTimeout, fmt.Sprintf("nothing was done: the answer came more than %s after the question; call again to be asked again", confirm.Lifetime)}
@@ -164,13 +167,13 @@ func (d *dialog) confirm(ctx context.Context, q Question) error {
 	return &asking{question: q, state: state}
 }
 
-// cannotAsk is the refusal where the key is not to be had.
+// cannotAsk returns the refusal for the case that the signing key is not available.
 func cannotAsk(ctx context.Context, err error) error {
 	log.FromContext(ctx).Error(err, "A question to a user could not be sealed or its seal not be checked")
 	return &refusal{OutcomeUnavailable, "nothing was done: the user cannot be asked now; try again in 5 s"}
 }
 
-// agreement wants a clear yes.
+// agreement returns nil only if the user explicitly accepted.
 func agreement(answer *mcp.ElicitResult) error {
 	if answer.Action == "accept" && answer.Content[confirmField] == true {
 		return nil

@@ -23,12 +23,12 @@ type deletion struct {
 	Confirm string `json:"confirm,omitempty"`
 }
 
-// shop is a server with a tool that destroys, and how often it did.
+// shop is a server with a destructive tool, and the number of its executions.
 type shop struct {
 	*server
 	clock   *testingclock.FakeClock
 	deleted int
-	// uid is that of the object, whatever its name.
+	// uid is the UID of the object, whatever its name.
 	uid types.UID
 }
 
@@ -54,7 +54,7 @@ func newShop(t *testing.T, sealed bool, change ...func(*Env)) *shop {
 	return s
 }
 
-// asked is a client whose user answers so, and what they were asked.
+// asked is a client whose user gives this answer. It records the question.
 type asked struct {
 	answer   *mcp.ElicitResult
 	question *mcp.ElicitParams
@@ -83,7 +83,7 @@ func TestWhoCanBeAskedIsAsked(t *testing.T) {
 		for _, revision := range []string{modern, legacy} {
 			t.Run(name+" "+revision, func(t *testing.T) {
 				shop, user := newShop(t, true), &asked{answer: tc.answer}
-				// The argument is not enough: the model could have made it up.
+				// The argument confirm is not sufficient: the model could have invented it.
 				text, isError := say(t, shop.connect(t, revision, user.options()), &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}})
 				if user.question == nil || user.question.Message != "Delete x?" || user.question.Mode != "form" {
 					t.Fatalf("the user was asked %+v", user.question)
@@ -130,8 +130,8 @@ func TestWhoCannotBeAskedMustNameTheObject(t *testing.T) {
 	}
 }
 
-// TestElicitationIsRequired: where an administrator wants that, the argument confirm does
-// not count, and a client that can ask goes on as before.
+// TestElicitationIsRequired checks that, with RequireElicitation, the argument confirm is
+// rejected and clients with elicitation work as before.
 func TestElicitationIsRequired(t *testing.T) {
 	require := func(env *Env) { env.RequireElicitation = true }
 	for _, revision := range []string{modern, legacy} {
@@ -147,7 +147,7 @@ func TestElicitationIsRequired(t *testing.T) {
 	}
 }
 
-// manual is a client that can ask its user and leaves the rounds to the test.
+// manual returns a client with elicitation that leaves repeated calls to the test.
 func (s *shop) manual(t *testing.T) *mcp.ClientSession {
 	t.Helper()
 	options := (&asked{}).options()
@@ -180,7 +180,7 @@ func TestAnAnswerCountsForItsQuestion(t *testing.T) {
 	if diff := cmp.Diff([]any{confirmField}, schema["required"]); diff != "" {
 		t.Errorf("the form (-want +got):\n%s", diff)
 	}
-	// What else the client sends is of no interest, and neither is the argument.
+	// Other input responses and the argument confirm are ignored.
 	responses := mcp.InputResponseMap{"more": &mcp.ElicitResult{Action: "decline"}, confirmField: agreed[confirmField]}
 	if _, isError := say(t, session, &mcp.CallToolParams{Name: "delete", Arguments: deletion{Name: "x", Confirm: "x"}, RequestState: first.RequestState, InputResponses: responses}); isError || shop.deleted != 1 {
 		t.Errorf("deleted %d times, error %t", shop.deleted, isError)
@@ -236,7 +236,7 @@ func TestAStateOfAnotherCallIsRefused(t *testing.T) {
 	}
 }
 
-// What a tool asks can depend on more than its arguments.
+// The question of a tool can depend on more than its arguments.
 func TestAnAnswerToOneQuestionIsNoneToAnother(t *testing.T) {
 	clk := testingclock.NewFakeClock(time.Now())
 	d := &dialog{states: states(clk), subject: confirm.Subject{User: "alice", Tool: "delete"}, response: agreed[confirmField]}

@@ -6,26 +6,28 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/access"
 )
 
-// Effect is what a tool does to the world.
+// Effect classifies what a tool changes.
 type Effect string
 
-// The effects.
+// The effects of tools.
 const (
-	// Reads changes nothing.
+	// Reads means that the tool changes nothing.
 	Reads Effect = "read"
-	// Writes adds or changes, and takes nothing away.
+	// Writes means that the tool adds or changes something, but removes nothing.
 	Writes Effect = "write"
-	// Destroys ends or takes away something; it must be confirmed.
+	// Destroys means that the tool stops, replaces or deletes something; it requires
+	// confirmation.
 	Destroys Effect = "destroy"
 )
 
-// The toolsets that can be switched on and off as a whole.
+// The toolsets, which can be enabled and disabled as a whole.
 const (
 	ControlPlanes = "controlplane"
 	Workspaces    = "workspace"
 	Templates     = "template"
 	Observation   = "observe"
-	// Inside is the inside of workspaces. It is offered only if it is named.
+	// Inside contains the tools that work inside workspaces. It is enabled only if it is
+	// named.
 	Inside = "inside"
 )
 
@@ -34,35 +36,38 @@ func Toolsets() []string {
 	return []string{ControlPlanes, Workspaces, Templates, Observation, Inside}
 }
 
-// Definition is what a client is told about a tool besides its schemas, and what
-// decides who is offered it.
+// Definition is the metadata of a tool: what clients see besides its schemas, and the
+// permissions that decide which callers see the tool.
 type Definition struct {
 	Name, Title, Description string
-	// Toolset is one of the toolsets.
+	// Toolset is the toolset that contains the tool.
 	Toolset string
 	Effect  Effect
-	// Idempotent says that a second call with the same arguments changes nothing
-	// more.
+	// Idempotent reports that a repeated call with the same arguments has no further
+	// effect.
 	Idempotent bool
-	// OpenWorld says that a call can reach what is outside of this cluster.
+	// OpenWorld reports that a call can access systems outside this cluster.
 	OpenWorld bool
-	// Waits says that a call ends after timeoutSeconds, without the argument wait.
+	// Waits reports that timeoutSeconds applies to every call, even without the argument
+	// wait.
 	Waits bool
-	// Rights are those without each of which no call can succeed.
+	// Rights are the permissions that every call needs.
 	Rights []access.Right
-	// OneOf are rights of which every call needs one at least: its arguments decide
-	// which.
+	// OneOf are permissions of which every call needs at least one, depending on its
+	// arguments.
 	OneOf []access.Right
-	// Uses are further rights that some calls need or that make the answer fuller.
+	// Uses are further permissions, which some calls need or which make the answer more
+	// complete.
 	Uses []access.Right
 }
 
-// AllRights are all that any call may use.
+// AllRights returns all permissions that any call may use.
 func (d Definition) AllRights() []access.Right {
 	return slices.Concat(d.Rights, d.OneOf, d.Uses)
 }
 
-// Useless says of a caller who lacks some rights that every call would be refused.
+// Useless reports whether every call would be forbidden for a caller that lacks these
+// permissions.
 func (d Definition) Useless(lacks map[access.Right]bool) bool {
 	lacking := func(right access.Right) bool { return lacks[right] }
 	return slices.ContainsFunc(d.Rights, lacking) ||

@@ -1,14 +1,12 @@
-// Package toolset is the frame in which tools run: it turns a function from one
-// struct to another into a tool of the protocol, decides which tools are offered,
-// and gives each call what it needs besides its arguments.
+// Package toolset runs the tools: it registers a function from one struct to another as a
+// tool of the protocol, decides which tools are offered, and provides each call with its
+// client, confirmation, progress notifications and waiting.
 //
-// Add puts a tool into a Set; Filter takes out what is not to be offered; Register
-// offers the rest. A Call acts as its caller, asks its caller's user before
-// something is destroyed, waits, and tells how far it is.
+// Add adds a tool to a Set, Filter removes the tools that are not offered, and Register
+// registers the rest with an MCP server. A Call impersonates its caller.
 //
-// Invariants: a tool that is not offered cannot be called. A call of a tool that
-// only reads has a client that refuses every write. Arguments are checked against
-// the schema before the tool sees them. An answer has no null and no more than
-// maxAnswerBytes. An error is one sentence, without an address, a stack or a
-// secret; what was not foreseen goes to the log and is not told.
+// Invariants: a tool that is not offered cannot be called. The client of a tool that only
+// reads rejects every write. Arguments are validated against the schema before the tool
+// runs. An answer contains no null and at most maxAnswerBytes. An error is one sentence
+// without addresses, stack traces or secrets; unexpected errors are only logged.
 package toolset

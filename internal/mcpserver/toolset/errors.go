@@ -19,24 +19,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// UsageError is a mistake in the arguments.
+// UsageError reports invalid arguments.
 type UsageError string
 
 func (e UsageError) Error() string { return string(e) }
 
-// CallError is a call to Kubernetes that did not succeed. The resource may be a path,
+// CallError reports a request to the Kubernetes API that failed. Resource may be a path
 // such as /version.
 type CallError struct {
 	Verb, Resource, Namespace, Name string
 	Err                             error
-	// Role is a ClusterRole that has the right, if one has it for just this.
+	// Role is the ClusterRole that grants exactly this permission, if there is one.
 	Role string
 }
 
 func (e *CallError) Error() string { return fmt.Sprintf("%s %s: %v", e.Verb, e.object(), e.Err) }
 func (e *CallError) Unwrap() error { return e.Err }
 
-// object names what the call was about.
+// object returns the target of the request, for a message.
 func (e *CallError) object() string {
 	switch {
 	case strings.HasPrefix(e.Resource, "/"):
@@ -50,8 +50,8 @@ func (e *CallError) object() string {
 	}
 }
 
-// explain turns an error into how the call ended and what a model is told: one
-// sentence that says what to do differently. The rest goes to the log.
+// explain returns the outcome of the call and the error for the client: one sentence that
+// says what to do differently. Details are logged.
 func explain(ctx context.Context, err error) (outcome string, told error) {
 	var (
 		usage      UsageError
@@ -118,9 +118,9 @@ func (e *CallError) explain(ctx context.Context) (outcome, told string) {
 	}
 }
 
-// whyForbidden tells a missing right, where nothing but an administrator or
-// another namespace helps, from the refusal of a policy or of Coder, which says
-// what is wrong.
+// whyForbidden returns the end of the sentence about a forbidden request. RBAC denials
+// contain " cannot " and need an administrator or another namespace; the message of an
+// admission policy or of Coder is returned as it is.
 func (e *CallError) whyForbidden(detail string) string {
 	switch {
 	case !strings.Contains(detail, " cannot "):
@@ -134,15 +134,15 @@ func (e *CallError) whyForbidden(detail string) string {
 	}
 }
 
-// isTransient says whether the same call may succeed soon: the API server, or the
-// aggregated one behind it, is not there or has too much to do.
+// isTransient reports whether the same request may succeed soon: the API server, or the
+// aggregated one behind it, is unavailable or overloaded.
 func isTransient(err error) bool {
 	var operation *net.OpError
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		errors.As(err, &operation) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// isMissingNamespace tells a missing namespace from a missing object in it.
+// isMissingNamespace reports whether the namespace is missing, rather than an object in it.
 func isMissingNamespace(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -152,14 +152,15 @@ func isMissingNamespace(err error) bool {
 	return details != nil && details.Kind == "namespaces"
 }
 
-// isUnknownPath tells a path that the API server does not know from an object that
-// is not there.
+// isUnknownPath reports whether the API server does not serve the path, as opposed to a
+// missing object.
 func isUnknownPath(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && strings.Contains(status.Status().Message, "the server could not find the requested resource")
 }
 
-// IsImpersonationDenied tells the server's own missing right from the caller's.
+// IsImpersonationDenied reports whether the server itself lacks the permission to
+// impersonate, as opposed to a missing permission of the caller.
 func IsImpersonationDenied(err error) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsForbidden(err) || !errors.As(err, &status) {
@@ -168,8 +169,8 @@ func IsImpersonationDenied(err error) bool {
 	return strings.Contains(status.Status().Message, "cannot impersonate")
 }
 
-// Message is what the API server said, without its prefixes where it gave the
-// causes field by field.
+// Message returns the API server's message. If the status has causes by field, it returns
+// only those.
 func Message(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -201,8 +202,8 @@ func retryAfter(err error) int {
 
 var addressPattern = regexp.MustCompile(`[a-z]+://[^\s"']+|\[[0-9a-fA-F]*:[0-9a-fA-F:.]+\](:\d+)?|\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b`)
 
-// scrub takes out addresses, which say nothing to a caller and something to an
-// attacker, line breaks, and what text.Clean does.
+// scrub removes addresses and line breaks from a text, and redacts it with text.Clean.
+// Addresses do not help a caller and may help an attacker.
 func scrub(s string) string {
 	return truncate.OneLine(addressPattern.ReplaceAllString(text.Clean(s), "(address)"))
 }

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// Options say which tools are offered. All of them must agree to a tool.
+// Options select the tools that are offered. A tool must satisfy all of them.
 type Options struct {
-	// ReadOnly offers only tools that change nothing.
+	// ReadOnly selects only tools that change nothing.
 	ReadOnly bool
-	// Toolsets, where there are some, offers only the tools of these. Where there are
-	// none, the tools of all but Inside are offered.
+	// Toolsets selects the tools of these toolsets. If it is empty, the tools of all
+	// toolsets except Inside are selected.
 	Toolsets []string
-	// Enabled, where there are some, offers only these tools. Each must be offered
-	// in the end.
+	// Enabled selects only these tools, if it is not empty. It is an error if another
+	// option excludes one of them.
 	Enabled []string
-	// Disabled are tools that are not offered.
+	// Disabled excludes these tools.
 	Disabled []string
 }
 
-// Filter returns the tools that the options leave, in the same order. A name that
-// does not exist is an error, and so is a tool that one option names and another
-// takes away, and a filter that leaves nothing.
+// Filter returns the selected tools, in the same order. It returns an error if an option
+// contains an unknown name, if an enabled tool is excluded by another option, or if no tool
+// is left.
 func (s *Set) Filter(o Options) (*Set, error) {
 	toolsets, names := s.names()
 	for _, check := range []struct {
@@ -50,7 +50,7 @@ func (s *Set) Filter(o Options) (*Set, error) {
 	return left, nil
 }
 
-// names are those of the toolsets and of the tools.
+// names returns the names of the toolsets and of the tools.
 func (s *Set) names() (toolsets, tools []string) {
 	for _, t := range s.tools {
 		tools = append(tools, t.Name)
@@ -61,7 +61,7 @@ func (s *Set) names() (toolsets, tools []string) {
 	return toolsets, tools
 }
 
-// refuses says why a tool is not offered, or nothing.
+// refuses returns why the options exclude a tool, or "" if they do not.
 func (o Options) refuses(d Definition) string {
 	switch {
 	case o.ReadOnly && d.Effect != Reads:

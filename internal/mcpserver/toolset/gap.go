@@ -12,9 +12,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
-// Gap says in an answer that a part of it could not be read, and why not, without a
-// period at the end. The call itself goes on. What is not for clients goes to the
-// log.
+// Gap returns a note for an answer of which a part could not be read: what could not be
+// read, and why, without a period at the end. The call itself continues. Details that are
+// not meant for clients are logged.
 func Gap(ctx context.Context, call *CallError) string {
 	return fmt.Sprintf("could not read %s: %s", call.object(), call.whyUnread(ctx))
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxAnswerBytes bounds an answer as JSON. The longest that is meant is a log of
-// 1 MiB, of which each character may take two bytes here.
+// maxAnswerBytes limits the size of an answer as JSON. The largest expected answer is a log
+// of 1 MiB, of which each character may take two bytes in JSON.
 const maxAnswerBytes = 3 << 20
 
-// handler runs a tool for a request. It takes the place of the SDK's own, which
-// reads every answer back to check it and tells mistakes in Go's words.
+// handler runs a tool for a request. It replaces the SDK's generic handler, which decodes
+// every answer again to validate it, and reports invalid arguments in terms of Go types.
 func handler[In, Out any](env Env, schema *jsonschema.Resolved, unconfirmed bool, run func(context.Context, *Call, In) (Out, error)) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		answer, err := call(ctx, env, req, schema, unconfirmed, run)
@@ -25,7 +25,7 @@ func handler[In, Out any](env Env, schema *jsonschema.Resolved, unconfirmed bool
 			setOutcome(ctx, OutcomeOK)
 			return &mcp.CallToolResult{
 				StructuredContent: answer,
-				// Clients of before 2025-06-18 read only this.
+				// Clients of revisions before 2025-06-18 read only this field.
 				Content: []mcp.Content{&mcp.TextContent{Text: string(answer)}},
 			}, nil
 		}
@@ -47,7 +47,7 @@ func handler[In, Out any](env Env, schema *jsonschema.Resolved, unconfirmed bool
 	}
 }
 
-// call returns the answer as JSON.
+// call runs the tool and returns the answer as JSON.
 func call[In, Out any](ctx context.Context, env Env, req *mcp.CallToolRequest, schema *jsonschema.Resolved, unconfirmed bool, run func(context.Context, *Call, In) (Out, error)) (json.RawMessage, error) {
 	var in In
 	arguments, err := decode(req.Params.Arguments, schema, &in)
@@ -67,7 +67,7 @@ func encode(out any) (json.RawMessage, error) {
 	fillNulls(out)
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
-	// A model reads "<" more easily than its escape, and nobody puts this into HTML.
+	// Models read "<" more easily than its escape, and the answer is not embedded in HTML.
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(out); err != nil {
 		return nil, fmt.Errorf("bug: encoding an answer: %w", err)

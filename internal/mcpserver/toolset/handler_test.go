@@ -43,7 +43,7 @@ type part struct {
 	Ports []int  `json:"ports"`
 }
 
-// ask calls a tool made of run once.
+// ask adds a tool with this function and calls it once.
 func ask(t *testing.T, arguments any, run func(context.Context, *Call, podArguments) (podAnswer, error)) (text string, isError bool, outcome string) {
 	t.Helper()
 	s := &Set{}
@@ -88,7 +88,7 @@ func TestWrongArgumentsAreSentences(t *testing.T) {
 	}
 }
 
-// What a client sent comes back to it as an error, and the model reads that.
+// Errors quote the client's input, and the model reads them.
 func TestAnErrorIsNotLong(t *testing.T) {
 	for name, arguments := range map[string]string{
 		"of the schema": `{"namespace":"coder","name":"x","labels":{"a":["` + strings.Repeat("é", 50_000) + `"]}}`,

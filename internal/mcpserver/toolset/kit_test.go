@@ -24,7 +24,7 @@ const (
 	legacy = "2025-11-25"
 )
 
-// knownKinds are those of the cluster.
+// knownKinds are the kinds of the fake cluster.
 var knownKinds = applytest.KindsOf(corev1.AddToScheme)
 
 func fakeKube(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *callers.Kube {
@@ -40,10 +40,10 @@ func states(clk clock.PassiveClock) *confirm.States {
 	return confirm.New(func(context.Context) ([]byte, error) { return bytes.Repeat([]byte{7}, 32), nil }, clk)
 }
 
-// server offers tools to users, and keeps how the last call ended.
+// server is an MCP server that records the outcome of the last call.
 type server struct {
 	*mcp.Server
-	// user is who calls next.
+	// user is the caller of the next call.
 	user    string
 	outcome *Outcome
 }
@@ -61,7 +61,7 @@ func serve(s *Set, env Env) *server {
 	return served
 }
 
-// connect returns a client's session in the given revision of the protocol.
+// connect connects a client that uses the given protocol revision.
 func (s *server) connect(t *testing.T, revision string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	clientEnd, serverEnd := mcp.NewInMemoryTransports()

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// RequireObject returns a UsageError unless both are given and can be names: with a
-// slash in one of them a call would reach another object than it names.
+// RequireObject returns a UsageError unless both arguments are set and valid in a path. A
+// slash in one of them would direct the request to another object.
 func RequireObject(namespace, name string) error {
 	if err := RequireNamespace(namespace); err != nil {
 		return err

@@ -9,9 +9,8 @@ import (
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// mayBeNull names a field of an answer that encoding/json can write as null
-// although fillNulls ran: a pointer or an interface that is not left out when it
-// is nil. It is empty where there is none.
+// mayBeNull returns the path of a field that encoding/json can encode as null even after
+// fillNulls: a pointer or an interface without omitempty. It returns "" if there is none.
 func mayBeNull(t reflect.Type, above []reflect.Type) string {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map {
 		t = t.Elem()
@@ -36,8 +35,8 @@ func mayBeNull(t reflect.Type, above []reflect.Type) string {
 	return ""
 }
 
-// fillNulls makes each nil slice and map in what out points to an empty one, at
-// any depth, so that no client meets a null where the schema says array or object.
+// fillNulls replaces each nil slice and map in the value of out, at any depth, by an empty
+// one, so that clients do not get null for a field whose schema says array or object.
 func fillNulls(out any) { fill(reflect.ValueOf(out).Elem()) }
 
 func fill(v reflect.Value) {
@@ -72,7 +71,7 @@ func fill(v reflect.Value) {
 		if isLeaf(v.Type().Elem()) {
 			return
 		}
-		// What is in a map can be replaced only.
+		// Values of a map are not addressable: fill a copy and store it.
 		for _, key := range v.MapKeys() {
 			value := reflect.New(v.Type().Elem()).Elem()
 			value.Set(v.MapIndex(key))
@@ -82,7 +81,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// isLeaf says that nothing of this type can be nil.
+// isLeaf reports whether values of this type cannot contain nil slices or maps.
 func isLeaf(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map, reflect.Interface:

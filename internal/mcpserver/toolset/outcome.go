@@ -2,10 +2,10 @@ package toolset
 
 import "context"
 
-// The outcomes of a call, for the log and for metrics.
+// The outcomes of a call, as recorded in the log and in metrics.
 const (
 	OutcomeOK = "ok"
-	// OutcomeInvalid is a call that can succeed only with other arguments.
+	// OutcomeInvalid means that the call can succeed only with other arguments.
 	OutcomeInvalid     = "invalid"
 	OutcomeDenied      = "denied"
 	OutcomeNotFound    = "notfound"
@@ -13,25 +13,24 @@ const (
 	OutcomeUnavailable = "unavailable"
 	OutcomeTimeout     = "timeout"
 	OutcomeCancelled   = "cancelled"
-	// OutcomeDeclined is a call to which the user said no.
+	// OutcomeDeclined means that the user declined the confirmation.
 	OutcomeDeclined = "declined"
-	// OutcomeNeedsInput is a call that the user must confirm first.
+	// OutcomeNeedsInput means that the user must confirm the call first.
 	OutcomeNeedsInput = "needsinput"
 	OutcomeError      = "error"
 )
 
-// Outcome is how a call ended. It is written by the tool's goroutine before the
-// answer is given, so that the one who waits for the answer may read it.
+// Outcome records how a call ended. The tool's goroutine writes it before it returns the
+// answer, so reading it after the answer needs no lock.
 type Outcome struct{ value string }
 
-// String is one of the outcomes, or empty where no tool ran.
+// String returns one of the outcomes, or "" if no tool ran.
 func (o *Outcome) String() string { return o.value }
 
 type outcomeKey struct{}
 
-// WithOutcome returns a context in which a call of a tool records its outcome.
-// Where the call runs twice, because the user was asked in between, the second
-// run counts.
+// WithOutcome returns a context in which a tool call records its outcome. If the call runs
+// twice, because the user was asked in between, the outcome is that of the second run.
 func WithOutcome(ctx context.Context) (context.Context, *Outcome) {
 	o := &Outcome{}
 	return context.WithValue(ctx, outcomeKey{}, o), o

@@ -12,29 +12,26 @@ const (
 	maxLimit     = 200
 )
 
-// Page is the part of a list that a caller asked for.
+// Page is the part of a list that a call requests.
 type Page struct {
 	limit    int
 	position position
 }
 
-// position is where a page begins: Offset items after the place that the API
-// server's own token names. The offset is for servers that answer with
-// everything, whatever limit they are asked for.
+// position is the start of a page: Offset items after the API server's continue token. The
+// offset is for servers that ignore the limit and return the whole list.
 type position struct {
 	Continue string `json:"c,omitempty"`
 	Offset   int    `json:"o,omitempty"`
 }
 
-// NewPage is the part that limit and cursor, two arguments of a call, stand for.
-// A limit that is not positive means 50; the most is 200. A cursor that no tool
-// gave is a UsageError.
+// NewPage returns the page for the arguments limit and cursor. A limit that is not positive
+// means 50; the maximum is 200. It returns a UsageError for an invalid cursor.
 func NewPage(limit int, cursor string) (Page, error) {
 	return NewPageWithin(limit, cursor, defaultLimit, maxLimit)
 }
 
-// NewPageWithin is NewPage where the limit is something else than usual when it is
-// not given, and at most.
+// NewPageWithin is NewPage with another default and maximum of the limit.
 func NewPageWithin(limit int, cursor string, standard, most int) (Page, error) {
 	p := Page{limit: limit}
 	if p.limit <= 0 {
@@ -54,7 +51,7 @@ func NewPageWithin(limit int, cursor string, standard, most int) (Page, error) {
 	return p, nil
 }
 
-// Options ask the API server for the page.
+// Options returns the list options that request the page.
 func (p Page) Options(namespace string) *client.ListOptions {
 	o := &client.ListOptions{Namespace: namespace, Continue: p.position.Continue}
 	if p.position.Offset == 0 {
@@ -63,8 +60,8 @@ func (p Page) Options(namespace string) *client.ListOptions {
 	return o
 }
 
-// Cut takes the page out of what the API server answered and says where the next
-// one begins; the cursor is empty at the end.
+// Cut returns the items of the page out of the API server's response, and the cursor of the
+// next page, which is "" at the end of the list. next is the API server's continue token.
 func Cut[T any](p Page, items []T, next string) (shown []T, cursor string) {
 	start := min(p.position.Offset, len(items))
 	end := min(start+p.limit, len(items))
@@ -77,7 +74,7 @@ func Cut[T any](p Page, items []T, next string) (shown []T, cursor string) {
 	return items[start:end], cursor
 }
 
-// String is the opaque form that callers get.
+// String returns the cursor, which is opaque to clients.
 func (p position) String() string {
 	raw, err := json.Marshal(p)
 	if err != nil {

@@ -15,7 +15,7 @@ func TestPagesHoldEachItemOnce(t *testing.T) {
 	}
 	for name, paged := range map[string]bool{"a server with pages": true, "a server without pages": false} {
 		t.Run(name, func(t *testing.T) {
-			// answer is what the API gives for the options of a page.
+			// answer is the response of the API for the options of a page.
 			answer := func(p Page) (items []string, next string) {
 				options := p.Options("coder")
 				if options.Namespace != "coder" {

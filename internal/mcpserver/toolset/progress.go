@@ -10,18 +10,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// progressInterval is the least time between two notifications of a call.
+// progressInterval is the minimum time between two notifications of a call.
 const progressInterval = 500 * time.Millisecond
 
-// Progress tells the client how far the call is, if it asked for that; at most
-// twice a second: what comes sooner is left out.
+// Progress sends a progress notification if the client requested any. It sends at most one
+// per progressInterval and drops the others.
 func (c *Call) Progress(ctx context.Context, message string) {
 	if c.progress != nil {
 		c.progress.tell(ctx, message)
 	}
 }
 
-// progress is the notifications of one call.
+// progress sends the notifications of one call.
 type progress struct {
 	token  any
 	clock  clock.PassiveClock
@@ -32,7 +32,7 @@ type progress struct {
 	last time.Time
 }
 
-// newProgress returns nil where the client wants none.
+// newProgress returns nil if the client did not request progress notifications.
 func newProgress(req *mcp.CallToolRequest, clk clock.PassiveClock) *progress {
 	token := req.Params.GetProgressToken()
 	if token == nil || req.Session == nil {
@@ -41,7 +41,8 @@ func newProgress(req *mcp.CallToolRequest, clk clock.PassiveClock) *progress {
 	return &progress{token: token, clock: clk, notify: req.Session.NotifyProgress}
 }
 
-// tell says whether it did.
+// tell sends a notification. It returns false if it dropped the message because of
+// progressInterval.
 func (p *progress) tell(ctx context.Context, message string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +54,7 @@ func (p *progress) tell(ctx context.Context, message string) bool {
 	p.last = now
 	err := p.notify(ctx, &mcp.ProgressNotificationParams{ProgressToken: p.token, Progress: float64(p.told), Message: message})
 	if err != nil {
-		// The client is gone or will see in the answer how it ended.
+		// The client is gone, or will see the result in the answer.
 		log.FromContext(ctx).V(1).Info("Could not tell the progress of a call", "error", err.Error())
 	}
 	return true

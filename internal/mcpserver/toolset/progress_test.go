@@ -19,7 +19,7 @@ type told struct {
 	Message  string
 }
 
-// heard is what a progress told.
+// heard returns a progress and the list of its notifications.
 func heard(clk *testingclock.FakeClock) (*progress, *[]told) {
 	var all []told
 	return &progress{token: "t", clock: clk, notify: func(_ context.Context, p *mcp.ProgressNotificationParams) error {

@@ -13,19 +13,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/callers"
 )
 
-// errReadsOnly is what a write through a client that only reads ends with.
+// errReadsOnly is the error of every write through a read-only client.
 var errReadsOnly = errors.New("this client only reads")
 
-// readsOnly returns a client that sends no write, not even one that is to be
-// tried only. It is what tools that read get, so that a mistake in one of them
-// cannot change anything. Commands in workspaces are left to the tools, because a file
-// is read by one.
+// readsOnly returns a client that rejects all writes, including dry runs. Tools that read
+// use it, so that a mistake in one of them cannot change anything. Exec is not restricted,
+// because files in workspaces are read by commands.
 func readsOnly(kube *callers.Kube) *callers.Kube {
 	return &callers.Kube{WithWatch: &reader{kube: kube.WithWatch}, Raw: kube.Raw, Exec: kube.Exec}
 }
 
-// reader embeds no client, so that a method which a later one brings is not
-// handed on unseen.
+// reader embeds no client, so new methods of the interface cannot bypass the check.
 type reader struct{ kube client.WithWatch }
 
 var _ client.WithWatch = (*reader)(nil)

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// reads are the methods of a client that change nothing; all others must be
-// refused, also those that a later client brings.
+// reads are the methods of a client that change nothing. All others must be rejected,
+// including methods of later versions of the client.
 var reads = map[string]bool{
 	"Get": true, "List": true, "Watch": true, "Scheme": true, "RESTMapper": true, "GroupVersionKindFor": true, "IsObjectNamespaced": true,
 	"Status": true, "SubResource": true,

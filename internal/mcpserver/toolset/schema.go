@@ -14,12 +14,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// bounds are what a number is where it is not given, and the most that it may be.
+// bounds are the default and the maximum of a numeric argument.
 type bounds struct{ standard, most float64 }
 
-// commonBounds are those of the arguments that mean the same in all tools. The
-// tags default and maximum of a field are stronger. There is no least: 0 and less
-// mean the default, as in the tools of before.
+// commonBounds are the bounds of arguments that mean the same in all tools. The tags
+// default and maximum of a field take precedence. There is no minimum: 0 and negative
+// numbers mean the default, as in the previous implementation.
 var commonBounds = map[string]bounds{
 	"limit":          {defaultLimit, maxLimit},
 	"timeoutSeconds": {DefaultTimeout.Seconds(), MaxTimeout.Seconds()},
@@ -27,12 +27,12 @@ var commonBounds = map[string]bounds{
 	"limitBytes":     {64 << 10, 1 << 20},
 }
 
-// inputSchema is the schema of a struct of arguments, ready to check some.
+// inputSchema returns the resolved schema of a struct of arguments.
 //
-// A field is required unless it is a pointer, has a default, or is tagged
-// omitempty. Besides json and jsonschema (its description) these tags are read:
-// enum (values, with commas between them), default, minimum, maximum, and deprecated,
-// which hides an argument that is still accepted.
+// A field is required unless it is a pointer, has a default, or is tagged omitempty.
+// Besides json and jsonschema (the description), these tags are supported: enum (values
+// separated by commas), default, minimum, maximum, and deprecated, which hides an argument
+// that is still accepted.
 func inputSchema[T any](tool string) *jsonschema.Resolved {
 	schema, err := jsonschema.For[T](nil)
 	if err != nil {
@@ -59,7 +59,7 @@ func inputSchema[T any](tool string) *jsonschema.Resolved {
 	return resolved
 }
 
-// narrow adds what the tags of a field and its name say.
+// narrow adds the constraints from a field's tags and name.
 func narrow(property *jsonschema.Schema, name string, tag reflect.StructTag) error {
 	if common, ok := commonBounds[name]; ok {
 		property.Default = fmt.Appendf(nil, "%.0f", common.standard)
@@ -93,8 +93,8 @@ func narrow(property *jsonschema.Schema, name string, tag reflect.StructTag) err
 	return nil
 }
 
-// plain takes out of an inferred schema what clients stumble over (types with
-// null) or have no use for (how large the numbers of Go are).
+// plain simplifies an inferred schema: it removes the type null, which some clients do not
+// support, and the ranges of Go's integer types.
 func plain(schema *jsonschema.Schema) {
 	if len(schema.Types) > 0 {
 		schema.Types = slices.DeleteFunc(schema.Types, func(t string) bool { return t == "null" })
@@ -119,9 +119,9 @@ func walk(schema *jsonschema.Schema, visit func(*jsonschema.Schema)) {
 	}
 }
 
-// advertised returns the part of a schema of arguments that clients get: all but
-// deprecated arguments. That there are no others is not repeated for each tool, because
-// a model reads all tools before each conversation.
+// advertised returns the schema that clients get, without deprecated arguments. It omits
+// additionalProperties, because a model reads the schemas of all tools before each
+// conversation.
 func advertised(schema *jsonschema.Schema) *jsonschema.Schema {
 	told := schema.CloneSchemas()
 	told.AdditionalProperties = nil
@@ -130,9 +130,9 @@ func advertised(schema *jsonschema.Schema) *jsonschema.Schema {
 	return told
 }
 
-// answerSchema is the schema of an answer. It says that there is structured
-// content; to name all the fields of all the answers would take 4 KiB, and whoever
-// reads an answer sees them.
+// answerSchema returns the schema of an answer. It declares only that there is structured
+// content: listing all fields of all answers would take 4 KiB, and clients see the fields
+// in the answers.
 func answerSchema[T any](tool string) *jsonschema.Schema {
 	t := reflect.TypeFor[T]()
 	if t.Kind() != reflect.Struct {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// maxSentence is how many bytes of an error are told. What makes one longer is a
-// name or a value that the client sent itself.
+// maxSentence limits the size of an error message for clients, in bytes. A longer message
+// contains a name or a value that the client sent.
 const maxSentence = 4 << 10
 
-// Sentence is what a model is told of an error outside of tools, in a resource or
-// a prompt: the same sentence that a tool would say, and the same outcome. What is
-// not for clients goes to the log.
+// Sentence returns the outcome and the message for an error outside of tools, in a resource
+// or a prompt. They are the same as for an error of a tool. Details that are not meant for
+// clients are logged.
 func Sentence(ctx context.Context, err error) (outcome, sentence string) {
 	outcome, told := explain(ctx, err)
 	setOutcome(ctx, outcome)

@@ -15,16 +15,16 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/confirm"
 )
 
-// Set is tools in the order in which clients see them.
+// Set is a list of tools, in the order in which clients see them.
 type Set struct {
-	// Describe returns the description of an argument that has no tag jsonschema. It may
-	// be nil, and must be set before the first tool is added.
+	// Describe returns the description of an argument that has no jsonschema tag. It may be
+	// nil, and must be set before the first tool is added.
 	Describe func(tool, argument string) string
 
 	tools []tool
 }
 
-// tool is a definition with the way to offer it.
+// tool is a definition and the function that registers it.
 type tool struct {
 	Definition
 	arguments *jsonschema.Schema
@@ -32,23 +32,23 @@ type tool struct {
 	register  func(server *mcp.Server, env Env)
 }
 
-// Env is what calls need.
+// Env contains the dependencies of calls.
 type Env struct {
-	// Kube acts as the caller of each call's context.
+	// Kube impersonates the caller of each call's context.
 	Kube *callers.Kube
-	// Confirmer seals questions to users. Where there is none, no client is asked,
-	// and what destroys needs the argument confirm.
+	// Confirmer signs questions to users. If it is nil, no client is asked, and destructive
+	// tools require the argument confirm.
 	Confirmer *confirm.States
-	// RequireElicitation refuses to destroy anything for a client that cannot ask its
-	// user, in place of the argument confirm.
+	// RequireElicitation rejects destructive calls from clients that cannot ask their user,
+	// instead of accepting the argument confirm.
 	RequireElicitation bool
-	// Unconfirmed are toolsets whose tools destroy without asking.
+	// Unconfirmed are toolsets whose destructive tools need no confirmation.
 	Unconfirmed []string
-	// Clock is the real one where none is given.
+	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 }
 
-// Definitions are those of all tools, in their order.
+// Definitions returns the definitions of all tools, in their order.
 func (s *Set) Definitions() []Definition {
 	definitions := make([]Definition, len(s.tools))
 	for i, t := range s.tools {
@@ -57,8 +57,8 @@ func (s *Set) Definitions() []Definition {
 	return definitions
 }
 
-// Arguments is the schema that a tool's arguments are checked against, of which
-// clients are told a part. It is nil where there is no such tool.
+// Arguments returns the schema that a tool's arguments are validated against. Clients get
+// only a part of it. It returns nil if there is no such tool.
 func (s *Set) Arguments(name string) *jsonschema.Schema {
 	for _, t := range s.tools {
 		if t.Name == name {
@@ -68,8 +68,8 @@ func (s *Set) Arguments(name string) *jsonschema.Schema {
 	return nil
 }
 
-// Answer is the type of a tool's answers, of which the schema shows no field. It is
-// nil where there is no such tool.
+// Answer returns the type of a tool's answers, whose fields are not in the tool's output
+// schema. It returns nil if there is no such tool.
 func (s *Set) Answer(name string) reflect.Type {
 	for _, t := range s.tools {
 		if t.Name == name {
@@ -79,16 +79,16 @@ func (s *Set) Answer(name string) reflect.Type {
 	return nil
 }
 
-// Register offers the tools on a server.
+// Register registers the tools with an MCP server.
 func (s *Set) Register(server *mcp.Server, env Env) {
 	for _, t := range s.tools {
 		t.register(server, env)
 	}
 }
 
-// Add puts a tool into the set. Its schemas come from the types In and Out, which
-// are structs. What is wrong with them or with the definition is a bug that shows
-// when the process starts: Add panics.
+// Add adds a tool to the set. Its schemas are derived from In and Out, which must be
+// structs. Add panics if they or the definition are invalid, which is a bug that shows at
+// startup.
 func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *Call, in In) (Out, error)) {
 	if slices.ContainsFunc(s.tools, func(t tool) bool { return t.Name == d.Name }) {
 		panic(fmt.Sprintf("bug: there are two tools named %q", d.Name))
@@ -115,11 +115,11 @@ func Add[In, Out any](s *Set, d Definition, run func(ctx context.Context, call *
 func annotations(d Definition) *mcp.ToolAnnotations {
 	a := &mcp.ToolAnnotations{
 		ReadOnlyHint: d.Effect == Reads, IdempotentHint: d.Idempotent,
-		// Nearly everything happens inside this cluster and its Coder deployments.
+		// Nearly all tools act only inside this cluster and its Coder deployments.
 		OpenWorldHint: ptr.To(d.OpenWorld),
 	}
 	if d.Effect != Reads {
-		// It means nothing where a tool only reads.
+		// The hint has no meaning for a tool that only reads.
 		a.DestructiveHint = ptr.To(d.Effect == Destroys)
 	}
 	return a

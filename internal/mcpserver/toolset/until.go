@@ -18,28 +18,27 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long a tool waits that is not told how long.
+	// DefaultTimeout is the timeout of a wait if the call does not set one.
 	DefaultTimeout = 2 * time.Minute
-	// MaxTimeout is the longest that a tool waits.
+	// MaxTimeout is the longest timeout of a wait.
 	MaxTimeout = 10 * time.Minute
-	// pollInterval is how often the object is read where it cannot be watched.
+	// pollInterval is the interval of reads if the object cannot be watched.
 	pollInterval = 2 * time.Second
-	// reminderInterval is how often a message that did not change is told again.
-	// Many clients end a call of which they hear nothing for a minute.
+	// reminderInterval is the interval after which an unchanged message is sent again. Many
+	// clients abort a call that sends nothing for a minute.
 	reminderInterval = 15 * time.Second
 )
 
-// UnfinishedError says that what a call waited for did not come in time. Its text
-// is told as it is.
+// UnfinishedError reports that a call timed out while it waited. Its text is sent to the
+// client unchanged.
 type UnfinishedError string
 
 func (e UnfinishedError) Error() string { return string(e) }
 
-// Until watches obj as the caller until done says so, and keeps obj current. It
-// tells each new message as progress. It gives up after timeout (two minutes where
-// it is not given, at most ten) with an UnfinishedError that says what was last
-// seen; gone says that the object vanished. A CallError says that the object
-// cannot be read.
+// Until watches obj with the caller's permissions until done returns true, and keeps obj
+// current. It sends each new message as a progress notification. After timeout (default 2
+// minutes, maximum 10 minutes) it returns an UnfinishedError with the last message. gone
+// reports that the object was deleted. A CallError reports that the object cannot be read.
 func (c *Call) Until(ctx context.Context, obj client.Object, timeout time.Duration, done func() (ok bool, message string)) (gone bool, err error) {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
@@ -54,7 +53,7 @@ func (c *Call) Until(ctx context.Context, obj client.Object, timeout time.Durati
 	return w.wait(ctx, timeout)
 }
 
-// kindOf is that of the object, for sentences and for the list of its kind.
+// kindOf returns the kind of the object, for messages.
 func (c *Call) kindOf(obj client.Object) string {
 	gvk, err := apiutil.GVKForObject(obj, c.Kube.Scheme())
 	if err != nil {
@@ -70,8 +69,7 @@ type waiting struct {
 	done func() (ok bool, message string)
 	kind string
 
-	// message is the last of the messages, told the last that the client heard, at
-	// toldAt.
+	// message is the latest message, told is the last one that was sent, at toldAt.
 	message, told string
 	toldAt        time.Time
 }
@@ -100,7 +98,7 @@ func (w *waiting) wait(ctx context.Context, timeout time.Duration) (gone bool, e
 		case event := <-events:
 			var usable bool
 			if gone, usable = w.take(event); !usable {
-				// From here on the object is read instead.
+				// The watch has ended; poll from now on.
 				stop()
 				events, stop = nil, func() {}
 				continue
@@ -115,7 +113,7 @@ func (w *waiting) wait(ctx context.Context, timeout time.Duration) (gone bool, e
 	}
 }
 
-// watch returns no channel where the caller may not watch or the API cannot.
+// watch returns a nil channel if the caller may not watch or the API does not support it.
 func (w *waiting) watch(ctx context.Context) (<-chan watch.Event, func()) {
 	list, err := w.list()
 	if err == nil {
@@ -133,7 +131,7 @@ func (w *waiting) watch(ctx context.Context) (<-chan watch.Event, func()) {
 	return nil, func() {}
 }
 
-// list is an empty list of the object's kind, which says what to watch.
+// list returns an empty list of the object's kind, which selects the resource to watch.
 func (w *waiting) list() (client.ObjectList, error) {
 	gvk, err := apiutil.GVKForObject(w.obj, w.Kube.Scheme())
 	if err != nil {
@@ -151,8 +149,8 @@ func (w *waiting) list() (client.ObjectList, error) {
 	return list, nil
 }
 
-// take keeps what a watch says about the object; usable is false where the watch
-// broke or, with an empty event, ended.
+// take updates the object from a watch event. usable is false if the watch failed or, for
+// an empty event, ended.
 func (w *waiting) take(event watch.Event) (gone, usable bool) {
 	seen, ok := event.Object.(client.Object)
 	if !ok || event.Type == watch.Error || reflect.TypeOf(seen) != reflect.TypeOf(w.obj) {
@@ -171,8 +169,7 @@ func (w *waiting) take(event watch.Event) (gone, usable bool) {
 	}
 }
 
-// keep makes the object what was seen, unless that is another one with the same
-// name.
+// keep updates the object. It returns false if seen is another object of the same name.
 func (w *waiting) keep(seen client.Object) bool {
 	if old := w.obj.GetUID(); old != "" && seen.GetUID() != old {
 		return false
@@ -181,7 +178,7 @@ func (w *waiting) keep(seen client.Object) bool {
 	return true
 }
 
-// read gets the object. An API that does not answer now may answer next time.
+// read reads the object. It ignores transient errors, because the next read may succeed.
 func (w *waiting) read(ctx context.Context) (gone bool, err error) {
 	seen, ok := reflect.New(reflect.TypeOf(w.obj).Elem()).Interface().(client.Object)
 	if !ok {
@@ -200,7 +197,7 @@ func (w *waiting) read(ctx context.Context) (gone bool, err error) {
 	}
 }
 
-// giveUp looks once more, as a watch may have gone quiet.
+// giveUp reads the object once more, because a watch can stall without an error.
 func (w *waiting) giveUp(ctx context.Context, timeout time.Duration) (gone bool, err error) {
 	if gone, err := w.read(ctx); gone || err != nil {
 		return gone, err
@@ -223,7 +220,8 @@ func (w *waiting) finished(ctx context.Context) bool {
 	return ok
 }
 
-// tell passes a message on where it is new or was told long ago.
+// tell sends the message if it is new, or if it was last sent more than reminderInterval
+// ago.
 func (w *waiting) tell(ctx context.Context) {
 	now := w.clock().Now()
 	if w.progress == nil || w.message == "" || w.message == w.told && now.Sub(w.toldAt) < reminderInterval {

@@ -24,8 +24,8 @@ import (
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// tickingClock has tickers whose ticks the test sends, so that it sees when one is
-// taken.
+// tickingClock has tickers whose ticks the test sends, so that the test knows when one was
+// received.
 type tickingClock struct {
 	*testingclock.FakeClock
 	ticks chan time.Time
@@ -35,14 +35,14 @@ func (c tickingClock) NewTicker(time.Duration) clock.Ticker { return c }
 func (c tickingClock) C() <-chan time.Time                  { return c.ticks }
 func (c tickingClock) Stop()                                {}
 
-// theWait is a wait for a pod to run, whose watch and reads are the test's.
+// theWait is a wait for a running pod. The test controls its watch and reads.
 type theWait struct {
 	clock  tickingClock
 	events *watch.FakeWatcher
-	// watched is how the watch was asked for.
+	// watched are the options of the watch.
 	watched  client.ListOptions
 	watchErr error
-	// reads answers Get; nil is the pod as it was.
+	// reads handles Get; nil returns the unchanged pod.
 	reads func() (*corev1.Pod, error)
 	gets  atomic.Int32
 	all   *[]told
@@ -61,7 +61,7 @@ func podIn(phase corev1.PodPhase) *corev1.Pod {
 	return p
 }
 
-// begin starts to wait; the test goes on when the wait has looked once.
+// begin starts the wait, and returns after done was called for the first time.
 func (w *theWait) begin(ctx context.Context, t *testing.T, timeout time.Duration) {
 	t.Helper()
 	w.clock = tickingClock{testingclock.NewFakeClock(time.Unix(0, 0)), make(chan time.Time)}
@@ -99,8 +99,8 @@ func (w *theWait) begin(ctx context.Context, t *testing.T, timeout time.Duration
 	}()
 }
 
-// pass moves the clock by d, tick by tick, and waits each time until the wait has
-// taken the tick. It stops where the wait has ended.
+// pass advances the clock by d, tick by tick, until each tick was received. It stops when
+// the wait has ended.
 func (w *theWait) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	polltest.Eventually(t, "it waits for the clock, or has ended", func() bool { return w.clock.HasWaiters() || len(w.ended) > 0 })

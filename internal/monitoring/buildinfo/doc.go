@@ -1,3 +1,3 @@
-// Package buildinfo tells Prometheus which version runs. It is apart from package
-// version, which programs without metrics import too.
+// Package buildinfo exports the version of the process as a Prometheus metric. It is
+// separate from package version, which is also imported by programs without metrics.
 package buildinfo

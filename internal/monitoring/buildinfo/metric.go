@@ -7,7 +7,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// Register tells which version runs, as a metric.
+// Register registers the metric with the version of the process.
 func Register(registerer prometheus.Registerer) error {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "coder_k8s_build_info",

@@ -1,6 +1,6 @@
-// Package inventory knows every metric that the process registers, before anything was
-// counted: what can be queried.
+// Package inventory lists all metrics that the process registers, including those without
+// values yet.
 //
-// It makes the metrics of all components as the process does, in a registry of its
-// own, so a metric cannot be forgotten here that the process has.
+// It creates the metrics of all components with the same functions as the process, in its
+// own registry, so the list is complete.
 package inventory

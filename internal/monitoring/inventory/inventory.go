@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	// Its metrics stand in the registry of controller-runtime once it is imported.
+	// The import registers its metrics in the registry of controller-runtime.
 	_ "sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/certificates"
@@ -23,18 +23,18 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/monitoring/buildinfo"
 )
 
-// Metric is one family.
+// Metric is a metric family.
 type Metric struct {
-	// Name and Help are as in the code.
+	// Name and Help are the values in the code.
 	Name, Help string
-	// Type is counter, gauge or histogram. It is empty where that is not known, as for
-	// those of libraries.
+	// Type is counter, gauge or histogram. It is empty if it is unknown, as for metrics of
+	// libraries.
 	Type string
-	// Labels are those that the process gives it, without those of the target.
+	// Labels are the labels that the process sets, without those of the scrape target.
 	Labels []string
 }
 
-// Own are the metrics of this project, by name.
+// Own returns the metrics of this project, sorted by name.
 func Own() ([]Metric, error) {
 	r := &recorder{}
 	var errs []error
@@ -50,8 +50,8 @@ func Own() ([]Metric, error) {
 	return sorted(r.metrics), errors.Join(append(errs, r.errs...)...)
 }
 
-// Libraries are the metrics of controller-runtime, of Go and the process, and those of
-// the API server library that are told, by name.
+// Libraries returns the metrics of controller-runtime, of Go and the process, and the
+// exported metrics of the API server library, sorted by name.
 func Libraries() ([]Metric, error) {
 	var all []Metric
 	var errs []error
@@ -77,7 +77,7 @@ func sorted(metrics []Metric) []Metric {
 	return slices.CompactFunc(metrics, func(a, b Metric) bool { return a.Name == b.Name })
 }
 
-// recorder is a registry that only remembers what is registered.
+// recorder is a registry that only records the descriptions of what is registered.
 type recorder struct {
 	metrics []Metric
 	errs    []error
@@ -105,7 +105,8 @@ func (*recorder) Unregister(prometheus.Collector) bool { return false }
 
 func typeOf(c prometheus.Collector) string {
 	switch c.(type) {
-	// A gauge can do all that a counter can, so it comes first.
+	// The gauge interface includes all methods of the counter interface, so gauges come
+	// first.
 	case *prometheus.GaugeVec, prometheus.Gauge:
 		return "gauge"
 	case *prometheus.CounterVec, prometheus.Counter:
@@ -129,7 +130,7 @@ func descriptions(describe func(chan<- *prometheus.Desc)) []*prometheus.Desc {
 	return all
 }
 
-// parse reads the text of a description, which is the only way to what is in it.
+// parse parses the string form of a description, because its fields are not exported.
 func parse(description *prometheus.Desc) (Metric, error) {
 	parts := regexp.MustCompile(`fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`).
 		FindStringSubmatch(description.String())

@@ -23,7 +23,7 @@ func TestOwnMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One of each component, and of each type.
+	// One metric of each component, and of each type.
 	for name, want := range map[string]Metric{
 		"coder_k8s_build_info":                           {Type: "gauge", Labels: []string{"version", "commit", "go_version"}},
 		"coder_k8s_ready":                                {Type: "gauge", Labels: []string{"kind", "namespace", "name"}},

@@ -20,7 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
-// Collector keeps all spans that it is sent.
+// Collector stores all spans that it receives.
 type Collector struct {
 	collectortrace.UnimplementedTraceServiceServer
 	address string
@@ -29,17 +29,17 @@ type Collector struct {
 	spans []Span
 }
 
-// Span is one span.
+// Span is a received span.
 type Span struct {
 	Name, Trace, ID, Parent string
-	// Attributes are those of the span and its events, as text.
+	// Attributes are the attributes of the resource, the span and its events, as strings.
 	Attributes map[string]string
-	// Failed says that its status is an error, and Message what that is.
+	// Failed reports whether the status is an error; Message is its description.
 	Failed  bool
 	Message string
 }
 
-// New starts a collector that ends with the test.
+// New starts a collector that is stopped at the end of the test.
 func New(t testing.TB, options ...grpc.ServerOption) *Collector {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -54,10 +54,10 @@ func New(t testing.TB, options ...grpc.ServerOption) *Collector {
 	return c
 }
 
-// Address is its host:port.
+// Address returns the host:port of the collector.
 func (c *Collector) Address() string { return c.address }
 
-// Provider makes spans that are sent to the collector, all of them.
+// Provider returns a provider that sends all spans to the collector.
 func (c *Collector) Provider(t testing.TB) *tracing.Provider {
 	t.Helper()
 	provider, err := tracing.New(t.Context(), tracing.Options{Endpoint: c.address, Insecure: true, SamplingRatio: 1},
@@ -69,7 +69,7 @@ func (c *Collector) Provider(t testing.TB) *tracing.Provider {
 	return provider
 }
 
-// Export implements the service.
+// Export implements the OTLP trace service.
 func (c *Collector) Export(_ context.Context, request *collectortrace.ExportTraceServiceRequest) (*collectortrace.ExportTraceServiceResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,15 +111,15 @@ func textOf(value *commonv1.AnyValue) string {
 	}
 }
 
-// Spans are those that have arrived.
+// Spans returns the spans that were received.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Trace sends what the provider has and gives the spans of a trace, once one with the
-// name of its first span is there.
+// Trace flushes the provider and waits until the trace contains a span whose name begins
+// with first. It returns the spans of the trace.
 func (c *Collector) Trace(t testing.TB, provider *tracing.Provider, trace, first string) Tree {
 	t.Helper()
 	var tree Tree
@@ -136,10 +136,10 @@ func (c *Collector) Trace(t testing.TB, provider *tracing.Provider, trace, first
 	return tree
 }
 
-// Tree is the spans of one trace.
+// Tree contains the spans of one trace.
 type Tree []Span
 
-// Find gives the span whose name begins so.
+// Find returns the span whose name begins with prefix.
 func (t Tree) Find(prefix string) (Span, bool) {
 	i := slices.IndexFunc(t, func(s Span) bool { return strings.HasPrefix(s.Name, prefix) })
 	if i < 0 {
@@ -148,8 +148,8 @@ func (t Tree) Find(prefix string) (Span, bool) {
 	return t[i], true
 }
 
-// Path is the names from the first span of the trace in this process to the one whose
-// name begins so.
+// Path returns the names of the spans from the first span of the trace in this process to
+// the one whose name begins with prefix.
 func (t Tree) Path(prefix string) []string {
 	span, ok := t.Find(prefix)
 	if !ok {

@@ -1,3 +1,3 @@
-// Package tracingtest is a collector of traces for tests: what a process sends over
-// OTLP and gRPC, as it arrives.
+// Package tracingtest provides a trace collector for tests, which receives spans over OTLP
+// and gRPC.
 package tracingtest

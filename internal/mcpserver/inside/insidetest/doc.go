@@ -1,3 +1,3 @@
-// Package insidetest is a workspace for tests: commands run on this machine, with real
-// shells and real files.
+// Package insidetest provides a workspace for tests. Commands run on this machine, with
+// real shells and real files.
 package insidetest

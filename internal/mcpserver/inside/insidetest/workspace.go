@@ -13,15 +13,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
 )
 
-// Workspace is a callers.Executor for one workspace, whatever its name is.
+// Workspace is a callers.Executor for one workspace. It ignores the name of the workspace.
 type Workspace struct {
-	// Home is the home directory, in which commands begin.
+	// Home is the home directory, in which commands start.
 	Home string
-	// Shell takes the place of sh; sh if there is none.
+	// Shell replaces sh, if set.
 	Shell []string
 	// Env is added to the environment.
 	Env []string
-	// Fail, if it is set, is returned in place of running anything.
+	// Fail, if set, is returned by Exec instead of running the command.
 	Fail error
 	// Before is called before each command; it may be nil.
 	Before func(c remoteexec.Command)
@@ -33,8 +33,8 @@ func New(t testing.TB) *Workspace {
 	return &Workspace{Home: t.TempDir()}
 }
 
-// Exec implements callers.Executor. As Coder's agent does, it gives the command a
-// session of its own, and sends it SIGHUP when the client is gone.
+// Exec implements callers.Executor. Like Coder's agent, it runs the command in its own
+// session and sends it SIGHUP when the client disconnects.
 func (w *Workspace) Exec(ctx context.Context, _, _, _ string, c remoteexec.Command) error {
 	if w.Fail != nil {
 		return w.Fail
