@@ -64,7 +64,7 @@ func (k *Kind) begin(
 	}
 	connection, id, err := k.locate(ctx, current)
 	if err != nil && deletes {
-		// A deletion is recorded even while Coder is unreachable.
+		// A deletion that needs no Coder user is recorded even while Coder is unreachable.
 		connection, err = registry.Unconnected(ctx, k.config.Connections, controlPlaneOf(current), err)
 	}
 	if err != nil {
