@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	// These register their metrics where they are imported, as the server does.
+	// Importing these packages registers their metrics, as in the server.
 	_ "k8s.io/apiserver/pkg/admission/metrics"
 	_ "k8s.io/apiserver/pkg/audit"
 )

@@ -14,8 +14,8 @@ import (
 // a Coder deployment with many failed builds would read many logs.
 const causeWithin = 24 * time.Hour
 
-// Causes finds the error of Terraform for builds of which Coder reports only an exit
-// status. It is safe for concurrent use.
+// Causes finds the error of Terraform for builds whose error in Coder is only an exit status. It is
+// safe for concurrent use.
 type Causes struct {
 	clock clock.PassiveClock
 	// known maps builds to the error of Terraform. The error is empty if the log has none.

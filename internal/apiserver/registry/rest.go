@@ -144,8 +144,8 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	return r.Store.Watch(ctx, options)
 }
 
-// Create implements the verb create. It names the existing object if the name conflicts with something
-// that was renamed in Coder.
+// Create implements the verb create. If the name conflicts with something that was renamed in
+// Coder, the error names the existing object.
 func (r *REST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (_ runtime.Object, err error) {

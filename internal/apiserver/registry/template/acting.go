@@ -25,7 +25,7 @@ const (
 
 func subjectOf(name string) acting.Subject { return acting.Subject{Resource: resource, Name: name} }
 
-// beginCreate decides as which Coder user the caller creates a template.
+// beginCreate determines the Coder user that the caller acts as to create a template.
 func (k *Kind) beginCreate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (context.Context, *acting.As, error) {
 	name, err := objectname.ParseTemplate(tmpl.Name)
 	if err != nil {
@@ -47,8 +47,8 @@ func (p *plan) mayCreate(ctx context.Context, name string) error {
 	})
 }
 
-// begin decides as which Coder user the caller changes a template. It checks the permission in
-// Coder first, because a part of the change may be carried out later.
+// begin determines the Coder user that the caller acts as to change a template. It checks the
+// permission in Coder first, because a part of the change may be carried out later.
 func (k *Kind) begin(
 	ctx context.Context, connection connections.Connection, id uuid.UUID, name string, deletes bool,
 ) (context.Context, *acting.As, error) {
@@ -65,10 +65,10 @@ func (k *Kind) begin(
 	return ctx, as, acting.May(ctx, connection.Client, s, coderd.Permission{Resource: "template", Action: action, ID: id})
 }
 
-// beginMetadata decides as which Coder user the caller changes metadata that is not sent to Coder.
-// Such a change needs no user, with two exceptions: the start of a deletion, and a new owner
-// reference, because the garbage collector deletes objects because of owner references. The user of
-// a deletion is recorded.
+// beginMetadata determines the Coder user that the caller acts as to change metadata that is not
+// sent to Coder. Such a change needs no user, with two exceptions: the start of a deletion, and a
+// new owner reference, because the garbage collector deletes objects because of owner references.
+// The user of a deletion is recorded.
 func (k *Kind) beginMetadata(ctx context.Context, was, wanted *aggregationv1alpha1.CoderTemplate) (by *acting.As, deletes bool, err error) {
 	deletes = was.DeletionTimestamp == nil && wanted.DeletionTimestamp != nil
 	addsOwner := registry.AddsOwner(was, wanted)

@@ -23,7 +23,8 @@ const (
 	// example because no provisioner is running.
 	stuckAge   = 30 * time.Second
 	stuckAfter = 10 * time.Minute
-	// busyAge applies to a template with a newer build. The versions are then read once per pass.
+	// busyAge applies to a template with a younger running build. One pass then reads its versions
+	// only once.
 	busyAge = time.Second
 )
 

@@ -37,7 +37,7 @@ type Config struct {
 	Records     metadata.Records
 	Typer       runtime.ObjectTyper
 	Clock       clock.PassiveClock
-	// Actors decides as which Coder user callers act. If nil, they act as the operator.
+	// Actors determines the Coder users that callers act as. If nil, they act as the operator.
 	Actors *acting.Actors
 	// Hint notifies the mirror that a template changes. It may be nil.
 	Hint func(controlPlane types.NamespacedName, id uuid.UUID)

@@ -169,7 +169,7 @@ func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http
 	return nil
 }
 
-// endOf remembers the error with which its reader ended.
+// endOf stores the error that ended its reader.
 type endOf struct {
 	from io.Reader
 	err  error

@@ -130,7 +130,7 @@ func (w *nowhere) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// getFiles downloads the archive of a template, and reports with what the handler panicked.
+// getFiles downloads the archive of a template, and returns the value of the handler's panic.
 func (f *fixture) getFiles(w http.ResponseWriter) (panicked any) {
 	f.t.Helper()
 	storage := f.kind.Subresources(oneStore{f})["files"].(rest.Connecter)

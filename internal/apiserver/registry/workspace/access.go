@@ -43,13 +43,13 @@ func (*accessREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorks
 // Destroy implements rest.Storage.
 func (*accessREST) Destroy() {}
 
-// ConnectMethods implements rest.Connecter: GET begins a WebSocket, POST begins SPDY.
+// ConnectMethods implements rest.Connecter. A WebSocket starts with GET, SPDY with POST.
 func (*accessREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
 
-// execREST runs a command in a workspace.
+// execREST implements the subresource exec.
 type execREST struct{ accessREST }
 
-// portForwardREST connects to ports of a workspace.
+// portForwardREST implements the subresource portforward.
 type portForwardREST struct{ accessREST }
 
 var (

@@ -37,7 +37,7 @@ func ownerOf(ws *aggregationv1alpha1.CoderWorkspace) string {
 	return cmp.Or(ws.Status.OwnerName, name.Owner)
 }
 
-// beginCreate decides as which Coder user the caller creates a workspace.
+// beginCreate determines the Coder user that the caller acts as to create a workspace.
 func (k *Kind) beginCreate(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) (context.Context, *acting.As, error) {
 	name, err := objectname.ParseWorkspace(ws.Name)
 	if err != nil {
@@ -51,9 +51,9 @@ func (k *Kind) beginCreate(ctx context.Context, ws *aggregationv1alpha1.CoderWor
 	return k.config.Actors.Begin(ctx, *connection, subjectOf(ws.Name, name.Owner))
 }
 
-// begin decides as which Coder user the caller changes a workspace. A change that is not sent to
-// Coder needs no user, except if it adds an owner reference: the garbage collector deletes objects
-// because of owner references.
+// begin determines the Coder user that the caller acts as to change a workspace. A change that is
+// not sent to Coder needs no user, except if it adds an owner reference: the garbage collector
+// deletes objects because of owner references.
 func (k *Kind) begin(
 	ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, changes bool,
 ) (context.Context, *acting.As, error) {

@@ -81,8 +81,9 @@ func newCondition(kind string, v verdict) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: truncate.String(v.message, registry.MaxMessage)}
 }
 
-// changedAt returns the last transition time of a condition. If the newest build changed since the
-// last transition, it is the time that Coder reports for the build, otherwise now.
+// changedAt returns the last transition time of a condition. It is unchanged if the status is.
+// Otherwise it is the time of the newest build if that changed after the last transition, and else
+// now.
 func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous *aggregationv1alpha1.CoderWorkspace) metav1.Time {
 	at := registry.Seconds(build.UpdatedAt)
 	if previous == nil {

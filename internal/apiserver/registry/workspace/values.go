@@ -25,8 +25,8 @@ func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, 
 	return values, nil
 }
 
-// named returns the values of the parameters that clients have set through this API. A parameter
-// for which Coder has no value any more keeps its last value.
+// named returns the values of the parameters that clients have set through this API. If Coder has
+// no value for a parameter any more, the last value is kept.
 func (n notes) named(all map[string]string) map[string]string {
 	out := make(map[string]string, len(n.Parameters))
 	for _, name := range n.Parameters {
