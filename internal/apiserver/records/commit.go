@@ -127,7 +127,7 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 	return h, nil
 }
 
-// Learn reads the record of a key that is not in the Table.
+// Learn reads the record of a key from kube-apiserver, and updates the Table.
 func (s *Store) Learn(ctx context.Context, key string) error {
 	namespace, name := s.Locate(key)
 	record, err := s.config.Cluster.Get(ctx, namespace, name, "")
