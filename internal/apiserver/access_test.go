@@ -24,7 +24,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// enterable makes workspace coder.ada.dev with one agent.
+// enterable creates workspace coder.ada.dev with one agent.
 func enterable(t *testing.T, f *fixture, agents ...coderdtest.Agent) {
 	t.Helper()
 	if agents == nil {
@@ -33,7 +33,7 @@ func enterable(t *testing.T, f *fixture, agents ...coderdtest.Agent) {
 	f.coder.SetAgents(f.addWorkspace(t, "dev"), agents...)
 }
 
-// executors are both protocols of a command.
+// executors returns an executor for each protocol of exec.
 func (f *fixture) executors(t *testing.T, config *restclient.Config, query url.Values) map[string]remotecommand.Executor {
 	t.Helper()
 	to, err := url.Parse(config.Host + f.path("coderworkspaces/coder.ada.dev/exec?"+query.Encode()))
@@ -90,7 +90,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// oneSize is a terminal that never changes.
+// oneSize is a terminal whose size never changes.
 type oneSize chan remotecommand.TerminalSize
 
 func (s oneSize) Next() *remotecommand.TerminalSize {
@@ -159,8 +159,8 @@ func TestExecRefused(t *testing.T) {
 	}
 }
 
-// TestExecEndsWithClient: a command whose client is gone is hung up on, also if it
-// neither reads nor writes.
+// TestExecEndsWithClient checks that a command ends when its client disconnects, even if it neither
+// reads nor writes.
 func TestExecEndsWithClient(t *testing.T) {
 	for _, protocol := range []string{"WebSocket", "SPDY"} {
 		t.Run(protocol, func(t *testing.T) {
@@ -191,8 +191,8 @@ func TestExecEndsWithClient(t *testing.T) {
 	}
 }
 
-// TestExecThatDoesNotBegin: a request that does not change the protocol leaves nothing
-// behind in the connection to the agent, which others use.
+// TestExecThatDoesNotBegin checks that a request without a protocol upgrade leaves nothing behind
+// in the connection to the agent, which is shared.
 func TestExecThatDoesNotBegin(t *testing.T) {
 	f := newOwnFixture(t)
 	enterable(t, f)
@@ -210,7 +210,7 @@ func TestExecThatDoesNotBegin(t *testing.T) {
 	}
 }
 
-// TestExecEndsWithServer: a replica that stops says so to its sessions.
+// TestExecEndsWithServer checks that a replica that shuts down notifies its sessions.
 func TestExecEndsWithServer(t *testing.T) {
 	f := newOwnFixture(t)
 	enterable(t, f)
@@ -232,7 +232,7 @@ func TestExecEndsWithServer(t *testing.T) {
 	}
 }
 
-// TestExecSSH: an SSH client on the user's machine speaks to the agent itself.
+// TestExecSSH checks that an SSH client on the user's machine can connect to the agent.
 func TestExecSSH(t *testing.T) {
 	f := newFixture(t)
 	enterable(t, f)
@@ -264,7 +264,7 @@ func TestExecSSH(t *testing.T) {
 	}
 }
 
-// overSSH runs a line through SSH.
+// overSSH runs a command line over SSH.
 func overSSH(conn net.Conn, line string) (string, error) {
 	made, channels, requests, err := ssh.NewClientConn(conn, "agent", &ssh.ClientConfig{HostKeyCallback: ssh.InsecureIgnoreHostKey()})
 	if err != nil {

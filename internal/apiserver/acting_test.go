@@ -29,14 +29,14 @@ import (
 
 const gc = "system:serviceaccount:kube-system:generic-garbage-collector"
 
-// configOf is the client configuration of a caller.
+// configOf returns the client configuration of a caller.
 func (f *fixture) configOf(caller string) *restclient.Config {
 	config := restclient.CopyConfig(f.config)
 	config.BearerToken = personToken + caller
 	return config
 }
 
-// as acts on a resource of the fixture's namespace as a caller.
+// as returns a client of a caller for a resource in the fixture's namespace.
 func (f *fixture) as(t *testing.T, caller string, resource schema.GroupVersionResource) dynamic.ResourceInterface {
 	t.Helper()
 	client, err := dynamic.NewForConfig(f.configOf(caller))
@@ -59,7 +59,7 @@ func (f *fixture) createAs(t *testing.T, caller, name string, spec map[string]an
 	return err
 }
 
-// builds waits until the builds of a workspace are these.
+// builds waits until a workspace has these builds.
 func (f *fixture) builds(t *testing.T, name string, want ...string) {
 	t.Helper()
 	ws := f.workspace(t, name, func(*unstructured.Unstructured) bool { return true })
@@ -72,7 +72,7 @@ func (f *fixture) builds(t *testing.T, name string, want ...string) {
 	})
 }
 
-// tokens waits until a user has so many tokens of ours.
+// tokens waits until a user has this number of tokens from the operator.
 func (f *fixture) tokens(t *testing.T, username string, want int) {
 	t.Helper()
 	polltest.Eventually(t, "the tokens of "+username, func() error {
@@ -97,7 +97,7 @@ func mustForbid(t *testing.T, err error, says ...string) {
 	}
 }
 
-// newPeople makes users boss, an Owner, and bob, and maps alice to ada.
+// newPeople creates the users boss, an Owner, and bob, and maps alice to ada.
 func newPeople(t *testing.T, f *fixture) {
 	t.Helper()
 	f.coder.AddUser("boss", "owner")
@@ -113,18 +113,18 @@ func TestMappedCallersActAsThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.builds(t, "coder.ada.dev", "start ada", "stop ada")
-	// What is done later too.
+	// The same applies to operations that are done later.
 	if err := f.createAs(t, "person:alice", "coder.ada.two", map[string]any{"templateName": "starter", "running": false}); err != nil {
 		t.Fatal(err)
 	}
 	f.builds(t, "coder.ada.two", "start ada", "stop ada")
-	// The operator's own requests go on.
+	// The operator's own requests still work.
 	if err := f.patch(t, "person:king", "coder.ada.two", `{"spec":{"running":true}}`); err != nil {
 		t.Fatal(err)
 	}
 	f.builds(t, "coder.ada.two", "start ada", "stop ada", "start operator")
 	f.tokens(t, "ada", 1)
-	// For others, Coder decides.
+	// Coder decides what a user may do for other users.
 	mustForbid(t, f.createAs(t, "person:alice", "coder.boss.mine", map[string]any{"templateName": "starter"}), "Unauthorized to create workspace", `user "ada"`)
 	_, err := f.as(t, "person:alice", workspacesGVR).Create(t.Context(), workspaceObject("coder.bob.mine", map[string]any{"templateName": "starter"}),
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -144,8 +144,8 @@ func TestMappedCallersActAsThemselves(t *testing.T) {
 	gone(t, f.ws(), "coder.ada.dev")
 }
 
-// TestAChangeThatWaitsIsThePersons: a change during a build is noted, and Coder is asked
-// before that.
+// TestAChangeThatWaitsIsThePersons checks that a change during a build is recorded with its
+// initiator, after the permission was checked in Coder.
 func TestAChangeThatWaitsIsThePersons(t *testing.T) {
 	f := newFixture(t, coderdtest.WithManualBuilds())
 	newPeople(t, f)
@@ -235,7 +235,7 @@ func TestRulesThatLeadNowhere(t *testing.T) {
 		t.Error(err)
 	}
 	f.builds(t, "coder.ada.dev", "start ada", "stop boss")
-	// A user who is suspended while the token lives is refused by Coder.
+	// Coder refuses a user who is suspended during the lifetime of the token.
 	f.rules(t, `[{match: {userName: "person:*"}, coderUser: {username: ada}}]`)
 	if err := f.patch(t, "person:chief", "coder.ada.dev", `{"spec":{"ttlMillis":3600000}}`); err != nil {
 		t.Fatal(err)

@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// by are the options of an apply of a manager.
+// by returns the apply options of a manager.
 func by(manager string) metav1.ApplyOptions { return metav1.ApplyOptions{FieldManager: manager} }
 
-// apply applies a workspace coder.ada.dev and wants that accepted.
+// apply applies workspace coder.ada.dev and fails the test on an error.
 func apply(t *testing.T, objects dynamic.ResourceInterface, options metav1.ApplyOptions, spec map[string]any, labels map[string]string) *unstructured.Unstructured {
 	t.Helper()
 	wanted := workspaceObject("coder.ada.dev", spec)
@@ -31,7 +31,7 @@ func apply(t *testing.T, objects dynamic.ResourceInterface, options metav1.Apply
 	return got
 }
 
-// managers are those of an object, each with the paths below spec and labels that it
+// managers returns the managers of an object, each with the paths below spec and labels that it
 // owns.
 func managers(t *testing.T, obj *unstructured.Unstructured) map[string][]string {
 	t.Helper()
@@ -107,7 +107,7 @@ func TestApplyTakesAwayWhatIsNotAppliedAnyMore(t *testing.T) {
 	if diff := cmp.Diff(want, managers(t, less)); diff != "" {
 		t.Errorf("managers (-want +got):\n%s", diff)
 	}
-	// A field of the spec that nobody owns any more stays as it is in Coder.
+	// A spec field without an owner keeps its value in Coder.
 	if got := at(less, "spec", "autostartSchedule"); !strings.Contains(got, "0 9 * * 1-5") {
 		t.Errorf("autostartSchedule is %q", got)
 	}
@@ -139,8 +139,8 @@ func TestApplyOfATemplate(t *testing.T) {
 	}
 }
 
-// TestManagersOutliveTheServer restarts the only server: what Coder has no place for
-// comes from the records.
+// TestManagersOutliveTheServer restarts the only server: data that Coder cannot store is read from
+// the records.
 func TestManagersOutliveTheServer(t *testing.T) {
 	f := newOwnFixture(t)
 	created := apply(t, f.ws(), by("gitops"), spec(), map[string]string{"app": "x"})
@@ -154,7 +154,7 @@ func TestManagersOutliveTheServer(t *testing.T) {
 	if before.GetResourceVersion() > after.GetResourceVersion() {
 		t.Errorf("resourceVersion %s after %s", after.GetResourceVersion(), before.GetResourceVersion())
 	}
-	// When a condition became what it is was seen, and is not kept anywhere.
+	// The transition times of conditions are not stored.
 	forget := cmpopts.IgnoreMapEntries(func(key string, _ any) bool { return key == "resourceVersion" || key == "lastTransitionTime" })
 	if diff := cmp.Diff(before.Object, after.Object, forget); diff != "" {
 		t.Errorf("(-before +after the restart):\n%s", diff)
@@ -180,7 +180,7 @@ func TestManagersOutliveTheServer(t *testing.T) {
 	}
 }
 
-// TestApplyInTwoPlacesAtOnce has many managers apply a label each. None gets lost.
+// TestApplyInTwoPlacesAtOnce applies one label per manager concurrently. No label gets lost.
 func TestApplyInTwoPlacesAtOnce(t *testing.T) {
 	f := newFixture(t)
 	f.addWorkspace(t, "dev")
@@ -210,7 +210,7 @@ func TestApplyInTwoPlacesAtOnce(t *testing.T) {
 	}
 }
 
-// TestApplyThatIsRefused has a body that is no object of the kind.
+// TestApplyThatIsRefused sends bodies that are not valid objects of the kind.
 func TestApplyThatIsRefused(t *testing.T) {
 	f := newFixture(t)
 	for name, c := range map[string]struct {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// BenchmarkListWorkspaces lists 1,000 workspaces: from Coder itself, and through
-// the aggregated API, which does not ask Coder for that.
+// BenchmarkListWorkspaces lists 1,000 workspaces: from Coder itself, and through the aggregated
+// API, which makes no request to Coder for a list.
 func BenchmarkListWorkspaces(b *testing.B) {
 	f := benchFixture(b)
 	const many = 1000
@@ -33,7 +33,7 @@ func BenchmarkListWorkspaces(b *testing.B) {
 	})
 }
 
-// BenchmarkGetWorkspace reads one, likewise.
+// BenchmarkGetWorkspace does the same for a single workspace.
 func BenchmarkGetWorkspace(b *testing.B) {
 	f := benchFixture(b)
 	f.addWorkspace(b, "one")
@@ -55,7 +55,7 @@ func BenchmarkGetWorkspace(b *testing.B) {
 	})
 }
 
-// benchFixture has a server of its own, which asks Coder as often as usual.
+// benchFixture returns a fixture with its own server, which reads Coder at the usual rate.
 func benchFixture(b *testing.B) *fixture {
 	b.Helper()
 	s := newSite(b, logged)
@@ -63,7 +63,7 @@ func benchFixture(b *testing.B) *fixture {
 	return join(b, s)
 }
 
-// rawGetter reads without decoding, so that the client's own work is not
+// rawGetter returns a function that reads without decoding, so that the client's own work is not
 // measured.
 func rawGetter(b *testing.B, config *rest.Config) func(context.Context, string) ([]byte, error) {
 	b.Helper()

@@ -16,14 +16,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// volume is a Secret as the kubelet mounts it: a new content is a new directory, to
-// which one link is turned, and then the old one is removed.
+// volume imitates a Secret volume of the kubelet: new content is written to a new directory, a
+// symbolic link is changed to it, and the old directory is removed.
 type volume struct {
 	directory string
 	turns     int
 }
 
-// hold has the volume show these files.
+// hold replaces the files of the volume.
 func (v *volume) hold(t *testing.T, files map[string][]byte) {
 	t.Helper()
 	v.turns++
@@ -50,7 +50,7 @@ func (v *volume) hold(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// presented is the certificate that a listener presents, in PEM.
+// presented returns the certificate that a listener presents, as PEM.
 func presented(t *testing.T, listener net.Listener) string {
 	t.Helper()
 	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}} //nolint:gosec // It is compared.
@@ -66,9 +66,9 @@ func presented(t *testing.T, listener net.Listener) string {
 	return string(encoded)
 }
 
-// TestCertificateFiles: a certificate that somebody else keeps, as cert-manager, is
-// served from its files, and the next one without a restart. What is in between and
-// makes no sense changes nothing. The operator makes none of its own.
+// TestCertificateFiles checks that a certificate that another component manages, such as
+// cert-manager, is served from its files, and that its successor is served without a restart.
+// Invalid files in between have no effect. The operator does not issue a certificate of its own.
 func TestCertificateFiles(t *testing.T) {
 	t.Parallel()
 	mounted := &volume{directory: t.TempDir()}

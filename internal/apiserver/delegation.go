@@ -21,20 +21,19 @@ import (
 )
 
 const (
-	// decisionTTL is how long an answer of kube-apiserver about a caller holds.
+	// decisionTTL is how long a review by kube-apiserver is cached.
 	decisionTTL = 10 * time.Second
-	// reviewTimeout bounds one question to it.
+	// reviewTimeout limits the duration of a review.
 	reviewTimeout = 10 * time.Second
 
-	// authenticationConfigMap is where kube-apiserver publishes which CA signs
-	// the clients that may speak for others, and in which headers.
+	// authenticationConfigMap is the ConfigMap in which kube-apiserver publishes the CA of the
+	// clients that may authenticate requests for other users, and the names of the request headers.
 	authenticationConfigMap = "extension-apiserver-authentication"
 )
 
-// delegateAuthentication lets in whom kube-apiserver vouches for: with its own
-// client certificate and headers, or by a review of a token. It does what
-// options.DelegatingAuthenticationOptions does, but with the connection that we
-// have in place of files, and without anonymous callers.
+// delegateAuthentication configures authentication by kube-apiserver: with its client certificate
+// and request headers, or by a TokenReview. It does what options.DelegatingAuthenticationOptions
+// does, but uses the existing client in place of files, and rejects anonymous callers.
 func delegateAuthentication(client kubernetes.Interface, config *server.Config) error {
 	clientCA, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
 		"client-ca", metav1.NamespaceSystem, authenticationConfigMap, "client-ca-file", client)
@@ -70,8 +69,7 @@ func delegateAuthentication(client kubernetes.Interface, config *server.Config) 
 	return nil
 }
 
-// requestHeaders follows the published CA and header names, so a change of
-// either needs no restart.
+// requestHeaders watches the published CA and header names, so that a change needs no restart.
 func requestHeaders(client kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	ca, err := dynamiccertificates.NewDynamicCAFromConfigMapController(
 		"request-header-ca", metav1.NamespaceSystem, authenticationConfigMap, "requestheader-client-ca-file", client)
@@ -100,8 +98,8 @@ func requestHeaders(client kubernetes.Interface) (*authenticatorfactory.RequestH
 	}, nil
 }
 
-// delegateAuthorization asks kube-apiserver what a caller may do. Its own
-// administrators and the health checks are not asked about.
+// delegateAuthorization returns an authorizer that sends a SubjectAccessReview to kube-apiserver.
+// Members of system:masters and health checks are allowed without a review.
 func delegateAuthorization(client kubernetes.Interface) (authorizer.Authorizer, error) {
 	health, err := path.NewAuthorizer([]string{"/healthz", "/readyz", "/livez"})
 	if err != nil {

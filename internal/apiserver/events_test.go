@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// eventsOf returns "reason name" of the Events of the fixture.
+// eventsOf returns "reason name" of each Event of the fixture.
 func (f *fixture) eventsOf(t *testing.T) []string {
 	t.Helper()
 	list, err := f.kube.EventsV1().Events(f.namespace).List(t.Context(), metav1.ListOptions{})
@@ -27,8 +27,8 @@ func (f *fixture) eventsOf(t *testing.T) []string {
 	return all
 }
 
-// TestEvents loses an agent without a pod or a build that shows it. The next replica
-// repeats nothing, and what is read for the first time is no event.
+// TestEvents disconnects an agent without a change of a pod or a build. The next replica does not
+// repeat the Event, and the first read of a state causes none.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	s := newRestingSite(t)
@@ -68,7 +68,8 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// TestWhyABuildFailed shows the error of Terraform where Coder says "exit status 1".
+// TestWhyABuildFailed checks that the error of Terraform is shown if Coder reports only "exit
+// status 1".
 func TestWhyABuildFailed(t *testing.T) {
 	f := newFixture(t)
 	f.addWorkspace(t, "dev")
@@ -114,7 +115,7 @@ func TestWhyABuildFailed(t *testing.T) {
 		}
 		return nil
 	})
-	// A client's write on a replica that does not know the log keeps it.
+	// A write on a replica that has not read the log keeps the error.
 	patch(t, f.ws(), "coder.ada.dev", `{"metadata":{"labels":{"a":"b"}}}`)
 	if got := at(f.workspace(t, "coder.ada.dev", func(*unstructured.Unstructured) bool { return true }), "status", "latestBuildError"); got != cause {
 		t.Errorf("after a write the workspace says %q", got)

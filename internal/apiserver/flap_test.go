@@ -12,9 +12,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// TestSpecStaysWhileItIsBroughtToCoder watches changes that wait for a build. No read
-// of Coder that began before the change was made there may show the spec of before:
-// tools that compare it would take that for a change.
+// TestSpecStaysWhileItIsBroughtToCoder watches changes that wait for a build. A read of Coder that
+// began before the change was applied there must not revert the spec: tools that compare it would
+// see a change.
 func TestSpecStaysWhileItIsBroughtToCoder(t *testing.T) {
 	f := newFixture(t, coderdtest.WithManualBuilds())
 	f.coder.SetLatency(25 * time.Millisecond)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzSelectors lists by whatever selectors. What cannot be understood is the
-// client's fault, and never the server's.
+// FuzzSelectors lists with arbitrary selectors. An invalid selector must be a client error, never a
+// server error.
 func FuzzSelectors(f *testing.F) {
 	s := newSite(f, logged)
 	s.start(f)

@@ -37,7 +37,7 @@ const (
 	readerToken  = "let-me-read"
 	podNamespace = "coder-system"
 	mainTF       = "main.tf"
-	// librarySaysBug is how the library logs what only a bug can bring about.
+	// librarySaysBug is in the library's log messages about states that only a bug can cause.
 	librarySaysBug = "SHOULD NOT HAPPEN"
 )
 
@@ -46,8 +46,8 @@ var (
 	templatesGVR  = schema.GroupVersionResource{Group: "aggregation.coder.com", Version: "v1alpha1", Resource: "codertemplates"}
 )
 
-// What all tests of this process share. A server takes a while to start and to
-// stop, so tests that need none of their own have a namespace each on this one.
+// The server that the tests of this process share. A server takes a while to start and to stop, so
+// each test that needs no server of its own uses a namespace on this one.
 var (
 	lasting = &process{}
 	logged  = &journal{}
@@ -58,15 +58,15 @@ var (
 	})
 )
 
-// TestMain tells the library once what the storage can do, has each list that a
-// watch delivers compared with a list, and reads what was logged.
+// TestMain declares to the library which features the storage supports, enables the comparison of
+// each list that a watch delivers with a list, and checks the log.
 func TestMain(m *testing.M) {
 	records.EnableWatchProgress()
 	consistencydetector.SetDataConsistencyDetectionForWatchListEnabledForTest(true)
 	klog.LogToStderr(false)
 	klog.SetOutput(logged)
 	log.SetLogger(logged.logger())
-	// These tests wait more than they compute. The command line has the last word.
+	// These tests mostly wait. The flag on the command line takes precedence.
 	_ = flag.Set("test.parallel", "8")
 	code := m.Run()
 	failures := append(lasting.end(), logged.having(librarySaysBug)...)
@@ -80,7 +80,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fixture is a namespace with a Coder of its own on a site.
+// fixture is a namespace with its own Coder on a site.
 type fixture struct {
 	*site
 	namespace string
@@ -88,17 +88,16 @@ type fixture struct {
 	template  uuid.UUID
 }
 
-// newFixture gives a namespace on the server that tests share. Its Coder has user
-// ada and template starter.
+// newFixture returns a namespace on the shared server. Its Coder has user ada and template starter.
 func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	t.Parallel()
 	return join(t, shared(), options...)
 }
 
-// newOwnFixture gives one on a server of its own, for a test that looks at all
-// namespaces or stops the server. Namespaces empty, pending (whose control plane the
-// test makes unready) and second are there too.
+// newOwnFixture returns a namespace on a server of its own, for a test that reads all namespaces or
+// stops the server. It also has the namespaces empty, pending (whose control plane the test makes
+// unready) and second.
 func newOwnFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	t.Parallel()
@@ -107,7 +106,7 @@ func newOwnFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	return join(t, s, options...)
 }
 
-// join makes a namespace on a site, and waits until its Coder was read.
+// join creates a namespace on a site, and waits until its Coder was read.
 func join(t testing.TB, s *site, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	f := prepared(t, s, options...)
@@ -115,7 +114,7 @@ func join(t testing.TB, s *site, options ...coderdtest.Option) *fixture {
 	return f
 }
 
-// prepared makes a namespace on a site that may not run yet.
+// prepared creates a namespace on a site that may not run yet.
 func prepared(t testing.TB, s *site, options ...coderdtest.Option) *fixture {
 	t.Helper()
 	f := &fixture{site: s, coder: coderdtest.New(t, options...), namespace: fmt.Sprintf("coder-%d", s.joined.Add(1))}
@@ -143,7 +142,7 @@ func (f *fixture) controlPlane() types.NamespacedName {
 	return types.NamespacedName{Namespace: f.namespace, Name: "coder"}
 }
 
-// becomes waits until the control plane is in a state.
+// becomes waits until the control plane has a state.
 func (f *fixture) becomes(t testing.TB, state partition.State) {
 	t.Helper()
 	polltest.Eventually(t, "the control plane is "+string(state), func() error {
@@ -155,7 +154,7 @@ func (f *fixture) becomes(t testing.TB, state partition.State) {
 	})
 }
 
-// remembered waits until the cluster has the state of the control plane.
+// remembered waits until the state of the control plane is stored in the cluster.
 func (f *fixture) remembered(t testing.TB, state partition.State) {
 	t.Helper()
 	polltest.Eventually(t, "the cluster has the state "+string(state), func() error {
@@ -167,7 +166,7 @@ func (f *fixture) remembered(t testing.TB, state partition.State) {
 	})
 }
 
-// addWorkspace makes a workspace in Coder, and waits until it is seen.
+// addWorkspace creates a workspace in Coder, and waits until it is served.
 func (f *fixture) addWorkspace(t testing.TB, name string) uuid.UUID {
 	t.Helper()
 	id := f.coder.AddWorkspace("ada", f.template, name)
@@ -179,8 +178,8 @@ func (f *fixture) addWorkspace(t testing.TB, name string) uuid.UUID {
 	return id
 }
 
-// addMany makes workspaces scale-<number> in Coder, waits until they are seen, and
-// gives the names of their objects.
+// addMany creates workspaces scale-<number> in Coder, waits until they are served, and returns the
+// names of their objects.
 func (f *fixture) addMany(t testing.TB, n int) (all []string) {
 	t.Helper()
 	f.hint(f.coder.AddWorkspaces(n, "ada", f.template)...)
@@ -198,23 +197,23 @@ func (f *fixture) addMany(t testing.TB, n int) (all []string) {
 	return all
 }
 
-// hint has the mirror look at workspaces at once. By itself it finds those whose
-// builds have ended before it saw them only when it has counted twice.
+// hint makes the mirror read workspaces at once. Otherwise it finds workspaces whose builds ended
+// before the first read only after two drift checks.
 func (f *fixture) hint(ids ...uuid.UUID) {
 	for _, id := range ids {
 		f.server.storage.mirror.HintWorkspace(f.controlPlane(), id)
 	}
 }
 
-// kept is what is kept of the objects of the fixture, beside them.
+// kept returns the kept metadata of the objects of the fixture.
 func (f *fixture) kept() []*metadata.Record { return f.server.storage.kept.List(f.controlPlane()) }
 
-// path is that of a resource in the fixture's namespace.
+// path returns the URL path of a resource in the fixture's namespace.
 func (f *fixture) path(rest string) string {
 	return "/apis/aggregation.coder.com/v1alpha1/namespaces/" + f.namespace + "/" + rest
 }
 
-// ws and tmpl are the objects of the fixture's namespace.
+// ws and tmpl return clients for the objects of the fixture's namespace.
 func (f *fixture) ws() dynamic.ResourceInterface   { return f.workspacesIn(f.namespace) }
 func (f *fixture) tmpl() dynamic.ResourceInterface { return f.templatesIn(f.namespace) }
 
@@ -226,13 +225,13 @@ func (f *fixture) templatesIn(namespace string) dynamic.ResourceInterface {
 	return f.client.Resource(templatesGVR).Namespace(namespace)
 }
 
-// workspace reads a workspace until it is as it should be.
+// workspace reads a workspace until ok returns true.
 func (f *fixture) workspace(t testing.TB, name string, ok func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	t.Helper()
 	return until(t, f.ws(), name, ok)
 }
 
-// templateIs reads template coder.starter until it is as it should be.
+// templateIs reads template coder.starter until ok returns true.
 func (f *fixture) templateIs(t testing.TB, ok func(*unstructured.Unstructured) bool) *unstructured.Unstructured {
 	t.Helper()
 	return until(t, f.tmpl(), "coder.starter", ok)
@@ -254,7 +253,7 @@ func until(t testing.TB, objects dynamic.ResourceInterface, name string, ok func
 	return found
 }
 
-// gone waits until an object is there no more.
+// gone waits until an object does not exist any more.
 func gone(t testing.TB, objects dynamic.ResourceInterface, name string) {
 	t.Helper()
 	polltest.Eventually(t, name+" is gone", func() error {
@@ -269,21 +268,20 @@ func gone(t testing.TB, objects dynamic.ResourceInterface, name string) {
 	})
 }
 
-// answer is what came of a plain HTTP request.
+// answer is the response to a plain HTTP request.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// do makes a request that the typed clients would not make, or whose headers
-// they hide.
+// do sends a request that the typed clients would not send, or whose headers they hide.
 func (f *fixture) do(t *testing.T, method, path string, header map[string]string, body string) answer {
 	t.Helper()
 	return request(t, f.config, method, path, header, body)
 }
 
-// request is do with another configuration of the client.
+// request is like do, with another client configuration.
 func request(t *testing.T, config *restclient.Config, method, path string, header map[string]string, body string) answer {
 	t.Helper()
 	client, err := restclient.HTTPClientFor(config)
@@ -324,13 +322,13 @@ func object(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-// at reads a field as text.
+// at returns a field as text.
 func at(obj *unstructured.Unstructured, path ...string) string {
 	value, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
 	return text(value)
 }
 
-// condition gives status and reason of a condition.
+// condition returns status and reason of a condition.
 func condition(obj *unstructured.Unstructured, kind string) string {
 	all, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
 	for _, c := range all {

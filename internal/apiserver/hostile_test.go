@@ -14,9 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// TestHostileCoder has the Coder of one control plane answer with what costs its reader
-// most. That control plane is as one that does not answer, and the other one is served
-// as before.
+// TestHostileCoder covers a Coder whose responses cost its reader the most. Its control plane is
+// treated like one that is unreachable, and the other one is served as before.
 func TestHostileCoder(t *testing.T) {
 	s := newSite(t, logged)
 	s.start(t)
@@ -49,7 +48,8 @@ func TestHostileCoder(t *testing.T) {
 	}
 }
 
-// heap is how many MiB of it are in use. That is also what parallel tests use, so a test that asks is not one of them.
+// heap returns the heap in use, in MiB. Parallel tests would be included, so a test that calls it
+// does not run in parallel.
 func heap() int64 {
 	var memory runtime.MemStats
 	runtime.GC()
@@ -57,8 +57,8 @@ func heap() int64 {
 	return int64(memory.HeapInuse >> 20)
 }
 
-// TestUploadsAreLimited sends what unpacks to more than a template may have through the
-// whole server, six at a time.
+// TestUploadsAreLimited uploads archives whose unpacked size exceeds the limit through the whole
+// server, six at a time.
 func TestUploadsAreLimited(t *testing.T) {
 	f := newFixture(t)
 	var bomb bytes.Buffer

@@ -7,9 +7,8 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 )
 
-// TestBothFamilies: what the options listen on without flags is reached over IPv4 and
-// over IPv6, although kube-apiserver's library prints it as an address of IPv4, and the
-// loopback client needs it to be one.
+// TestBothFamilies checks that the default listen address is reachable over IPv4 and over IPv6,
+// although the library prints it as an IPv4 address, which the loopback client needs.
 func TestBothFamilies(t *testing.T) {
 	opts := NewOptions()
 	for name, host := range map[string]string{

@@ -16,14 +16,14 @@ import (
 const (
 	// leaseName is the Lease of the replica that mirrors.
 	leaseName = "coder-k8s-aggregated-api"
-	// leaseDuration is how long a replica that dies keeps others from mirroring.
+	// leaseDuration is how long the Lease of a replica that died prevents others from mirroring.
 	leaseDuration = 6 * time.Second
 )
 
-// leader is the election of the replica that mirrors.
+// leader elects the replica that mirrors.
 type leader struct {
 	lock *timedLock
-	// duration is that of the Lease.
+	// duration is the duration of the Lease.
 	duration time.Duration
 	leading  atomic.Bool
 	run      func(ctx context.Context)
@@ -40,11 +40,11 @@ func newLeader(client kubernetes.Interface, namespace, identity string, duration
 	}}}
 }
 
-// held says that no other replica can have the Lease: this one has renewed it, and that
-// was not too long ago by its own clock, which goes on while the process is stopped.
+// held reports whether this replica certainly holds the Lease: it has renewed it less than the
+// Lease's duration ago. The clock also advances while the process is stopped.
 func (l *leader) held() bool { return l.leading.Load() && time.Since(l.lock.last()) < l.duration }
 
-// Start takes part until the context ends.
+// Start takes part in the election until the context is canceled.
 func (l *leader) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		var running sync.WaitGroup
@@ -71,7 +71,7 @@ func (l *leader) Start(ctx context.Context) error {
 	return nil
 }
 
-// timedLock remembers when the Lease was last renewed for certain.
+// timedLock records when the Lease was last certainly renewed.
 type timedLock struct {
 	resourcelock.Interface
 	mu      sync.Mutex

@@ -23,7 +23,7 @@ func TestPages(t *testing.T) {
 	if len(first.Items) != 2 || first.GetContinue() == "" || first.GetRemainingItemCount() == nil || *first.GetRemainingItemCount() != 3 {
 		t.Fatalf("the first page: %d items, continue %q, %v remain", len(first.Items), first.GetContinue(), first.GetRemainingItemCount())
 	}
-	// The pages are of one moment, whatever happens meanwhile.
+	// All pages are from the same revision, regardless of later changes.
 	f.addWorkspace(t, "aaa")
 	f.addWorkspace(t, "zzz")
 	got := names(first)
@@ -100,7 +100,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestOnlyMetadata reads with the client of the garbage collector, in both forms.
+// TestOnlyMetadata reads with the client of the garbage collector, in both encodings.
 func TestOnlyMetadata(t *testing.T) {
 	f := newFixture(t)
 	id := f.addWorkspace(t, "dev")

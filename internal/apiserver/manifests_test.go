@@ -23,7 +23,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/export"
 )
 
-// exportedTemplate has one of everything that a template asks for.
+// exportedTemplate uses one of each feature of a template.
 const exportedTemplate = `
 variable "region" {
   type    = string
@@ -41,7 +41,7 @@ data "coder_parameter" "size" {
 }
 `
 
-// runExport runs the command and gives what it wrote.
+// runExport runs the command and returns its output.
 func runExport(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -50,7 +50,7 @@ func runExport(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
-// kubeconfig writes a file with which the command reaches the site.
+// kubeconfig writes a kubeconfig for the site and returns its path.
 func (f *fixture) kubeconfig(t *testing.T) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -67,7 +67,7 @@ func (f *fixture) kubeconfig(t *testing.T) string {
 	return path
 }
 
-// applyAll applies manifests, each until its template is there.
+// applyAll applies manifests, retrying each until its template exists.
 func (f *fixture) applyAll(t *testing.T, text string, options metav1.ApplyOptions) {
 	t.Helper()
 	for _, object := range objectsIn(t, text) {
@@ -100,7 +100,7 @@ func objectsIn(t *testing.T, text string) []*unstructured.Unstructured {
 	}
 }
 
-// specsIn gives the exported spec of each object of the fixture.
+// specs returns the exported spec of each object of the fixture.
 func (f *fixture) specs(t *testing.T) map[string]any {
 	t.Helper()
 	out := map[string]any{}
@@ -116,7 +116,7 @@ func (f *fixture) specs(t *testing.T) map[string]any {
 	return out
 }
 
-// fillForExport gives the fixture one of everything.
+// fillForExport creates one of each kind of object in the fixture.
 func fillForExport(t *testing.T, f *fixture) {
 	t.Helper()
 	tmpl := templateObject("coder.full", map[string]any{
@@ -145,8 +145,8 @@ func fillForExport(t *testing.T, f *fixture) {
 	})
 }
 
-// TestExportedManifestsApplyWithoutAChange applies what was exported to where it
-// came from, in each way in which people apply.
+// TestExportedManifestsApplyWithoutAChange applies exported manifests to their origin, in each way
+// that users apply manifests.
 func TestExportedManifestsApplyWithoutAChange(t *testing.T) {
 	f := newFixture(t)
 	fillForExport(t, f)
@@ -169,7 +169,7 @@ func TestExportedManifestsApplyWithoutAChange(t *testing.T) {
 	f.applyAll(t, text, metav1.ApplyOptions{FieldManager: "kubectl", Force: true, DryRun: []string{metav1.DryRunAll}})
 	f.applyAll(t, text, metav1.ApplyOptions{FieldManager: "kubectl", Force: true})
 	for _, object := range objectsIn(t, text) {
-		// This is what kubectl apply and kubectl diff send where no annotation of theirs is.
+		// kubectl apply and kubectl diff send this if the object has no last-applied annotation.
 		patch, err := object.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestExportedManifestsApplyWithoutAChange(t *testing.T) {
 	}
 }
 
-// moveOver applies manifests, templates first, until all are well.
+// moveOver applies manifests, templates first, until all objects are ready.
 func (f *fixture) moveOver(t *testing.T, text string) {
 	t.Helper()
 	options := metav1.ApplyOptions{FieldManager: "kubectl", Force: true}
@@ -216,8 +216,7 @@ func (f *fixture) moveOver(t *testing.T, text string) {
 	}
 }
 
-// comparable leaves out what names the place: namespaces, and what is told beside
-// the manifests.
+// comparable removes the lines that depend on the origin: namespaces and comments.
 func comparable(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -237,8 +236,8 @@ func tokenFile(t *testing.T, coder *coderdtest.Server) string {
 	return path
 }
 
-// TestExportedManifestsMakeTheSameElsewhere applies what was exported to a second
-// Coder, and exports that.
+// TestExportedManifestsMakeTheSameElsewhere applies exported manifests to a second Coder, and
+// compares its export.
 func TestExportedManifestsMakeTheSameElsewhere(t *testing.T) {
 	from := newFixture(t)
 	to := join(t, from.site)
@@ -255,15 +254,15 @@ func TestExportedManifestsMakeTheSameElsewhere(t *testing.T) {
 	}
 }
 
-// TestExportOfACoderMakesTheSameElsewhere does so with a Coder that no operator
-// knows, and looks at what its users see.
+// TestExportOfACoderMakesTheSameElsewhere does the same with the export of a Coder without an
+// operator, and compares the state that its users see.
 func TestExportOfACoderMakesTheSameElsewhere(t *testing.T) {
 	from := newFixture(t)
 	to := join(t, from.site)
 	fillForExport(t, from)
 	from.addWorkspace(t, "made-in-coder")
 	first, stderr, code := runExport(t, "--url", from.coder.URL, "--token-file", tokenFile(t, from.coder))
-	// Coder keeps the value of a sensitive variable for itself.
+	// Coder does not return the value of a sensitive variable.
 	if code != cli.ExitPartial || !strings.Contains(stderr, "api_token") || strings.Contains(stderr, "size") {
 		t.Fatalf("exit code %d, want %d and the name of the variable: %s", code, cli.ExitPartial, stderr)
 	}

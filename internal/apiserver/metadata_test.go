@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// TestMetadataIsKept creates with all that a client may set, and reads it back.
+// TestMetadataIsKept creates an object with all metadata that a client may set, and reads it back.
 func TestMetadataIsKept(t *testing.T) {
 	f := newFixture(t)
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "app", UID: "3e8c2b1c-0000-0000-0000-000000000001"}
@@ -81,7 +81,8 @@ func TestMetadataOfATemplateIsKept(t *testing.T) {
 	gone(t, f.tmpl(), "coder.starter")
 }
 
-// TestForeignFinalizer holds the delete build back, as a backup of the disk may want.
+// TestForeignFinalizer checks that a foreign finalizer delays the delete build, as a backup tool
+// may need.
 func TestForeignFinalizer(t *testing.T) {
 	f := newFixture(t)
 	id := f.addWorkspace(t, "dev")
@@ -122,7 +123,8 @@ func TestForeignFinalizer(t *testing.T) {
 	}
 }
 
-// TestOwnFinalizer cannot be taken off to make an object vanish that is in Coder.
+// TestOwnFinalizer checks that a client cannot remove an object that exists in Coder by removing
+// the operator's finalizer.
 func TestOwnFinalizer(t *testing.T) {
 	f := newFixture(t, coderdtest.WithManualBuilds())
 	f.addWorkspace(t, "dev")
@@ -165,7 +167,7 @@ func TestGenerateName(t *testing.T) {
 	}
 }
 
-// TestDeletionPreconditions deletes only what was meant.
+// TestDeletionPreconditions checks the preconditions of a delete request.
 func TestDeletionPreconditions(t *testing.T) {
 	f := newFixture(t)
 	id := f.addWorkspace(t, "dev")

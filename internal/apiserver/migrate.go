@@ -17,17 +17,18 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// Earlier versions kept in CoderObjectMetadata what is now in the records.
+// Earlier versions stored in CoderObjectMetadata the metadata that is now in the records.
 //
 //+kubebuilder:rbac:groups=internal.coder.com,resources=coderobjectmetadata,verbs=list;delete
 
 var objectMetadata = metadatav1alpha1.GroupVersion.WithResource("coderobjectmetadata")
 
-// migrate takes over what an earlier version of this program kept. It may be repeated.
+// migrate copies the metadata that an earlier version stored to the records, and deletes the
+// originals. It can be repeated.
 func migrate(ctx context.Context, client dynamic.Interface, kept metadata.Records) error {
 	list, err := client.Resource(objectMetadata).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
-		// There is no such kind, or not any more.
+		// The CRD does not exist.
 		return nil
 	}
 	if err != nil {
@@ -45,11 +46,11 @@ func migrate(ctx context.Context, client dynamic.Interface, kept metadata.Record
 func migrateOne(ctx context.Context, client dynamic.Interface, kept metadata.Records, old *unstructured.Unstructured) error {
 	record, err := recordOf(old)
 	if err != nil {
-		// Nobody could read it before either.
+		// The earlier version could not read it either.
 		log.FromContext(ctx).Error(err, "Leaving a CoderObjectMetadata that cannot be read", "namespace", old.GetNamespace(), "name", old.GetName())
 		return nil
 	}
-	// What was recorded since is newer.
+	// An existing record is newer.
 	if _, known := kept.Get(record.ControlPlane, record.UID); !known {
 		if _, err := kept.Put(ctx, record); err != nil && !apierrors.IsConflict(err) {
 			return err

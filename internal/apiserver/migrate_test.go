@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestWhatAnEarlierVersionKept has a server of an earlier version leave what it kept of
-// a workspace. The first server that mirrors takes it over, and lays it over the object.
+// TestWhatAnEarlierVersionKept covers the metadata that an earlier version has stored for a
+// workspace. The first server that mirrors copies it to the records, and it applies to the object.
 func TestWhatAnEarlierVersionKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, logged)

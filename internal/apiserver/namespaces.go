@@ -12,22 +12,22 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 )
 
-// namespaces implements registry.Namespaces. The cache is the one that the
-// admission plugin NamespaceLifecycle fills anyway.
+// namespaces implements registry.Namespaces. It shares the informer cache of the admission plugin
+// NamespaceLifecycle.
 type namespaces struct {
 	cache  corev1listers.NamespaceLister
 	client kubernetes.Interface
 }
 
-// Released implements registry.Namespaces. A namespace that the cache does
-// not know is not taken for released: the cache may just be late.
+// Released implements registry.Namespaces. A namespace that is not in the cache does not count as
+// released, because the cache may lag behind.
 func (n *namespaces) Released(name string) bool {
 	namespace, err := n.cache.Get(name)
 	return err == nil && namespace.DeletionTimestamp != nil
 }
 
-// ReleasedNow implements registry.Namespaces. Where that cannot be known it
-// is an error, and nothing is deleted.
+// ReleasedNow implements registry.Namespaces. If the namespace cannot be read, it returns an error,
+// so that nothing is deleted.
 func (n *namespaces) ReleasedNow(ctx context.Context, name string) (bool, error) {
 	namespace, err := n.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	switch {

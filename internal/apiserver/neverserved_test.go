@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// newcomer is a control plane that was never served.
+// newcomer returns a control plane that was never served.
 func newcomer(namespace, name, prefix string, named bool) connections.Member {
 	return connections.Member{
 		ControlPlane: types.NamespacedName{Namespace: namespace, Name: name}, UID: types.UID(namespace + "/" + name),
@@ -26,7 +26,7 @@ func newcomer(namespace, name, prefix string, named bool) connections.Member {
 	}
 }
 
-// shows waits until the board has so many control planes in a namespace.
+// shows waits until the board has n control planes in a namespace.
 func (f *fixture) shows(t *testing.T, namespace string, n int) {
 	t.Helper()
 	polltest.Eventually(t, "the board has the control planes", func() error {
@@ -37,7 +37,7 @@ func (f *fixture) shows(t *testing.T, namespace string, n int) {
 	})
 }
 
-// expectOnly lists workspaces, which must be these, and have a warning that names the
+// expectOnly lists workspaces. The result must be exactly these, with a warning that names the
 // control plane that is left out.
 func (f *fixture) expectOnly(t *testing.T, path, leftOut string, want ...string) {
 	t.Helper()
@@ -59,9 +59,9 @@ func (f *fixture) expectOnly(t *testing.T, path, leftOut string, want ...string)
 	}
 }
 
-// TestNeverServed has control planes beside one that works: one in the same namespace,
-// one there whose names are not settled, and one in another namespace. They do not
-// affect it. When one of them becomes reachable, an open watch gets its objects.
+// TestNeverServed covers control planes that were never served next to a ready one: one in the same
+// namespace, one there whose name prefix is not decided, and one in another namespace. They do not
+// affect the ready one. When one of them becomes reachable, an open watch gets its objects.
 func TestNeverServed(t *testing.T) {
 	f := newOwnFixture(t)
 	f.addWorkspace(t, "dev")
@@ -111,8 +111,8 @@ func TestNeverServed(t *testing.T) {
 	next(t, events, func(e watch.Event) bool { return told(e) == "ADDED coder.ada.late" })
 }
 
-// TestServedBeforeARestart takes Coder away and restarts all replicas. What was served
-// before is shown as it was last seen, whatever the status of the control plane says.
+// TestServedBeforeARestart makes Coder unreachable and restarts all replicas. Objects that were
+// served before are served as they were last read, regardless of the status of the control plane.
 func TestServedBeforeARestart(t *testing.T) {
 	for name, neverServed := range map[string]bool{"the status says that it was served": false, "the status was lost": true} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,8 @@ func TestServedBeforeARestart(t *testing.T) {
 			f.provider.remove(f.namespace)
 			away := newcomer(f.namespace, "coder", "", true)
 			away.NeverServed = neverServed
-			// The states know a control plane by the UID that the provider of these tests gives.
+			// The states identify a control plane by its UID. The provider of these tests uses this
+			// one.
 			away.UID = types.UID(f.controlPlane().String())
 			f.provider.introduce(away)
 			f.restart(t)
@@ -133,15 +134,15 @@ func TestServedBeforeARestart(t *testing.T) {
 	}
 }
 
-// TestFirstReadThatEnds has a Coder that stops to answer while it is read for the first
-// time. It is left out for as long, and what is shown once stays.
+// TestFirstReadThatEnds covers a Coder that stops responding during its first read. It is left out
+// until then. Objects that were served once stay.
 func TestFirstReadThatEnds(t *testing.T) {
 	f := newOwnFixture(t)
 	f.addWorkspace(t, "dev")
 	known := newcomer("second", "coder", "", true)
 	f.provider.introduce(known)
 	f.shows(t, "second", 1)
-	// The status says so as soon as the token is accepted, before anything was read.
+	// The status changes as soon as the token is accepted, before anything was read.
 	known.NeverServed, known.Reason = false, "no answer"
 	f.provider.introduce(known)
 	polltest.Eventually(t, "the board has the reason", func() error {

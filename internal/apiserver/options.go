@@ -10,38 +10,38 @@ import (
 	"k8s.io/apiserver/pkg/server/options"
 )
 
-// DefaultPort is where the aggregated API listens.
+// DefaultPort is the default port of the aggregated API.
 const DefaultPort = 6443
 
-// streamsPerConnection is how many requests kube-apiserver may have under way
-// at once. It sends all of them through one connection.
+// streamsPerConnection limits the concurrent requests of kube-apiserver, which sends all of them
+// through one connection.
 const streamsPerConnection = 1000
 
-// Options are what a person sets on the command line.
+// Options are the command line options.
 type Options struct {
-	// SecureServing has the address and, where the certificate is not ours to
-	// make, its files.
+	// SecureServing configures the address, and the certificate files if this program does not
+	// issue the certificate.
 	SecureServing *options.SecureServingOptions
-	// Admission has the admission plugins.
+	// Admission configures the admission plugins.
 	Admission *options.AdmissionOptions
-	// Audit has the audit log, which is off unless it is given a policy.
+	// Audit configures the audit log. It is disabled unless there is a policy.
 	Audit *options.AuditOptions
-	// PriorityAndFairness queues requests by the cluster's FlowSchemas rather
-	// than refusing those over a fixed number.
+	// PriorityAndFairness queues requests by the cluster's FlowSchemas, rather than rejecting those
+	// over a fixed number.
 	PriorityAndFairness bool
 }
 
-// NewOptions gives the defaults.
+// NewOptions returns Options with the defaults.
 func NewOptions() *Options {
 	serving := options.NewSecureServingOptions()
 	serving.BindAddress = net.IPv4zero
 	serving.BindPort = DefaultPort
 	serving.HTTP2MaxStreamsPerConnection = streamsPerConnection
-	// The library would write a self-signed certificate there.
+	// The library would write a self-signed certificate to this directory.
 	serving.ServerCert.CertDirectory = ""
 	admission := options.NewAdmissionOptions()
 	resourcequota.Register(admission.Plugins)
-	// It is last, so that what another plugin refuses does not count.
+	// It is the last plugin, so that requests that another plugin rejects do not count.
 	admission.RecommendedPluginOrder = append(admission.RecommendedPluginOrder, resourcequota.PluginName)
 	return &Options{
 		SecureServing:       serving,
@@ -51,11 +51,11 @@ func NewOptions() *Options {
 	}
 }
 
-// AddFlags registers the flags. They have no prefix, and the names that every
-// Kubernetes API server gives them.
+// AddFlags registers the flags. Their names are those of every Kubernetes API server, without a
+// prefix.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.SecureServing.AddFlags(fs)
-	// The certificate comes from a Secret or from the two files.
+	// The certificate is read from a Secret or from the two files.
 	_ = fs.MarkHidden("cert-dir")
 	o.Admission.AddFlags(fs)
 	o.Audit.AddFlags(fs)
@@ -63,7 +63,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Queue requests to the aggregated API by the cluster's FlowSchemas, rather than refuse those over a fixed number.")
 }
 
-// Validate gives all that is wrong with the options.
+// Validate returns all errors in the options.
 func (o *Options) Validate() []error {
 	errs := o.SecureServing.Validate()
 	errs = append(errs, o.Admission.Validate()...)
@@ -78,7 +78,7 @@ func (o *Options) Validate() []error {
 	return errs
 }
 
-// ownCertificate says that the serving certificate is ours to make.
+// ownCertificate reports whether this program issues the serving certificate.
 func (o *Options) ownCertificate() bool {
 	return o.SecureServing.ServerCert.CertKey.CertFile == "" && o.SecureServing.ServerCert.GeneratedCert == nil
 }

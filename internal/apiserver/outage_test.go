@@ -25,15 +25,15 @@ const (
 	jsonMIME  = "application/json"
 )
 
-// expected is what a request shall come to.
+// expected is the expected result of a request.
 type expected struct {
 	method, path, body string
 	status             int
-	// warned says that the answer names the control plane in a Warning.
+	// warned is true if the response must name the control plane in a Warning header.
 	warned bool
 }
 
-// expect makes requests without any retry.
+// expect sends requests without retries.
 func (f *fixture) expect(t *testing.T, state string, all map[string]expected) {
 	t.Helper()
 	for name, c := range all {
@@ -54,8 +54,8 @@ func (f *fixture) expect(t *testing.T, state string, all map[string]expected) {
 	}
 }
 
-// unanswered is the part of the table that is the same however long Coder has not
-// answered. Its objects are coder.ada.dev, and nothing else.
+// unanswered returns the requests whose results do not depend on the duration of the outage. The
+// only object is coder.ada.dev.
 func (f *fixture) unanswered(t *testing.T) map[string]expected {
 	created := encode(t, workspaceObject("coder.ada.fresh", spec()))
 	return map[string]expected{
@@ -76,7 +76,7 @@ func (f *fixture) unanswered(t *testing.T) map[string]expected {
 	}
 }
 
-// TestOutage takes Coder away and brings it back.
+// TestOutage makes Coder unreachable, and reachable again.
 func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault      coderdtest.Fault
@@ -135,7 +135,7 @@ func (f *fixture) outage(t *testing.T, fault coderdtest.Fault, state partition.S
 	if diff := cmp.Diff([]string{"start", "delete"}, f.coder.Transitions(doomed)); diff != "" {
 		t.Errorf("builds of what was deleted (-want +got):\n%s", diff)
 	}
-	// Unreachable, the label, reachable: each once, and nothing was deleted.
+	// The events are unreachable, the label and reachable, each once, and no deletion.
 	last := back.GetResourceVersion()
 	for unreachable := 0; ; {
 		e := next(t, events, nil)
@@ -155,8 +155,7 @@ func (f *fixture) outage(t *testing.T, fault coderdtest.Fault, state partition.S
 	}
 }
 
-// TestNeverRead has a control plane without a connection, and one whose Coder does
-// not answer from the beginning.
+// TestNeverRead covers a control plane without a connection, and one whose Coder never responds.
 func TestNeverRead(t *testing.T) {
 	f := newOwnFixture(t)
 	f.addWorkspace(t, "dev")
@@ -192,7 +191,8 @@ func TestNeverRead(t *testing.T) {
 	})
 }
 
-// TestControlPlaneThatIsTakenAway shows its objects no more, and leaves them in Coder.
+// TestControlPlaneThatIsTakenAway checks that the objects of a removed control plane are no longer
+// served, and stay in Coder.
 func TestControlPlaneThatIsTakenAway(t *testing.T) {
 	f := newOwnFixture(t)
 	id := f.addWorkspace(t, "dev")
@@ -215,8 +215,8 @@ func TestControlPlaneThatIsTakenAway(t *testing.T) {
 	}
 }
 
-// TestBeforeTheRecordsAreRead has a replica that cannot read the records. It can say
-// that a namespace without a control plane has nothing, and the rest it refuses.
+// TestBeforeTheRecordsAreRead covers a replica that cannot read the records. It returns empty lists
+// for a namespace without a control plane, and 503 otherwise.
 func TestBeforeTheRecordsAreRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, logged)

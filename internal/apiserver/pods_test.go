@@ -13,8 +13,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// TestPodsOfAWorkspace is a pod that gets into trouble and out of it, while Coder says
-// nothing new.
+// TestPodsOfAWorkspace covers a pod that gets a problem and recovers, while the state in Coder does
+// not change.
 func TestPodsOfAWorkspace(t *testing.T) {
 	t.Parallel()
 	s := newRestingSite(t)

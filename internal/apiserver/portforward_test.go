@@ -15,8 +15,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// TestPortForwardOpensNoShell: the agent listens where it forwards from, and asks for
-// no password there.
+// TestPortForwardOpensNoShell checks that a user cannot reach the agent's own SSH server, which
+// needs no password there.
 func TestPortForwardOpensNoShell(t *testing.T) {
 	f := newFixture(t)
 	enterable(t, f)
@@ -34,7 +34,7 @@ func TestPortForwardOpensNoShell(t *testing.T) {
 	}
 }
 
-// portForwarders are both protocols of ports.
+// portForwarders returns a dialer for each protocol of portforward.
 func (f *fixture) portForwarders(t *testing.T) map[string]httpstream.Dialer {
 	t.Helper()
 	to, err := url.Parse(f.config.Host + f.path("coderworkspaces/coder.ada.dev/portforward"))
@@ -54,8 +54,7 @@ func (f *fixture) portForwarders(t *testing.T) map[string]httpstream.Dialer {
 	}
 }
 
-// forward makes a port of the workspace an address of this machine, until stop is
-// called, which waits for the end.
+// forward forwards a local address to a port of the workspace. stop ends it and waits for the end.
 func (f *fixture) forward(t *testing.T, dialer httpstream.Dialer, port int) (local string, stop func()) {
 	t.Helper()
 	done, ready := make(chan struct{}), make(chan struct{})
@@ -104,7 +103,7 @@ func TestPortForward(t *testing.T) {
 			defer stop()
 			sent := make([]byte, 1<<20)
 			_, _ = rand.Read(sent)
-			// The second is a connection of its own through the same forward.
+			// The second one is a new connection through the same forward.
 			for range 2 {
 				conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", local)
 				if err != nil {

@@ -10,12 +10,12 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// withoutProtobufObjects takes protobuf out of what a caller of our group
-// accepts, where it would hold our own types: they have no such form, and a
-// client that prefers protobuf and accepts JSON as well would get 406.
+// withoutProtobufObjects removes protobuf from the Accept header of requests to our group. Our
+// types have no protobuf encoding, and a client that prefers protobuf but also accepts JSON would
+// get 406.
 //
-// It stays for requests of metadata alone (as=PartialObjectMetadata), as the
-// namespace controller makes them, and in what callers send (DeleteOptions).
+// Protobuf stays for requests of metadata only (as=PartialObjectMetadata), which the namespace
+// controller sends, and in request bodies (DeleteOptions).
 func withoutProtobufObjects(next http.Handler) http.Handler {
 	prefix := "/apis/" + aggregationv1alpha1.GroupVersion.String() + "/"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +28,7 @@ func withoutProtobufObjects(next http.Handler) http.Handler {
 	})
 }
 
-// acceptable gives the header without protobuf of our own types.
+// acceptable returns the Accept header without protobuf for our types.
 func acceptable(accept string) string {
 	var kept []string
 	for clause := range strings.SplitSeq(accept, ",") {

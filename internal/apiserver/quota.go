@@ -6,8 +6,8 @@ import (
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 )
 
-// quotaInitializer completes the admission plugin ResourceQuota. Without evaluators of
-// our own it counts objects: count/<resource>.aggregation.coder.com.
+// quotaInitializer configures the admission plugin ResourceQuota. Without own evaluators, the
+// plugin counts objects: count/<resource>.aggregation.coder.com.
 type quotaInitializer struct{}
 
 // Initialize implements admission.PluginInitializer.

@@ -1,22 +1,22 @@
 package apiserver
 
-// What the aggregated API needs of kube-apiserver, besides the delegation of
-// authentication and authorization (system:auth-delegator, and
+// The permissions of the aggregated API in kube-apiserver, besides those for the delegation
+// of authentication and authorization (system:auth-delegator, and
 // extension-apiserver-authentication-reader in kube-system).
 //
-// Namespaces: admission refuses objects in namespaces that are being deleted,
-// and the storage releases what is in them.
+// Namespaces: admission rejects objects in namespaces that are being deleted,
+// and the storage releases the objects in them.
 //+kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 //
 // Admission policies and webhooks of the cluster apply to our objects as well.
 //+kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations;validatingadmissionpolicies;validatingadmissionpolicybindings;mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=get;list;watch
 //
-// Quotas: admission reads them, and counts what is created until
-// kube-controller-manager counts again.
+// Quotas: admission reads them, and counts new objects until kube-controller-manager
+// counts again.
 //+kubebuilder:rbac:groups="",resources=resourcequotas,verbs=get;list;watch
 //+kubebuilder:rbac:groups="",resources=resourcequotas/status,verbs=update
 //
-// Pods of workspaces, by their label, and the Events that say why a volume cannot be
+// Pods of workspaces, by their label, and the Events that report why a volume cannot be
 // mounted: for the condition PodsHealthy.
 //+kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 //+kubebuilder:rbac:groups="",resources=events,verbs=list
@@ -28,10 +28,10 @@ package apiserver
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=prioritylevelconfigurations;flowschemas,verbs=get;list;watch
 //+kubebuilder:rbac:groups=flowcontrol.apiserver.k8s.io,resources=flowschemas/status,verbs=patch
 //
-// The CA of the serving certificate, on our own APIService only.
+// The CA of the serving certificate, in our own APIService only.
 //+kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v1alpha1.aggregation.coder.com,verbs=get;patch
 //
-// The serving certificate, in our own namespace only. The API cannot limit
+// The serving certificate, in our own namespace only. RBAC cannot restrict
 // create to a name.
 //+kubebuilder:rbac:groups="",namespace=coder-system,resources=secrets,resourceNames=coder-k8s-apiserver-tls,verbs=get;update
 //+kubebuilder:rbac:groups="",namespace=coder-system,resources=secrets,verbs=create

@@ -160,7 +160,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// names are those of a list, in its order.
+// names returns the names of the items of a list, in order.
 func names(list *unstructured.UnstructuredList) []string {
 	var out []string
 	for _, item := range list.Items {

@@ -14,9 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// TestRenamedInCoder renames a workspace in Coder. Its object stays, because who owns it
-// or is owned by it knows it by its name; a new workspace that gets the old name in Coder
-// gets another one here.
+// TestRenamedInCoder renames a workspace in Coder. Its object keeps its name, because owners and
+// dependents refer to it. A new workspace with the old name in Coder gets another object name.
 func TestRenamedInCoder(t *testing.T) {
 	f := newFixture(t)
 	id := f.addWorkspace(t, "dev")
@@ -63,7 +62,7 @@ func TestRenamedInCoder(t *testing.T) {
 	}
 }
 
-// TestAnOrganizationIsRenamed keeps the objects, and what their specs say.
+// TestAnOrganizationIsRenamed checks that the objects keep their names and specs.
 func TestAnOrganizationIsRenamed(t *testing.T) {
 	f := newFixture(t)
 	id := f.addWorkspace(t, "dev")

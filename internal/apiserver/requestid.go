@@ -9,9 +9,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
-// withRequestID makes the Audit-ID the id of the request, in its context and in its
-// logger. kube-apiserver gives each request that it passes on the one of its own
-// audit log.
+// withRequestID sets the Audit-ID as the request ID in the request's context and logger.
+// kube-apiserver sends the ID of its own audit log with each request that it proxies.
 func withRequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := requestid.Into(r.Context(), audit.GetAuditIDTruncated(r.Context()))

@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
 
-// A person who is told of a failure finds it in every log by one id: that of the
+// TestAFailureIsFoundByItsRequestID checks that a failure has the same ID in every log: that of the
 // request in kube-apiserver's audit log.
 func TestAFailureIsFoundByItsRequestID(t *testing.T) {
 	f := newFixture(t)
@@ -35,7 +35,7 @@ func TestAFailureIsFoundByItsRequestID(t *testing.T) {
 	}
 }
 
-// received is the last request to Coder under an id that is a write.
+// received returns the last write request to Coder with an ID.
 func (f *fixture) received(t *testing.T, id string) coderdtest.Received {
 	t.Helper()
 	for _, r := range slices.Backward(f.coder.Received()) {
@@ -47,7 +47,8 @@ func (f *fixture) received(t *testing.T, id string) coderdtest.Received {
 	return coderdtest.Received{}
 }
 
-// A request gets an id here where kube-apiserver gave none, and it is told.
+// TestARequestWithoutAnIDGetsOne checks that a request without an ID from kube-apiserver gets one,
+// and that the response contains it.
 func TestARequestWithoutAnIDGetsOne(t *testing.T) {
 	f := newFixture(t)
 	defer f.coder.Fail(coderdtest.Fault{Method: http.MethodPost, PathPrefix: "/api/v2/users/"})()
@@ -58,7 +59,8 @@ func TestARequestWithoutAnIDGetsOne(t *testing.T) {
 	}
 }
 
-// One trace leads from the client over the registry to Coder. It is the client's own.
+// TestOneTraceFromKubectlToCoder checks that one trace, started by the client, contains the spans
+// of the registry and of Coder.
 func TestOneTraceFromKubectlToCoder(t *testing.T) {
 	t.Parallel()
 	collector := tracingtest.New(t)

@@ -11,7 +11,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// rules sets the rules of the fixture's control plane.
+// rules sets the identity rules of the fixture's control plane.
 func (f *fixture) rules(t *testing.T, text string) {
 	t.Helper()
 	var rules []coderv1alpha1.IdentityRule

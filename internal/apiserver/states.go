@@ -30,26 +30,28 @@ import (
 var mirrorStates = metadatav1alpha1.GroupVersion.WithResource("codermirrorstates")
 
 const (
-	// statesEvery is how often the board is compared with the control planes that there
-	// are, statesRetry when the states are written again after a failure.
+	// statesEvery is the interval at which the board is compared with the existing control planes.
+	// statesRetry is the delay before a failed write of the states is retried.
 	statesEvery, statesRetry = time.Second, 500 * time.Millisecond
 )
 
-// states brings the board of the replica that mirrors to the others, and over a restart.
+// states publishes the board of the replica that mirrors as CoderMirrorStates. The other replicas
+// read them, and so does the next one after a restart.
 type states struct {
 	board    *partition.Board
 	client   dynamic.Interface
 	informer informers.GenericInformer
 	factory  dynamicinformer.DynamicSharedInformerFactory
 	members  func(context.Context) ([]connections.Member, error)
-	// leading says that this replica mirrors: its board is the one that is told.
+	// leading reports whether this replica mirrors, so that it publishes its board.
 	leading func() bool
-	// known says that there are objects of a control plane.
+	// known reports whether there are objects of a control plane.
 	known func(types.NamespacedName) bool
-	// caughtUp waits until this replica shows what was written before now.
+	// caughtUp waits until this replica has all writes that were acknowledged before the call.
 	caughtUp func(context.Context) error
 	began    time.Time
-	// adopting keeps what this replica has followed from the board once it mirrors.
+	// adopting serializes adopt. After an adopt while this replica mirrors, no earlier call can
+	// replace the board any more.
 	adopting sync.Mutex
 }
 
@@ -61,7 +63,7 @@ func newStates(board *partition.Board, client dynamic.Interface, provider connec
 	}
 }
 
-// Start follows what the replica that mirrors tells, while this one is not the one.
+// Start updates the board from the cluster while another replica mirrors.
 func (s *states) Start(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
 	if _, err := s.informer.Informer().AddEventHandler(stirring(changed)); err != nil {
@@ -86,8 +88,8 @@ func (s *states) Start(ctx context.Context) error {
 	return nil
 }
 
-// adopt puts up what the cluster says, unless something else is told by then. A state may
-// be told only when this replica has the objects that it speaks of.
+// adopt replaces the board with the states from the cluster, unless unless() returns true by then.
+// It first waits until this replica has the objects that the states refer to.
 func (s *states) adopt(ctx context.Context, unless func() bool) error {
 	told, err := s.told()
 	if err != nil {
@@ -132,7 +134,7 @@ func sortPartitions(all []partition.Partition) {
 	})
 }
 
-// told are the states in the cluster.
+// told returns the states from the cluster.
 func (s *states) told() (map[types.NamespacedName]partition.Partition, error) {
 	if !s.informer.Informer().HasSynced() {
 		return nil, errors.New("the states of the control planes were not read yet")
@@ -166,7 +168,7 @@ func stateOf(object runtime.Object) (*metadatav1alpha1.CoderMirrorState, error) 
 	return state, runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, state)
 }
 
-// tell writes what the board shows, for as long as this replica mirrors.
+// tell writes the board to the cluster until the context is canceled.
 func (s *states) tell(ctx context.Context) {
 	written := map[types.NamespacedName]partition.Partition{}
 	for ctx.Err() == nil {
@@ -184,7 +186,7 @@ func (s *states) tell(ctx context.Context) {
 	}
 }
 
-// write brings the states in the cluster up to date. written are those that are.
+// write updates the states in the cluster. written holds the states that are already up to date.
 func (s *states) write(ctx context.Context, written map[types.NamespacedName]partition.Partition) error {
 	all, known := s.board.All()
 	if !known {
@@ -249,7 +251,7 @@ func (s *states) put(ctx context.Context, p partition.Partition) error {
 	return err
 }
 
-// stirring tells of each event, without what it is.
+// stirring returns an event handler that signals each event, without its content.
 func stirring(changed chan<- struct{}) cache.ResourceEventHandler {
 	stir := func() {
 		select {

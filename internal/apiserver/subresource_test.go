@@ -106,7 +106,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// diffError is a difference.
+// diffError is an error with a difference.
 type diffError struct{ diff string }
 
 func (e *diffError) Error() string { return "(-want +got):\n" + e.diff }
@@ -153,7 +153,7 @@ func TestLog(t *testing.T) {
 	wait("[Apply] third line")
 	f.coder.FinishBuilds()
 	for lines.Scan() {
-		// It ends with the build.
+		// The stream ends with the build.
 	}
 	if err := lines.Err(); err != nil {
 		t.Errorf("the log of a build that has ended: %v", err)
@@ -264,7 +264,7 @@ func TestWhatIsReadOfATemplate(t *testing.T) {
 	}
 }
 
-// getJSON reads an object, which must say what it is.
+// getJSON reads an object, whose kind must be set.
 func (f *fixture) getJSON(t *testing.T, path string, into runtime.Object) {
 	t.Helper()
 	got := f.do(t, http.MethodGet, f.path(path), nil, "")
@@ -280,7 +280,7 @@ func (f *fixture) getJSON(t *testing.T, path string, into runtime.Object) {
 	}
 }
 
-// latestBuild is the id of the newest build of a workspace.
+// latestBuild returns the ID of the newest build of a workspace.
 func latestBuild(t *testing.T, ws *unstructured.Unstructured) uuid.UUID {
 	t.Helper()
 	id, err := uuid.Parse(at(ws, "status", "latestBuildID"))

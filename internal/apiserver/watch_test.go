@@ -25,19 +25,18 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// seconds is an option of a request.
+// seconds returns a pointer for a request option.
 func seconds(n int64) *int64 { return &n }
 
-// events follows objects as an informer does: where a watch ends, it opens the next one
-// from what it has seen. The cacher ends the watch of a client that got no processor
-// while there was much to tell.
+// events watches objects as an informer does: if a watch ends, it opens the next one at the last
+// resourceVersion. The cacher ends the watch of a client that gets too little CPU to keep up.
 type events struct {
 	watch.Interface
 	objects dynamic.ResourceInterface
 	options metav1.ListOptions
 }
 
-// watching opens a watch, and ends it with the test.
+// watching opens a watch, which ends with the test.
 func watching(t *testing.T, objects dynamic.ResourceInterface, options metav1.ListOptions) *events {
 	t.Helper()
 	w := &events{objects: objects, options: options}
@@ -55,14 +54,14 @@ func (w *events) open(t *testing.T) {
 	w.Interface = opened
 }
 
-// saw takes note of where the next watch goes on.
+// saw records the resourceVersion for the next watch.
 func (w *events) saw(event watch.Event) {
 	if accessor, err := meta.Accessor(event.Object); err == nil {
 		w.options.ResourceVersion = accessor.GetResourceVersion()
 	}
 }
 
-// next waits for the next event that is wanted. Nil wants each.
+// next waits for the next event that matches. If wanted is nil, every event matches.
 func next(t *testing.T, w *events, wanted func(watch.Event) bool) watch.Event {
 	t.Helper()
 	deadline := polltest.Context(t).Done()
@@ -84,7 +83,7 @@ func next(t *testing.T, w *events, wanted func(watch.Event) bool) watch.Event {
 	}
 }
 
-// told is an event as text: its type and the name.
+// told formats an event as its type and the name.
 func told(e watch.Event) string {
 	accessor, err := meta.Accessor(e.Object)
 	if err != nil {
@@ -93,7 +92,7 @@ func told(e watch.Event) string {
 	return string(e.Type) + " " + accessor.GetName()
 }
 
-// watchListCounter counts the requests that ask for a list by way of a watch.
+// watchListCounter counts list requests, and watch requests that ask for the initial list.
 type watchListCounter struct {
 	http.RoundTripper
 	lists, watchLists atomic.Int32
@@ -110,14 +109,14 @@ func (c *watchListCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// listThenWatch is a client that lists first, as those before WatchList do.
+// listThenWatch is a client that lists first, as clients without WatchList do.
 type listThenWatch struct{ cache.ListerWatcher }
 
-// IsWatchListSemanticsUnSupported tells the reflector so.
+// IsWatchListSemanticsUnSupported returns true, which makes the reflector list first.
 func (listThenWatch) IsWatchListSemanticsUnSupported() bool { return true }
 
-// TestInformers has the caches of client-go follow a namespace. The library compares
-// what a WatchList delivered with a list, and panics where they differ.
+// TestInformers runs the informers of client-go on a namespace. The library compares the result of
+// a WatchList with a list, and panics if they differ.
 func TestInformers(t *testing.T) {
 	for name, c := range map[string]struct{ metadata, watchList bool }{
 		"objects by a watch":              {watchList: true},
@@ -175,7 +174,7 @@ func followNamespace(t *testing.T, f *fixture, onlyMetadata, watchList bool) {
 	}
 }
 
-// labelsIn gives label app of each object of a cache.
+// labelsIn returns label app of each object in a cache.
 func labelsIn(store cache.Store) map[string]string {
 	out := map[string]string{}
 	for _, item := range store.List() {
@@ -186,8 +185,7 @@ func labelsIn(store cache.Store) map[string]string {
 	return out
 }
 
-// sourceOf gives the workspaces of a namespace to an informer, and an example of
-// them.
+// sourceOf returns a ListerWatcher for the workspaces of a namespace, and an example object.
 func sourceOf(t *testing.T, config *restclient.Config, namespace string, onlyMetadata bool) (cache.ListerWatcher, runtime.Object) {
 	t.Helper()
 	if onlyMetadata {
@@ -219,7 +217,7 @@ func TestWatchResumesAfterAList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What happens between the list and the watch must not be missed.
+	// Changes between the list and the watch must not be missed.
 	f.addWorkspace(t, "two")
 	id := f.addWorkspace(t, "three")
 	f.coder.BuildWorkspace(id, "stop")
@@ -265,8 +263,8 @@ func TestWatchBookmarks(t *testing.T) {
 	if e.Type != watch.Bookmark || first.GetAnnotations()[metav1.InitialEventsAnnotationKey] != "true" || first.GetKind() != "CoderWorkspace" {
 		t.Fatalf("after the initial events: %s %v", e.Type, first.Object)
 	}
-	// Shortly before it ends, a watch says how far it is, also where nothing happened. One
-	// that got no processor in its last two seconds ends without that.
+	// Shortly before it ends, a watch sends a bookmark, even if nothing has changed. A watch that
+	// gets no CPU in its last two seconds ends without one.
 	short := watching(t, f.ws(), metav1.ListOptions{
 		ResourceVersion: first.GetResourceVersion(), AllowWatchBookmarks: true, TimeoutSeconds: seconds(5),
 	})
@@ -298,7 +296,7 @@ func TestWatchOfWhatIsForgotten(t *testing.T) {
 	if got.status != http.StatusGatewayTimeout || !strings.Contains(got.body, "Too large resource version") {
 		t.Errorf("a list of the future: %d %s", got.status, got.body)
 	}
-	// The revisions of a release that kept no records were such times.
+	// An earlier release that stored no records used revisions like this.
 	if w, err := f.ws().Watch(t.Context(), metav1.ListOptions{ResourceVersion: far}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("a watch from the future: %v, want 410", err)
 		if err == nil {

@@ -135,7 +135,7 @@ func TestOnlyTheNewestFilesArePromoted(t *testing.T) {
 
 func TestPromotionSurvivesARestart(t *testing.T) {
 	f := newOwnFixture(t)
-	// Another replica made the version, and is gone.
+	// Another replica created the version, and is gone.
 	version := f.coder.AddTemplateVersion(f.template, "coder-k8s: promote when built", map[string]string{mainTF: "# orphan"})
 	f.restart(t)
 	polltest.Eventually(t, "the version is active", func() error {

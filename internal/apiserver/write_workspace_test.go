@@ -115,7 +115,7 @@ func force(kind types.PatchType) *bool {
 	return ptr.To(true)
 }
 
-// codeOf is the HTTP code of an error of the API, and 0 where there is none.
+// codeOf returns the HTTP status code of an API error, or 0 if there is none.
 func codeOf(err error) int32 {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -301,7 +301,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 	}
 }
 
-// act posts to a subresource of a workspace.
+// act sends a POST to a subresource of a workspace.
 func (f *fixture) act(t *testing.T, name, action string, want int) error {
 	t.Helper()
 	got := f.do(t, http.MethodPost, f.path("coderworkspaces/"+name+"/"+action), map[string]string{"Content-Type": "application/json"},
@@ -369,7 +369,8 @@ func TestWorkspacesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestTheNameInCoderIsNotThatOfTheObject: who asks for one form is told the other.
+// TestTheNameInCoderIsNotThatOfTheObject checks that the error for a name in the wrong form
+// contains the right form.
 func TestTheNameInCoderIsNotThatOfTheObject(t *testing.T) {
 	f := newFixture(t)
 	for resource, want := range map[string]string{
@@ -392,7 +393,7 @@ func spec(pairs ...any) map[string]any {
 	return out
 }
 
-// mustBeInvalid wants 422 with a cause at the field.
+// mustBeInvalid checks that err is 422 with a cause at the field.
 func mustBeInvalid(t *testing.T, err error, field, hint string) {
 	t.Helper()
 	var status *apierrors.StatusError
@@ -415,7 +416,7 @@ func TestNamespaceDeletionReleases(t *testing.T) {
 	terminating := namespace(f.namespace)
 	now := metav1.Now()
 	terminating.DeletionTimestamp, terminating.Finalizers = &now, []string{"kubernetes"}
-	// The cache of the server learns of it only later, as it may in a cluster.
+	// The server's cache is updated only later, as it may happen in a cluster.
 	blind := &namespaces{cache: f.server.informers.Core().V1().Namespaces().Lister(), client: f.kube}
 	if blind.Released(f.namespace) {
 		t.Fatal("released too early")

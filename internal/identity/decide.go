@@ -12,7 +12,7 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// Outcome is who a caller is in a Coder.
+// Outcome is the kind of identity that a caller has in Coder.
 type Outcome string
 
 const (
@@ -26,28 +26,27 @@ const (
 	Nobody Outcome = "Nobody"
 )
 
-// Decision is what the rules say about a caller.
+// Decision is the result of the rules for a caller.
 type Decision struct {
 	Outcome Outcome
-	// Rule is the index of the rule that decided, or -1.
+	// Rule is the index of the rule that matched, or -1.
 	Rule int
-	// Username or Email names the Coder user.
+	// Username or Email identifies the Coder user. The other one is empty.
 	Username, Email string
-	// Reason says why the rule matched, or that none did.
+	// Reason explains why the rule matched, or that none did.
 	Reason string
-	// Problem is why no Coder user follows from the rule, although it maps to one. It is
-	// empty if one does.
+	// Problem explains why the rule yields no valid Coder user, although it maps to one. It is
+	// empty if there is no problem.
 	Problem string
 }
 
-// The texts that may be a username or an email of Coder. They go into addresses and
-// searches.
+// The valid usernames and emails of Coder. They are used in URLs and search queries.
 var (
 	validUsername = regexp.MustCompile(`^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$`)
 	validEmail    = regexp.MustCompile(`^[^\s@:"{}]+@[^\s@:"{}]+$`)
 )
 
-// Decide returns what the rules say about a caller.
+// Decide applies the rules to a caller.
 func Decide(rules []coderv1alpha1.IdentityRule, caller user.Info) Decision {
 	for i := range rules {
 		found, ok := matching(&rules[i].Match, caller)
@@ -69,12 +68,12 @@ func Decide(rules []coderv1alpha1.IdentityRule, caller user.Info) Decision {
 	return Decision{Outcome: Unmapped, Rule: -1, Reason: "no rule of spec.identity.rules matches"}
 }
 
-// match is how a rule matched.
+// match describes how a rule matched.
 type match struct {
-	// what says it for people.
+	// what is a human-readable description.
 	what string
 	name string
-	// captures are what * stands for, and extras the values, of each value that matched.
+	// captures are the texts that * matched, and extras the values, of each matching value.
 	captures, extras []string
 }
 
@@ -103,7 +102,7 @@ func matching(m *coderv1alpha1.IdentityMatch, caller user.Info) (match, bool) {
 	return found, false
 }
 
-// capture reports whether a text fits a pattern, and keeps what its * stands for.
+// capture reports whether a text matches a pattern, and stores the text that * matched.
 func (m *match) capture(pattern, text string) bool {
 	before, after, star := strings.Cut(pattern, "*")
 	if !star {
@@ -116,16 +115,16 @@ func (m *match) capture(pattern, text string) bool {
 	return true
 }
 
-// name fills in the Coder user of a rule.
+// name sets the Coder user of a rule.
 func (d *Decision) name(to *coderv1alpha1.CoderUserReference, found match) {
 	template := to.Username + to.Email
-	// Each attribute may have several values. Which one is the person is not guessed.
+	// An attribute may have several values. It is an error if more than one could be the user.
 	if len(found.extras) > 1 && (strings.Contains(template, "{extra}") || strings.Contains(template, "{match}")) {
 		d.Problem = fmt.Sprintf("several values match, %q, and only one can name the Coder user", found.extras)
 		return
 	}
 	first := func(all []string) string { return strings.Join(all[:min(len(all), 1)], "") }
-	// One pass, so that a value that looks like a template stays as it is.
+	// Replace in one pass, so that placeholders within a value are not expanded.
 	text := strings.NewReplacer("{name}", found.name, "{match}", first(found.captures), "{extra}", first(found.extras)).Replace(template)
 	switch {
 	case to.Username != "" && validUsername.MatchString(text):

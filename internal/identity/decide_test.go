@@ -28,7 +28,7 @@ func TestDecide(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules  string
 		caller user.Info
-		// want is the outcome, the rule and the user.
+		// want, rule and as are the expected outcome, rule and user.
 		want    Outcome
 		rule    int
 		as      string

@@ -1,10 +1,10 @@
-// Package identity decides who a Kubernetes user is in a Coder, by the rules of a
+// Package identity maps a Kubernetes user to an identity in Coder, with the rules of a
 // CoderControlPlane.
 //
 // Invariants:
-//   - It is pure: it asks neither Kubernetes nor Coder. Whether the Coder user exists is
-//     found out by the caller.
-//   - The first rule that matches decides, also if no Coder user can be made of it: later
-//     rules are not tried, and a Problem is never taken for "unmapped".
-//   - Equal names mean nothing. Only a rule maps.
+//   - It makes no requests to Kubernetes or Coder. The caller must check whether the Coder
+//     user exists.
+//   - The first matching rule decides, even if it yields no valid Coder user: later rules are
+//     not tried, and a Problem is never treated as Unmapped.
+//   - Equal names have no effect. Only rules map users.
 package identity

@@ -17,9 +17,8 @@ const (
 	keyLeafKey = "tls.key"
 )
 
-// renew gives the data of the Secret as it has to be now, and what was done to
-// it in words, which are empty where nothing had to be. What cannot be read is
-// made new: it serves nobody.
+// renew returns the required data of the Secret, and a description of the changes, which is empty
+// if nothing changed. Data that cannot be decoded is replaced, because it is of no use.
 func renew(data map[string][]byte, names []string, now time.Time) (map[string][]byte, string, error) {
 	trusted := trustedAt(data[keyCA], now)
 	ca, err := decodePair(data[keyCA], data[keyCAKey])
@@ -59,7 +58,7 @@ func renew(data map[string][]byte, names []string, now time.Time) (map[string][]
 	return out, done + "made a serving certificate", nil
 }
 
-// trustedAt gives the CAs of a bundle that have not expired.
+// trustedAt returns the CAs of a bundle that have not expired.
 func trustedAt(bundle []byte, now time.Time) []*x509.Certificate {
 	all, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
@@ -68,7 +67,7 @@ func trustedAt(bundle []byte, now time.Time) []*x509.Certificate {
 	return slices.DeleteFunc(all, func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
 }
 
-// serves says whether a certificate is accepted for all names.
+// serves reports whether a certificate is valid for all names.
 func serves(leaf *x509.Certificate, trusted []*x509.Certificate, names []string, now time.Time) bool {
 	roots := x509.NewCertPool()
 	for _, c := range trusted {

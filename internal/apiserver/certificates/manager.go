@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// SecretName is the Secret that holds CA and certificate.
+	// SecretName is the name of the Secret with the CA and the certificate.
 	SecretName = "coder-k8s-apiserver-tls"
-	// ServiceName is the Service through which kube-apiserver reaches us.
+	// ServiceName is the name of the Service through which kube-apiserver connects.
 	ServiceName = "coder-k8s-apiserver"
 	// FieldManager owns spec.caBundle of the APIService.
 	FieldManager = "coder-k8s-apiserver-cert"
@@ -31,56 +31,56 @@ const (
 	apiServiceName = "v1alpha1.aggregation.coder.com"
 	labelManagedBy = "app.kubernetes.io/managed-by"
 	managedBy      = "coder-k8s"
-	// annotationFilledBy says the same as the label, on a Secret of an installation:
-	// Helm puts its own name into that label on all that it makes.
+	// annotationFilledBy has the meaning of the label, on a Secret that Helm installs: Helm sets
+	// that label to its own name on everything it creates.
 	annotationFilledBy = "coder.com/filled-by"
 
-	// interval is how often Secret and APIService are looked at.
+	// interval is the interval between two checks of Secret and APIService.
 	interval = 30 * time.Second
-	// unsettledInterval is the same while kube-apiserver does not trust us yet.
+	// unsettledInterval is the interval while kube-apiserver does not trust the certificate yet.
 	unsettledInterval = 2 * time.Second
-	// attempts is how often one look starts over because another replica wrote.
+	// attempts limits how often one check starts again because another replica wrote the Secret.
 	attempts = 5
 )
 
 // APIServices is the resource of the APIService.
 var APIServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
-// Config is what a Manager needs.
+// Config configures a Manager.
 type Config struct {
-	// Secrets are those of the pod's namespace, uncached.
+	// Secrets accesses the Secrets in the pod's namespace, uncached.
 	Secrets corev1client.SecretInterface
-	// Services are the APIServices, uncached. Nil is for a certificate that
-	// kube-apiserver has no need to trust.
+	// Services accesses the APIServices, uncached. It is nil for a certificate that kube-apiserver
+	// does not need to trust.
 	Services dynamic.ResourceInterface
-	// Namespace is that of the pod and of the Service.
+	// Namespace is the namespace of the pod and of the Service.
 	Namespace string
-	// Secret holds CA and certificate. Empty is SecretName.
+	// Secret is the name of the Secret with the CA and the certificate. The default is SecretName.
 	Secret string
-	// Service is by whose names clients know us. Empty is ServiceName.
+	// Service is the Service whose DNS names the certificate has. The default is ServiceName.
 	Service string
 	Clock   clock.WithTicker
 	// Metrics may be nil.
 	Metrics *Metrics
 }
 
-// Manager keeps the certificate.
+// Manager maintains the certificate.
 type Manager struct {
 	Config
 	provider Provider
 }
 
-// NewManager makes a Manager that has not looked yet.
+// NewManager returns a Manager. It has no certificate until Look is called.
 func NewManager(config Config) *Manager {
 	config.Secret = cmp.Or(config.Secret, SecretName)
 	config.Service = cmp.Or(config.Service, ServiceName)
 	return &Manager{Config: config, provider: Provider{secret: config.Secret}}
 }
 
-// Provider gives what is served.
+// Provider returns the provider of the served certificate.
 func (m *Manager) Provider() *Provider { return &m.provider }
 
-// WaitForFirst returns when there is a certificate to serve with.
+// WaitForFirst waits until there is a certificate to serve.
 func (m *Manager) WaitForFirst(ctx context.Context) error {
 	for {
 		_, err := m.Look(ctx)
@@ -97,7 +97,7 @@ func (m *Manager) WaitForFirst(ctx context.Context) error {
 	}
 }
 
-// Run looks regularly until the context is done.
+// Run calls Look periodically until the context is canceled.
 func (m *Manager) Run(ctx context.Context) {
 	for {
 		settled, err := m.Look(ctx)
@@ -114,7 +114,7 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 }
 
-// wait says whether there is reason to go on.
+// wait waits, and returns false if the context is canceled.
 func (m *Manager) wait(ctx context.Context, d time.Duration) bool {
 	timer := m.Clock.NewTimer(d)
 	defer timer.Stop()
@@ -126,8 +126,8 @@ func (m *Manager) wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Look mends the Secret where it needs that, applies the CA and serves the
-// certificate. It is settled when kube-apiserver trusts what is served.
+// Look repairs the Secret if necessary, applies the CA, and serves the certificate. It is settled
+// when kube-apiserver trusts the served certificate.
 func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
 	data, err := m.ensureSecret(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
 	if err != nil && !absent {
 		err = fmt.Errorf("setting spec.caBundle of APIService %s: %w", apiServiceName, err)
 		if m.provider.filled() {
-			// What is served now is trusted. What would be served may not be.
+			// The currently served certificate is trusted. The new one may not be.
 			return false, err
 		}
 	}
@@ -147,13 +147,13 @@ func (m *Manager) Look(ctx context.Context) (settled bool, err error) {
 		log.FromContext(ctx).Info("Serving with a certificate", "secret", m.Namespace+"/"+m.Secret)
 	}
 	if absent {
-		// It is installed with us, and may come a moment later.
+		// The APIService is part of the installation, and may be created a moment later.
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// ensureSecret gives the Secret's data, in which everything is in order.
+// ensureSecret returns the Secret's data, after renewing it if necessary.
 func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
 	for range attempts {
 		secret, err := m.Secrets.Get(ctx, m.Secret, metav1.GetOptions{})
@@ -182,7 +182,7 @@ func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
 			_, err = m.Secrets.Update(ctx, secret, metav1.UpdateOptions{})
 		}
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-			// Another replica was first.
+			// Another replica wrote it first.
 			continue
 		}
 		if err != nil {
@@ -194,12 +194,12 @@ func (m *Manager) ensureSecret(ctx context.Context) (map[string][]byte, error) {
 	return nil, errors.New("it keeps changing; trying again later")
 }
 
-// ours says whether the Secret is ours to fill.
+// ours reports whether this program manages the Secret.
 func ours(secret *corev1.Secret) bool {
 	return secret.Labels[labelManagedBy] == managedBy || secret.Annotations[annotationFilledBy] == managedBy
 }
 
-// foreign checks a Secret that somebody else keeps.
+// foreign validates a Secret that another component manages.
 func foreign(secret *corev1.Secret) (map[string][]byte, error) {
 	if len(secret.Data[keyLeaf]) == 0 || len(secret.Data[keyLeafKey]) == 0 {
 		return nil, fmt.Errorf("it has no label %s=%s, so it is not ours to fill, and %s or %s is empty; delete it or fill it",
@@ -208,13 +208,13 @@ func foreign(secret *corev1.Secret) (map[string][]byte, error) {
 	return secret.Data, nil
 }
 
-// names are those by which kube-apiserver knows us.
+// names returns the DNS names of the Service.
 func (m *Manager) names() []string {
 	service := m.Service + "." + m.Namespace + ".svc"
 	return []string{service, service + ".cluster.local"}
 }
 
-// applyCA tells kube-apiserver whom to trust, if it does not know.
+// applyCA sets the CA that kube-apiserver trusts, if it differs.
 func (m *Manager) applyCA(ctx context.Context, bundle []byte) error {
 	if len(bundle) == 0 || m.Services == nil {
 		return nil

@@ -26,8 +26,8 @@ const podNamespace = "coder-system"
 
 var start = time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// apiServices is a dynamic client of one APIService. The library's fake knows no
-// server-side apply of types that it does not know.
+// apiServices is a dynamic client of one APIService. The library's fake does not support
+// server-side apply for types that it does not know.
 type apiServices struct {
 	dynamic.ResourceInterface
 	object  *unstructured.Unstructured
@@ -58,7 +58,7 @@ func (s *apiServices) Apply(
 	return s.object, nil
 }
 
-// bundle is the CA that kube-apiserver trusts.
+// bundle returns the CA bundle that kube-apiserver trusts.
 func (s *apiServices) bundle(t *testing.T) []byte {
 	t.Helper()
 	encoded, _, _ := unstructured.NestedString(s.object.Object, "spec", "caBundle")
@@ -92,7 +92,7 @@ func look(t *testing.T, m *Manager) {
 	}
 }
 
-// mustBeTrusted verifies what is served as kube-apiserver does.
+// mustBeTrusted verifies the served certificate as kube-apiserver does.
 func mustBeTrusted(t *testing.T, w *world, m *Manager) *x509.Certificate {
 	t.Helper()
 	chain, _ := m.Provider().CurrentCertKeyContent()
@@ -141,8 +141,7 @@ func TestFirstLook(t *testing.T) {
 	}
 }
 
-// lateSecrets tells its reader that there is no Secret while another replica
-// makes one.
+// lateSecrets returns NotFound while another replica creates the Secret.
 type lateSecrets struct {
 	corev1client.SecretInterface
 	meanwhile func()
@@ -169,8 +168,7 @@ func TestReplicasServeTheSame(t *testing.T) {
 	}
 }
 
-// TestRotation goes through eleven years, a week at a time, with one replica
-// that is always late.
+// TestRotation simulates eleven years in steps of a week, with one replica that is always late.
 func TestRotation(t *testing.T) {
 	w := newWorld()
 	prompt, late := w.manager(), w.manager()
@@ -247,8 +245,7 @@ func TestSecretOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// TestNothingUntrustedIsServed loses the Secret while the APIService cannot be
-// written.
+// TestNothingUntrustedIsServed deletes the Secret while the APIService cannot be written.
 func TestNothingUntrustedIsServed(t *testing.T) {
 	w := newWorld()
 	m := w.manager()
@@ -278,14 +275,14 @@ func TestWithoutAPIService(t *testing.T) {
 	}
 }
 
-// A certificate that kube-apiserver has no need to trust, as that of the metrics:
-// the Secret is there from the installation, empty.
+// TestACertificateOfItsOwnSecretAndService covers a certificate that kube-apiserver does not need
+// to trust, like that of the metrics: the installation creates the Secret, empty.
 func TestACertificateOfItsOwnSecretAndService(t *testing.T) {
 	w := newWorld()
 	secrets := w.kube.CoreV1().Secrets(podNamespace)
 	if _, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Name: "coder-k8s-metrics-tls",
-		// As Helm leaves it.
+		// As Helm creates it.
 		Labels: map[string]string{labelManagedBy: "Helm"}, Annotations: map[string]string{annotationFilledBy: managedBy},
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -7,12 +7,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
-// Metrics tells when what is served with runs out. Nil tells nothing.
+// Metrics exports the expiry of the serving certificates. A nil Metrics does nothing.
 type Metrics struct {
 	expiry *prometheus.GaugeVec
 }
 
-// NewMetrics makes the metrics and registers them.
+// NewMetrics returns registered Metrics.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{expiry: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "coder_k8s_certificate_expiry_timestamp_seconds",
@@ -21,7 +21,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, collector.Register(registerer, &m.expiry)
 }
 
-// serving tells what is served with now.
+// serving sets the expiry of the certificate that is served from a Secret.
 func (m *Metrics) serving(secret string, chain []byte) {
 	if m == nil {
 		return

@@ -19,7 +19,7 @@ import (
 const (
 	caLifetime   = 10 * 365 * 24 * time.Hour
 	leafLifetime = 365 * 24 * time.Hour
-	// skew is how far the clocks of others may be behind.
+	// skew is how far the clocks of clients may be behind.
 	skew = time.Hour
 )
 
@@ -29,7 +29,7 @@ type pair struct {
 	key         *ecdsa.PrivateKey
 }
 
-// due says that two thirds of the certificate's life are over.
+// due reports whether two thirds of the certificate's lifetime have passed.
 func due(certificate *x509.Certificate, now time.Time) bool {
 	life := certificate.NotAfter.Sub(certificate.NotBefore)
 	return now.After(certificate.NotBefore.Add(life * 2 / 3))
@@ -61,7 +61,7 @@ func newLeaf(now time.Time, names []string, ca pair) (pair, error) {
 	}, &ca)
 }
 
-// issue signs a certificate with a new key, by itself where there is no CA.
+// issue returns a certificate with a new key, signed by the CA, or self-signed if ca is nil.
 func issue(wanted *x509.Certificate, ca *pair) (pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -98,7 +98,7 @@ func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: keyutil.ECPrivateKeyBlockType, Bytes: der}), nil
 }
 
-// decodePair reads a certificate chain and the key of its first certificate.
+// decodePair decodes a certificate chain and the key of its first certificate.
 func decodePair(certificatePEM, keyPEM []byte) (pair, error) {
 	chain, err := certutil.ParseCertsPEM(certificatePEM)
 	if err != nil {

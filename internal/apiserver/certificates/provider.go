@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// Provider gives the server what to serve with, and tells it of changes.
+// Provider provides the certificate to the server, and notifies it of changes.
 type Provider struct {
 	secret    string
 	mu        sync.RWMutex
@@ -39,7 +39,7 @@ func (p *Provider) filled() bool {
 	return len(certificate) > 0
 }
 
-// set changes what is served and says whether it is something else now.
+// set replaces the certificate, and reports whether it has changed.
 func (p *Provider) set(certificate, key []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package coderfault turns errors of Coder into the errors of a Kubernetes API.
+// Package coderfault maps errors of Coder to API statuses of Kubernetes.
 //
-// Invariants: this is the only such table. What cannot be known is 503 or 504
-// with Retry-After, never 404: clients delete what a 404 tells them to. A
-// refused operator token is a fault of ours and not of the caller, so it is
-// 503 and not 401.
+// Invariants: this is the only such mapping. If the state cannot be determined, the status is 503
+// or 504 and never 404: clients delete objects because of a 404. It has a Retry-After, except for a
+// creation that may have succeeded. If Coder rejects the operator's token, the status is 503 and
+// not 401, because the caller cannot fix it.
 package coderfault

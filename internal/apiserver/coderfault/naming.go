@@ -15,20 +15,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/requestid"
 )
 
-// The causes in the details of a failure that tell where more is known of it.
+// The causes in the details of a status that refer to further information.
 const (
-	// CauseRequestID names the request in our log and in that of kube-apiserver.
+	// CauseRequestID is the ID of the request in the logs of this program and of kube-apiserver.
 	CauseRequestID metav1.CauseType = "RequestID"
-	// CauseCoderRequestID names the request that failed in the log of Coder.
+	// CauseCoderRequestID is the ID of the failed request in the log of Coder.
 	CauseCoderRequestID metav1.CauseType = "CoderRequestID"
 	// CauseExternalAuthRequired is in a 403 if the owner of the workspace must sign in to
 	// an external provider of its template. The message names the provider.
 	CauseExternalAuthRequired metav1.CauseType = "ExternalAuthRequired"
 )
 
-// Name puts into an error that is a failure of ours or of Coder (5xx) under which ids
-// it is found in the logs, and logs it. It is for the answer to a client, and nothing
-// that is kept: the ids are others at the next attempt.
+// Name adds the request IDs to a 5xx error, so that it can be found in the logs, and logs it. It is
+// for responses to clients only, and not for stored messages: the IDs differ for each attempt.
 func Name(ctx context.Context, err *error) {
 	var known apierrors.APIStatus
 	if *err == nil || !errors.As(*err, &known) || known.Status().Code < http.StatusInternalServerError {
@@ -48,7 +47,7 @@ func Name(ctx context.Context, err *error) {
 	*err = &apierrors.StatusError{ErrStatus: withCause(status, CauseRequestID, id)}
 }
 
-// logFailure writes the line that the id leads to.
+// logFailure writes the log line for the request ID.
 func logFailure(ctx context.Context, status metav1.Status) {
 	values := []any{"status", status.Code, "reason", status.Message}
 	if info, ok := request.RequestInfoFrom(ctx); ok {
@@ -58,7 +57,7 @@ func logFailure(ctx context.Context, status metav1.Status) {
 	log.FromContext(ctx).Info("Answering a request with a failure", values...)
 }
 
-// withCause gives the status with one more cause. What it was made of stays as it is.
+// withCause returns a copy of the status with an additional cause.
 func withCause(status metav1.Status, kind metav1.CauseType, message string) metav1.Status {
 	details := &metav1.StatusDetails{}
 	if status.Details != nil {

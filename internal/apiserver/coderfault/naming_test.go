@@ -59,7 +59,8 @@ func TestName(t *testing.T) {
 	}
 }
 
-// What an error was made of may be kept by somebody else, and its wait must stay.
+// TestNamingLeavesTheRest checks that the original error is not modified, because it may be stored,
+// and that the Retry-After is kept.
 func TestNamingLeavesTheRest(t *testing.T) {
 	before := coderfault.Unavailable("not yet", 0)
 	want := before.Status()

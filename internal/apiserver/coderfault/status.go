@@ -19,22 +19,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// retryAfter is what a client is told to wait where Coder says nothing. It is
-// short because client-go asks ten times by itself before it shows the error:
-// this is a tenth of how long kubectl keeps a person waiting.
+// retryAfter is the Retry-After if Coder sends none. It is short because client-go retries ten
+// times before it returns the error, so kubectl waits for up to ten times this duration.
 const retryAfter = time.Second
 
-// Subject is the object that a request is about.
+// Subject is the object of a request.
 type Subject struct {
 	Kind     schema.GroupKind
 	Resource schema.GroupResource
 	Name     string
-	// Fields gives the path in our object for the fields of Coder's API.
+	// Fields maps the fields of Coder's API to fields of the object.
 	Fields map[string]*field.Path
 }
 
-// Status gives the Kubernetes form of an error. It leaves nil and errors that
-// have that form already as they are.
+// Status converts an error to an API status. It returns nil and existing API statuses unchanged.
 func (s Subject) Status(err error) error {
 	var status apierrors.APIStatus
 	var unavailable *connections.UnavailableError
@@ -55,7 +53,7 @@ func (s Subject) Status(err error) error {
 	}
 }
 
-// withCoderRequest keeps under which id Coder logs what it could not do, for Name.
+// withCoderRequest adds the ID under which Coder logged a failed request, for Name.
 func withCoderRequest(err *apierrors.StatusError, id string) error {
 	if err.ErrStatus.Code >= http.StatusInternalServerError && id != "" {
 		err.ErrStatus = withCause(err.ErrStatus, CauseCoderRequestID, id)
@@ -95,8 +93,8 @@ func (s Subject) fromCoder(fault *coderd.Error) *apierrors.StatusError {
 	}
 }
 
-// refusesActor reports whether what is refused is the user as whom Coder was asked. It
-// hides what a user may not see, which is there nevertheless.
+// refusesActor reports whether Coder refused the request because of the user who made it. Coder
+// returns 404 for objects that the user may not see.
 func refusesActor(fault *coderd.Error) bool {
 	switch {
 	case fault.ActedAs == "":
@@ -127,9 +125,9 @@ func (s Subject) invalid(fault *coderd.Error) *apierrors.StatusError {
 	return apierrors.NewInvalid(s.Kind, s.Name, causes)
 }
 
-// Created gives the Kubernetes form of an error of a creation. Where Coder may have made
-// the object it does not say when to try again: a client would do so by itself, and be
-// told that its own object is in its way.
+// Created converts an error of a creation to an API status. If Coder may have created the object,
+// the status has no Retry-After: a client would retry automatically, and get a conflict with its
+// own object.
 func (s Subject) Created(err error) error {
 	var dial *net.OpError
 	if !coderd.IsUnreachable(err) || errors.As(err, &dial) && dial.Op == "dial" {
@@ -150,8 +148,7 @@ func (s Subject) Created(err error) error {
 	return &uncertain
 }
 
-// Unavailable says that nothing is known now, and when to ask again. A client
-// library asks again by itself.
+// Unavailable returns 503 with a Retry-After. Client libraries retry automatically.
 func Unavailable(reason string, after time.Duration) *apierrors.StatusError {
 	err := apierrors.NewServiceUnavailable(reason)
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(seconds(after))}

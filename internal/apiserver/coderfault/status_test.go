@@ -89,8 +89,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// refusedForExternalAuth is the error of a workspace whose owner has not signed in to
-// the external provider of its template.
+// refusedForExternalAuth returns the error for a workspace whose owner has not signed in to the
+// external provider of its template.
 func refusedForExternalAuth(t *testing.T) error {
 	t.Helper()
 	server := coderdtest.New(t, coderdtest.WithRelease(coderdtest.Release234))

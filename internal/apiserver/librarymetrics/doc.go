@@ -1,10 +1,8 @@
-// Package librarymetrics chooses what is told of the metrics of k8s.io/apiserver, the
-// library that the aggregated API is made of. The library keeps them in a registry of
-// its own, with some hundred others.
+// Package librarymetrics selects the exported metrics of k8s.io/apiserver, the library of the
+// aggregated API. The library has them in a registry of its own, together with a hundred others.
 //
 // Invariants:
-//   - Only the families of a list are told.
-//   - The number of series does not depend on what callers write into a path: a series
-//     that names another group, resource or subresource than those that are served is
-//     left out.
+//   - Only the families of an allow-list are exported.
+//   - The number of series does not depend on the paths of requests: a series with a group,
+//     resource or subresource that is not served is dropped.
 package librarymetrics

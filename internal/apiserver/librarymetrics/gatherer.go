@@ -14,7 +14,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// Families are the names of the metrics that are told.
+// Families returns the names of the exported metrics.
 func Families() []string {
 	return []string{
 		// Requests.
@@ -25,7 +25,7 @@ func Families() []string {
 		"apiserver_longrunning_requests",
 		"apiserver_current_inflight_requests",
 		"apiserver_tls_handshake_errors_total",
-		// Who may do what, and what kube-apiserver said about it.
+		// Authentication, authorization, admission and audit.
 		"apiserver_delegated_authn_request_total",
 		"apiserver_delegated_authn_request_duration_seconds",
 		"apiserver_delegated_authz_request_total",
@@ -34,7 +34,7 @@ func Families() []string {
 		"apiserver_admission_webhook_rejection_count",
 		"apiserver_audit_event_total",
 		"apiserver_audit_error_total",
-		// The queues of priority and fairness.
+		// The queues of API priority and fairness.
 		"apiserver_flowcontrol_current_executing_requests",
 		"apiserver_flowcontrol_current_inqueue_requests",
 		"apiserver_flowcontrol_dispatched_requests_total",
@@ -52,20 +52,19 @@ func Families() []string {
 	}
 }
 
-// Resources are the resources that are served, and Subresources what they have below
-// them.
+// Resources returns the served resources.
 func Resources() []string { return []string{"coderworkspaces", "codertemplates"} }
 
-// Subresources are those of all resources.
+// Subresources returns the subresources of all resources.
 func Subresources() []string {
 	return []string{"status", "scale", "log", "start", "stop", "restart", "files", "versions", "parameters"}
 }
 
-// Gatherer gathers them.
+// Gatherer returns a gatherer of the exported metrics.
 func Gatherer() prometheus.Gatherer { return chosen{legacyregistry.DefaultGatherer} }
 
-// Describe sends the descriptions of all metrics that the library can have, told or
-// not, before anything was counted.
+// Describe sends the descriptions of all metrics that the library can have, exported or not,
+// including those without a series yet.
 func Describe(descriptions chan<- *prometheus.Desc) {
 	routes.DefaultMetrics{}.Install(mux.NewPathRecorderMux("descriptions"))
 	authenticatorfactory.RegisterMetrics()
@@ -75,7 +74,7 @@ func Describe(descriptions chan<- *prometheus.Desc) {
 	}
 }
 
-// chosen is what is told of all that another gatherer has.
+// chosen exports the allow-listed metrics of another gatherer.
 type chosen struct{ prometheus.Gatherer }
 
 // Gather implements prometheus.Gatherer.
@@ -95,8 +94,8 @@ func (c chosen) Gather() ([]*dto.MetricFamily, error) {
 	return out, err
 }
 
-// madeUp says that a series names what is not served. The library counts some
-// requests by their path before it knows whether there is such a thing.
+// madeUp reports whether a series has a group, resource or subresource that is not served. The
+// library counts some requests by their path before it knows whether the resource exists.
 func madeUp(metric *dto.Metric) bool {
 	for _, label := range metric.GetLabel() {
 		var served []string

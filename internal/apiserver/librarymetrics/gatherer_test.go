@@ -10,12 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	// These register their metrics where they are imported, as the server does.
+	// Importing these packages registers their metrics, as in the server.
 	_ "k8s.io/apiserver/pkg/admission/metrics"
 	_ "k8s.io/apiserver/pkg/audit"
 )
 
-// registry has a metric that is told and one that is not.
+// registry returns a registry with one exported metric and one that is not exported.
 func registry(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -69,7 +69,8 @@ func (b broken) Gather() ([]*dto.MetricFamily, error) {
 	return families, errors.New("one collector failed")
 }
 
-// What could be gathered is told even where something else could not.
+// TestAnErrorKeepsTheRest checks that an error of one collector does not drop the metrics of
+// others.
 func TestAnErrorKeepsTheRest(t *testing.T) {
 	families, err := chosen{broken{registry(t)}}.Gather()
 	if err == nil || len(families) != 1 {
@@ -77,8 +78,8 @@ func TestAnErrorKeepsTheRest(t *testing.T) {
 	}
 }
 
-// The library has every family of the list under that name, so an update of it
-// cannot take one away unseen.
+// TestTheLibraryHasTheFamilies checks that the library has every family of the list, so that an
+// update of the library cannot remove one unnoticed.
 func TestTheLibraryHasTheFamilies(t *testing.T) {
 	descriptions := make(chan *prometheus.Desc)
 	go func() {

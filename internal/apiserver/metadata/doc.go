@@ -1,15 +1,16 @@
-// Package metadata keeps what Kubernetes knows of workspaces and templates and
-// Coder has no place for: labels, annotations, finalizers, owners, managed
-// fields, generation, deletion, and what is still to be done.
+// Package metadata defines the metadata of workspaces and templates that Kubernetes needs and Coder
+// cannot store: labels, annotations, finalizers, owner references, managed fields, generation,
+// deletion, and changes that have not been applied in Coder yet.
 //
-// It owns the custom resource CoderObjectMetadata (internal.coder.com), one for
-// each object that has any of it, in the namespace of the object.
+// It owns the form of this metadata, its overlay on an object, and the garbage collector of records
+// (Janitor). The metadata of an object is stored in the object's custom resource of
+// internal.coder.com (package records).
 //
 // Invariants:
-//   - An object without anything to keep has no record and costs nothing.
-//   - A record belongs to an id in Coder, not to a name: it follows a rename.
-//   - Every replica reads, only the writer writes, each time with the version
-//     that it read.
-//   - Records end with their control plane, by owner reference, or when their
-//     object is gone for certain.
+//   - For an object that has none of this metadata, nothing is kept.
+//   - A record belongs to an ID in Coder, not to a name: it stays with the object after a
+//     rename.
+//   - Every replica reads and writes. Each write contains the version that was read, and
+//     fails if the record was changed since.
+//   - A record is deleted with its control plane, or after its object is certainly gone.
 package metadata

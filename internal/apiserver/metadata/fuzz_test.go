@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// FuzzRead reads anything. It must not panic, and what can be read is the same when it is
-// written and read again.
+// FuzzRead reads arbitrary text. It must not panic. A record that can be read must be the same
+// after it is written and read again.
 func FuzzRead(f *testing.F) {
 	for _, kept := range []string{
 		"", "null", "{}", "[]", `{"labels":7}`, `{"labels":{"a":"b"}}`, `{"intent":[1]}`, `{"intent":{"a":{"a":1e400}}}`,

@@ -19,7 +19,7 @@ const (
 	secondID = types.UID("aaaaaaaa-0000-4000-8000-000000000002")
 )
 
-// full is a record with all that can be kept.
+// full returns a record with all fields that can be kept.
 func full(uid types.UID) *metadata.Record {
 	at := metav1.NewTime(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	return &metadata.Record{
@@ -40,7 +40,7 @@ func full(uid types.UID) *metadata.Record {
 	}
 }
 
-// sameRecord compares what is kept, and not when it was written.
+// sameRecord compares what is kept. It ignores when it was written.
 func sameRecord(t *testing.T, what string, got, want *metadata.Record) {
 	t.Helper()
 	ignore := cmpopts.IgnoreFields(metadata.Record{}, "Version", "CreatedAt")

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// pendingFor is how long an object may take to be created.
+	// pendingFor is how long the creation of an object may take.
 	pendingFor = 2 * time.Minute
-	// missingFor is how long an object must be missed before its record goes.
+	// missingFor is how long an object must be missing before its record is deleted.
 	missingFor = time.Hour
-	// sweepWithin is how long a missing object counts as missed all the time.
+	// sweepWithin is the maximum interval between sweeps for which an object counts as missing all
+	// the time.
 	sweepWithin = 10 * time.Minute
 )
 
-// Janitor removes records that nothing belongs to. It is the last resort: who
-// sees an object go deletes its record.
+// Janitor deletes records without an object. It is a fallback: the component that removes an object
+// also deletes its record.
 type Janitor struct {
 	records Records
 
@@ -28,29 +29,28 @@ type Janitor struct {
 	planes map[types.NamespacedName]*sweeps
 }
 
-// sweeps is what was seen of a control plane.
+// sweeps holds the results of the last sweep of a control plane.
 type sweeps struct {
 	last  time.Time
 	since map[types.UID]time.Time
 }
 
-// NewJanitor makes a janitor of these records.
+// NewJanitor returns a Janitor for these records.
 func NewJanitor(records Records) *Janitor {
 	return &Janitor{records: records, planes: map[types.NamespacedName]*sweeps{}}
 }
 
-// Sweep removes the records of a control plane whose objects are not there: those
-// that were being created for more than two minutes, and those that were missed
-// in every sweep of an hour. It may only be called when Coder was just read
-// completely, and has to be every ten minutes at least: after a longer pause the
-// hour begins anew. exists says whether the object of a record is there, and of a
-// pending record, whether an object is there that may have been created for it.
+// Sweep deletes the records of a control plane whose objects do not exist: pending ones after two
+// minutes, and others after their object was missing in all sweeps of one hour. It may only be
+// called right after Coder was read completely. It must be called at least every ten minutes: after
+// a longer pause the hour starts again. exists reports whether the object of a record exists. For a
+// pending record it reports whether an object exists that may have been created for it.
 func (j *Janitor) Sweep(ctx context.Context, controlPlane types.NamespacedName, now time.Time, exists func(*Record) bool) (removed []*Record, err error) {
 	var errs []error
 	for _, record := range j.abandoned(controlPlane, now, exists) {
 		switch err := j.records.Delete(ctx, record); {
 		case apierrors.IsConflict(err):
-			// Somebody just wrote it. The next sweep looks again.
+			// The record was just written. The next sweep checks it again.
 		case err != nil:
 			errs = append(errs, err)
 		default:
@@ -60,7 +60,7 @@ func (j *Janitor) Sweep(ctx context.Context, controlPlane types.NamespacedName, 
 	return removed, errors.Join(errs...)
 }
 
-// abandoned gives the records that have to go, and remembers those missed.
+// abandoned returns the records to delete, and remembers the missing objects.
 func (j *Janitor) abandoned(controlPlane types.NamespacedName, now time.Time, exists func(*Record) bool) []*Record {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -93,14 +93,13 @@ func (j *Janitor) abandoned(controlPlane types.NamespacedName, now time.Time, ex
 	return abandoned
 }
 
-// superseded says that the record of the created object has taken the place of a
-// pending one.
+// superseded reports whether the pending record was replaced by the record of the created object.
 func (j *Janitor) superseded(pending *Record) bool {
 	_, stands := j.records.PendingFor(pending.ControlPlane, pending.Kind, pending.Name)
 	return !stands
 }
 
-// Forget drops what was seen of a control plane that is no longer served.
+// Forget drops the state of a control plane that is no longer served.
 func (j *Janitor) Forget(controlPlane types.NamespacedName) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 
 var now = time.Date(2026, 5, 6, 7, 0, 0, 0, time.UTC)
 
-// TestSweep lets minutes pass, and sees when which record goes.
+// TestSweep sweeps for some minutes, and checks when each record is deleted.
 func TestSweep(t *testing.T) {
 	every := func(minutes, until int) (at []int) {
 		for m := 0; m <= until; m += minutes {
@@ -26,7 +26,7 @@ func TestSweep(t *testing.T) {
 		pending bool
 		exists  func(minute int) bool
 		sweeps  []int
-		want    int // the minute it goes, or -1
+		want    int // the minute of its deletion, or -1
 	}{
 		"pending, and nothing came":       {true, func(int) bool { return false }, every(1, 5), 3},
 		"pending, and the object is seen": {true, func(int) bool { return true }, every(1, 300), -1},
@@ -65,7 +65,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestSweepFails: what cannot be removed is tried again.
+// TestSweepFails checks that a failed deletion is retried.
 func TestSweepFails(t *testing.T) {
 	records := recordstest.NewWithClock(t, clocktesting.NewFakePassiveClock(now))
 	controlPlane := types.NamespacedName{Namespace: "team", Name: "prod"}

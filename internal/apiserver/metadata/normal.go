@@ -14,8 +14,8 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// normalize makes equal what means the same, so that records can be compared:
-// times are kept in whole seconds, and the order of keys in JSON is not.
+// normalize gives equivalent records the same form, so that they can be compared. Times have whole
+// seconds, and JSON has sorted keys.
 func normalize(record *Record) error {
 	record.Labels, record.Annotations = withoutOwn(record.Labels), nonEmpty(record.Annotations)
 	record.Finalizers = slices.DeleteFunc(slices.Clone(record.Finalizers), func(f string) bool { return f == aggregationv1alpha1.FinalizerWorkspace })
@@ -66,8 +66,8 @@ func seconds(t *metav1.Time) *metav1.Time {
 	return ptr.To(t.Rfc3339Copy())
 }
 
-// canonical gives a JSON object as the API server gives it back, nil where it
-// has no fields.
+// canonical returns a JSON object in the form in which the API server returns it, or nil if it has
+// no fields.
 func canonical(raw []byte) ([]byte, error) {
 	if noIntent(raw) {
 		return nil, nil
@@ -88,7 +88,7 @@ func canonical(raw []byte) ([]byte, error) {
 	return bytes.TrimSpace(out.Bytes()), nil
 }
 
-// same says that two normal records keep the same of the same object.
+// same reports whether two normalized records are equal, apart from version and creation time.
 func same(a, b *Record) bool {
 	left, right := *a, *b
 	for _, record := range []*Record{&left, &right} {

@@ -12,19 +12,19 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// managerCoder owns the status in managedFields. With one owner of something,
-// server-side apply does not take the object for one that was never applied, so
-// it does not report a conflict for every field of the spec.
+// managerCoder owns the status in managedFields. Server-side apply treats an object without managed
+// fields as one that was never applied, and reports a conflict for every field of the spec. One
+// entry prevents that.
 const managerCoder = "coder"
 
-// statusFields are all fields that managerCoder owns by default.
+// statusFields are the fields that managerCoder owns by default.
 const statusFields = `{"f:status":{}}`
 
-// apiVersion is written out, so that ten thousand objects share it.
+// apiVersion is a constant, so that ten thousand objects share the string.
 const apiVersion = "aggregation.coder.com/v1alpha1"
 
-// ManagedFields are those of an object that nobody has written through
-// Kubernetes: Coder owns the status. They are not worth a record.
+// ManagedFields returns the managed fields of an object that was never written through Kubernetes:
+// Coder owns the status. They are not stored in a record.
 func ManagedFields() []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{{
 		Manager:    managerCoder,
@@ -35,7 +35,7 @@ func ManagedFields() []metav1.ManagedFieldsEntry {
 	}}
 }
 
-// onlyDefault says that nobody but Coder's default entry owns fields.
+// onlyDefault reports whether there is no entry besides Coder's default entry.
 func onlyDefault(entries []metav1.ManagedFieldsEntry) bool {
 	return len(entries) == 0 || len(entries) == 1 && isDefault(&entries[0])
 }
@@ -51,10 +51,9 @@ func isDefault(entry *metav1.ManagedFieldsEntry) bool {
 	return json.Compact(&compact, entry.FieldsV1.GetRawBytes()) == nil && compact.String() == statusFields
 }
 
-// Keep fills a record with what is to be kept of an object's metadata. What the
-// server puts on every object itself is left out: the labels of the control plane,
-// the finalizer of workspaces, managed fields of Coder alone. The rest of the
-// record, what it belongs to, its intent and its version, stays.
+// Keep copies the metadata of an object to a record. It omits what the server itself adds to every
+// object: the labels of the control plane, the finalizer of workspaces, and Coder's default managed
+// fields. The other fields of the record, such as its intent and its version, do not change.
 func Keep(obj metav1.Object, record *Record) {
 	record.Labels = withoutOwn(obj.GetLabels())
 	record.Annotations = nonEmpty(obj.GetAnnotations())
@@ -77,11 +76,10 @@ func Keep(obj metav1.Object, record *Record) {
 	}
 }
 
-// Overlay lays a record over an object that was made from Coder. Labels and
-// annotations of the record win over the object's, but for the labels of the
-// control plane, which are always the server's. Finalizers come in addition.
-// Whatever the record does not have stays as it is. Nothing of the record is
-// shared with the object. A nil record changes nothing.
+// Overlay applies a record to an object that was converted from Coder. Labels and annotations of
+// the record take precedence, except for the labels of the control plane, which always come from
+// the server. Finalizers are added. Fields that the record does not set do not change. The object
+// shares no memory with the record. A nil record changes nothing.
 func Overlay(obj metav1.Object, record *Record) {
 	if record == nil {
 		return
@@ -112,8 +110,7 @@ func Overlay(obj metav1.Object, record *Record) {
 	}
 }
 
-// withoutOwn gives a copy without the labels that say where an object lives, nil
-// where nothing is left.
+// withoutOwn returns a copy without the labels of the control plane, or nil if nothing is left.
 func withoutOwn(labels map[string]string) map[string]string {
 	kept := maps.Clone(labels)
 	delete(kept, aggregationv1alpha1.LabelControlPlaneName)
@@ -121,7 +118,7 @@ func withoutOwn(labels map[string]string) map[string]string {
 	return nonEmpty(kept)
 }
 
-// nonEmpty gives a copy, nil of an empty map.
+// nonEmpty returns a copy, or nil for an empty map.
 func nonEmpty(in map[string]string) map[string]string {
 	if len(in) == 0 {
 		return nil
@@ -129,7 +126,7 @@ func nonEmpty(in map[string]string) map[string]string {
 	return maps.Clone(in)
 }
 
-// merged gives a new map of both, in which over wins.
+// merged returns a new map with the entries of both. Entries of over take precedence.
 func merged(under, over map[string]string) map[string]string {
 	out := make(map[string]string, len(under)+len(over))
 	maps.Copy(out, under)
@@ -137,7 +134,7 @@ func merged(under, over map[string]string) map[string]string {
 	return out
 }
 
-// union gives a new slice of what either has.
+// union returns a new slice with the entries of both, except the finalizer of workspaces in second.
 func union(first, second []string) []string {
 	out := slices.Clone(first)
 	for _, entry := range second {

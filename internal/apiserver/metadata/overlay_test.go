@@ -12,7 +12,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// served is an object as it is made from Coder, before anything is laid over it.
+// served returns an object as it is converted from Coder, before a record is applied.
 func served() *aggregationv1alpha1.CoderWorkspace {
 	return &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{
 		Name: "default.alice.dev", Namespace: "team", UID: firstID, Generation: 1,
@@ -47,8 +47,8 @@ func comparers() cmp.Option {
 	return cmp.Comparer(func(a, b metav1.FieldsV1) bool { return a.Equal(b) })
 }
 
-// TestKeepThenOverlay: what a user wrote comes back, on an object that is made
-// anew, and neither shares anything with the record.
+// TestKeepThenOverlay checks that a user's metadata is restored on an object that is converted
+// again, and that neither object shares memory with the record.
 func TestKeepThenOverlay(t *testing.T) {
 	want := served()
 	from := full(firstID)
@@ -89,12 +89,12 @@ func TestKeepThenOverlay(t *testing.T) {
 	sameRecord(t, "after the objects changed", record, kept)
 }
 
-// TestOverlayKeepsTheServersLabels, whatever somebody wrote into a record.
+// TestOverlayKeepsTheServersLabels checks that a record cannot override the server's labels.
 func TestOverlayKeepsTheServersLabels(t *testing.T) {
 	obj := served()
 	metadata.Overlay(obj, &metadata.Record{
 		Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: "forged", aggregationv1alpha1.LabelControlPlaneNamespace: "forged", "a": "b"},
-		// The finalizer of the server is the server's too: a template has none.
+		// The same applies to the server's finalizer: a template has none.
 		Finalizers: []string{aggregationv1alpha1.FinalizerWorkspace, "example.com/hold"},
 	})
 	if obj.Labels[aggregationv1alpha1.LabelControlPlaneName] != "dev" || obj.Labels[aggregationv1alpha1.LabelControlPlaneNamespace] != "team" || obj.Labels["a"] != "b" {

@@ -6,36 +6,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Records are the records of all served control planes. Every record that they
-// give is shared: who wants to change one makes a DeepCopy first.
+// Records provides the records of all served control planes. The returned records are shared: a
+// caller that changes one must make a DeepCopy first.
 //
-// An id is looked up within its control plane, because two Coders may stand on
-// copies of one database, and then share their ids.
+// An ID is unique only within its control plane, because two Coders may run on copies of one
+// database.
 type Records interface {
-	// Get gives the record of an object.
+	// Get returns the record of an object.
 	Get(controlPlane types.NamespacedName, uid types.UID) (*Record, bool)
-	// List gives all records of a control plane, pending ones included, in no order.
+	// List returns all records of a control plane, including pending ones, in no order.
 	List(controlPlane types.NamespacedName) []*Record
-	// PendingFor gives the record of an object that is being created. One whose
-	// object was found, so that another record has taken its place, is not given.
+	// PendingFor returns the record of an object that is being created. It does not return a record
+	// that was replaced by the record of the created object.
 	PendingFor(controlPlane types.NamespacedName, kind, name string) (*Record, bool)
 
-	// Put writes a record and gives it as it is then. Version is the one that was
-	// read, empty to make a new record. Where the record is no longer as it was read
-	// the error is a Conflict, unless it already is what was to be written; the
-	// current one can then be read. An empty record is removed, and the result has no
-	// Version. What is too large is Invalid. What is already so is not written again.
+	// Put writes a record and returns the result. Version is the version that was read, or empty to
+	// create a record. If the record was changed since, the error is a Conflict, unless it already
+	// has the wanted content. The caller can then read the current record. An empty record is
+	// deleted, and the result has no Version. A record that is too large is Invalid. A record that
+	// already has the wanted content is not written.
 	Put(ctx context.Context, record *Record) (*Record, error)
-	// Bind makes a pending record, as given, the one of the object that was created
-	// for it. It can be repeated after any failure.
+	// Bind turns a pending record, as given, into the record of the object that was created for it.
+	// It can be repeated after any failure.
 	Bind(ctx context.Context, pending *Record, uid types.UID) (*Record, error)
-	// Delete removes a record: only the given Version, whichever where that is empty.
-	// One that is not there is no error.
+	// Delete deletes a record if it has the given Version, or any version if it is empty. It is no
+	// error if the record does not exist.
 	Delete(ctx context.Context, record *Record) error
 
-	// OnChange has a function called for each record that somebody else changed: by
-	// hand, from a backup, and on replicas that do not write, the writer. It gets the
-	// record as it is now; of one that was removed, only what it belonged to. It
-	// is called one at a time and must not block, nor call Records' writing methods.
+	// OnChange sets a function that is called for each record that was changed by hand, from a
+	// backup, or by another replica. The argument identifies the object of the record. The function
+	// is called sequentially, and must not block or call writing methods of Records.
 	OnChange(changed func(*Record))
 }

@@ -10,11 +10,11 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// largest is what Kubernetes allows annotations together. Managed fields and
-// intents get as much, so that a record fits into etcd's 1.5 MiB.
+// largest is Kubernetes' limit for the annotations of an object, in bytes. Managed fields and
+// intents have the same limit, so that a record fits into etcd's 1.5 MiB.
 const largest = 256 * 1024
 
-// checkSize says what of a record is too large.
+// checkSize returns an error if a part of the record is too large.
 func checkSize(record *Record) error {
 	path := field.NewPath("metadata")
 	var errs field.ErrorList

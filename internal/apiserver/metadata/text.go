@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// text is what is kept, as it stands in a record.
+// text is the kept metadata as it is stored in a record.
 type text struct {
 	Labels                     map[string]string           `json:"labels,omitempty"`
 	Annotations                map[string]string           `json:"annotations,omitempty"`
@@ -22,7 +22,7 @@ type text struct {
 	Intent                     json.RawMessage             `json:"intent,omitempty"`
 }
 
-// Read gives what a text keeps. Empty keeps nothing.
+// Read decodes a text. An empty text is an empty record.
 func Read(kept string) (*Record, error) {
 	if kept == "" {
 		return &Record{}, nil
@@ -39,8 +39,7 @@ func Read(kept string) (*Record, error) {
 	return r, normalize(r)
 }
 
-// Text is the text of what a record keeps, which must be normal. It is empty where
-// there is nothing to keep.
+// Text encodes a record, which must be normalized. It returns "" if there is nothing to keep.
 func (r *Record) Text() (string, error) {
 	if r.IsEmpty() {
 		return "", nil
@@ -53,8 +52,8 @@ func (r *Record) Text() (string, error) {
 	return string(data), err
 }
 
-// Normalize makes equal what means the same, so that records can be compared. Its error
-// is an API status: Invalid where the record is too large.
+// Normalize gives equivalent records the same form, so that they can be compared. Its error is an
+// API status: Invalid if the record is too large.
 func Normalize(record *Record) error {
 	if record.Name == "" || record.ControlPlane.Namespace == "" {
 		return apierrors.NewInternalError(errors.New("what is to be kept does not name its object"))
@@ -65,5 +64,5 @@ func Normalize(record *Record) error {
 	return checkSize(record)
 }
 
-// Same says that two normal records keep the same of the same object.
+// Same reports whether two normalized records are equal, apart from version and creation time.
 func Same(a, b *Record) bool { return same(a, b) }

@@ -20,7 +20,7 @@ import (
 
 var began = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// workspaceAt is a workspace with a build and conditions "type status reason".
+// workspaceAt returns a workspace with a build and with conditions "type status reason".
 func workspaceAt(build int32, status, why string, conditions ...string) *aggregationv1alpha1.CoderWorkspace {
 	ws := &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "coder.ada.dev", UID: "1"}}
 	ws.Status.LatestBuild = &aggregationv1alpha1.WorkspaceBuild{Number: build, Status: status, Reason: why}
@@ -81,7 +81,7 @@ func TestOccurrences(t *testing.T) {
 	}
 }
 
-// run runs a Recorder over a cluster, and gives how to end it.
+// run starts a Recorder, and returns it with a function that stops it.
 func run(t *testing.T, kube *fake.Clientset, clock *clocktesting.FakePassiveClock, identity string) (*Recorder, func()) {
 	t.Helper()
 	r := New(Config{Client: kube, Clock: clock, Identity: identity})
@@ -99,7 +99,7 @@ func run(t *testing.T, kube *fake.Clientset, clock *clocktesting.FakePassiveCloc
 	return r, stop
 }
 
-// reasons are those of all Events, once there are so many.
+// reasons waits until there are at least want Events, and returns their reasons.
 func reasons(t *testing.T, kube *fake.Clientset, want int) (all []string) {
 	t.Helper()
 	polltest.Eventually(t, fmt.Sprintf("%d Events", want), func() error {
@@ -120,7 +120,7 @@ func reasons(t *testing.T, kube *fake.Clientset, want int) (all []string) {
 	return all
 }
 
-// TestEachOnceAcrossReplicas has two replicas see the same changes, one after the other.
+// TestEachOnceAcrossReplicas covers two replicas that see the same changes one after the other.
 func TestEachOnceAcrossReplicas(t *testing.T) {
 	kube, clock := fake.NewClientset(), clocktesting.NewFakePassiveClock(began)
 	first, stop := run(t, kube, clock, "first")
@@ -150,7 +150,7 @@ func TestEachOnceAcrossReplicas(t *testing.T) {
 	}
 }
 
-// TestAHandful limits the Events of a workspace whose agent comes and goes.
+// TestAHandful checks the limit of Events for an object that changes often.
 func TestAHandful(t *testing.T) {
 	kube, clock := fake.NewClientset(), clocktesting.NewFakePassiveClock(began)
 	r, _ := run(t, kube, clock, "first")
@@ -163,7 +163,7 @@ func TestAHandful(t *testing.T) {
 	}
 }
 
-// TestFirstSync sees a problem of pods that may be as old as the workspace.
+// TestFirstSync covers a pod problem that may be as old as the workspace.
 func TestFirstSync(t *testing.T) {
 	kube, clock := fake.NewClientset(), clocktesting.NewFakePassiveClock(began)
 	r, _ := run(t, kube, clock, "first")

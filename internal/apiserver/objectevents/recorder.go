@@ -27,30 +27,30 @@ import (
 const (
 	// controller is the reportingController of the Events.
 	controller = "coder.com/coder-k8s-apiserver"
-	// waiting is how many changes wait for their Events to be written.
+	// waiting limits the changes whose Events are not written yet.
 	waiting = 500
-	// perSecond and burst limit how many Events are written.
+	// perSecond and burst limit the rate of Events.
 	perSecond, burst = 5, 50
 	// objectBurst and objectEvery limit the Events of one object.
 	objectBurst, objectEvery = 5, 10 * time.Minute
-	// maxLimits is how many objects have a limit at once.
+	// maxLimits limits the number of objects with a rate limiter.
 	maxLimits = 10_000
-	// writeTimeout limits one write.
+	// writeTimeout limits the duration of one write.
 	writeTimeout = 5 * time.Second
-	// newFor is how long after an object that exists for longer was first seen the problems
-	// of its pods are no news: its pods are read after it.
+	// newFor is how long after an existing object was first seen its pod problems are not reported:
+	// its pods are read later than the object, so the problem may be old.
 	newFor = 2 * time.Minute
-	// maxNote is what kube-apiserver accepts, less the mark of what was cut.
+	// maxNote is the limit of kube-apiserver, minus room for the truncation mark.
 	maxNote = 1000
 	// maxName leaves room for the hash in the name of an Event.
 	maxName = 230
 )
 
-// Config is what a Recorder needs.
+// Config configures a Recorder.
 type Config struct {
 	Client kubernetes.Interface
 	Clock  clock.PassiveClock
-	// Identity is this replica.
+	// Identity is the name of this replica.
 	Identity string
 }
 
@@ -60,23 +60,23 @@ type Recorder struct {
 	changes chan change
 	running atomic.Bool
 	dropped atomic.Int64
-	// limits are those of each object. Only Run uses them.
+	// limits holds the rate limiter of each object. Only Run uses it.
 	limits map[types.UID]*rate.Limiter
 }
 
-// change is an object, and what happened to it.
+// change is a changed object with its occurrences.
 type change struct {
 	object      runtime.Object
 	occurrences []occurrence
 }
 
-// New returns a Recorder that writes nothing before Run.
+// New returns a Recorder. It writes nothing until Run is called.
 func New(config Config) *Recorder {
 	return &Recorder{config: config, changes: make(chan change, waiting), limits: map[types.UID]*rate.Limiter{}}
 }
 
-// Changed records that an object changed, which this replica has known since born. It never
-// blocks, and does nothing unless this replica mirrors.
+// Changed queues the Events for a change of an object that this replica has known since born. It
+// never blocks, and does nothing unless Run is running.
 func (r *Recorder) Changed(before, after runtime.Object, born time.Time) {
 	if !r.running.Load() {
 		return
@@ -110,7 +110,7 @@ func occurrencesOf(before, after runtime.Object) []occurrence {
 	return nil
 }
 
-// Run writes Events until the context ends.
+// Run writes Events until the context is canceled.
 func (r *Recorder) Run(ctx context.Context) {
 	r.running.Store(true)
 	defer r.running.Store(false)
@@ -143,7 +143,7 @@ func (r *Recorder) write(ctx context.Context, limit *rate.Limiter, object runtim
 	}
 }
 
-// limitOf returns the limit of an object. If there are too many, all are forgotten.
+// limitOf returns the rate limiter of an object. If there are too many, all are dropped.
 func (r *Recorder) limitOf(uid types.UID) *rate.Limiter {
 	limit := r.limits[uid]
 	if limit == nil {
@@ -156,7 +156,7 @@ func (r *Recorder) limitOf(uid types.UID) *rate.Limiter {
 	return limit
 }
 
-// event returns the Event of an occurrence. The same occurrence has the same name.
+// event returns the Event of an occurrence. Equal occurrences have equal names.
 func (r *Recorder) event(object runtime.Object, o occurrence) *eventsv1.Event {
 	kind, accessor := "CoderTemplate", object.(metav1.Object) //nolint:forcetypeassert // occurrencesOf has looked.
 	if _, ok := object.(*aggregationv1alpha1.CoderWorkspace); ok {

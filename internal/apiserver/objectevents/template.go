@@ -6,7 +6,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// ofTemplate returns what happened between two states of a template.
+// ofTemplate returns the occurrences between two states of a template.
 func ofTemplate(before, after *aggregationv1alpha1.CoderTemplate) []occurrence {
 	var all []occurrence
 	was, is := before.Status, after.Status

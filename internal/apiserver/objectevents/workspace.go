@@ -13,7 +13,7 @@ import (
 type occurrence struct {
 	reason, action, note string
 	warning              bool
-	// key tells it from others with the same reason.
+	// key distinguishes occurrences with the same reason.
 	key string
 }
 
@@ -25,12 +25,12 @@ const (
 	actionPromote = "Promote"
 )
 
-// scheduled are the reasons of builds that Coder begins by itself, and what they mean.
+// scheduled maps the reasons of builds that Coder starts itself to their explanations.
 var scheduled = map[string]string{
 	"autostop": "its schedule or the limit on its time", "dormancy": "it was not used for long", "autodelete": "its template's rule for dormant workspaces",
 }
 
-// ofWorkspace returns what happened between two states of a workspace.
+// ofWorkspace returns the occurrences between two states of a workspace.
 func ofWorkspace(before, after *aggregationv1alpha1.CoderWorkspace) []occurrence {
 	var all []occurrence
 	if b := after.Status.LatestBuild; b != nil && !sameBuild(before.Status.LatestBuild, b) {
@@ -67,7 +67,7 @@ func sameBuild(a, b *aggregationv1alpha1.WorkspaceBuild) bool {
 	return a != nil && a.Number == b.Number && a.Status == b.Status
 }
 
-// find returns a condition, and an empty one if there is none.
+// find returns a condition, or an empty one if it is missing.
 func find(conditions []metav1.Condition, kind string) metav1.Condition {
 	if c := meta.FindStatusCondition(conditions, kind); c != nil {
 		return *c

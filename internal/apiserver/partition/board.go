@@ -8,42 +8,42 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State is how much the log knows of a control plane.
+// State is the sync status of a control plane.
 type State string
 
 // The states.
 const (
-	// Syncing: it was never read. Nothing can be said about its objects.
+	// Syncing means that it was never read. Nothing is known about its objects.
 	Syncing State = "Syncing"
-	// Ready: the log equals Coder but for the last moments.
+	// Ready means that the log equals Coder, except for the last moments.
 	Ready State = "Ready"
-	// Stale: Coder cannot be asked. The objects are as they were last seen.
+	// Stale means that Coder is unreachable. The objects are as they were last read.
 	Stale State = "Stale"
-	// Quarantined: Coder could not be asked for long, or was never read in that
-	// time. It no longer holds up lists of all namespaces.
+	// Quarantined means that Coder has been unreachable for long, or was never read in that time.
+	// It no longer blocks lists of all namespaces.
 	Quarantined State = "Quarantined"
 )
 
-// Partition is one control plane.
+// Partition holds the sync status of one control plane.
 type Partition struct {
 	ControlPlane types.NamespacedName `json:"controlPlane"`
-	// NamePrefix stands in front of the names of its objects.
+	// NamePrefix is the prefix of the names of its objects.
 	NamePrefix string `json:"namePrefix,omitempty"`
 	State      State  `json:"state"`
-	// Seen says that it was read once, so that the log has its objects.
+	// Seen is true if it was read at least once, so that the log has its objects.
 	Seen bool `json:"seen,omitempty"`
-	// NeverServed says that it was never read by any replica, now or before, so that
-	// nobody misses its objects.
+	// NeverServed is true if no replica ever read it, so that no client can miss its objects.
 	NeverServed bool `json:"neverServed,omitempty"`
-	// Unnamed says that NamePrefix is not settled yet: any name may be one of its.
+	// Unnamed is true if NamePrefix is not decided yet, so that any name may belong to it.
 	Unnamed bool `json:"unnamed,omitempty"`
-	// Since is when the state began.
+	// Since is the time of the last change of the state.
 	Since metav1.Time `json:"since"`
-	// Message says for people why it is not ready.
+	// Message is the human-readable reason why it is not ready.
 	Message string `json:"message,omitempty"`
 }
 
-// Board is safe for concurrent use. Its zero value knows nothing yet.
+// Board holds the sync statuses of all control planes. It is safe for concurrent use. Its zero
+// value has no data yet.
 type Board struct {
 	mu         sync.Mutex
 	known      bool
@@ -51,7 +51,7 @@ type Board struct {
 	changed    chan struct{}
 }
 
-// Replace puts up what is known now.
+// Replace sets all sync statuses.
 func (b *Board) Replace(all []Partition) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,20 +65,20 @@ func (b *Board) Replace(all []Partition) {
 	}
 }
 
-// All gives the partitions, and whether anything is known at all.
+// All returns the sync statuses, and reports whether they were ever set.
 func (b *Board) All() (all []Partition, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.partitions), b.known
 }
 
-// InNamespace gives those of one namespace.
+// InNamespace returns the sync statuses of one namespace.
 func (b *Board) InNamespace(namespace string) (found []Partition, known bool) {
 	all, known := b.All()
 	return slices.DeleteFunc(all, func(p Partition) bool { return p.ControlPlane.Namespace != namespace }), known
 }
 
-// Changed is closed when something else is put up.
+// Changed returns a channel that is closed at the next change.
 func (b *Board) Changed() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

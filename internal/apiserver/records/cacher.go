@@ -20,7 +20,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Decorator puts the library's cacher over a store: it is for generic.RESTOptions.
+// Decorator returns a decorator for generic.RESTOptions that puts the library's cacher in front of
+// a store.
 func Decorator(store *Store) generic.StorageDecorator {
 	return func(backend *storagebackend.ConfigForResource, prefix string,
 		keyFunc func(runtime.Object) (string, error), newObject, newList func() runtime.Object,
@@ -41,14 +42,14 @@ func Decorator(store *Store) generic.StorageDecorator {
 	}
 }
 
-// NewCacher puts a cacher over a store. Storage and Versioner of the config are
-// set here. destroy ends the cacher.
+// NewCacher returns a cacher in front of a store. It sets Storage and Versioner of the config.
+// destroy stops the cacher.
 func NewCacher(store *Store, config cacher.Config) (cached storage.Interface, destroy factory.DestroyFunc, err error) {
 	return newCacher(store, store, config)
 }
 
-// newCacher has the cacher read the store, while what the cacher does not answer
-// goes to below: the store, or what a test has put over it.
+// newCacher returns a cacher that reads from the store. Requests that the cacher cannot serve go to
+// below: the store, or a wrapper that a test provides.
 func newCacher(store *Store, below storage.Interface, config cacher.Config) (storage.Interface, factory.DestroyFunc, error) {
 	reads := &source{Store: store, ended: make(chan struct{})}
 	config.Storage, config.Versioner = reads, store.Versioner()
@@ -59,21 +60,21 @@ func newCacher(store *Store, below storage.Interface, config cacher.Config) (sto
 	delegator := cacher.NewCacheDelegator(cache, below)
 	return &served{Interface: delegator, store: store}, sync.OnceFunc(func() {
 		delegator.Stop()
-		// The cacher waits for its list.
+		// Stop waits until the cacher's list returns, so end the list first.
 		close(reads.ended)
 		cache.Stop()
 	}), nil
 }
 
-// served is what clients read.
+// served is the storage that serves clients.
 type served struct {
 	storage.Interface
 	store *Store
 }
 
-// Watch refuses a revision that the cluster has not reached. The cacher would wait for it and
-// show nothing until then: after etcd was restored from a backup, or for a client that has a
-// revision of a release that counted in another way, maybe for years.
+// Watch returns 410 for a revision that the cluster has not reached. The cacher would wait for that
+// revision and send nothing until then. This could take years: after etcd was restored from a
+// backup, or if the client has a revision of an earlier release that used another counter.
 func (s *served) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
 	from, err := s.store.versioner.ParseResourceVersion(options.ResourceVersion)
 	if err != nil {
@@ -92,18 +93,18 @@ func (s *served) Watch(ctx context.Context, key string, options storage.ListOpti
 	return s.Interface.Watch(ctx, key, options)
 }
 
-// source is what the cacher reads. The Table sees the same.
+// source is the storage that the cacher reads. It also updates the Table.
 type source struct {
 	*Store
-	// ended is closed when nobody reads any more.
+	// ended is closed when the cacher stops.
 	ended chan struct{}
-	// listed are the keys of the pages of the list that is under way. The cacher, which alone
-	// lists here, reads one page after the other.
+	// listed holds the keys of the pages of the current list. Only the cacher lists here, and it
+	// reads one page after the other.
 	listed map[string]bool
 }
 
-// GetList implements storage.Interface. It tries until kube-apiserver answers: left to
-// the cacher, that waits up to half a minute between two attempts.
+// GetList implements storage.Interface. It retries until kube-apiserver responds. The cacher itself
+// would wait up to half a minute between two attempts.
 func (s *source) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
 	if options.Predicate.Continue == "" {
 		s.listed = map[string]bool{}
@@ -134,14 +135,14 @@ func (s *source) Watch(ctx context.Context, key string, options storage.ListOpti
 	return s.watch(ctx, key, options, &sight{table: s.Table})
 }
 
-// IsWatchListSemanticsUnSupported has the cacher begin with a list, whose pages are
-// decoded on all cores, and not with a stream of events.
+// IsWatchListSemanticsUnSupported returns true, so that the cacher starts with a list, whose pages
+// are decoded on all cores, and not with a stream of events.
 func (s *source) IsWatchListSemanticsUnSupported() bool { return true }
 
-// sight is what the Table sees of a list or a watch. Nil sees nothing.
+// sight updates the Table with the records of a list or a watch. A nil sight does nothing.
 type sight struct {
 	table *Table
-	// keys are those of a list, with those of the pages before.
+	// keys are the keys of a list, including those of the previous pages.
 	keys map[string]bool
 }
 
@@ -176,9 +177,9 @@ func (s *sight) progress(revision uint64) {
 	}
 }
 
-// progressSupport claims for all storages of the process that they tell the
-// progress of watches. The library finds out otherwise by asking etcd for its
-// version. It is embedded because one of its methods cannot be written outside.
+// progressSupport declares for all storages of the process that they support RequestWatchProgress.
+// Otherwise the library asks etcd for its version. It embeds the interface because one of its
+// methods cannot be implemented outside the library.
 type progressSupport struct {
 	feature.FeatureSupportChecker
 }
@@ -187,10 +188,10 @@ func (p progressSupport) Supports(wanted storage.Feature) bool {
 	return wanted == storage.RequestWatchProgress || p.FeatureSupportChecker.Supports(wanted)
 }
 
-// EnableWatchProgress tells the library that the storage of this process supports
-// RequestWatchProgress; without it watches with initial events are refused and
-// consistent lists bypass the cacher. The library keeps that in a variable of the
-// process, so it is called once, before any server is built.
+// EnableWatchProgress declares to the library that the storage of this process supports
+// RequestWatchProgress. Without it, watches with initial events are rejected and consistent lists
+// bypass the cacher. The library stores this in a global variable, so EnableWatchProgress is called
+// once, before any server is built.
 func EnableWatchProgress() {
 	feature.DefaultFeatureSupportChecker = progressSupport{feature.NewDefaultFeatureSupportChecker()}
 }

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// TestPagesAreOneList reads a list in pages, as the cacher does when there are more than
-// 10,000 objects. What was on the first page is not gone because the last one does not have
-// it, and what is on no page is.
+// TestPagesAreOneList reads a list in pages, as the cacher does if there are more than 10,000
+// objects. Records of the first page must not be dropped because the last page does not contain
+// them. Records that are on no page must be dropped.
 func TestPagesAreOneList(t *testing.T) {
 	raw, ctx := newRaw(t), t.Context()
 	key := func(i int) string { return fmt.Sprintf("/pods/test-ns/pod-%d", i) }

@@ -24,13 +24,13 @@ import (
 )
 
 const (
-	// requestTimeout bounds all requests but watches.
+	// requestTimeout limits the duration of all requests except watches.
 	requestTimeout = 15 * time.Second
-	// maxError is how much is read of an answer that is no success.
+	// maxError limits how much of an error response is read, in bytes.
 	maxError = 64 << 10
 )
 
-// Client speaks to kube-apiserver about the records of one kind.
+// Client reads and writes the records of one kind in kube-apiserver.
 type Client struct {
 	http     *http.Client
 	base     string
@@ -40,8 +40,8 @@ type Client struct {
 
 var _ Cluster = (*Client)(nil)
 
-// NewClient makes one for a resource of internal.coder.com. The configuration must
-// have no limit of requests of its own.
+// NewClient returns a Client for a resource of internal.coder.com. The configuration must not set a
+// client-side rate limit.
 func NewClient(config *rest.Config, resource, kind string) (*Client, error) {
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *Client) write(ctx context.Context, method, url string, record *Record) 
 	if method == http.MethodPut {
 		r.Metadata.ResourceVersion = formatRevision(record.Revision)
 	}
-	// The content is known already.
+	// Only the new revision is needed from the response.
 	var answer struct {
 		Metadata resourceMeta `json:"metadata"`
 	}
@@ -134,7 +134,7 @@ func (c *Client) List(ctx context.Context, query Query) (*List, error) {
 	})
 }
 
-// inParallel does n things on all cores.
+// inParallel calls do for 0 to n-1 on all cores.
 func inParallel(n int, do func(i int) error) error {
 	workers := min(runtime.GOMAXPROCS(0), n)
 	var group errgroup.Group
@@ -232,7 +232,7 @@ func (c *Client) url(namespace, name string, query url.Values) string {
 	return u
 }
 
-// do makes a request, and reads the answer into out.
+// do sends a request, and decodes the response into out.
 func (c *Client) do(ctx context.Context, method, url string, body, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -252,7 +252,7 @@ func (c *Client) do(ctx context.Context, method, url string, body, out any) erro
 	return json.Unmarshal(data, out)
 }
 
-// open makes a request, and gives the body of an answer that is a success.
+// open sends a request, and returns the body of a successful response.
 func (c *Client) open(ctx context.Context, method, url string, body any) (io.ReadCloser, error) {
 	var content io.Reader
 	if body != nil {

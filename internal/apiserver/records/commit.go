@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// claimPatience is how long somebody else's claim is respected that does not
-	// change: a request to Coder takes no longer. It is measured here, from when this
-	// replica first saw the claim.
+	// claimPatience is how long an unchanged claim of another replica is respected. A request to
+	// Coder takes no longer. The time is measured by this replica's clock, from when it first saw
+	// the claim.
 	claimPatience = time.Minute
-	// cleanUp is how long a claim is tried to be taken off after its write.
+	// cleanUp is the timeout for removing a claim after its write.
 	cleanUp = 5 * time.Second
 )
 
-// commit decides a write on this replica. b is nil for a creation, wanted where the
-// object shall be removed. The result is nil where it is gone. It is ErrChanged where
-// the record is not what the write was decided on.
+// commit executes a write on this replica. b is nil for a creation, wanted is nil for a deletion.
+// The result is nil if the object is gone. It returns ErrChanged if the record is not the one that
+// the write is based on.
 func (s *Store) commit(ctx context.Context, key string, b *basis, wanted Object) (_ *held, err error) {
-	// It begins before the lock, so that waiting for another write can be seen.
+	// Start the span before taking the lock, so that it includes the wait for another write.
 	ctx, span := tracing.Start(ctx, "Decide a write")
 	defer func() { tracing.End(span, err) }()
 	unlock, err := s.Table.Lock(ctx, key)
@@ -40,7 +40,7 @@ func (s *Store) commit(ctx context.Context, key string, b *basis, wanted Object)
 	}
 	current := s.Table.get(key)
 	if s.writer == nil && (current == nil || current.revision < b.revision) {
-		// The record is the system of record, and etcd compares.
+		// The record is the system of record, and etcd compares the revisions.
 		if current, err = s.heldOf(ctx, key, b); err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func changedOr(err error) error {
 	return ErrChanged
 }
 
-// heldOf makes what a Table has of what a write was decided on.
+// heldOf converts the basis of a write to the form that a Table holds.
 func (s *Store) heldOf(ctx context.Context, key string, b *basis) (*held, error) {
 	text, err := s.encode(b.object.DeepCopyObject())
 	if err != nil {
@@ -95,11 +95,11 @@ func (s *Store) waitFor(ctx context.Context, key string) (waited bool, err error
 	}
 }
 
-// mine says that a claim is one of this replica. The lock of the key is held, so it is
-// left from an earlier write.
+// mine reports whether a claim is from this replica. The caller holds the lock of the key, so such
+// a claim is left from an earlier write.
 func (s *Store) mine(claim string) bool { return strings.HasPrefix(claim, s.config.Replica+"/") }
 
-// create brings a creation to the system of record.
+// create writes a new object to the system of record.
 func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, error) {
 	if s.writer == nil {
 		return s.put(ctx, key, nil, wanted, "")
@@ -118,7 +118,7 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 	if err != nil {
 		return nil, err
 	}
-	// Coder has it: who asked may be gone, the record follows.
+	// The object exists in Coder: record it even if the client has disconnected.
 	h, err := s.put(context.WithoutCancel(ctx), key, w.next, object, object.GetName())
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Recording an object that was made", "key", key)
@@ -127,7 +127,7 @@ func (s *Store) create(ctx context.Context, key string, wanted Object) (*held, e
 	return h, nil
 }
 
-// Learn reads the record of a key that nothing is known of.
+// Learn reads the record of a key from kube-apiserver, and updates the Table.
 func (s *Store) Learn(ctx context.Context, key string) error {
 	namespace, name := s.Locate(key)
 	record, err := s.config.Cluster.Get(ctx, namespace, name, "")
@@ -148,7 +148,7 @@ func (s *Store) Learn(ctx context.Context, key string) error {
 	return nil
 }
 
-// change brings a change or a removal to the system of record.
+// change writes an update or a deletion to the system of record.
 func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held, error) {
 	if s.writer == nil {
 		return s.settleOn(ctx, current, wanted)
@@ -160,14 +160,14 @@ func (s *Store) change(ctx context.Context, current *held, wanted Object) (*held
 	}
 	h, err := s.settleOn(context.WithoutCancel(ctx), w.next, object)
 	if errors.Is(err, ErrChanged) && w.claimed {
-		// Only by hand, or after a minute, does somebody write over a claim. Another round
-		// would tell Coder twice.
+		// A claimed record is overwritten only by hand, or after claimPatience. Another attempt
+		// would send the change to Coder twice.
 		return nil, unavailable(ctx, "recording "+current.key, errors.New("it was changed by somebody else meanwhile"))
 	}
 	return h, err
 }
 
-// settleOn writes or removes the record last.
+// settleOn writes or deletes the record as the last step of a write.
 func (s *Store) settleOn(ctx context.Context, last *held, object Object) (*held, error) {
 	switch {
 	case object == nil:
@@ -178,9 +178,9 @@ func (s *Store) settleOn(ctx context.Context, last *held, object Object) (*held,
 	return s.put(ctx, last.key, last, object, object.GetName())
 }
 
-// put writes an object into the record that is there, or into a new one. Claims end
-// with it. The object belongs to the Table from then on. Where its names come from Coder,
-// natural is the one that they give it, and its name becomes that of the record.
+// put writes an object to its record, and creates the record if necessary. It removes the claim.
+// From then on, the Table owns the object. If the names of the objects are derived from Coder,
+// natural is the derived name, and the object gets the name of the record.
 func (s *Store) put(ctx context.Context, key string, current *held, object Object, natural string) (*held, error) {
 	_, name := s.Locate(key)
 	if natural != "" {
@@ -206,7 +206,7 @@ func (s *Store) put(ctx context.Context, key string, current *held, object Objec
 	return s.update(ctx, next, object)
 }
 
-// update writes a record. object is nil where it keeps the one that it has.
+// update writes a record. If object is nil, the record keeps its object.
 func (s *Store) update(ctx context.Context, next *held, object Object) (*held, error) {
 	if object == nil && next.entry != nil {
 		object = next.entry.Object
@@ -246,20 +246,19 @@ func (s *Store) update(ctx context.Context, next *held, object Object) (*held, e
 		case err != nil:
 			return nil, s.refused(ctx, next, err)
 		}
-		// The text is what is served: the object in memory may say more than it tells.
+		// Decode the written text: the object in memory may have more than the text.
 		return s.hold(ctx, record)
 	})
 }
 
-// asKept says that nothing else is to be kept than what is.
+// asKept reports whether the kept data of the record does not change.
 func (s *Store) asKept(next *held) bool {
 	known := s.Table.get(next.key)
 	return known != nil && known.spec.Kept == next.spec.Kept
 }
 
-// unchanged says that an object is what the record has already. An update that changes
-// nothing must not move the revision: clients that write again on each change would
-// never come to rest.
+// unchanged reports whether the record already has this object. An update without changes must not
+// increment the revision: clients that write again after each change would never stop.
 func (s *Store) unchanged(current *held, object Object) bool {
 	if current.entry.Object == object {
 		return true
@@ -270,7 +269,7 @@ func (s *Store) unchanged(current *held, object Object) bool {
 		equality.Semantic.DeepEqual(was, is)
 }
 
-// refused is the answer where kube-apiserver did not take a record.
+// refused returns the error for a record that kube-apiserver did not accept.
 func (s *Store) refused(ctx context.Context, next *held, err error) error {
 	if next.revision == 0 && s.writer == nil && !answered(err) && ctx.Err() == nil {
 		return uncertain(next.key, err)
@@ -278,7 +277,7 @@ func (s *Store) refused(ctx context.Context, next *held, err error) error {
 	return unavailable(ctx, "writing "+next.key, err)
 }
 
-// remove removes the record last.
+// remove deletes the record as the last step of a deletion.
 func (s *Store) remove(ctx context.Context, last *held) error {
 	namespace, name := s.Locate(last.key)
 	err := s.config.Cluster.Delete(ctx, namespace, name, last.revision)

@@ -9,15 +9,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// errDamaged is in the error about a record whose text cannot be read. Only somebody who
-// edits the record by hand brings that about.
+// errDamaged is in the error about a record whose text cannot be decoded. Only a manual edit of a
+// record causes this.
 var errDamaged = errors.New("its text cannot be read; the operator writes it again when it has read the object from Coder")
 
 func damagedError(record *Record, cause error) error {
 	return fmt.Errorf("record %s/%s: %w: %w", record.Namespace, record.Name, errDamaged, cause)
 }
 
-// readError returns 503 for a damaged record: it is repaired soon, and the object exists.
+// readError returns 503 for a damaged record: the object exists, and the record is repaired soon.
 func readError(ctx context.Context, key string, err error) error {
 	if errors.Is(err, errDamaged) {
 		return unavailable(ctx, "reading "+key, err)
@@ -25,9 +25,9 @@ func readError(ctx context.Context, key string, err error) error {
 	return internal(err)
 }
 
-// holdShown is hold for a record that a list or a watch shows. A damaged record does not
-// fail the list or the watch, which would make all other objects unavailable. The object
-// stays as it was known before; if it was not known, it is missing until it is repaired.
+// holdShown is like hold, for a record in a list or a watch. A damaged record does not fail the
+// list or the watch, because that would make all other objects unavailable. Its object stays as it
+// was known before. If it was not known, it is omitted until the record is repaired.
 func (s *Store) holdShown(ctx context.Context, record *Record) (*held, error) {
 	h, err := s.hold(ctx, record)
 	if !errors.Is(err, errDamaged) {

@@ -11,18 +11,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// retryAfterSeconds is what a client is told to wait. Clients of Kubernetes do so
-// by themselves.
+// retryAfterSeconds is the Retry-After of errors. Kubernetes clients obey it automatically.
 const retryAfterSeconds = 1
 
 // etcdFull is in the message of kube-apiserver if etcd accepts no writes.
 const etcdFull = "etcdserver: mvcc: database space exceeded"
 
-// unavailable is the answer where kube-apiserver gave none, or one that says more
-// about the operator than about the request.
+// unavailable returns 503 if kube-apiserver did not respond, or if its error is about the operator
+// and not about the client's request.
 func unavailable(ctx context.Context, what string, cause error) error {
 	if err := ctx.Err(); err != nil {
-		// Nobody waits for the answer any more.
+		// The client does not wait for the response any more.
 		return err
 	}
 	var status *apierrors.StatusError
@@ -39,7 +38,7 @@ func unavailable(ctx context.Context, what string, cause error) error {
 	}}
 }
 
-// advice says what an administrator can do.
+// advice returns what an administrator can do.
 func advice(cause error) string {
 	switch {
 	case apierrors.HasStatusCause(cause, "NamespaceTerminating"):
@@ -56,14 +55,14 @@ func advice(cause error) string {
 	return ""
 }
 
-// uncertain is the answer for a creation that may have happened. A client that tried
-// again by itself would be told that its own object is in its way.
+// uncertain returns the error for a creation that may have succeeded. It has no Retry-After: a
+// client that retried automatically would get a conflict with its own object.
 func uncertain(key string, cause error) error {
 	return apierrors.NewTimeoutError(fmt.Sprintf(
 		"whether %s was created is not known: %v; look whether it is there, and apply it again: nothing is made twice", key, cause), 0)
 }
 
-// answered says that kube-apiserver has refused, so that nothing has happened.
+// answered reports whether kube-apiserver has rejected the request, so that nothing was written.
 func answered(err error) bool {
 	var status *apierrors.StatusError
 	if !errors.As(err, &status) {
@@ -73,8 +72,8 @@ func answered(err error) bool {
 	return code < http.StatusInternalServerError || code == http.StatusServiceUnavailable
 }
 
-// internal is the answer for what was read and makes no sense. What is an API status
-// stays as it is.
+// internal returns an internal error for data that cannot be decoded. It returns an API status
+// unchanged.
 func internal(err error) error {
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {

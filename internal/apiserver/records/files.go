@@ -21,28 +21,29 @@ import (
 )
 
 const (
-	// partSize is how much of compressed files one part has: etcd takes 1.5 MiB.
+	// partSize is the size of one part of compressed files, in bytes. etcd accepts 1.5 MiB per
+	// request.
 	partSize = 512 << 10
-	// maxFiles is how much the files of one template may be, as JSON. More text than 2 MiB
-	// is not shown in an object.
+	// maxFiles limits the files of one template, in bytes of JSON. An object shows at most 2 MiB of
+	// text.
 	maxFiles = 16 << 20
-	// unusedFor is how long a part is kept that no record names.
+	// unusedFor is how long a part is kept that no record refers to.
 	unusedFor = time.Hour
 )
 
-// errNoPart says that a part is not there, or not what its name says.
+// errNoPart means that a part is missing, or that its content does not match its name.
 var errNoPart = errors.New("a part of the files of the template is missing")
 
-// Files keeps the files of templates beside their records: compressed, in parts that are
-// named by their content. So those that have not changed are written and kept once.
+// Files stores the files of templates separately from their records: compressed, in parts that are
+// named by the hash of their content. Parts that do not change are written and stored once.
 type Files struct {
 	cluster Cluster
 }
 
-// NewFiles keeps files in a cluster of parts.
+// NewFiles returns Files that stores parts in the cluster.
 func NewFiles(cluster Cluster) *Files { return &Files{cluster: cluster} }
 
-// detach takes the files of an object into the record, and out of the object.
+// detach removes the files from an object, sets their names in the record, and returns the parts.
 func (f *Files) detach(object Object, record *Record) (map[string]string, error) {
 	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)
 	if f == nil || !ok || len(tmpl.Spec.Files) == 0 {
@@ -78,7 +79,7 @@ func nameOf(part []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// store writes the parts that are not there yet.
+// store writes the parts that do not exist yet.
 func (f *Files) store(ctx context.Context, namespace string, parts map[string]string, before string) error {
 	for name, content := range parts {
 		if strings.Contains(before, name) {
@@ -93,21 +94,21 @@ func (f *Files) store(ctx context.Context, namespace string, parts map[string]st
 	return nil
 }
 
-// attach puts the files of a record into its object. known is what was read of it
-// before, or nil.
+// attach sets the files of a record in its object. known is the previous state of the record, or
+// nil.
 func (f *Files) attach(ctx context.Context, object Object, record *Record, known *held) error {
 	tmpl, ok := object.(*aggregationv1alpha1.CoderTemplate)
 	if f == nil || !ok || record.Files == "" {
 		return nil
 	}
 	if known != nil && known.entry != nil && known.spec.Files == record.Files {
-		// The objects share them: nobody writes to an object that was read.
+		// The objects share the map: objects in the Table are never modified.
 		tmpl.Spec.Files = known.entry.Object.(*aggregationv1alpha1.CoderTemplate).Spec.Files
 		return nil
 	}
 	files, err := f.load(ctx, record)
 	if errors.Is(err, errNoPart) {
-		// Somebody removed it. Without a source in its status the mirror reads it again.
+		// The part was deleted. Without status.source, the mirror reads the files from Coder again.
 		tmpl.Status.Source = nil
 		return nil
 	}
@@ -146,8 +147,8 @@ func (f *Files) load(ctx context.Context, record *Record) (map[string]string, er
 	return files, nil
 }
 
-// Sweep removes parts that no record of the Store has named for long. unused remembers
-// since when, and is the caller's to keep.
+// Sweep deletes parts that no record of the Store has referred to for unusedFor. unused holds the
+// time since when each part is unused. The caller keeps it between calls.
 func (s *Store) Sweep(ctx context.Context, now time.Time, unused map[types.NamespacedName]time.Time) error {
 	list, err := s.config.Files.cluster.List(ctx, Query{})
 	if err != nil {

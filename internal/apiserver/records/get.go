@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// Get passes a read on: without a resourceVersion it is a quorum read of etcd.
+// Get implements storage.Interface. Without a resourceVersion, it is a quorum read of etcd.
 func (s *Store) Get(ctx context.Context, key string, options storage.GetOptions, out runtime.Object) error {
 	key, err := s.key(key)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Store) Get(ctx context.Context, key string, options storage.GetOptions,
 	return nil
 }
 
-// get gives the record of a key that has an object, or nil.
+// get returns the record of a key, or nil if there is no object.
 func (s *Store) get(ctx context.Context, key, resourceVersion string) (*Record, error) {
 	namespace, name := s.Locate(key)
 	record, err := s.config.Cluster.Get(ctx, namespace, name, resourceVersion)
@@ -52,8 +52,8 @@ func (s *Store) get(ctx context.Context, key, resourceVersion string) (*Record, 
 	return record, nil
 }
 
-// isAbsent says that there is no such record. That there is no such resource at all is
-// told without a name.
+// isAbsent reports whether the record does not exist. If the resource itself does not exist,
+// NotFound has no name.
 func isAbsent(err error) bool {
 	if !apierrors.IsNotFound(err) {
 		return false
@@ -62,7 +62,7 @@ func isAbsent(err error) bool {
 	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name != ""
 }
 
-// assign makes what out points to the object, which the caller owns.
+// assign sets out to the object, which the caller must own.
 func assign(object, out runtime.Object) error {
 	target, err := conversion.EnforcePtr(out)
 	if err != nil {

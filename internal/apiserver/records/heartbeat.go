@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// heartbeatPrefix begins the names of records that are no objects. No object has
-	// such a name: theirs have a dot.
+	// heartbeatPrefix is the prefix of the names of heartbeats. No object has such a name: the
+	// names of objects contain a dot.
 	heartbeatPrefix = "heartbeat-"
-	// heartbeatEvery is the least time between two of them.
+	// heartbeatEvery is the minimum interval between two heartbeats.
 	heartbeatEvery = 5 * time.Millisecond
-	// silentFor is how long a heartbeat does not change until its replica counts as gone.
+	// silentFor is how long a heartbeat must be unchanged before its replica counts as gone.
 	silentFor = time.Hour
-	// heartbeatAttempts bounds how often one is tried that somebody else has changed.
+	// heartbeatAttempts limits the attempts to write a heartbeat after conflicts.
 	heartbeatAttempts = 5
 )
 
@@ -29,9 +29,9 @@ func isHeartbeat(name string) bool {
 	return strings.HasPrefix(name, heartbeatPrefix) && !strings.Contains(name, ".")
 }
 
-// heartbeat is a small record of the same resource. What was acknowledged before it is
-// written has a lower revision, and the watch shows it before it shows the heartbeat.
-// All who wait share a write: who comes while one is under way waits for the next.
+// heartbeat is a small record of the same resource. Writes that were acknowledged before the
+// heartbeat is written have a lower revision, and the watch delivers them before the heartbeat.
+// Concurrent callers share a write. A caller that arrives during a write waits for the next one.
 type heartbeat struct {
 	cluster Cluster
 	record  Record
@@ -39,14 +39,14 @@ type heartbeat struct {
 	mutex   sync.Mutex
 	running bool
 	next    *beat
-	// written and seen are the newest revisions that were written, and that the watch
-	// has shown.
+	// written is the newest revision that was written, and seen the newest one that the watch has
+	// delivered.
 	written, seen atomic.Uint64
 	// others are the heartbeats that the last sweep found.
 	others map[string]silence
 }
 
-// silence is since when a heartbeat has a revision, by the clock of this replica.
+// silence is the time since when a heartbeat has a revision, by the clock of this replica.
 type silence struct {
 	revision uint64
 	since    time.Time
@@ -63,8 +63,8 @@ func newHeartbeat(cluster Cluster, namespace, replica string) *heartbeat {
 	return &heartbeat{cluster: cluster, record: Record{Namespace: namespace, Name: name}}
 }
 
-// now gives a revision that is not lower than that of any write that was acknowledged
-// before.
+// now returns a revision that is not lower than that of any write that was acknowledged before the
+// call.
 func (h *heartbeat) now(ctx context.Context) (uint64, error) {
 	h.mutex.Lock()
 	if h.next == nil {
@@ -73,7 +73,7 @@ func (h *heartbeat) now(ctx context.Context) (uint64, error) {
 	mine := h.next
 	if !h.running {
 		h.running = true
-		// It is shared, so it does not end with who asked first.
+		// The write is shared, so it must not be canceled with the first caller's context.
 		go h.run(context.WithoutCancel(ctx))
 	}
 	h.mutex.Unlock()
@@ -105,11 +105,11 @@ func (h *heartbeat) run(ctx context.Context) {
 	}
 }
 
-// write is called by one at a time.
+// write writes the heartbeat. It must not be called concurrently.
 func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 	for range heartbeatAttempts {
 		r := h.record
-		// An update that changes nothing would get no revision.
+		// An update without changes would not get a new revision.
 		r.State = time.Now().UTC().Format(time.RFC3339Nano)
 		var err error
 		if r.Revision == 0 {
@@ -131,15 +131,15 @@ func (h *heartbeat) write(ctx context.Context) (uint64, error) {
 		case apierrors.IsNotFound(err) && r.Revision != 0:
 			h.record.Revision = 0
 		default:
-			// Whether it was written is not known, so its revision is not either.
+			// It is not known whether it was written, so its revision is not known either.
 			return 0, err
 		}
 	}
 	return 0, fmt.Errorf("record %s/%s is changed again and again by somebody else", h.record.Namespace, h.record.Name)
 }
 
-// progress is asked for while somebody waits for the watch. There is nothing to do as
-// long as it has still to show what was written last.
+// progress starts a heartbeat so that the watch delivers an event. It does nothing while the last
+// heartbeat has not been delivered.
 func (h *heartbeat) progress(ctx context.Context) {
 	if h.seen.Load() < h.written.Load() {
 		return
@@ -151,15 +151,15 @@ func (h *heartbeat) progress(ctx context.Context) {
 	}()
 }
 
-// shown takes note of what the watch shows.
+// shown records that the watch has delivered a heartbeat of this replica.
 func (h *heartbeat) shown(record *Record) {
 	if record.Name == h.record.Name && record.Namespace == h.record.Namespace {
 		h.seen.Store(record.Revision)
 	}
 }
 
-// sweep removes heartbeats that replicas left behind which were killed. One that lives,
-// and was asked nothing for so long, creates its own again. It is called by one at a time.
+// sweep deletes the heartbeats of replicas that were killed. A replica that is alive but had no
+// request for that long creates its heartbeat again. sweep must not be called concurrently.
 func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 	list, err := h.cluster.List(ctx, Query{Namespace: h.record.Namespace})
 	if err != nil {
@@ -181,7 +181,7 @@ func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 		if now.Sub(last.since) < silentFor {
 			continue
 		}
-		// Not if it has changed since.
+		// The precondition fails if it has changed since.
 		err := h.cluster.Delete(ctx, other.Namespace, other.Name, other.Revision)
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			errs = append(errs, fmt.Errorf("removing the heartbeat %s/%s of a replica that is gone: %w", other.Namespace, other.Name, err))
@@ -190,7 +190,7 @@ func (h *heartbeat) sweep(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// end removes the record, when the replica ends.
+// end deletes the heartbeat when the replica shuts down.
 func (h *heartbeat) end(ctx context.Context) error {
 	revision := h.written.Load()
 	if revision == 0 {

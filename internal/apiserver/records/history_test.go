@@ -14,15 +14,14 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// operation is one read or write of a counter, from before it was asked for until it was
-// answered.
+// operation is one read or write of a counter, with the time of its request and of its response.
 type operation struct {
 	began, ended time.Time
 	value        int
 	write        bool
 }
 
-// history is what clients saw.
+// history records the operations of the clients.
 type history struct {
 	mu  sync.Mutex
 	all []operation
@@ -34,8 +33,8 @@ func (h *history) add(o operation) {
 	h.all = append(h.all, o)
 }
 
-// check makes sure that each read shows every write that was answered before it began,
-// nothing that had not begun when it ended, and no less than a read before it.
+// check verifies that each read returns every write that was acknowledged before the read began, no
+// write that began after the read ended, and no less than an earlier read.
 func (h *history) check(t *testing.T) {
 	t.Helper()
 	for _, read := range h.all {
@@ -53,8 +52,8 @@ func (h *history) check(t *testing.T) {
 	}
 }
 
-// TestConsistentReadsOfThreeReplicas writes a counter through three replicas at the same
-// time, and reads it through others, by get and by list.
+// TestConsistentReadsOfThreeReplicas writes a counter through three replicas concurrently, and
+// reads it through other replicas, by get and by list.
 func TestConsistentReadsOfThreeReplicas(t *testing.T) {
 	raw := newRaw(t)
 	replicas := []*cached{newCachedOver(t, raw)}

@@ -14,15 +14,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// Keeper keeps what Coder has no place for in the records of objects, beside the
-// object.
+// Keeper implements metadata.Records. It stores the metadata that Coder cannot store in the records
+// of the objects.
 type Keeper struct {
 	stores map[string]*Store
 }
 
 var _ metadata.Records = (*Keeper)(nil)
 
-// NewKeeper makes one of the stores of all kinds.
+// NewKeeper returns a Keeper on the stores of all kinds.
 func NewKeeper(stores ...*Store) *Keeper {
 	k := &Keeper{stores: map[string]*Store{}}
 	for _, s := range stores {
@@ -108,7 +108,7 @@ func (k *Keeper) Put(ctx context.Context, record *metadata.Record) (*metadata.Re
 	return s.keep(ctx, known, wanted)
 }
 
-// prepare makes a record normal, and finds where it is kept.
+// prepare normalizes a record, and returns its store and key.
 func (k *Keeper) prepare(record *metadata.Record) (*Store, string, error) {
 	s := k.stores[record.Kind]
 	if s == nil {
@@ -120,7 +120,7 @@ func (k *Keeper) prepare(record *metadata.Record) (*Store, string, error) {
 	return s, s.keyOf(record), nil
 }
 
-// keyOf is where what is kept of an object is: in its record, whatever its name is now.
+// keyOf returns the key of the record of an object, also if the object was renamed in Coder.
 func (s *Store) keyOf(record *metadata.Record) string {
 	if !record.Pending() {
 		if key, ok := s.Table.KeyOf(record.ControlPlane, record.UID); ok {
@@ -130,7 +130,7 @@ func (s *Store) keyOf(record *metadata.Record) string {
 	return s.Key(record.ControlPlane.Namespace, record.Name)
 }
 
-// newRecord is one that is not there yet, nil where it is not worth one.
+// newRecord returns a record that does not exist yet, or nil if there is nothing to keep.
 func (s *Store) newRecord(key string, wanted *metadata.Record) (*held, error) {
 	switch {
 	case wanted.Version != "":
@@ -143,7 +143,7 @@ func (s *Store) newRecord(key string, wanted *metadata.Record) (*held, error) {
 	return h, nil
 }
 
-// keep writes what is kept into a record.
+// keep writes the kept data to a record.
 func (s *Store) keep(ctx context.Context, known *held, wanted *metadata.Record) (*metadata.Record, error) {
 	next := *known
 	var err error
@@ -154,7 +154,7 @@ func (s *Store) keep(ctx context.Context, known *held, wanted *metadata.Record) 
 	h, err := s.update(ctx, &next, nil)
 	switch {
 	case errors.Is(err, ErrChanged):
-		// What is newer is learned by the watch, or here.
+		// Read the newer record, in case the watch has not delivered it yet.
 		if err := s.Learn(ctx, known.key); err != nil {
 			return nil, err
 		}
@@ -167,8 +167,8 @@ func (s *Store) keep(ctx context.Context, known *held, wanted *metadata.Record) 
 	return h.kept, nil
 }
 
-// lost is the answer where somebody else was faster: that may have been this write, whose
-// answer was lost.
+// lost returns the result after a conflict. The conflicting write may be this one, if its response
+// was lost.
 func (s *Store) lost(key string, wanted *metadata.Record) (*metadata.Record, error) {
 	if now := s.Table.get(key); now != nil && now.kept != nil && metadata.Same(now.kept, wanted) {
 		return now.kept, nil
@@ -230,7 +230,7 @@ func (k *Keeper) Delete(ctx context.Context, record *metadata.Record) error {
 	return err
 }
 
-// gone is what came of a removal. That the record is gone already is as good.
+// gone returns the result of a deletion. It is a success if the record is already gone.
 func (k *Keeper) gone(record *metadata.Record, err error) error {
 	if !errors.Is(err, ErrChanged) {
 		return err
@@ -242,7 +242,7 @@ func (k *Keeper) gone(record *metadata.Record, err error) error {
 	return kept(record, "was changed meanwhile")
 }
 
-// kept is the answer where a record is not as it was read.
+// kept returns the conflict error for a record that was changed since it was read.
 func kept(record *metadata.Record, how string) error {
 	resource := schema.GroupResource{Group: metadatav1alpha1.GroupVersion.Group, Resource: strings.ToLower(record.Kind) + "records"}
 	return apierrors.NewConflict(resource, record.Name, fmt.Errorf("what is kept of %s %q %s; read it again", record.Kind, record.Name, how))

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// see takes up what the watch or a read tells.
+// see updates the Table with a record from the watch or from a read.
 func (t *Table) see(h *held) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -22,11 +22,12 @@ func (t *Table) see(h *held) {
 	t.tell(now)
 }
 
-// take takes a state up if it is newer than what is known.
+// take stores a state if it is newer than the known one. It returns the state that is known then,
+// and reports whether it is new.
 func (t *Table) take(h *held) (now *held, news bool) {
 	known := t.byKey[h.key]
 	if known != nil && known.revision == h.revision && known.entry != nil && h.entry != nil && known.hash == h.hash {
-		// The cache has this copy of the object anyway.
+		// Use the copy of the object that the cache has, so that only one is in memory.
 		same := *known
 		entry := *known.entry
 		entry.Object = h.entry.Object
@@ -56,7 +57,7 @@ func (t *Table) take(h *held) (now *held, news bool) {
 	return h, true
 }
 
-// inherit takes over from the state before what the change has left as it was.
+// inherit copies from the previous state the values that the change has not affected.
 func (h *held) inherit(known *held) {
 	h.born = known.born
 	if known.spec.Claim == h.spec.Claim {
@@ -86,7 +87,7 @@ func (t *Table) put(h *held) {
 	plane[types.UID(h.spec.ID)] = h
 }
 
-// naturalKey is the key that an object would have that was made now.
+// naturalKey returns the key that the object would get if it were created now.
 func naturalKey(h *held) string {
 	return h.key[:strings.LastIndexByte(h.key, '/')+1] + h.entry.Natural
 }
@@ -122,7 +123,7 @@ func (t *Table) drop(known *held, gone bool) {
 	}
 }
 
-// lose takes up that a record is gone, which was seen at a revision.
+// lose records that a record was deleted at a revision.
 func (t *Table) lose(key string, revision uint64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -137,7 +138,7 @@ func (t *Table) lose(key string, revision uint64) {
 	t.tell(known)
 }
 
-// bury takes up that this replica removed a record that had a revision.
+// bury records that this replica deleted a record that had a revision.
 func (t *Table) bury(key string, revision uint64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -147,8 +148,8 @@ func (t *Table) bury(key string, revision uint64) {
 	t.graves[key] = max(t.graves[key], revision)
 }
 
-// fill takes up that a list was read to its end: what is older than it, and not among
-// the keys, is gone.
+// fill records that a list was read completely: records that are older than the list and not among
+// its keys are gone.
 func (t *Table) fill(keys map[string]bool, revision uint64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -166,22 +167,23 @@ func (t *Table) fill(keys map[string]bool, revision uint64) {
 	t.filled, t.shown = true, max(t.shown, revision)
 }
 
-// show takes note of how far the watch is.
+// show records the newest revision that the watch has delivered.
 func (t *Table) show(revision uint64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.shown = max(t.shown, revision)
 }
 
-// Revision is the newest one up to which everything was seen.
+// Revision returns the newest revision up to which the Table is complete.
 func (t *Table) Revision() uint64 {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
 	return t.shown
 }
 
-// write has what the watch tells of a key held back while this replica writes it, so
-// that it is known whose change it is. The lock of the key is held.
+// write calls a function that writes the record of a key. Until it returns, events of the watch for
+// this key are held back, so that they can be attributed to this replica or to another one. The
+// caller holds the lock of the key.
 func (t *Table) write(key string, write func() (*held, error)) (*held, error) {
 	t.mutex.Lock()
 	t.writing[key] = nil
@@ -205,7 +207,8 @@ func (t *Table) write(key string, write func() (*held, error)) (*held, error) {
 	return now, nil
 }
 
-// tell says that somebody else changed a record. Who is still at it changes it again.
+// tell reports that another replica or user changed a record. A record with a claim is not
+// reported, because its writer changes it again.
 func (t *Table) tell(h *held) {
 	if h != nil && t.changed != nil && h.spec.ID != "" && h.spec.Claim == "" {
 		t.changed(h.controlPlane, types.UID(h.spec.ID))

@@ -13,17 +13,17 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// pageSize is how many records are asked for at once, so that they are not all in
-// memory twice. pageLimit is how many at most where few are selected.
+// pageSize is the number of records that are requested at once, so that a list is not completely in
+// memory twice. pageLimit is the maximum if few of the records match the selector.
 const pageSize, pageLimit = 2000, 10000
 
-// GetList passes a list on. The cacher answers most lists; what comes here is its own
-// first one, and states of the past that it does not have any more.
+// GetList implements storage.Interface. The cacher serves most lists. Only its own initial list,
+// and revisions that it no longer has, are read here.
 func (s *Store) GetList(ctx context.Context, key string, options storage.ListOptions, list runtime.Object) error {
 	return s.list(ctx, key, options, list, nil)
 }
 
-// list calls see for each record and for the revision of the whole.
+// list calls see for each record, and with the revision of the list when it is complete.
 func (s *Store) list(ctx context.Context, key string, options storage.ListOptions, list runtime.Object, see *sight) error {
 	prefix, err := storage.PrepareKey(s.config.Prefix, key, options.Recursive)
 	if err != nil {
@@ -77,8 +77,8 @@ func (s *Store) list(ctx context.Context, key string, options storage.ListOption
 	}
 }
 
-// add adds what is selected of a page. It gives the last key that was looked at, and
-// whether there is more behind it.
+// add appends the matching objects of a page. It returns the last key that it processed, and
+// reports whether there are more records after it.
 func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predicate storage.SelectionPredicate, see *sight) (last string, more bool, err error) {
 	found := make([]*held, len(page.Records))
 	if err := inParallel(len(page.Records), func(i int) error {
@@ -88,7 +88,7 @@ func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predic
 		}
 		var err error
 		found[i], err = s.holdShown(ctx, record)
-		// Nobody reads the text again.
+		// The text is not needed any more.
 		record.Object = ""
 		return err
 	}); err != nil {
@@ -119,7 +119,7 @@ func (s *Store) add(ctx context.Context, items reflect.Value, page *List, predic
 	return last, more, nil
 }
 
-// query asks for the records of a prefix or a key.
+// query returns the query for the records of a prefix or a key.
 func (s *Store) query(prefix string, options storage.ListOptions) Query {
 	query := Query{
 		ResourceVersion: options.ResourceVersion, ResourceVersionMatch: options.ResourceVersionMatch,

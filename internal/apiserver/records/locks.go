@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// locks are one for each key, which exist only while somebody holds or wants them.
+// locks holds one lock for each key. A lock exists only while it is held or waited for.
 type locks struct {
 	mutex sync.Mutex
 	held  map[string]*keyLock
 }
 
 type keyLock struct {
-	// taken has room for one: who sends holds the lock.
+	// taken has capacity one. A successful send acquires the lock.
 	taken chan struct{}
-	// users hold or want it.
+	// users is the number of goroutines that hold or wait for the lock.
 	users int
 }
 

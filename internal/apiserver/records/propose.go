@@ -9,23 +9,24 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// proposalsAtOnce is how many records are written at the same time: etcd writes those
-// to its disk together.
+// proposalsAtOnce limits the number of records that are written concurrently. etcd batches them
+// into one disk write.
 const proposalsAtOnce = 16
 
-// Proposal asks for a change of one key. Who proposes holds the key's lock.
+// Proposal is a change of one key. The caller must hold the key's lock.
 type Proposal struct {
 	Key string
-	// Expect is the revision of the Entry of the key, 0 where there is none.
+	// Expect is the revision of the Entry of the key, or 0 if there is none.
 	Expect uint64
-	// Object is nil to remove the key. It belongs to the Table from here on.
+	// Object is nil to delete the key. The Table owns it from then on.
 	Object Object
-	// Natural is the name that Coder's names give the object now. Empty is that it has none.
+	// Natural is the name that is derived from the current names in Coder. It is empty if there is
+	// none.
 	Natural string
 }
 
-// ChangedError says which proposals were based on something else than what is there.
-// errors.Is finds ErrChanged in it.
+// ChangedError lists the proposals that were based on an outdated state. errors.Is reports that it
+// is ErrChanged.
 type ChangedError struct {
 	Keys []string
 }
@@ -34,11 +35,10 @@ func (e *ChangedError) Error() string {
 	return fmt.Sprintf("%v: %s", ErrChanged, strings.Join(e.Keys, ", "))
 }
 
-// Is makes it one of the kind ErrChanged.
+// Is reports whether target is ErrChanged.
 func (e *ChangedError) Is(target error) bool { return target == ErrChanged }
 
-// TryLock takes the lock of a key, where neither this replica nor another one is
-// writing it.
+// TryLock acquires the lock of a key, unless this or another replica is writing it.
 func (s *Store) TryLock(key string) (unlock func(), ok bool) {
 	if busy, _ := s.Table.foreign(key, s.mine); busy {
 		return nil, false
@@ -46,9 +46,9 @@ func (s *Store) TryLock(key string) (unlock func(), ok bool) {
 	return s.Table.locks.tryLock(key)
 }
 
-// Propose writes what was read from the system of record. Where a record is not as
-// expected the error is a ChangedError, and the other proposals are done all the same;
-// so they may be with any other error.
+// Propose writes objects that were read from the system of record. If a record is not as expected,
+// the error is a ChangedError, and the other proposals are written nevertheless. After any other
+// error, some of them may be written too.
 func (s *Store) Propose(ctx context.Context, proposals ...Proposal) error {
 	changed := make([]bool, len(proposals))
 	var group errgroup.Group

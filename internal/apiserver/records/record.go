@@ -15,29 +15,29 @@ import (
 // Record is one custom resource.
 type Record struct {
 	Namespace, Name string
-	// Revision is that of the record. 0 is one that was not written yet.
+	// Revision is the revision of the record, or 0 if it was not written yet.
 	Revision uint64
 
 	metadatav1alpha1.RecordSpec
 }
 
-// Cluster is where the records of one kind are. Its errors are API statuses where
-// kube-apiserver has answered.
+// Cluster stores the records of one kind. Its errors are API statuses if kube-apiserver has
+// responded.
 type Cluster interface {
-	// Create and Update set the Revision of the record. Update expects it.
+	// Create and Update set the Revision of the record. Update requires the current Revision.
 	Create(ctx context.Context, record *Record) error
 	Update(ctx context.Context, record *Record) error
-	// Delete removes a record that has this revision.
+	// Delete deletes a record that has this revision.
 	Delete(ctx context.Context, namespace, name string, revision uint64) error
-	// Get reads what is newest where resourceVersion is empty.
+	// Get reads the newest state if resourceVersion is empty.
 	Get(ctx context.Context, namespace, name, resourceVersion string) (*Record, error)
 	List(ctx context.Context, query Query) (*List, error)
 	Watch(ctx context.Context, query Query) (Stream, error)
 }
 
-// Query says which records are meant, in the words of kube-apiserver.
+// Query selects records. Its fields have the meaning of the list options of kube-apiserver.
 type Query struct {
-	// Namespace is empty for all, Name for all in it.
+	// Namespace is empty for all namespaces, Name is empty for all names.
 	Namespace, Name      string
 	ResourceVersion      string
 	ResourceVersionMatch metav1.ResourceVersionMatch
@@ -46,33 +46,33 @@ type Query struct {
 	SendInitialEvents    *bool
 }
 
-// List is one page.
+// List is one page of a list.
 type List struct {
 	Records  []Record
 	Revision uint64
 	Continue string
-	// Remaining is how many are on the pages to come, where that is known.
+	// Remaining is the number of records on the following pages, or 0 if unknown.
 	Remaining int64
 }
 
 // Stream is an open watch.
 type Stream interface {
-	// Next waits for an event. Its error ends the stream; an API status was sent by
-	// kube-apiserver.
+	// Next waits for an event. An error ends the stream. If it is an API status, kube-apiserver has
+	// sent it.
 	Next() (Event, error)
 	Close()
 }
 
-// Event is one of a Stream.
+// Event is an event of a Stream.
 type Event struct {
 	// Type is never watch.Error.
 	Type   watch.EventType
 	Record Record
-	// InitialEventsEnd says that a bookmark ends the initial events.
+	// InitialEventsEnd marks the bookmark that ends the initial events.
 	InitialEventsEnd bool
 }
 
-// resource is a record as kube-apiserver has it.
+// resource is the JSON form of a record in kube-apiserver.
 type resource struct {
 	APIVersion string                      `json:"apiVersion,omitempty"`
 	Kind       string                      `json:"kind,omitempty"`

@@ -11,29 +11,29 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// session is one write of a record through the Writer. What is to be kept is collected,
-// and written before Coder is told something, together with the claim; what comes after
-// that is written with the object. So most writes are two of the record, and one where
-// Coder is told nothing.
+// session is one write of a record through the Writer. Metadata to be kept is collected, and is
+// written together with the claim before the first change in Coder. Metadata that is set after that
+// is written with the object. So most writes need two writes of the record, and one if nothing
+// changes in Coder.
 type session struct {
 	store *Store
 	key   string
 	claim string
 
 	mu sync.Mutex
-	// next is the record as it is to be. Its revision is the one that there is, 0 where
-	// there is none.
+	// next is the record to be written. Its revision is that of the existing record, or 0 if there
+	// is none.
 	next *held
-	// dirty says that next has more than the record, claimed that the record has the
-	// claim.
+	// dirty is true if next has data that the record does not have. claimed is true if the record
+	// has the claim.
 	dirty, claimed bool
-	// failed is why Coder could not be told.
+	// failed is the error that prevented the change in Coder.
 	failed error
 }
 
 type sessionKey struct{}
 
-// newSession begins a write that is decided on what is known.
+// newSession begins a write that is based on the known state.
 func (s *Store) newSession(key string, known *held) *session {
 	if known == nil {
 		known = &held{key: key}
@@ -41,7 +41,7 @@ func (s *Store) newSession(key string, known *held) *session {
 	return &session{store: s, key: key, next: known, claim: s.config.Replica + "/" + rand.Text()}
 }
 
-// sessionOf is the session of a context, where it is one of this record.
+// sessionOf returns the session of a context if it writes this record, or nil.
 func (s *Store) sessionOf(ctx context.Context, key string) *session {
 	if w, _ := ctx.Value(sessionKey{}).(*session); w != nil && w.store == s && w.key == key {
 		return w
@@ -49,7 +49,7 @@ func (s *Store) sessionOf(ctx context.Context, key string) *session {
 	return nil
 }
 
-// write has the Writer do its part.
+// write calls the Writer within the session.
 func (w *session) write(ctx context.Context, current, wanted Object) (Object, error) {
 	inside := coderd.WithBeforeChange(context.WithValue(ctx, sessionKey{}, w), w.tell)
 	object, err := w.store.writer.Write(inside, w.key, current, wanted)
@@ -63,13 +63,13 @@ func (w *session) write(ctx context.Context, current, wanted Object) (Object, er
 	return nil, err
 }
 
-// tell says in the record that this write changes something in Coder now, and what is
-// to be kept by then. It is ErrChanged where the record is not what the write was
-// decided on: then Coder is told nothing.
+// tell writes the claim and the collected metadata to the record before a change in Coder. If the
+// record is not the one that the write is based on, it returns ErrChanged, and the change is not
+// sent to Coder.
 func (w *session) tell(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Before a creation has something to keep, it only uploads files.
+	// As long as a creation has nothing to keep, it only uploads files.
 	if w.claimed && !w.dirty || w.next.revision == 0 && !w.dirty {
 		return w.failed
 	}
@@ -84,7 +84,7 @@ func (w *session) tell(ctx context.Context) error {
 	return nil
 }
 
-// keep collects what is to be kept.
+// keep collects the metadata to be kept.
 func (w *session) keep(wanted *metadata.Record) (*metadata.Record, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,14 +101,14 @@ func (w *session) keep(wanted *metadata.Record) (*metadata.Record, error) {
 	}
 	next.controlPlane, next.spec.ControlPlane = wanted.ControlPlane, wanted.ControlPlane.Name
 	next.spec.Kept, next.spec.ID = text, string(wanted.UID)
-	// It is of this write until that ends.
+	// Until the write ends, the claim serves as the version.
 	wanted.Version = w.claim
 	next.kept = wanted
 	w.next, w.dirty = &next, true
 	return wanted, nil
 }
 
-// forget keeps nothing any more. The record of a creation that was refused goes.
+// forget drops the metadata of an object. It deletes the record of a creation that was refused.
 func (w *session) forget(ctx context.Context, record *metadata.Record) error {
 	w.mu.Lock()
 	if w.next.entry == nil {
@@ -125,8 +125,8 @@ func (w *session) forget(ctx context.Context, record *metadata.Record) error {
 	return err
 }
 
-// release takes the claim off after a write that came to nothing, and writes what is to
-// be kept of it. Where that fails, the others wait for a minute.
+// release removes the claim after a failed write, and writes the collected metadata. If that fails,
+// other replicas wait for claimPatience.
 func (w *session) release(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

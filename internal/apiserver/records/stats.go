@@ -7,13 +7,13 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// EnableResourceSizeEstimation makes Stats tell the number of objects.
+// EnableResourceSizeEstimation makes Stats report the number of objects.
 func (s *Store) EnableResourceSizeEstimation(keys storage.KeysFunc) error {
 	s.keys.Store(&keys)
 	return nil
 }
 
-// Stats tells how many objects there are, and how big they are on average.
+// Stats returns the number of objects and their average size.
 func (s *Store) Stats(ctx context.Context) (storage.Stats, error) {
 	keys := s.keys.Load()
 	if keys == nil {
@@ -27,7 +27,7 @@ func (s *Store) Stats(ctx context.Context) (storage.Stats, error) {
 type sizes struct{ value atomic.Int64 }
 
 func (s *sizes) note(size int) {
-	// Two at once may lose one of them, which an average bears.
+	// Of two concurrent calls one may be lost. An average tolerates that.
 	if before := s.value.Load(); before != 0 {
 		s.value.Store(before + (int64(size)-before)/16)
 		return

@@ -21,56 +21,55 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// spec is what is in a record. In a Table its Object is empty.
+// spec is the content of a record. In a Table, its Object is empty.
 type spec = metadatav1alpha1.RecordSpec
 
-// Object is what is served.
+// Object is a served object.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Writer brings a write to the system of record.
+// Writer applies a write to the system of record.
 type Writer interface {
-	// Write makes wanted of current, and gives the object as it is then. current is
-	// nil for a creation. wanted is nil where the object shall be removed. The result is
-	// nil where it is gone. The lock of the key is held meanwhile. Before it changes
-	// something in Coder it asks coderd.BeforeChange. Errors are API
-	// statuses. Neither object may be written to.
+	// Write changes current to wanted, and returns the resulting object. current is nil for a
+	// creation, wanted is nil for a deletion. The result is nil if the object is gone. The caller
+	// holds the lock of the key. Before each change in Coder, Write calls coderd.BeforeChange.
+	// Errors are API statuses. Write must not modify either object.
 	Write(ctx context.Context, key string, current, wanted Object) (Object, error)
 }
 
-// Config is what a Store works on.
+// Config configures a Store.
 type Config struct {
 	Cluster Cluster
-	// Kind is that of the objects, as what is kept names it.
+	// Kind is the kind of the objects. The kept metadata refers to it.
 	Kind string
-	// Prefix is that of all keys, e.g. /aggregation.coder.com/coderworkspaces. Then comes
-	// <namespace>/<name>, also that of the record.
+	// Prefix is the prefix of all keys, for example /aggregation.coder.com/coderworkspaces. It is
+	// followed by <namespace>/<name>, which is also the name of the record.
 	Prefix    string
 	NewObject func() Object
-	// Codec writes and reads objects. Nil is JSON as it is.
+	// Codec encodes and decodes objects. If nil, they are plain JSON.
 	Codec runtime.Codec
-	// ControlPlane gives the control plane that an object names, State and Pending what
-	// people read of it in its record. They may be nil.
+	// ControlPlane returns the control plane of an object. State and Pending return text for the
+	// print columns of its record. They may be nil.
 	ControlPlane func(Object) string
 	State        func(Object) string
 	Pending      func(*metadata.Record) string
-	// Files keeps the files of templates. Nil keeps them in the record.
+	// Files stores the files of templates. If nil, they stay in the record.
 	Files *Files
-	// Replica names this one, and HeartbeatNamespace is where its heartbeat is.
+	// Replica is the name of this replica, and HeartbeatNamespace the namespace of its heartbeat.
 	Replica            string
 	HeartbeatNamespace string
-	// Clock is the real one if nil.
+	// Clock is the real clock if nil.
 	Clock clock.PassiveClock
 }
 
-// Store is the library's storage over records.
+// Store implements storage.Interface on records.
 type Store struct {
 	config    Config
 	versioner storage.APIObjectVersioner
 	heartbeat *heartbeat
-	// Table is what this replica has seen.
+	// Table holds the records that this replica has seen.
 	Table  *Table
 	writer Writer
 	keys   atomic.Pointer[storage.KeysFunc]
@@ -79,7 +78,7 @@ type Store struct {
 
 var _ storage.Interface = (*Store)(nil)
 
-// NewStore gives a store.
+// NewStore returns a Store.
 func NewStore(config Config) *Store {
 	if !strings.HasSuffix(config.Prefix, "/") {
 		config.Prefix += "/"
@@ -93,38 +92,39 @@ func NewStore(config Config) *Store {
 	}
 }
 
-// WriteWith has writes brought to the system of record. It is called before the store
-// is used; without it the records are that system.
+// WriteWith sets the Writer that applies writes to the system of record. It is called before the
+// store is used. Without a Writer, the records are the system of record.
 func (s *Store) WriteWith(writer Writer) { s.writer = writer }
 
-// Kind is that of the objects.
+// Kind returns the kind of the objects.
 func (s *Store) Kind() string { return s.config.Kind }
 
-// Versioner reads and writes revisions in objects.
+// Versioner returns the versioner of the objects.
 func (s *Store) Versioner() storage.Versioner { return s.versioner }
 
-// ReadinessCheck succeeds: what is not known is told with each answer.
+// ReadinessCheck always returns nil: unavailability is reported in the response to each request.
 func (s *Store) ReadinessCheck() error { return nil }
 
-// CompactRevision is not known: kube-apiserver keeps it to itself.
+// CompactRevision returns 0, because kube-apiserver does not expose it.
 func (s *Store) CompactRevision() int64 { return 0 }
 
-// GetCurrentResourceVersion is a revision that is not lower than that of any write
-// that was acknowledged before.
+// GetCurrentResourceVersion returns a revision that is not lower than that of any write that was
+// acknowledged before.
 func (s *Store) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
 	return s.heartbeat.now(ctx)
 }
 
-// RequestWatchProgress has the watch show something soon.
+// RequestWatchProgress causes an event in the watch soon.
 func (s *Store) RequestWatchProgress(ctx context.Context) error {
 	s.heartbeat.progress(ctx)
 	return nil
 }
 
-// Revision is the newest one up to which this replica has seen everything.
+// Revision returns the newest revision up to which this replica has seen all changes.
 func (s *Store) Revision() uint64 { return s.Table.Revision() }
 
-// FirstName gives the name of the object that has another one in Coder by now.
+// FirstName returns the name of the object whose counterpart in Coder was renamed to this name, or
+// "".
 func (s *Store) FirstName(namespace, name string) string {
 	if entry := s.Table.Renamed(s.Key(namespace, name)); entry != nil {
 		return entry.Object.GetName()
@@ -132,7 +132,7 @@ func (s *Store) FirstName(namespace, name string) string {
 	return ""
 }
 
-// CatchUp waits until the Table shows everything that was written before now.
+// CatchUp waits until the Table has all writes that were acknowledged before the call.
 func (s *Store) CatchUp(ctx context.Context, every time.Duration) error {
 	revision, err := s.heartbeat.now(ctx)
 	if err != nil {
@@ -150,23 +150,23 @@ func (s *Store) CatchUp(ctx context.Context, every time.Duration) error {
 	return nil
 }
 
-// SweepHeartbeats removes the heartbeats of replicas that have written none for long.
-// One replica calls it, now and then.
+// SweepHeartbeats deletes the heartbeats of replicas that have not written one for silentFor. One
+// replica calls it periodically.
 func (s *Store) SweepHeartbeats(ctx context.Context, now time.Time) error {
 	return s.heartbeat.sweep(ctx, now)
 }
 
-// Close removes the heartbeat. Who has written one for the last time calls it.
+// Close deletes the heartbeat. It is called after the last heartbeat was written.
 func (s *Store) Close(ctx context.Context) error { return s.heartbeat.end(ctx) }
 
-// These are the namespaces of the records of keys that are not namespace/name. Only
-// the library's suite of tests has them.
+// These are the namespaces of records whose keys are not namespace/name. Only the library's test
+// suite uses them.
 const (
 	clusterScope = "cluster-scope"
 	noNamespace  = "0"
 )
 
-// Locate gives where the record of a key is.
+// Locate returns the namespace and the name of the record of a key.
 func (s *Store) Locate(key string) (namespace, name string) {
 	rest := strings.TrimPrefix(key, s.config.Prefix)
 	namespace, name, ok := strings.Cut(rest, "/")
@@ -179,7 +179,7 @@ func (s *Store) Locate(key string) (namespace, name string) {
 	return namespace, name
 }
 
-// Key gives the key of a record.
+// Key returns the key of a record.
 func (s *Store) Key(namespace, name string) string {
 	switch namespace {
 	case clusterScope:
@@ -194,7 +194,7 @@ func (s *Store) key(key string) (string, error) {
 	return storage.PrepareKey(s.config.Prefix, key, false)
 }
 
-// encode gives the text of an object, which it changes.
+// encode returns the text of an object. It modifies the object.
 func (s *Store) encode(object runtime.Object) (string, error) {
 	if err := s.versioner.PrepareObjectForStorage(object); err != nil {
 		return "", fmt.Errorf("preparing an object for its record: %w", err)
@@ -208,7 +208,7 @@ func (s *Store) encode(object runtime.Object) (string, error) {
 	return string(bytes.TrimSpace(data)), err
 }
 
-// decode reads the object of a record into out.
+// decode decodes the object of a record into out.
 func (s *Store) decode(ctx context.Context, record *Record, out runtime.Object) error {
 	var err error
 	if s.config.Codec == nil {
@@ -227,7 +227,8 @@ func (s *Store) decode(ctx context.Context, record *Record, out runtime.Object) 
 	return s.versioner.UpdateObject(out, record.Revision)
 }
 
-// hold makes what a Table has of a record. What cannot be read is an error.
+// hold converts a record to the form that a Table holds. It returns an error if the record cannot
+// be decoded.
 func (s *Store) hold(ctx context.Context, record *Record) (*held, error) {
 	var object Object
 	if record.Object != "" {
@@ -239,7 +240,7 @@ func (s *Store) hold(ctx context.Context, record *Record) (*held, error) {
 	return s.holdWith(record, object)
 }
 
-// holdWith is hold where the object is known, which belongs to the Table then.
+// holdWith is like hold for an object that is already decoded. The Table owns the object then.
 func (s *Store) holdWith(record *Record, object Object) (*held, error) {
 	h := &held{
 		key: s.Key(record.Namespace, record.Name), revision: record.Revision, spec: record.RecordSpec,

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestUnavailable: what kube-apiserver does not answer is 503 with Retry-After, what it
-// says of the past stays as it is, and what it says about the operator is no answer to
-// the request.
+// TestUnavailable covers the errors of kube-apiserver: no response becomes 503 with Retry-After,
+// errors about past revisions are returned unchanged, and errors about the operator are not
+// returned as if they were about the client's request.
 func TestUnavailable(t *testing.T) {
 	resource := schema.GroupResource{Resource: "records"}
 	for name, c := range map[string]struct {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestSuiteIsComplete fails if the library's suite has a function that is neither run on
-// the store and on the cacher nor listed in notPassed with the reason.
+// TestSuiteIsComplete fails if the library's suite has a function that is neither run on the store
+// and on the cacher nor listed in notPassed with the reason.
 func TestSuiteIsComplete(t *testing.T) {
 	has := map[string]bool{}
 	for _, test := range eithers() {

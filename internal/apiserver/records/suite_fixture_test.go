@@ -37,15 +37,15 @@ import (
 const (
 	podPrefix = "/pods/"
 	replicaA  = "a"
-	// heartbeats is where those of these tests are.
+	// heartbeats is the namespace of the heartbeats in these tests.
 	heartbeats = "zz-system"
 )
 
-// cluster is the kube-apiserver of this package's tests: they count revisions, so nobody
-// else may write there.
+// cluster is the kube-apiserver of this package's tests. They count revisions, so no other test may
+// write to it.
 var cluster = sync.OnceValues(func() (*envtest.Environment, error) {
 	e := kubetest.Environment(filepath.Join("..", "..", "..", "config", "crd", "bases"))
-	// The suite has namespaces of many names, and makes none.
+	// The suite uses many namespaces, and creates none.
 	e.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "NamespaceLifecycle")
 	_, err := e.Start()
 	return e, err
@@ -97,12 +97,13 @@ func codec() runtime.Codec {
 	return serializer.NewCodecFactory(scheme).LegacyCodec(examplev1.SchemeGroupVersion)
 }
 
-// newRaw is the store, without anything that a test before has left.
+// newRaw returns the store after deleting everything that an earlier test has left.
 func newRaw(tb testing.TB) *Store {
 	tb.Helper()
 	c := client(tb)
 	ctx := context.Background()
-	// Right after the definition was made, kube-apiserver does not answer yet; and the test before may still write a heartbeat.
+	// Right after the CRD was created, kube-apiserver does not serve it yet. The previous test may
+	// still write a heartbeat.
 	polltest.Eventually(tb, "nothing is left of the test before", func() error {
 		left, err := c.List(ctx, Query{})
 		if err != nil {
@@ -165,7 +166,7 @@ func newCachedOver(tb testing.TB, raw *Store, tune ...func(*cacher.Config)) *cac
 	return &cached{over, raw}
 }
 
-// visible returns from Create when the cache has the object.
+// visible is a storage whose Create returns when the cache has the object.
 type visible struct{ *cached }
 
 func (c visible) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
@@ -189,7 +190,7 @@ func (c visible) Create(ctx context.Context, key string, object, out runtime.Obj
 	}
 }
 
-// stored is what the suite checks behind the storage's back.
+// stored returns the suite's validation of the stored data.
 func stored(s *Store) storagetesting.KeyValidation {
 	return func(ctx context.Context, t *testing.T, key string) {
 		t.Helper()
@@ -226,8 +227,8 @@ func bump(tb testing.TB) storagetesting.IncreaseRVFunc {
 	}
 }
 
-// compact does what kube-apiserver does every five minutes, and waits until its
-// cache has noticed, which it does every 15 seconds.
+// compact does what kube-apiserver does every five minutes, and waits until its cache has noticed,
+// which it does every 15 seconds.
 func compact(tb testing.TB, s *Store) storagetesting.Compaction {
 	c := etcd(tb)
 	return func(ctx context.Context, t *testing.T, version string) {
@@ -248,5 +249,5 @@ func compact(tb testing.TB, s *Store) storagetesting.Compaction {
 	}
 }
 
-// noEtcd is what the suite's recorder records the use of: there is none.
+// noEtcd replaces the suite's recorder of etcd requests: there is no etcd client.
 type noEtcd struct{ kubernetes.Interface }

@@ -12,11 +12,11 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// The tests of this file are those of the library's own suite for storages, on the
-// store itself and on the cacher over it, against a real kube-apiserver and etcd. They
-// run one after the other: they count revisions.
+// The tests of this file are those of the library's own suite for storages, on the store itself and
+// on the cacher in front of it, with a real kube-apiserver and etcd. They run sequentially, because
+// they count revisions.
 
-// The reasons why functions of the suite do not pass.
+// The reasons why functions of the suite are not run.
 const (
 	noTTL        = "custom resources do not end after a time"
 	otherKeys    = "keys are namespace/name, as those of records are"
@@ -32,8 +32,8 @@ const (
 	notOnCacher  = "the library does not run it on the cacher either"
 )
 
-// notPassed are the functions that are not run, each with the reason. TestSuiteIsComplete
-// fails where a function of the library is neither run nor named here.
+// notPassed lists the functions that are not run, each with the reason. TestSuiteIsComplete fails
+// if a function of the library is neither run nor listed here.
 var notPassed = map[string]string{
 	"raw RunTestCreateWithTTL": noTTL, "raw RunTestGuaranteedUpdateWithTTL": noTTL,
 	"cacher RunTestCreateWithTTL": noTTL, "cacher RunTestGuaranteedUpdateWithTTL": noTTL,
@@ -66,7 +66,7 @@ var notPassed = map[string]string{
 	"raw RunWatchErrorIsBlockingFurtherEvents": noTransform, "cacher RunWatchErrorIsBlockingFurtherEvents": noTransform,
 }
 
-// either is a test that needs nothing but a storage.
+// either is a test that needs only a storage.
 type either struct {
 	name string
 	run  func(context.Context, *testing.T, storage.Interface)
@@ -113,14 +113,14 @@ func eithers() []either {
 	}
 }
 
-// withCalls leaves out the suite's count of the requests to etcd.
+// withCalls disables the suite's count of the requests to etcd.
 func withCalls(run func(context.Context, *testing.T, storage.Interface, storagetesting.CallsValidation)) func(context.Context, *testing.T, storage.Interface) {
 	return func(ctx context.Context, t *testing.T, s storage.Interface) {
 		run(ctx, t, s, func(*testing.T, uint64, uint64) {})
 	}
 }
 
-// rawTests are the tests that need something of the store itself.
+// rawTests returns the tests that need the store itself.
 func rawTests() map[string]func(context.Context, *testing.T, *Store) {
 	return map[string]func(context.Context, *testing.T, *Store){
 		"RunTestCreate": func(ctx context.Context, t *testing.T, s *Store) { storagetesting.RunTestCreate(ctx, t, s, stored(s)) },
@@ -155,7 +155,7 @@ func rawTests() map[string]func(context.Context, *testing.T, *Store) {
 	}
 }
 
-// cacherTests are the tests that need something of the cacher.
+// cacherTests returns the tests that need the cacher.
 func cacherTests() map[string]func(context.Context, *testing.T, *cached) {
 	return map[string]func(context.Context, *testing.T, *cached){
 		"RunTestCreate": func(ctx context.Context, t *testing.T, c *cached) {

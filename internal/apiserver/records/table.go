@@ -16,41 +16,42 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// removalsKept is how many removals are remembered. A read of Coder takes seconds.
+// removalsKept is the number of deletions that are remembered. A read of Coder takes seconds.
 const removalsKept = 1 << 15
 
-// Entry is an object as this replica knows it. Neither it nor its object ever changes.
+// Entry is an object as this replica knows it. Neither the Entry nor its object is ever modified.
 type Entry struct {
 	Key string
-	// Revision is the one at which this replica learned that the object is so. It
-	// stays when only what is kept beside the object changes.
+	// Revision is the revision at which this replica learned this state of the object. It does not
+	// change if only the kept metadata changes.
 	Revision uint64
 	Object   Object
-	// Natural is the name that the object would get now, where it was renamed in Coder.
+	// Natural is the name that the object would get if it were created now. It is empty unless the
+	// object was renamed in Coder.
 	Natural string
-	// Damaged says that the text of the record cannot be read. The object is as it was known
-	// before, and is to be written again although nothing of it has changed.
+	// Damaged is true if the text of the record cannot be decoded. The object is as it was known
+	// before, and must be written again even if it has not changed.
 	Damaged bool
 }
 
-// held is all that is known of a record. It never changes.
+// held is the known state of a record. It is never modified.
 type held struct {
 	key          string
 	controlPlane types.NamespacedName
-	// revision is that of the record.
+	// revision is the revision of the record.
 	revision uint64
-	// spec is what is in the record, without the object.
+	// spec is the content of the record, without the object.
 	spec spec
-	// entry is nil while the object is being created. hash is that of its text.
+	// entry is nil while the object is being created. hash is the hash of its text.
 	entry *Entry
 	hash  uint64
-	// damaged says that the text of the record cannot be read. entry and kept are what was
-	// known before, and the next write repairs the record.
+	// damaged is true if the text of the record cannot be decoded. entry and kept are from the
+	// previous state, and the next write repairs the record.
 	damaged bool
-	// kept is nil where nothing is kept.
+	// kept is nil if no metadata is kept.
 	kept *metadata.Record
-	// sequence is when this became so, claimed since when the claim is there, born since
-	// when the record is, all as this replica learned it.
+	// sequence is the Sequence of the last change. claimed is the time of the current claim, and
+	// born that of the record. All are from when this replica learned of them.
 	sequence uint64
 	claimed  time.Time
 	born     time.Time
@@ -61,8 +62,8 @@ type id struct {
 	uid          types.UID
 }
 
-// Table is what this replica has seen of all records of a kind: what the cache's own
-// list and watch showed, and what this replica wrote. It is safe for concurrent use.
+// Table holds the records of a kind that this replica has seen: from the list and watch of the
+// cache, and from its own writes. It is safe for concurrent use.
 type Table struct {
 	locks locks
 	seed  maphash.Seed
@@ -73,31 +74,30 @@ type Table struct {
 	sequence uint64
 	byKey    map[string]*held
 	planes   map[types.NamespacedName]map[types.UID]*held
-	// renamed are the objects whose name in Coder is another one now, by the key that they
-	// would have.
+	// renamed holds the objects that were renamed in Coder, by the keys that they would get now.
 	renamed map[string]*held
-	// graves are the revisions of records that this replica removed. The watch may still
-	// tell of their lives.
+	// graves are the revisions of the records that this replica deleted. The watch may still
+	// deliver events from before the deletion.
 	graves map[string]uint64
-	// removed is when an object was removed last, removals are the same in their
-	// order. blind is the time before which removals are not known.
+	// removed holds the sequence of the last deletion of an object, and removals the same in order.
+	// blind is the sequence before which deletions are forgotten.
 	removed  map[id]uint64
 	removals []id
 	blind    uint64
 	filled   bool
-	// shown is the newest revision that the watch has shown, with all before it.
+	// shown is the newest revision up to which the watch has delivered all changes.
 	shown uint64
 
-	// writing are the keys that this replica is writing, and what the watch has told of
-	// them meanwhile.
+	// writing holds the keys that this replica is writing, with the newest state that the watch has
+	// delivered meanwhile.
 	writing map[string]*held
 	changed func(controlPlane types.NamespacedName, uid types.UID)
 	observe func(before, after runtime.Object, born time.Time)
-	// turned is closed at the next change. It is nil while nobody waits.
+	// turned is closed at the next change. It is nil if no goroutine waits.
 	turned chan struct{}
 }
 
-// NewTable gives one that knows nothing.
+// NewTable returns an empty Table.
 func NewTable(c clock.PassiveClock) *Table {
 	return &Table{
 		locks: locks{held: map[string]*keyLock{}}, seed: maphash.MakeSeed(), clock: c,
@@ -106,39 +106,39 @@ func NewTable(c clock.PassiveClock) *Table {
 	}
 }
 
-// OnChange has a function called for each object whose record somebody else changed. It
-// must not block, and is set before the table is used.
+// OnChange sets a function that is called for each object whose record another replica or user
+// changed. It must not block, and must be set before the table is used.
 func (t *Table) OnChange(changed func(controlPlane types.NamespacedName, uid types.UID)) {
 	t.changed = changed
 }
 
-// Observe has a function called with two states of an object that follow one another,
-// whoever wrote them, and when this replica first saw the object. It must not block nor use
-// the table, and is set before that is used.
+// Observe sets a function that is called with two successive states of an object, regardless of the
+// writer, and with the time when this replica first saw the object. It must not block or use the
+// table, and must be set before the table is used.
 func (t *Table) Observe(observe func(before, after runtime.Object, born time.Time)) {
 	t.observe = observe
 }
 
-// Lock waits for the lock of a key: of the writes of this replica, one at a time has it.
+// Lock waits for the lock of a key. The lock serializes the writes of this replica.
 func (t *Table) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	return t.locks.lock(ctx, key)
 }
 
-// Filled says that every record was seen once.
+// Filled reports whether every record was read once.
 func (t *Table) Filled() bool {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
 	return t.filled
 }
 
-// Sequence is a point in the order in which this replica learns of changes.
+// Sequence returns the number of changes that this replica has learned so far.
 func (t *Table) Sequence() uint64 {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
 	return t.sequence
 }
 
-// Get gives the object of a key, or nil.
+// Get returns the object of a key, or nil.
 func (t *Table) Get(key string) *Entry {
 	if h := t.get(key); h != nil {
 		return h.entry
@@ -152,7 +152,7 @@ func (t *Table) get(key string) *held {
 	return t.byKey[key]
 }
 
-// Renamed gives the object that would have a key if it was made now, or nil.
+// Renamed returns the object that would get this key if it were created now, or nil.
 func (t *Table) Renamed(key string) *Entry {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
@@ -162,7 +162,7 @@ func (t *Table) Renamed(key string) *Entry {
 	return nil
 }
 
-// Since is when the record of a key became as it is, 0 where there is none.
+// Since returns the Sequence of the last change of a key, or 0 if there is no record.
 func (t *Table) Since(key string) uint64 {
 	if h := t.get(key); h != nil {
 		return h.sequence
@@ -170,7 +170,7 @@ func (t *Table) Since(key string) uint64 {
 	return 0
 }
 
-// In gives up to limit objects of a namespace.
+// In returns up to limit objects of a namespace.
 func (t *Table) In(namespace string, limit int) []*Entry {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
@@ -188,7 +188,7 @@ func (t *Table) In(namespace string, limit int) []*Entry {
 	return entries
 }
 
-// Find gives the object with an id, or nil, and the Sequence at which that became so.
+// Find returns the object with an ID, or nil, and the Sequence of its last change.
 func (t *Table) Find(controlPlane types.NamespacedName, uid types.UID) (entry *Entry, since uint64) {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
@@ -198,7 +198,7 @@ func (t *Table) Find(controlPlane types.NamespacedName, uid types.UID) (entry *E
 	return nil, max(t.blind, t.removed[id{controlPlane, uid}])
 }
 
-// KeyOf gives the key of the record with an id, also while its object is being made.
+// KeyOf returns the key of the record with an ID, also while its object is being created.
 func (t *Table) KeyOf(controlPlane types.NamespacedName, uid types.UID) (string, bool) {
 	if h := t.find(controlPlane, uid); h != nil {
 		return h.key, true
@@ -212,7 +212,7 @@ func (t *Table) find(controlPlane types.NamespacedName, uid types.UID) *held {
 	return t.planes[controlPlane][uid]
 }
 
-// Of gives the objects of a control plane, those that changed longest ago first.
+// Of returns the objects of a control plane, the least recently changed first.
 func (t *Table) Of(controlPlane types.NamespacedName) []*Entry {
 	t.mutex.RLock()
 	entries := make([]*Entry, 0, len(t.planes[controlPlane]))
@@ -228,7 +228,7 @@ func (t *Table) Of(controlPlane types.NamespacedName) []*Entry {
 	return entries
 }
 
-// Count is the number of objects of a control plane.
+// Count returns the number of objects of a control plane.
 func (t *Table) Count(controlPlane types.NamespacedName) (n int) {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
@@ -240,7 +240,7 @@ func (t *Table) Count(controlPlane types.NamespacedName) (n int) {
 	return n
 }
 
-// ControlPlanes are those that have objects.
+// ControlPlanes returns the control planes that have objects.
 func (t *Table) ControlPlanes() []types.NamespacedName {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
@@ -251,7 +251,7 @@ func (t *Table) ControlPlanes() []types.NamespacedName {
 	return all
 }
 
-// all gives what is known of a control plane's records.
+// all returns the known states of all records of a control plane.
 func (t *Table) all(controlPlane types.NamespacedName) []*held {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
@@ -265,7 +265,7 @@ func (t *Table) all(controlPlane types.NamespacedName) []*held {
 	return out
 }
 
-// files are the parts that the records name.
+// files returns the parts that records refer to.
 func (t *Table) files() map[types.NamespacedName]bool {
 	t.mutex.RLock()
 	defer t.mutex.RUnlock()
@@ -278,8 +278,8 @@ func (t *Table) files() map[types.NamespacedName]bool {
 	return used
 }
 
-// foreign says that somebody else is writing a record now, and gives a channel that
-// is closed when that may have changed.
+// foreign reports whether another replica is writing a record now. It returns a channel that is
+// closed when that may have changed.
 func (t *Table) foreign(key string, mine func(claim string) bool) (busy bool, turned <-chan struct{}) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

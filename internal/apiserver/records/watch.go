@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// reopenFirst and reopenMost are how long it takes until a watch is opened again that
-	// kube-apiserver ended, the first time and at most.
+	// reopenFirst and reopenMost are the first and the longest delay before a watch that
+	// kube-apiserver ended is opened again.
 	reopenFirst, reopenMost = 50 * time.Millisecond, 500 * time.Millisecond
-	// eventBuffer is how many events wait for who watches.
+	// eventBuffer is the number of events that are buffered for a client of a watch.
 	eventBuffer = 100
 )
 
-// watcher makes events of objects of those of records. A heartbeat is a bookmark.
+// watcher converts events of records to events of objects. A heartbeat becomes a bookmark.
 type watcher struct {
 	store   *Store
 	query   Query
@@ -31,16 +31,16 @@ type watcher struct {
 	cancel  context.CancelFunc
 	events  chan watch.Event
 	stream  Stream
-	// selected has the objects that the selector has matched. It is nil without one, as
-	// the cacher asks.
+	// selected holds the objects that match the selector. It is nil without a selector, as in the
+	// cacher's watch.
 	selected map[string]Object
-	// begun says that the initial events are over, so that last, the newest revision
-	// that was shown, is one to go on from.
+	// begun is true after the initial events. From then on the watch can be resumed from last, the
+	// newest delivered revision.
 	begun bool
 	last  uint64
 }
 
-// Watch shows the events of the objects under a key.
+// Watch implements storage.Interface.
 func (s *Store) Watch(ctx context.Context, key string, options storage.ListOptions) (watch.Interface, error) {
 	return s.watch(ctx, key, options, nil)
 }
@@ -94,7 +94,7 @@ func (w *watcher) send(kind watch.EventType, object runtime.Object) bool {
 	}
 }
 
-// fail tells why the watch ends, unless it ends as watches do.
+// fail sends an error event, unless the watch ended normally.
 func (w *watcher) fail(err error) {
 	if w.ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return
@@ -137,9 +137,9 @@ func isGone(err error) bool {
 	return apierrors.IsGone(err) || apierrors.IsResourceExpired(err)
 }
 
-// reopen goes on from where the watch was, however long kube-apiserver is away. Left to
-// the cacher, that waits up to half a minute between two attempts. It says whether the
-// watch goes on.
+// reopen resumes the watch at its last revision, however long kube-apiserver is unavailable. The
+// cacher itself would wait up to half a minute between two attempts. It reports whether the watch
+// continues.
 func (w *watcher) reopen() bool {
 	if !w.begun {
 		return false
@@ -165,7 +165,7 @@ func (w *watcher) reopen() bool {
 	return false
 }
 
-// handle says whether the watch goes on.
+// handle processes an event, and reports whether the watch continues.
 func (w *watcher) handle(event *Event) (bool, error) {
 	record := &event.Record
 	if event.Type == watch.Bookmark {
@@ -175,7 +175,7 @@ func (w *watcher) handle(event *Event) (bool, error) {
 		if w.see != nil {
 			defer w.store.heartbeat.shown(record)
 		}
-		// Among the initial events it comes before others with lower revisions.
+		// Among the initial events, records with lower revisions may follow it.
 		if !w.begun {
 			return true, nil
 		}
@@ -207,8 +207,8 @@ func (w *watcher) handle(event *Event) (bool, error) {
 	return w.show(event.Type, h.key, h.revision, object)
 }
 
-// show sends an event, where the selector wants it. A record without an object is not
-// there for who watches.
+// show sends an event if the object matches the selector. A record without an object is not visible
+// to clients.
 func (w *watcher) show(kind watch.EventType, key string, revision uint64, object Object) (bool, error) {
 	if w.selected == nil {
 		if object == nil {

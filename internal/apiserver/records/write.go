@@ -10,10 +10,10 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// ErrChanged says that a record no longer has the revision that was expected.
+// ErrChanged means that a record no longer has the expected revision.
 var ErrChanged = errors.New("the record changed meanwhile")
 
-// Create makes the object of a key that has none.
+// Create implements storage.Interface.
 func (s *Store) Create(ctx context.Context, key string, object, out runtime.Object, _ uint64) error {
 	key, err := s.key(key)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) Create(ctx context.Context, key string, object, out runtime.Obje
 	return s.result(h, out)
 }
 
-// own gives a copy of an object that was checked.
+// own returns a deep copy of an object, prepared for storage.
 func (s *Store) own(object runtime.Object) (Object, error) {
 	own, ok := object.DeepCopyObject().(Object)
 	if !ok {
@@ -45,7 +45,7 @@ func (s *Store) own(object runtime.Object) (Object, error) {
 	return own, s.versioner.PrepareObjectForStorage(own)
 }
 
-// result gives a copy of what a write has led to.
+// result sets out to a copy of the object that a write has stored.
 func (s *Store) result(h *held, out runtime.Object) error {
 	object := h.entry.Object.DeepCopyObject()
 	if err := s.versioner.UpdateObject(object, h.revision); err != nil {
@@ -54,15 +54,15 @@ func (s *Store) result(h *held, out runtime.Object) error {
 	return assign(object, out)
 }
 
-// basis is the object that a write is decided on.
+// basis is the object on which a write is based.
 type basis struct {
 	object   runtime.Object
 	revision uint64
-	// fresh says that it was read for this write, and is not what a cache had.
+	// fresh is true if the object was read for this write, and is not from a cache.
 	fresh bool
 }
 
-// read reads what is newest. The Table learns it.
+// read reads the newest state of an object, and updates the Table.
 func (s *Store) read(ctx context.Context, key string, ignoreNotFound bool) (*basis, error) {
 	record, err := s.get(ctx, key, "")
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Store) read(ctx context.Context, key string, ignoreNotFound bool) (*bas
 	return b, nil
 }
 
-// begin takes what the cacher suggests, which spares a read.
+// begin returns the object that the cacher suggests, which saves a read, or else reads it.
 func (s *Store) begin(ctx context.Context, key string, ignoreNotFound bool, suggested runtime.Object) (*basis, error) {
 	if suggested != nil {
 		if revision, err := s.versioner.ObjectResourceVersion(suggested); err == nil && revision != 0 {
@@ -94,8 +94,7 @@ func (s *Store) begin(ctx context.Context, key string, ignoreNotFound bool, sugg
 	return s.read(ctx, key, ignoreNotFound)
 }
 
-// GuaranteedUpdate changes the object of a key as try says, which is asked again
-// for as long as somebody else was faster.
+// GuaranteedUpdate implements storage.Interface. It calls try again after each conflict.
 func (s *Store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, try storage.UpdateFunc, suggested runtime.Object,
 ) error {
@@ -109,8 +108,8 @@ func (s *Store) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 	return s.write(ctx, key, out, ignoreNotFound, suggested, preconditions, decide)
 }
 
-// Delete removes the object of a key. Where the writer leaves something of it, out
-// is what is left.
+// Delete implements storage.Interface. If the writer does not remove the object yet, out is the
+// remaining object.
 func (s *Store) Delete(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, suggested runtime.Object, _ storage.DeleteOptions,
 ) error {
@@ -118,8 +117,8 @@ func (s *Store) Delete(ctx context.Context, key string, out runtime.Object, prec
 	return s.write(ctx, key, out, false, suggested, preconditions, decide)
 }
 
-// write decides and commits until nobody else was faster. The decision is nil where the
-// object shall be removed.
+// write decides and commits, and repeats that after each conflict. The decision is nil if the
+// object is to be deleted.
 func (s *Store) write(ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, suggested runtime.Object,
 	preconditions *storage.Preconditions, decide func(*basis) (Object, error),
 ) error {
@@ -145,7 +144,8 @@ func (s *Store) write(ctx context.Context, key string, out runtime.Object, ignor
 				return err
 			}
 		}
-		// Somebody else was faster; or what a cache had was the reason to refuse, or to change nothing.
+		// Another write came first, or an outdated object was the reason for a refusal or for no
+		// change.
 		was := b.revision
 		if b, err = s.read(ctx, key, ignoreNotFound); refusal != nil && err == nil && b.revision == was {
 			return refusal
@@ -154,7 +154,7 @@ func (s *Store) write(ctx context.Context, key string, out runtime.Object, ignor
 	return err
 }
 
-// same says that an update changes nothing.
+// same reports whether an update changes nothing.
 func (s *Store) same(b *basis, wanted Object) bool {
 	if b.revision == 0 {
 		return false
@@ -163,7 +163,7 @@ func (s *Store) same(b *basis, wanted Object) bool {
 	return s.versioner.PrepareObjectForStorage(before) == nil && equality.Semantic.DeepEqual(before, wanted)
 }
 
-// try commits a decision. It is not done where somebody else was faster.
+// try commits a decision. done is false after a conflict.
 func (s *Store) try(ctx context.Context, key string, b *basis, wanted Object, out runtime.Object) (done bool, err error) {
 	if wanted != nil && s.same(b, wanted) {
 		if err := s.versioner.UpdateObject(wanted, b.revision); err != nil {
@@ -180,7 +180,7 @@ func (s *Store) try(ctx context.Context, key string, b *basis, wanted Object, ou
 	case h != nil:
 		return true, s.result(h, out)
 	}
-	// kube-apiserver does not tell the revision of a removal: this one is not lower.
+	// kube-apiserver does not return the revision of a deletion. This one is not lower.
 	revision, err := s.heartbeat.now(ctx)
 	if err != nil {
 		return true, err

@@ -6,12 +6,12 @@ import (
 	"github.com/google/uuid"
 )
 
-// mostCached limits how many builds a BuildCache remembers. It only bridges the time until
-// an object or its record has what is cached.
+// mostCached limits how many builds a BuildCache remembers. The cache only bridges the time until
+// the cached value is stored in an object or its record.
 const mostCached = 1024
 
-// BuildCache remembers what Coder reported about builds that ended. That never changes. It
-// is safe for concurrent use.
+// BuildCache caches what Coder reported about finished builds. A finished build never changes, so
+// entries do not expire. It is safe for concurrent use.
 type BuildCache[T any] struct {
 	mu    sync.Mutex
 	known map[uuid.UUID]T
@@ -20,7 +20,7 @@ type BuildCache[T any] struct {
 // NewBuildCache returns an empty cache.
 func NewBuildCache[T any]() *BuildCache[T] { return &BuildCache[T]{known: map[uuid.UUID]T{}} }
 
-// Get returns what is known of a build.
+// Get returns the cached value of a build, and reports whether there is one.
 func (c *BuildCache[T]) Get(build uuid.UUID) (T, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +28,7 @@ func (c *BuildCache[T]) Get(build uuid.UUID) (T, bool) {
 	return value, ok
 }
 
-// Put remembers something about a build. If there are too many, all are forgotten.
+// Put stores the value of a build. If the cache is full, all other entries are dropped.
 func (c *BuildCache[T]) Put(build uuid.UUID, value T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

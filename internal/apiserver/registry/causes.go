@@ -10,19 +10,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// causeWithin is how old a failed build may be whose log is read. Otherwise the first sync
-// of a Coder with much that is broken would read many logs.
+// causeWithin is the maximum age of a failed build whose log is read. Without it, the first sync of
+// a Coder deployment with many failed builds would read many logs.
 const causeWithin = 24 * time.Hour
 
-// Causes finds the error of Terraform for builds of which Coder reports only an exit
-// status. It is safe for concurrent use.
+// Causes finds the error of Terraform for builds whose error in Coder is only an exit status. It is
+// safe for concurrent use.
 type Causes struct {
 	clock clock.PassiveClock
-	// known are the errors, empty if there is none in the log.
+	// known maps builds to the error of Terraform. The error is empty if the log has none.
 	known *BuildCache[string]
 }
 
-// NewCauses returns Causes that know nothing.
+// NewCauses returns Causes with an empty cache.
 func NewCauses(c clock.PassiveClock) *Causes {
 	return &Causes{clock: c, known: NewBuildCache[string]()}
 }

@@ -13,36 +13,36 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 )
 
-// retryAfter is what a client is told to wait where nothing is known yet.
+// retryAfter is the Retry-After of responses while nothing is known about a control plane yet.
 const retryAfter = time.Second
 
-// Gate decides whether what the log holds may be told. The log of a control plane
-// that was not read yet has no objects, and nobody may take that for an answer:
-// the garbage collector of Kubernetes deletes what it is told does not exist.
+// Gate decides whether the content of the log can be served. For a control plane that was not read
+// yet, the log has no objects. No client may take that for an answer: the garbage collector of
+// Kubernetes deletes dependents of objects that do not exist.
 type Gate struct {
-	// Board says how much is known of each control plane.
+	// Board holds the sync status of each control plane.
 	Board *partition.Board
-	// Filled is nil once the log of this replica was filled.
+	// Filled returns nil once the log of this replica is filled.
 	Filled func() error
-	// Serves says whether a namespace has a control plane to serve, from this
-	// replica's own view of the cluster.
+	// Serves reports whether a namespace has a control plane to serve, according to this replica's
+	// own view of the cluster.
 	Serves func(ctx context.Context, namespace string) (bool, error)
-	// Namespaces says which namespaces are being deleted.
+	// Namespaces reports which namespaces are being deleted.
 	Namespaces Namespaces
 }
 
-// Namespaces says whether the objects of a namespace are released: it is being
-// deleted, and they are shown no more but stay in Coder.
+// Namespaces reports whether the objects of a namespace are released. They are released when the
+// namespace is being deleted: the API no longer serves them, but they stay in Coder.
 type Namespaces interface {
-	// Released may be late.
+	// Released reads a cache and may lag behind.
 	Released(namespace string) bool
-	// ReleasedNow asks, before something is destroyed.
+	// ReleasedNow reads the current state. It is called before something is deleted.
 	ReleasedNow(ctx context.Context, namespace string) (bool, error)
 }
 
-// nothing says that a namespace has no objects for certain, whatever state this
-// replica is in. Every namespace of a cluster is listed when it is deleted, so the
-// answer must not depend on us.
+// nothing reports whether a namespace certainly has no objects, regardless of the state of this
+// replica. Kubernetes lists every namespace that it deletes, so the answer must not depend on the
+// sync status.
 func (g *Gate) nothing(ctx context.Context, namespace string) bool {
 	if namespace == "" {
 		return false
@@ -58,16 +58,16 @@ func (g *Gate) nothing(ctx context.Context, namespace string) bool {
 	return len(known) == 0
 }
 
-// read says whether the objects of a namespace, or of all of them where it is
-// empty, can be told. Where some may be out of date it adds a warning.
+// read returns an error if the objects of a namespace, or of all namespaces if it is empty, cannot
+// be served. It adds a warning for each control plane whose objects may be out of date.
 func (g *Gate) read(ctx context.Context, namespace string) error {
 	all, err := g.partitions(ctx, namespace)
 	if err != nil {
 		return err
 	}
-	// A control plane that was served before does not block lists of all namespaces for
-	// ever, but a list of its own namespace never omits its objects. One that was never
-	// served has none that anybody could miss.
+	// A control plane that was served before does not block lists of all namespaces forever, but a
+	// list of its own namespace never omits its objects. A control plane that was never served has
+	// no objects that a client could miss.
 	unread := slices.IndexFunc(all, func(p partition.Partition) bool {
 		return !p.NeverServed && (p.State == partition.Syncing || namespace != "" && !p.Seen)
 	})
@@ -80,8 +80,7 @@ func (g *Gate) read(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// readOne is read for one object, which belongs to the control plane whose
-// objects have the prefix.
+// readOne is like read, but for one object. The prefix of its name identifies its control plane.
 func (g *Gate) readOne(ctx context.Context, namespace, prefix string) error {
 	p, err := g.find(ctx, namespace, prefix)
 	switch {
@@ -94,8 +93,8 @@ func (g *Gate) readOne(ctx context.Context, namespace, prefix string) error {
 	return nil
 }
 
-// absent says whether the absence of an object from the log is an answer. An
-// object that was made since Coder was last asked may exist.
+// absent returns an error if an object that is not in the log may exist nevertheless: it may have
+// been created since Coder was last read.
 func (g *Gate) absent(ctx context.Context, namespace, prefix string) error {
 	p, err := g.find(ctx, namespace, prefix)
 	if err != nil || p == nil || p.State == partition.Ready {
@@ -104,7 +103,7 @@ func (g *Gate) absent(ctx context.Context, namespace, prefix string) error {
 	return unavailable(*p)
 }
 
-// create says whether something can be created. It needs a Coder that answers.
+// create returns an error if nothing can be created. A create needs a Coder that is reachable.
 func (g *Gate) create(ctx context.Context, namespace, prefix string) error {
 	return g.absent(ctx, namespace, prefix)
 }
@@ -116,7 +115,7 @@ func (g *Gate) find(ctx context.Context, namespace, prefix string) (*partition.P
 	}
 	i := slices.IndexFunc(all, func(p partition.Partition) bool { return !p.Unnamed && p.NamePrefix == prefix })
 	if i < 0 {
-		// One whose names are not settled may be the one with this prefix.
+		// A control plane whose name prefix is not decided yet may get this prefix.
 		i = slices.IndexFunc(all, func(p partition.Partition) bool { return p.Unnamed })
 	}
 	if i < 0 {
@@ -125,8 +124,8 @@ func (g *Gate) find(ctx context.Context, namespace, prefix string) (*partition.P
 	return &all[i], nil
 }
 
-// partitions are those of a namespace, or all of them. It is an error where they
-// are not known yet.
+// partitions returns the sync statuses of a namespace, or of all namespaces if it is empty. It
+// returns an error if they are not known yet.
 func (g *Gate) partitions(ctx context.Context, namespace string) ([]partition.Partition, error) {
 	if err := g.Filled(); err != nil {
 		return nil, coderfault.Unavailable("this replica does not know the workspaces and templates yet: "+err.Error(), retryAfter)
@@ -142,7 +141,7 @@ func (g *Gate) partitions(ctx context.Context, namespace string) ([]partition.Pa
 	if len(all) > 0 {
 		return all, nil
 	}
-	// One that was created this moment is not on the board yet.
+	// A control plane that was just created is not on the board yet.
 	serves, err := g.Serves(ctx, namespace)
 	if err != nil {
 		return nil, coderfault.Unavailable(fmt.Sprintf("the control planes of namespace %q cannot be read now: %v", namespace, err), retryAfter)
@@ -158,8 +157,8 @@ func unavailable(p partition.Partition) error {
 		p.ControlPlane, p.State, p.Since.UTC().Format(time.RFC3339), orNoReason(p.Message)), retryAfter)
 }
 
-// warn adds a warning if the objects of a control plane are shown as they were last
-// seen, or are left out.
+// warn adds a warning if the objects of a control plane are omitted, or served as they were last
+// read.
 func warn(ctx context.Context, p partition.Partition) {
 	if p.NeverServed {
 		warning.AddWarning(ctx, "", fmt.Sprintf("the templates and workspaces of CoderControlPlane %s are left out, because it was never served (%s since %s): %s",

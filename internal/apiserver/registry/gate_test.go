@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 )
 
-// warnings collects what a client would be told beside the answer.
+// warnings collects the warnings that a client would receive with the response.
 type warnings struct {
 	mu   sync.Mutex
 	told []string
@@ -30,7 +30,7 @@ func (w *warnings) AddWarning(_, text string) {
 	w.told = append(w.told, text)
 }
 
-// released are namespaces that are being deleted.
+// released lists the namespaces that are being deleted.
 type released []string
 
 // Released implements Namespaces.
@@ -48,10 +48,10 @@ const (
 	emptyAtOnce = "empty"
 )
 
-// since is when the states of these tests began.
+// since is the time of the last state change in these tests.
 var since = metav1.NewTime(time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC))
 
-// verdictOf tells what a question to the gate comes to.
+// verdictOf returns the result of a question to the gate.
 func verdictOf(t *testing.T, ask func(ctx context.Context) error) string {
 	t.Helper()
 	w := &warnings{}
@@ -75,8 +75,8 @@ func verdictOf(t *testing.T, ask func(ctx context.Context) error) string {
 	}
 }
 
-// outcome is what each question comes to. An unknown name is one that the log does
-// not have.
+// outcome holds the expected result of each question. An unknown name is one that the log does not
+// have.
 type outcome struct {
 	list, listAll, get, unknown, create string
 }
@@ -137,7 +137,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// expect asks everything about a namespace. An empty want is not asked.
+// expect asks all questions about a namespace. It skips those whose expected result is empty.
 func (g *Gate) expect(t *testing.T, namespace string, want outcome) {
 	t.Helper()
 	in := func(ask func(context.Context) error) string {
@@ -159,8 +159,8 @@ func (g *Gate) expect(t *testing.T, namespace string, want outcome) {
 	}
 }
 
-// TestGateOfTwo has one Coder that answers and one that does not, in one namespace
-// and in two.
+// TestGateOfTwo covers one reachable and one unreachable Coder, in the same namespace and in
+// different ones.
 func TestGateOfTwo(t *testing.T) {
 	at := func(namespace, prefix string, s partition.State, seen bool) partition.Partition {
 		return partition.Partition{
@@ -204,8 +204,8 @@ func TestGateOfTwo(t *testing.T) {
 	}
 }
 
-// TestGateBesideNewOne has a control plane that works and one whose names are not
-// settled, in one namespace.
+// TestGateBesideNewOne covers a ready control plane and one whose name prefix is not decided yet,
+// in one namespace.
 func TestGateBesideNewOne(t *testing.T) {
 	at := func(name string, s partition.State) partition.Partition {
 		return partition.Partition{ControlPlane: types.NamespacedName{Namespace: "team", Name: name}, State: s, Since: since}

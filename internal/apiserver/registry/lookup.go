@@ -15,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Connection finds the connection of a namespace whose objects have the prefix. It is
-// nil where there is none. Errors are API statuses.
+// Connection returns the connection of the control plane whose objects in the namespace have the
+// prefix. It returns nil if there is none. Errors are API statuses.
 func Connection(ctx context.Context, provider connections.Provider, namespace, prefix string) (*connections.Connection, error) {
 	found, err := provider.ForNamespace(ctx, namespace)
 	for i := range found {
@@ -24,12 +24,12 @@ func Connection(ctx context.Context, provider connections.Provider, namespace, p
 			return &found[i], nil
 		}
 	}
-	// One that is not ready may be the one with this prefix.
+	// A control plane that is not ready may be the one with this prefix.
 	return nil, coderfault.Subject{}.Status(err)
 }
 
-// Unconnected returns what is known of a control plane whose connection cannot be had
-// because of an error, which it returns if nothing is known.
+// Unconnected returns a connection without a client for a control plane that cannot be connected.
+// It returns the error because if the control plane is not known or is being deleted.
 func Unconnected(
 	ctx context.Context, provider connections.Provider, controlPlane types.NamespacedName, because error,
 ) (connections.Connection, error) {
@@ -41,7 +41,8 @@ func Unconnected(
 	return connections.Connection{ControlPlane: members[i].ControlPlane, UID: members[i].UID, Rules: members[i].Rules}, nil
 }
 
-// NoControlPlane says that nothing can be created under a name.
+// NoControlPlane returns the validation error for a name that belongs to no control plane of the
+// namespace.
 func NoControlPlane(namespace, prefix string) *field.Error {
 	if prefix == "" {
 		return field.Invalid(field.NewPath("metadata", "namespace"), namespace,
@@ -51,11 +52,11 @@ func NoControlPlane(namespace, prefix string) *field.Error {
 		fmt.Sprintf("no CoderControlPlane there serves objects whose names begin with %q; see its status.objectNamePrefix", prefix))
 }
 
-// Organization finds the organization of a new object.
+// Organization returns the organization of a new object.
 //
-// Coder knows its first organization also as "default". In a spec that is
-// resolved; in a name it is refused with the real one, because Kubernetes wants
-// an object back under the name that it was given.
+// Coder accepts "default" as another name of its first organization. In a spec, the alias is
+// resolved. In an object's name it is rejected with an error that names the real one, because
+// Kubernetes expects an object back under the name that the client sent.
 func Organization(
 	ctx context.Context, connection connections.Connection, inSpec, inName string,
 ) (coderd.Organization, *field.Error, error) {
@@ -79,7 +80,7 @@ func Organization(
 	return found, nil, nil
 }
 
-// AddsOwner reports whether an object gets an owner that it did not have.
+// AddsOwner reports whether an update adds an owner reference.
 func AddsOwner(was, wanted metav1.Object) bool {
 	return slices.ContainsFunc(wanted.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
 		return !slices.ContainsFunc(was.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == r.UID })

@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// Labels are the labels of an object of a control plane.
+// Labels returns the labels that each object of a control plane has.
 func Labels(controlPlane types.NamespacedName) map[string]string {
 	labels := map[string]string{aggregationv1alpha1.LabelControlPlaneNamespace: controlPlane.Namespace}
 	if controlPlane.Name != "" {
@@ -19,15 +19,15 @@ func Labels(controlPlane types.NamespacedName) map[string]string {
 	return labels
 }
 
-// KeepsFirstName is the error for a spec that has the name that something was given in
-// Coder after its object was made.
+// KeepsFirstName returns the validation error for a spec that uses the new name of something that
+// was renamed in Coder. An object keeps the name that it was created with.
 func KeepsFirstName(first string) string {
 	return fmt.Sprintf("is the name in Coder since a rename there; objects keep the names that they had first, so it must be %q", first)
 }
 
-// SameOrganization says whether an organization in a spec may mean the one in
-// the object's name. Coder knows its first organization also as "default", and
-// whether that is meant is found out when Coder is asked.
+// SameOrganization reports whether the organization in a spec can be the one in the object's name.
+// Coder accepts "default" as another name of its first organization, so "default" matches every
+// name here. Organization resolves it later.
 func SameOrganization(inSpec, inName string) bool {
 	return inSpec == "" || inSpec == coderd.DefaultOrganization || strings.EqualFold(inSpec, inName)
 }

@@ -8,17 +8,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// QueryParameter is a parameter in the query of a subresource.
+// QueryParameter is a query parameter of a subresource.
 type QueryParameter struct {
 	Name string
-	// Must says what its text must be: "true or false".
+	// Must describes the allowed values, for example "true or false".
 	Must string
-	// Read takes the text, and says whether it is of that form.
+	// Read parses the text, and reports whether it is valid.
 	Read func(text string) bool
 }
 
-// ReadQuery reads the parameters that are given. Its error is 400, and names the
-// parameter that is not of its form.
+// ReadQuery parses the parameters that are set. For an invalid value it returns 400 with the name
+// of the parameter.
 func ReadQuery(query url.Values, parameters ...QueryParameter) error {
 	for _, p := range parameters {
 		text := query.Get(p.Name)
@@ -29,7 +29,7 @@ func ReadQuery(query url.Values, parameters ...QueryParameter) error {
 	return nil
 }
 
-// TextParameter is a text of any form.
+// TextParameter accepts any text.
 func TextParameter(name string, into *string) QueryParameter {
 	return QueryParameter{Name: name, Must: "a text", Read: func(text string) bool {
 		*into = text
@@ -37,7 +37,7 @@ func TextParameter(name string, into *string) QueryParameter {
 	}}
 }
 
-// BoolParameter is true or false.
+// BoolParameter accepts true or false.
 func BoolParameter(name string, into *bool) QueryParameter {
 	return QueryParameter{Name: name, Must: "true or false", Read: func(text string) bool {
 		value, err := strconv.ParseBool(text)
@@ -46,7 +46,7 @@ func BoolParameter(name string, into *bool) QueryParameter {
 	}}
 }
 
-// NumberParameter is a whole number.
+// NumberParameter accepts a whole number in the range of T.
 func NumberParameter[T int32 | int64](name string, into *T) QueryParameter {
 	return QueryParameter{Name: name, Must: "a whole number", Read: func(text string) bool {
 		value, err := strconv.ParseInt(text, 10, 64)

@@ -20,31 +20,31 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 )
 
-// Checker asks Coder, without a write, whether it would accept one. The write
-// itself asks the same.
+// Checker sends the read requests to Coder that decide whether a write would be accepted, without
+// the write. The write itself makes the same checks.
 type Checker interface {
 	CheckCreate(ctx context.Context, obj runtime.Object) error
 	CheckUpdate(ctx context.Context, wanted, current runtime.Object) error
 }
 
-// Seen is what this replica knows of the objects.
+// Seen reports what this replica has read from the log.
 type Seen interface {
-	// Revision is the newest one that this replica has seen.
+	// Revision returns the newest revision that this replica has seen.
 	Revision() uint64
-	// FirstName gives the name of the object that has a name in Coder by now, where that
-	// is not its own. It is empty where there is none.
+	// FirstName returns the name of the object whose counterpart in Coder was renamed to this name.
+	// It returns "" if there is none.
 	FirstName(namespace, name string) string
 }
 
-// REST offers the verbs of a Store where the Gate lets them through.
+// REST implements the verbs of a Store for requests that pass the Gate.
 type REST struct {
 	*genericregistry.Store
 	gate       *Gate
 	checker    Checker
 	shortNames []string
-	// prefix gives the part of an object's name that tells its control plane.
+	// prefix returns the part of an object's name that identifies its control plane.
 	prefix func(name string) string
-	// checkName returns why a name cannot be that of an object.
+	// checkName returns why a name is not valid for an object of this kind.
 	checkName func(name string) error
 	seen      Seen
 }
@@ -61,13 +61,13 @@ var (
 // ShortNames implements rest.ShortNamesProvider.
 func (r *REST) ShortNames() []string { return r.shortNames }
 
-// Categories implements rest.CategoriesProvider. It is not "all":
-// kubectl delete all --all would delete the workspaces of people.
+// Categories implements rest.CategoriesProvider. It does not include "all", because kubectl delete
+// all --all would then delete the workspaces of users.
 func (r *REST) Categories() []string { return []string{"coder"} }
 
-// ReadinessCheck implements rest.StorageWithReadiness. An API that is not ready
-// blocks every namespace of the cluster, so what is not known yet is told with
-// each answer instead.
+// ReadinessCheck implements rest.StorageWithReadiness. It always returns nil: an API that is not
+// ready blocks every namespace of the cluster. The Gate returns 503 for the affected requests
+// instead.
 func (r *REST) ReadinessCheck() error { return nil }
 
 // Get implements rest.Getter.
@@ -84,7 +84,8 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 	return obj, r.believed(ctx, name, err)
 }
 
-// believed replaces an absence that cannot be known by an error that says so.
+// believed returns 503 instead of NotFound while the control plane is not synced. Otherwise it adds
+// a hint to NotFound if the name is that of a renamed object, or not valid.
 func (r *REST) believed(ctx context.Context, name string, err error) error {
 	if !apierrors.IsNotFound(err) {
 		return err
@@ -97,7 +98,7 @@ func (r *REST) believed(ctx context.Context, name string, err error) error {
 		return renamed(apierrors.NewNotFound(r.DefaultQualifiedResource, name), first)
 	}
 	if wrong := r.checkName(name); wrong != nil && !strings.Contains(name, ".") {
-		// A usual mistake: the name in Coder.
+		// A common mistake: the name in Coder.
 		said := apierrors.NewNotFound(r.DefaultQualifiedResource, name)
 		said.ErrStatus.Message += "; its name " + wrong.Error()
 		return said
@@ -118,8 +119,8 @@ func (r *REST) List(ctx context.Context, options *metainternalversion.ListOption
 	return r.Store.List(ctx, options)
 }
 
-// emptyList is the list of a namespace that has nothing. Its revision is one that
-// this replica has seen, or the first, from which a watch is told to list again.
+// emptyList returns the list of a namespace that has no objects. Its resourceVersion is one that
+// this replica has seen, or 1. A watch from revision 1 must list again.
 func (r *REST) emptyList() (runtime.Object, error) {
 	list := r.NewList()
 	accessor, err := meta.ListAccessor(list)
@@ -130,8 +131,8 @@ func (r *REST) emptyList() (runtime.Object, error) {
 	return list, meta.SetList(list, nil)
 }
 
-// Watch implements rest.Watcher. A namespace without a control plane can be
-// watched: it may get one.
+// Watch implements rest.Watcher. A namespace without a control plane can be watched, because one
+// may be created there.
 func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptions) (_ watch.Interface, err error) {
 	defer coderfault.Name(ctx, &err)
 	namespace := request.NamespaceValue(ctx)
@@ -143,7 +144,8 @@ func (r *REST) Watch(ctx context.Context, options *metainternalversion.ListOptio
 	return r.Store.Watch(ctx, options)
 }
 
-// Create makes an object.
+// Create implements the verb create. If the name conflicts with something that was renamed in
+// Coder, the error names the existing object.
 func (r *REST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (_ runtime.Object, err error) {
@@ -175,8 +177,8 @@ func (r *REST) Update(
 	return obj, created, r.believed(ctx, name, err)
 }
 
-// Delete implements rest.GracefulDeleter. In a namespace that is being deleted
-// itself, nothing is destroyed: its objects are released.
+// Delete implements rest.GracefulDeleter. If the namespace itself is being deleted, nothing is
+// deleted in Coder: the objects of the namespace are released.
 func (r *REST) Delete(
 	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 ) (_ runtime.Object, _ bool, err error) {
@@ -218,8 +220,8 @@ func (r *REST) DeleteCollection(
 	return r.Store.DeleteCollection(ctx, validate, options, list)
 }
 
-// renamed adds to an error about the name that something has in Coder now that its object
-// has the one that it had first.
+// renamed adds to an error about a name in Coder that the object has another name, which it got
+// before a rename in Coder.
 func renamed(err *apierrors.StatusError, first string) error {
 	err.ErrStatus.Message = fmt.Sprintf("%s; what has this name in Coder now was renamed there, and its object is %q", err.ErrStatus.Message, first)
 	return err
@@ -229,8 +231,8 @@ func (r *REST) notFound(name string) error {
 	return apierrors.NewNotFound(r.DefaultQualifiedResource, name)
 }
 
-// checkedCreate lets nothing be created where Coder cannot be asked, and asks it
-// in a dry run too, after admission, in the order of a write.
+// checkedCreate rejects a create while the control plane is not ready. In a dry run it also runs
+// the checks of Coder, after admission, in the same order as a write.
 func (r *REST) checkedCreate(validate rest.ValidateObjectFunc, dryRun []string) rest.ValidateObjectFunc {
 	return func(ctx context.Context, obj runtime.Object) error {
 		if accessor, err := meta.Accessor(obj); err == nil {

@@ -16,10 +16,10 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// deleteWorkers bounds how many deletions of a collection reach Coder at once.
+// deleteWorkers limits how many objects of a DeleteCollection are deleted in Coder concurrently.
 const deleteWorkers = 4
 
-// FullStrategy is all that a kind decides.
+// FullStrategy is the strategy that each kind implements.
 type FullStrategy interface {
 	rest.RESTCreateStrategy
 	rest.RESTUpdateStrategy
@@ -34,23 +34,24 @@ type Kind struct {
 	Strategy         FullStrategy
 	Table            rest.TableConvertor
 	Checker          Checker
-	// Prefix gives the part of an object's name that tells its control plane.
+	// Prefix returns the part of an object's name that identifies its control plane.
 	Prefix func(name string) string
-	// CheckName returns why a name cannot be that of an object.
+	// CheckName returns why a name is not valid for an object of this kind.
 	CheckName func(name string) error
-	// Attributes are what selectors match. Nil is those of metadata alone.
+	// Attributes returns the fields and labels that selectors match. If nil, selectors match the
+	// metadata only.
 	Attributes storage.AttrFunc
-	// Indexers let the cache find objects by the fields IndexFields.
+	// Indexers index the objects in the cache by the fields in IndexFields.
 	Indexers    *cache.Indexers
 	IndexFields []string
 }
 
-// ResourcePrefix is what the keys of a kind begin with in its log.
+// ResourcePrefix returns the prefix of the keys of a kind in its log.
 func ResourcePrefix(plural string) string {
 	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + plural
 }
 
-// NewREST makes the verbs of a kind. Decorate puts its storage under them.
+// NewREST returns the verbs of a kind. Decorate creates the storage that they use.
 func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.StorageDecorator, gate *Gate, seen Seen) (*REST, error) {
 	store := &genericregistry.Store{
 		NewFunc:                   kind.New,
@@ -76,7 +77,7 @@ func NewREST(kind Kind, codecs serializer.CodecFactory, decorate generic.Storage
 	return &REST{Store: store, gate: gate, checker: kind.Checker, shortNames: kind.ShortNames, prefix: kind.Prefix, checkName: kind.CheckName, seen: seen}, nil
 }
 
-// restOptions puts our storage under a Store.
+// restOptions configures a Store to use the storage of this project.
 type restOptions struct {
 	codecs   serializer.CodecFactory
 	decorate generic.StorageDecorator

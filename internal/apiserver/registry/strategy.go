@@ -16,33 +16,33 @@ type Strategy struct {
 	names.NameGenerator
 }
 
-// NewStrategy makes it.
+// NewStrategy returns a Strategy with the scheme's types.
 func NewStrategy(typer runtime.ObjectTyper) Strategy {
 	return Strategy{ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator}
 }
 
-// NamespaceScoped is true: an object lives where its control plane lives.
+// NamespaceScoped returns true: an object is in the namespace of its control plane.
 func (Strategy) NamespaceScoped() bool { return true }
 
-// Canonicalize has nothing to do.
+// Canonicalize does nothing.
 func (Strategy) Canonicalize(runtime.Object) {}
 
-// AllowCreateOnUpdate is false: PUT of what does not exist is 404.
+// AllowCreateOnUpdate returns false: PUT to an object that does not exist is 404.
 func (Strategy) AllowCreateOnUpdate(context.Context) bool { return false }
 
-// AllowUnconditionalUpdate is false: PUT needs the resourceVersion that it
-// replaces. A patch does not.
+// AllowUnconditionalUpdate returns false: PUT requires the resourceVersion that it replaces. A
+// patch does not.
 func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }
 
-// WarningsOnCreate has none. Those about metadata are given with the defaults.
+// WarningsOnCreate returns none. Warnings about metadata are added with the defaults.
 func (Strategy) WarningsOnCreate(context.Context, runtime.Object) []string { return nil }
 
-// WarningsOnUpdate has none.
+// WarningsOnUpdate returns none.
 func (Strategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
 	return nil
 }
 
-// GetResetFields names what an applier never owns.
+// GetResetFields returns the fields that an applier never owns.
 func (Strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return map[fieldpath.APIVersion]*fieldpath.Set{
 		fieldpath.APIVersion(aggregationv1alpha1.GroupVersion.String()): fieldpath.NewSet(fieldpath.MakePathOrDie("status")),

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// NewTable makes the table of an object or of a list of them.
+// NewTable returns the table of an object or of a list.
 func NewTable(object, options runtime.Object, columns []metav1.TableColumnDefinition, row func(runtime.Object) []any) (*metav1.Table, error) {
 	t := &metav1.Table{}
 	if o, ok := options.(*metav1.TableOptions); !ok || !o.NoHeaders {
@@ -30,12 +30,12 @@ func NewTable(object, options runtime.Object, columns []metav1.TableColumnDefini
 	return t, add(object)
 }
 
-// Ages writes times as kubectl does.
+// Ages formats durations as kubectl does.
 type Ages struct {
 	Clock clock.PassiveClock
 }
 
-// Since is how long ago it was.
+// Since returns the time that has passed since t.
 func (a Ages) Since(t *metav1.Time) string {
 	if t.IsZero() {
 		return "<unknown>"
@@ -43,7 +43,7 @@ func (a Ages) Since(t *metav1.Time) string {
 	return duration.HumanDuration(a.Clock.Since(t.Time))
 }
 
-// Until is how long it takes until then.
+// Until returns the time that remains until t.
 func (a Ages) Until(t *metav1.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -51,10 +51,10 @@ func (a Ages) Until(t *metav1.Time) string {
 	return duration.HumanDuration(max(t.Sub(a.Clock.Now()), 0))
 }
 
-// MaxMessage is how many bytes the message of a condition has at most.
+// MaxMessage limits the message of a condition, in bytes.
 const MaxMessage = 8 << 10
 
-// Seconds is the time as Kubernetes writes it.
+// Seconds returns the time in UTC with a precision of one second, as Kubernetes writes it.
 func Seconds(t time.Time) metav1.Time {
 	return metav1.NewTime(t.UTC().Truncate(time.Second))
 }

@@ -1,6 +1,6 @@
-// Package scheme makes the scheme by which the aggregated API server reads and
-// writes objects.
+// Package scheme builds the scheme with which the aggregated API server encodes and decodes
+// objects.
 //
-// Invariant: the served types are their own internal version, so there are no
-// conversions and none can lose a field.
+// Invariant: the served types are their own internal version. So there are no conversions that
+// could lose a field.
 package scheme

@@ -10,7 +10,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// New makes the scheme and its codecs. Each kind adds what it alone needs.
+// New returns the scheme and its codecs. Each kind adds its own registrations.
 func New(kinds ...func(*runtime.Scheme) error) (*runtime.Scheme, serializer.CodecFactory) {
 	s := runtime.NewScheme()
 	utilruntime.Must(aggregationv1alpha1.AddToScheme(s))
@@ -21,7 +21,7 @@ func New(kinds ...func(*runtime.Scheme) error) (*runtime.Scheme, serializer.Code
 	}
 	utilruntime.Must(s.SetVersionPriority(aggregationv1alpha1.GroupVersion))
 
-	// Options and errors of every API stand in the group without a name.
+	// Options and errors of every API are in the core group.
 	core := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(s, core)
 	s.AddUnversionedTypes(core, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})

@@ -1,8 +1,8 @@
-// Package streams serves the protocols of pods/exec and pods/portforward: those that
-// remotecommand and portforward of client-go use.
+// Package streams implements the protocols of pods/exec and pods/portforward, as client-go's
+// remotecommand and portforward use them.
 //
-// A command, or a connection that speaks SSH, is served over WebSocket (v5.channel.k8s.io) and SPDY (v4.channel.k8s.io),
-// a port over SPDY and SPDY in WebSocket (SPDY/3.1+portforward.k8s.io). What the
-// packages of Kubernetes serve is left to them. They have no server of the WebSocket
-// protocol that runs a command itself, so that one is here.
+// A command, or a connection that carries SSH, is served over WebSocket (v5.channel.k8s.io) and
+// SPDY (v4.channel.k8s.io). Ports are served over SPDY and over SPDY in WebSocket
+// (SPDY/3.1+portforward.k8s.io). The package uses the servers of the Kubernetes libraries if there
+// are any. They have no WebSocket server that runs a command itself, so it is implemented here.
 package streams

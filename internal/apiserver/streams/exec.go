@@ -19,23 +19,22 @@ import (
 )
 
 const (
-	// idleTimeout is how long a connection without data lasts, as in kubelet.
+	// idleTimeout closes a connection without data. It is the same as in the kubelet.
 	idleTimeout = 4 * time.Hour
-	// statusTimeout limits the last message, to a client that may be gone.
+	// statusTimeout limits the last write, because the client may be gone.
 	statusTimeout = 10 * time.Second
 )
 
-// Exec is a command to serve.
+// Exec serves one command.
 type Exec struct {
-	// Stdin, Stdout, Stderr and TTY are what the client asked for.
+	// Stdin, Stdout, Stderr and TTY are the streams that the client requested.
 	Stdin, Stdout, Stderr, TTY bool
 	// Run runs the command.
 	Run Run
 }
 
-// Run runs a command. Streams that the client did not ask for are nil. Resize is
-// closed when the client is gone. An error that is a utilexec.ExitError reaches the
-// client as the exit code.
+// Run runs a command. Streams that the client did not request are nil. Resize is closed when the
+// client disconnects. An error that is a utilexec.ExitError is sent to the client as the exit code.
 type Run func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, resize <-chan remotecommand.TerminalSize) error
 
 // ServeHTTP implements http.Handler.
@@ -59,11 +58,11 @@ func (run Run) ExecInContainer(
 	if err := run(ctx, in, writer(out), writer(errs), resize); ctx.Err() == nil {
 		return err
 	}
-	// Nobody would read how it ended, and it would be logged.
+	// The client is gone. The library would only log the error.
 	return nil
 }
 
-// writer keeps nil what is nil.
+// writer converts a nil WriteCloser to a nil Writer.
 func writer(w io.WriteCloser) io.Writer {
 	if w == nil {
 		return nil
@@ -78,11 +77,11 @@ func (e Exec) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	conn.SetIdleTimeout(idleTimeout)
 	_, streams, err := conn.Open(lingering{w}, r.WithContext(quiet(r.Context())))
 	if err != nil {
-		// It has answered the client.
+		// Open has already sent an error response.
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	// The client waits for a first message before it sends.
+	// The client waits for a first message before it sends data.
 	first := protocol.StreamErr
 	if e.Stdout {
 		first = protocol.StreamStdOut
@@ -131,8 +130,8 @@ func (e Exec) channels() []wsstream.ChannelType {
 	return channels
 }
 
-// readSizes passes on the sizes of the client's terminal. It ends, and closes sizes,
-// when the client is gone.
+// readSizes forwards the sizes of the client's terminal. It returns, and closes sizes, when the
+// client disconnects.
 func readSizes(ctx context.Context, stream io.Reader, sizes chan<- remotecommand.TerminalSize) {
 	defer close(sizes)
 	decoder := json.NewDecoder(stream)
@@ -149,7 +148,7 @@ func readSizes(ctx context.Context, stream io.Reader, sizes chan<- remotecommand
 	}
 }
 
-// statusOf is how a command ended, as pods/exec reports it.
+// statusOf returns the result of a command in the form that pods/exec uses.
 func statusOf(err error) metav1.Status {
 	var exit utilexec.ExitError
 	switch {

@@ -19,8 +19,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// TestExitCodeWithUnreadInput: how a command ended that did not read its input reaches
-// the client through kube-apiserver, which ends both directions when it cannot send.
+// TestExitCodeWithUnreadInput checks that the exit code of a command that did not read its input
+// reaches the client through kube-apiserver, which closes both directions if it cannot send.
 func TestExitCodeWithUnreadInput(t *testing.T) {
 	backend := httptest.NewServer(Exec{Stdin: true, Stdout: true, Stderr: true, Run: func(
 		_ context.Context, _ io.Reader, _, stderr io.Writer, _ <-chan remotecommand.TerminalSize,
@@ -56,7 +56,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return min(len(p), 100), nil }
 
-// responder fails the test.
+// responder fails the test on an error.
 type responder struct{ t *testing.T }
 
 // Error implements utilproxy.ErrorResponder.

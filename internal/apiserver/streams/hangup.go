@@ -7,9 +7,8 @@ import (
 	"net/http"
 )
 
-// hangup is a response that reports when the client closes the connection. The server
-// of SPDY does not: the input of a command ends in the same way when the client has
-// sent everything.
+// hangup is a response that reports when the client closes the connection. The SPDY server does not
+// report it: the input of a command ends in the same way when the client has sent everything.
 type hangup struct {
 	http.ResponseWriter
 	gone func()
@@ -30,8 +29,7 @@ func (h hangup) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return unblocking{conn, read}, bufio.NewReadWriter(bufio.NewReader(read), bufio.NewWriter(conn)), nil
 }
 
-// unblocking is a connection. Closing it also ends the copying of what the client
-// sends and nobody reads.
+// unblocking is a connection whose Close also stops the copying of unread input.
 type unblocking struct {
 	net.Conn
 	read *io.PipeReader

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lingering is a response whose connection lingers.
+// lingering is a response whose connection is a lingeringConn.
 type lingering struct{ http.ResponseWriter }
 
 // Hijack implements http.Hijacker.
@@ -20,13 +20,13 @@ func (l lingering) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return lingeringConn{conn}, buffers, nil
 }
 
-// lingerTimeout limits how long a client may take to close its end.
+// lingerTimeout limits the wait for the client to close its end.
 const lingerTimeout = 5 * time.Second
 
-// lingeringConn is a connection that is closed after the client closed its end, or
-// after a while. Until then, input that nobody wants is discarded: kube-apiserver ends
-// a connection in both directions as soon as it cannot pass on input, and the client
-// then loses the last message, which is how the command ended.
+// lingeringConn is a connection that is closed after the client has closed its end, or after
+// lingerTimeout. Until then it discards unread input: kube-apiserver closes a connection in both
+// directions as soon as it cannot forward input, and the client would lose the last message, which
+// contains the exit status.
 type lingeringConn struct{ net.Conn }
 
 // Close implements net.Conn.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// PortForward connects a client to the ports that it names, with one connection for
-// each of the client's.
+// PortForward connects a client to the ports that it requests. Each connection of the client gets
+// its own connection to the port.
 type PortForward struct {
 	// Dial connects to a port.
 	Dial func(ctx context.Context, port uint16) (net.Conn, error)
@@ -29,7 +29,7 @@ func (p PortForward) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (p PortForward) serve(w http.ResponseWriter, r *http.Request) {
 	if wsstream.IsWebSocketRequest(r) {
-		// One port for each WebSocket, in a protocol that client-go never used.
+		// In this protocol, each WebSocket carries one port. client-go never used it.
 		http.Error(w, "a WebSocket must use the protocol "+portforward.WebsocketsSPDYTunnelingPortForwardV1, http.StatusBadRequest)
 		return
 	}
@@ -44,7 +44,7 @@ func (p PortForward) serveTunnel(w http.ResponseWriter, r *http.Request) {
 	p.serve(&tunnel{ResponseWriter: w}, r)
 }
 
-// forward copies both ways until one end closes.
+// forward copies in both directions until one end closes.
 func (p PortForward) forward(ctx context.Context, port uint16, stream io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -55,7 +55,7 @@ func (p PortForward) forward(ctx context.Context, port uint16, stream io.ReadWri
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	go func() {
 		_, _ = io.Copy(conn, stream)
-		// The other direction may go on: a request can end before its response begins.
+		// The other direction stays open: a request can end before its response begins.
 		if half, ok := conn.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}
@@ -64,21 +64,21 @@ func (p PortForward) forward(ctx context.Context, port uint16, stream io.ReadWri
 	return err
 }
 
-// forwarder makes a portforward.PortForwarder.
+// forwarder adapts a function to portforward.PortForwarder.
 type forwarder func(port uint16, stream io.ReadWriteCloser) error
 
-// PortForward implements portforward.PortForwarder. Its context is never done, so the
-// function has its own.
+// PortForward implements portforward.PortForwarder. Its context is never canceled, so the function
+// uses its own.
 func (f forwarder) PortForward(_ context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
 	return f(uint16(port), stream)
 }
 
-// tunnel is the response in which the tunneling handler of k8s.io/apiserver expects
-// the answer of another server: as the bytes of an HTTP response on the connection.
+// tunnel is the response for the tunneling handler of k8s.io/apiserver. The handler expects the
+// response of another server: as the bytes of an HTTP response on the connection.
 type tunnel struct{ http.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter. Hijack writes the response of an
-// upgrade.
+// WriteHeader implements http.ResponseWriter. It ignores the status of an upgrade, whose response
+// Hijack writes.
 func (t *tunnel) WriteHeader(status int) {
 	if status != http.StatusSwitchingProtocols {
 		t.ResponseWriter.WriteHeader(status)

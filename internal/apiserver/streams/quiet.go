@@ -7,11 +7,11 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// detailLevel is the verbosity of what a client did to its own connection.
+// detailLevel is the log verbosity of events that a client causes on its own connection.
 const detailLevel = 4
 
-// quiet returns a context whose logger logs errors as details. The server of
-// WebSockets logs each client that closes its connection as an error.
+// quiet returns a context whose logger logs errors at detailLevel. The WebSocket server logs an
+// error for each client that closes its connection.
 func quiet(ctx context.Context) context.Context {
 	logger := klog.FromContext(ctx)
 	if logger.GetSink() == nil {

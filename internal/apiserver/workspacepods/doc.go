@@ -1,14 +1,14 @@
-// Package workspacepods owns what the aggregated API knows of the pods of workspaces:
-// for each workspace the problem of its pods, if they have one.
+// Package workspacepods watches the pods of workspaces, and provides the problem of each
+// workspace's pods, if there is one.
 //
-// A pod belongs to the workspace whose id its label com.coder.workspace.id has. It
-// counts only in the namespaces that the control plane of the workspace may use
-// (connections.Member.PodNamespaces), so a pod with a forged label elsewhere changes
-// nothing. Within such a namespace, anyone who may create pods can label one.
+// A pod belongs to the workspace whose ID is in its label com.coder.workspace.id. It counts only in
+// the namespaces that the control plane of the workspace may use
+// (connections.Member.PodNamespaces), so a pod with a forged label elsewhere has no effect. Within
+// such a namespace, anyone with permission to create pods can set the label.
 //
 // Invariants:
-//   - Pods are watched by their label, in each namespace on its own, and only while
-//     this replica is the writer. A namespace whose pods may not be read is left out.
-//   - Of a pod only what decides about its problem is kept.
-//   - Coder is not called. A change is reported to Config.Changed.
+//   - Pods are watched by their label, in each namespace separately, and only while this
+//     replica is the writer. Namespaces without permission to read pods are skipped.
+//   - Only the fields of a pod that determine its problem are kept.
+//   - The package makes no requests to Coder. It reports changes to Config.Changed.
 package workspacepods

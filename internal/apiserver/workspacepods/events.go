@@ -14,31 +14,32 @@ import (
 )
 
 const (
-	// lookEvery is how often it is checked whether Events are to be read.
+	// lookEvery is the interval of checks whether Events must be read.
 	lookEvery = time.Second
-	// firstLook is how long after a pod got a node its Events are read, if no container
-	// was created. They are read again every looks, and every slowLooks after patience.
+	// firstLook is the delay between the scheduling of a pod and the first read of its Events, if
+	// no container was created. They are read again after each looks, and after each slowLooks once
+	// patience has passed.
 	firstLook, looks, slowLooks = 2 * time.Second, 4 * time.Second, 30 * time.Second
 	patience                    = time.Minute
-	// looksAtOnce limits how many pods are looked at in one step.
+	// looksAtOnce limits the pods whose Events are read in one step.
 	looksAtOnce = 5
-	// lookTimeout limits one read.
+	// lookTimeout limits the duration of one read.
 	lookTimeout = 5 * time.Second
-	// mostEvents limits how many Events of one pod are read.
+	// mostEvents limits the Events that are read for one pod.
 	mostEvents = 50
-	// rememberedFor is how long a pod that is gone is remembered.
+	// rememberedFor is how long a deleted pod is remembered.
 	rememberedFor = time.Hour
 )
 
-// stuckPod is a pod whose Events are read.
+// stuckPod identifies a pod whose Events are read.
 type stuckPod struct {
 	namespace *namespace
 	name      string
 	uid       types.UID
 }
 
-// lookAtEvents reads the Events of pods none of whose containers is created: only
-// these say that a volume cannot be mounted. At rest there is none.
+// lookAtEvents reads the Events of pods without a created container: only Events report that a
+// volume cannot be mounted. Usually there are no such pods.
 func (w *Watcher) lookAtEvents(ctx context.Context) {
 	for _, s := range w.due() {
 		problem, err := w.eventProblem(ctx, s)
@@ -50,7 +51,7 @@ func (w *Watcher) lookAtEvents(ctx context.Context) {
 	}
 }
 
-// due returns the pods to look at now, and sets when they are due again.
+// due returns the pods whose Events must be read now, and schedules their next read.
 func (w *Watcher) due() []stuckPod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +89,7 @@ func (w *Watcher) eventProblem(ctx context.Context, s stuckPod) (*podproblem.Pro
 	return podproblem.FromEvents(list.Items), nil
 }
 
-// take sets the problem of a pod that is still stuck.
+// take sets the problem of a pod that is still stuck. It returns the workspaces to report.
 func (w *Watcher) take(s stuckPod, problem *podproblem.Problem) []uuid.UUID {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,25 +17,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// maxQuote limits what a condition quotes of a text of Kubernetes.
+// maxQuote limits the text from Kubernetes in a condition, in bytes.
 const maxQuote = 300
 
-// namespace is what is known of the pods of one namespace. It is guarded by
-// Watcher.mu.
+// namespace holds the known pods of one namespace. It is guarded by Watcher.mu.
 type namespace struct {
 	name string
-	// read is set once the pods were read, or when they may not be read.
+	// read is true once the pods were read, or if there is no permission to read them.
 	read   bool
 	pods   map[string]*record
 	groups map[uuid.UUID]*group
 }
 
-// group is the pods of one workspace in one namespace.
+// group holds the pods of one workspace in one namespace.
 type group struct {
 	records []*record
-	// gone is set while there is no pod and was one.
+	// gone is set if the last pod was deleted or has ended.
 	gone *gone
-	// changed is when something changed last.
+	// changed is the time of the last change.
 	changed time.Time
 }
 
@@ -44,7 +43,7 @@ type gone struct {
 	problem *Problem
 }
 
-// record is what is kept of a pod.
+// record holds the known fields of a pod.
 type record struct {
 	workspace uuid.UUID
 	name      string
@@ -52,15 +51,15 @@ type record struct {
 	created   time.Time
 	ready     bool
 	restarts  int32
-	// ended says that the pod failed as a whole, so that another one replaces it.
+	// ended is true if the pod as a whole failed, so that another pod replaces it.
 	ended bool
-	// kind, subject and detailed tell whether a problem is still the same one.
+	// kind, subject and detailed decide whether a problem is the same as before.
 	kind     podproblem.Kind
 	subject  string
 	detailed bool
 	problem  *Problem
-	// stuck says since when no container was created, and look when its Events are read
-	// next.
+	// stuck is the time since when no container was created, and look the time of the next read of
+	// its Events.
 	stuck, look time.Time
 }
 
@@ -68,8 +67,8 @@ func newNamespace(name string) *namespace {
 	return &namespace{name: name, pods: map[string]*record{}, groups: map[uuid.UUID]*group{}}
 }
 
-// problem returns the first problem, oldest pod first. A pod that ended as a whole
-// counts only until there is a younger one.
+// problem returns the problem of the oldest pod that has one. A pod that failed as a whole counts
+// only until there is a younger pod.
 func (g *group) problem() *Problem {
 	for i, r := range g.records {
 		if r.problem != nil && (!r.ended || i == len(g.records)-1) {
@@ -79,8 +78,8 @@ func (g *group) problem() *Problem {
 	return nil
 }
 
-// put takes in a pod as it is now. It returns the workspaces to report: none if
-// nothing changed that matters.
+// put stores the current state of a pod. It returns the workspaces to report, or none if nothing
+// relevant changed.
 func (n *namespace) put(pod *corev1.Pod, now time.Time) []uuid.UUID {
 	id, err := uuid.Parse(pod.Labels[Label])
 	if err != nil || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
@@ -113,7 +112,7 @@ func (n *namespace) put(pod *corev1.Pod, now time.Time) []uuid.UUID {
 	return []uuid.UUID{id}
 }
 
-// remove takes out a pod that is gone, or is going.
+// remove removes a pod that was deleted, is being deleted, or has ended.
 func (n *namespace) remove(name, why string, now time.Time) []uuid.UUID {
 	r := n.pods[name]
 	if r == nil {
@@ -137,7 +136,7 @@ func (n *namespace) drop(r *record) *group {
 	return g
 }
 
-// forgetGone drops what is remembered of pods that have been gone for long.
+// forgetGone drops groups without pods after rememberedFor.
 func (n *namespace) forgetGone(now time.Time) {
 	for id, g := range n.groups {
 		if len(g.records) == 0 && now.Sub(g.changed) >= rememberedFor {
@@ -176,12 +175,12 @@ func (r *record) set(namespace string, p *podproblem.Problem) {
 	}
 }
 
-// inherit keeps what still holds of the record before, so that a problem whose words
-// change from try to try is one problem.
+// inherit copies the values of the previous record that still apply. A problem whose message
+// differs from attempt to attempt stays one problem.
 func (r *record) inherit(before *record) {
 	switch {
 	case r.problem == nil && !r.stuck.IsZero() && !before.stuck.IsZero():
-		// It is as the Events said.
+		// The problem from the Events still applies.
 		r.kind, r.subject, r.detailed, r.problem = before.kind, before.subject, before.detailed, before.problem
 	case r.problem != nil && before.problem != nil && *r.problem == *before.problem,
 		r.kind == podproblem.ImagePull && before.kind == r.kind && before.subject == r.subject && (before.detailed || !r.detailed):
@@ -215,7 +214,7 @@ func reasonOf(kind podproblem.Kind) string {
 	}
 }
 
-// clean returns one short line without secrets of a foreign text.
+// clean returns a text from Kubernetes as one short line without secrets.
 func clean(text string) string {
 	return truncate.String(truncate.OneLine(new(redaction.Redactor).Text(text)), maxQuote)
 }

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// askAgain is how often it is tried whether the pods of a namespace may be read.
+// askAgain is the interval of checks for permission to read the pods of a namespace.
 const askAgain = time.Minute
 
-// watch follows the pods of a namespace until the context ends.
+// watch watches the pods of a namespace until the context is canceled.
 func (w *Watcher) watch(ctx context.Context, name string) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("namespace", name))
 	n := newNamespace(name)
@@ -39,7 +39,7 @@ func (w *Watcher) watch(ctx context.Context, name string) {
 	reflector.RunWithContext(ctx)
 }
 
-// mayRead waits until the pods of a namespace may be read. A reflector would log an
+// mayRead waits until there is permission to read the pods of a namespace. A reflector would log an
 // error every few seconds instead.
 func (w *Watcher) mayRead(ctx context.Context, n *namespace) bool {
 	for told := false; ; {
@@ -90,7 +90,7 @@ func (w *Watcher) listerWatcher(name string) cache.ListerWatcher {
 	}, w.config.Client)
 }
 
-// stripped is what a pod's problem is read from.
+// stripped returns a pod with only the fields that determine its problem.
 func stripped(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta: pod.TypeMeta,
@@ -109,7 +109,7 @@ func stripped(pod *corev1.Pod) *corev1.Pod {
 	}
 }
 
-// initialEventsEnd keeps the mark of the bookmark that ends the first list.
+// initialEventsEnd keeps the annotation of the bookmark that ends the initial events.
 func initialEventsEnd(pod *corev1.Pod) map[string]string {
 	if value, ok := pod.Annotations[metav1.InitialEventsAnnotationKey]; ok {
 		return map[string]string{metav1.InitialEventsAnnotationKey: value}
@@ -125,7 +125,7 @@ func images(containers []corev1.Container) []corev1.Container {
 	return all
 }
 
-// sink takes what a reflector reports.
+// sink stores the pods of a reflector in a namespace.
 type sink struct {
 	watcher   *Watcher
 	namespace *namespace
@@ -169,7 +169,7 @@ func (s *sink) Replace(objs []any, _ string) error {
 		for _, obj := range objs {
 			if pod, ok := obj.(*corev1.Pod); ok {
 				there[pod.Name] = true
-				// A healthy pod that was not known says nothing new.
+				// A new pod without a problem is not reported.
 				known := s.namespace.pods[pod.Name] != nil
 				ids := s.namespace.put(pod, now)
 				r := s.namespace.pods[pod.Name]
@@ -191,7 +191,7 @@ func (s *sink) Replace(objs []any, _ string) error {
 	return nil
 }
 
-// change changes the namespace under the lock, and reports what changed without it.
+// change modifies the namespace while holding the lock, and reports the changes after releasing it.
 func (s *sink) change(make func(now time.Time) []uuid.UUID) {
 	s.watcher.mu.Lock()
 	changed := make(s.watcher.config.Clock.Now())

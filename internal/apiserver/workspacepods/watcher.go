@@ -15,47 +15,46 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Label is on the pods that Coder's templates for Kubernetes make. Its value is the
-// id of the workspace.
+// Label is on the pods that Coder's Kubernetes templates create. Its value is the ID of the
+// workspace.
 const Label = "com.coder.workspace.id"
 
 const (
-	// replacedWithin is how long a workspace may be without a pod before it counts as
-	// gone. A Deployment makes the next one sooner.
+	// replacedWithin is how long a workspace may be without a pod before the pod counts as gone. A
+	// Deployment creates the next pod sooner.
 	replacedWithin = 2 * time.Second
-	// settledAfter is how long after a change of its pods a workspace may be read again
-	// because Coder and the pods disagree.
+	// settledAfter is how long after a change of its pods a workspace is read again while the
+	// states of its agents and its pods disagree.
 	settledAfter = time.Minute
 )
 
-// Config is what a Watcher needs.
+// Config configures a Watcher.
 type Config struct {
 	Client kubernetes.Interface
 	Clock  clock.WithTicker
-	// Changed is called when something about the pods of a workspace changed. It must
-	// not block.
+	// Changed is called after a change of the pods of a workspace. It must not block.
 	Changed func(controlPlane types.NamespacedName, workspace uuid.UUID)
-	// Read is called when the pods in a namespace of a control plane were read for the
-	// first time, or may not be read. It must not block. Nil is not called.
+	// Read is called when the pods in a namespace of a control plane were read for the first time,
+	// or if there is no permission to read them. It must not block. It may be nil.
 	Read func(controlPlane types.NamespacedName)
 }
 
-// Problem is what a condition says about the pods of a workspace.
+// Problem is the reason and the message of a condition about the pods of a workspace.
 type Problem struct{ Reason, Message string }
 
-// Watcher knows the problems. It is safe for concurrent use.
+// Watcher watches the pods. It is safe for concurrent use.
 type Watcher struct {
 	config Config
-	// poked says that other namespaces are wanted.
+	// poked signals that the set of namespaces changed.
 	poked chan struct{}
 
 	mu sync.Mutex
-	// planes are the namespaces of each control plane.
+	// planes holds the namespaces of each control plane.
 	planes map[types.NamespacedName][]string
 	pods   map[string]*namespace
 }
 
-// New returns a watcher that knows nothing before Run.
+// New returns a Watcher. It is empty until Run is called.
 func New(config Config) *Watcher {
 	return &Watcher{
 		config: config, poked: make(chan struct{}, 1),
@@ -63,7 +62,7 @@ func New(config Config) *Watcher {
 	}
 }
 
-// Serve sets the control planes whose workspaces count.
+// Serve sets the control planes whose pods are watched.
 func (w *Watcher) Serve(members []connections.Member) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,15 +81,15 @@ func (w *Watcher) Serve(members []connections.Member) {
 	}
 }
 
-// Problem returns the problem of the pods of a workspace, or nil. A pod that is gone
-// is a problem only if that happened after the workspace was built: builtAt is zero
-// while it is not running. Shown is the problem that the workspace shows since its last
-// build, or nil: it is kept while the pods are not read.
+// Problem returns the problem of the pods of a workspace, or nil. A deleted pod is a problem only
+// if it was deleted after the workspace was built. builtAt is zero while the workspace is not
+// running. shown is the problem that the workspace has shown since its last build, or nil. It is
+// kept until the pods have been read.
 func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID, builtAt time.Time, shown *Problem) *Problem {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	groups := w.groups(controlPlane, workspace)
-	// That a pod is gone may have been seen by the replica that mirrored before.
+	// The replica that was the writer before may have seen that the pod was deleted.
 	if !w.read(controlPlane) || len(groups) == 0 && shown != nil && shown.Reason == aggregationv1alpha1.ReasonPodGone {
 		return shown
 	}
@@ -110,8 +109,8 @@ func (w *Watcher) Problem(controlPlane types.NamespacedName, workspace uuid.UUID
 	return last.problem
 }
 
-// Unsettled reports whether a running workspace is worth reading again soon: its pods
-// changed a moment ago, and what Coder says of its agents does not fit them yet.
+// Unsettled reports whether a running workspace should be read again soon: its pods changed
+// recently, and the state of its agents in Coder does not match them yet.
 func (w *Watcher) Unsettled(controlPlane types.NamespacedName, workspace uuid.UUID, connected bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +130,7 @@ func (w *Watcher) read(controlPlane types.NamespacedName) bool {
 	return ok && !slices.ContainsFunc(namespaces, func(name string) bool { return w.pods[name] == nil || !w.pods[name].read })
 }
 
-// groups are the pods of a workspace in each namespace of its control plane.
+// groups returns the pods of a workspace in each namespace of its control plane.
 func (w *Watcher) groups(controlPlane types.NamespacedName, workspace uuid.UUID) []*group {
 	var found []*group
 	for _, name := range w.planes[controlPlane] {
@@ -154,7 +153,8 @@ func (w *Watcher) report(name string, workspaces []uuid.UUID) {
 	}
 }
 
-// setRead records that the pods of a namespace were read, or may not be read.
+// setRead records that the pods of a namespace were read, or that there is no permission to read
+// them.
 func (w *Watcher) setRead(n *namespace) {
 	w.mu.Lock()
 	first := !n.read
@@ -181,7 +181,7 @@ func (w *Watcher) planesOf(name string) []types.NamespacedName {
 	return planes
 }
 
-// wanted are the namespaces of all control planes.
+// wanted returns the namespaces of all control planes.
 func (w *Watcher) wanted() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +194,7 @@ func (w *Watcher) wanted() map[string]bool {
 	return all
 }
 
-// Run watches until the context ends, and forgets everything then.
+// Run watches until the context is canceled, and then drops all data.
 func (w *Watcher) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

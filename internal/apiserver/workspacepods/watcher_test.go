@@ -29,7 +29,7 @@ var (
 	began = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 )
 
-// fixture is a watcher over a cluster in memory.
+// fixture is a Watcher on an in-memory cluster.
 type fixture struct {
 	*testing.T
 	*Watcher
@@ -80,7 +80,7 @@ func (f *fixture) reported(id uuid.UUID) int {
 	return f.changes[id]
 }
 
-// problem is what is said of the workspace dev, which was built before the test.
+// problem returns the problem of the workspace dev, which was built before the test.
 func (f *fixture) problem() string {
 	if p := f.Problem(cp, dev, began.Add(-time.Minute), nil); p != nil {
 		return p.Reason + ": " + p.Message
@@ -137,7 +137,7 @@ func TestAProblemIsReportedAndEnds(t *testing.T) {
 	if !f.Unsettled(cp, dev, true) || f.Unsettled(cp, dev, false) {
 		t.Error("a problem of a pod whose agent is connected is read again, and only that")
 	}
-	// The kubelet's words change from try to try.
+	// The kubelet's message differs from attempt to attempt.
 	before := f.reported(dev)
 	p.Status.ContainerStatuses[0].State = waits("ImagePullBackOff", "Back-off pulling image")
 	f.put(p)
@@ -167,7 +167,7 @@ func TestPodsElsewhereDoNotCount(t *testing.T) {
 	if got := f.problem(); got != "" {
 		t.Errorf("got the problem %s", got)
 	}
-	// Nor do pods in the namespace of another control plane.
+	// Pods in the namespace of another control plane do not count either.
 	if p := f.Problem(types.NamespacedName{Namespace: "other", Name: "coder"}, dev, began, nil); p != nil {
 		t.Errorf("got %+v", p)
 	}
@@ -204,8 +204,8 @@ func TestAPodThatIsGone(t *testing.T) {
 	f.becomes("")
 }
 
-// TestPodsThatAreReplaced are those of a Deployment: an evicted one stays beside its
-// successor, and one that is being deleted does not count.
+// TestPodsThatAreReplaced covers pods of a Deployment: an evicted pod stays next to its successor,
+// and a pod that is being deleted does not count.
 func TestPodsThatAreReplaced(t *testing.T) {
 	evicted := pod("coder", "a", runs())
 	evicted.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
@@ -247,7 +247,7 @@ func TestAVolumeThatCannotBeMounted(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	f.eventually("the change is reported", func() bool { return f.reported(dev) > 0 })
-	// A change of the pod that says nothing new keeps it.
+	// A change of the pod without new information keeps the problem.
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}
 	f.put(p)
 	p.Status.Phase, p.Status.ContainerStatuses[0].State = corev1.PodRunning, runs()
@@ -265,7 +265,8 @@ func TestAVolumeThatCannotBeMounted(t *testing.T) {
 	}
 }
 
-// TestNoRightToReadPods costs one request a minute, and nothing else is missed.
+// TestNoRightToReadPods checks that missing permission costs one request per minute, and that no
+// other change is missed.
 func TestNoRightToReadPods(t *testing.T) {
 	f := newFixture(t, pod("coder", "ws", waits("ErrImagePull", "")))
 	var mu sync.Mutex
@@ -302,7 +303,8 @@ func TestNoRightToReadPods(t *testing.T) {
 	})
 }
 
-// TestUntilThePodsAreRead keeps what a workspace shows, and says when that is over.
+// TestUntilThePodsAreRead checks that a workspace keeps its shown problem until the pods are read,
+// and that Read is called then.
 func TestUntilThePodsAreRead(t *testing.T) {
 	f := newFixture(t, pod("coder", "ws", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}))
 	read := make(chan types.NamespacedName, 10)

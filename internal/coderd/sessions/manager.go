@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// Lifetime is how long a token lives. Only durations are compared with it, so the
-	// clocks of Coder and of this machine need not agree.
+	// Lifetime is the lifetime of a token. It is compared with durations only, so the clocks of
+	// Coder and of this machine may differ.
 	Lifetime = time.Hour
-	// renewAfter is when a token that is used is replaced.
+	// renewAfter is the age at which a token is replaced on use.
 	renewAfter = Lifetime / 2
-	// usableFor is how long a token is used that could not be replaced.
+	// usableFor is the maximum age of a token that could not be replaced.
 	usableFor = Lifetime - 5*time.Minute
-	// grace is how long a token that was replaced is left to requests under way.
+	// grace is how long a replaced token stays valid for running requests.
 	grace = time.Minute
-	// sweepInterval is how often it is looked for tokens to be revoked, if there are any.
+	// sweepInterval is the interval at which tokens are revoked, if there are any.
 	sweepInterval = 5 * time.Second
-	// forgetAfter is longer than anything lasts that uses a session.
+	// forgetAfter is longer than any use of a session.
 	forgetAfter = 25 * time.Hour
-	// revocations is how many tokens are revoked at once.
+	// revocations limits how many tokens are revoked concurrently.
 	revocations = 16
-	// TokenPrefix begins the names of the tokens in Coder.
+	// TokenPrefix is the prefix of the names of the tokens in Coder.
 	TokenPrefix = "coder-k8s-as-"
 )
 
@@ -45,7 +45,7 @@ const (
 type Manager struct {
 	provider connections.Provider
 	clock    clock.PassiveClock
-	// prefix begins the names of this replica's tokens.
+	// prefix is the prefix of the names of this replica's tokens.
 	prefix string
 
 	mu       sync.Mutex
@@ -62,26 +62,26 @@ type key struct {
 
 // retired is a token to be revoked.
 type retired struct {
-	// client acts with the token itself, operator as the operator.
+	// client makes requests with the token itself, operator with the operator's token.
 	client, operator *coderd.Client
 	user, id         string
 	after            time.Time
 }
 
-// New returns a manager without sessions. Replica tells this process from others.
+// New returns a Manager without sessions. Replica identifies this process.
 func New(provider connections.Provider, replica string, c clock.PassiveClock) *Manager {
 	hash := sha256.Sum256([]byte(replica))
 	return &Manager{provider: provider, clock: c, prefix: TokenPrefix + hex.EncodeToString(hash[:4]) + "-", sessions: map[key]*Session{}}
 }
 
-// Get returns the session of a Coder user, with a token that is good. An error of Coder
-// that refuses the token is one of coderd.IsForbidden, IsInvalid or IsNotFound.
+// Get returns the session of a Coder user, with a valid token. If Coder refuses to create the
+// token, coderd.IsForbidden, IsInvalid or IsNotFound reports true for the error.
 func (m *Manager) Get(ctx context.Context, connection connections.Connection, user coderd.User) (*Session, error) {
 	s := m.session(connection, user)
 	return s, s.renew(ctx, connection.Client)
 }
 
-// session returns the session of a user under the present rules.
+// session returns the session of a user under the current rules.
 func (m *Manager) session(connection connections.Connection, user coderd.User) *Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,14 +102,14 @@ func (m *Manager) session(connection connections.Connection, user coderd.User) *
 	return s
 }
 
-// retire has the token of a session revoked. The lock is held.
+// retire ends a session and schedules the revocation of its token. The caller holds the lock.
 func (m *Manager) retire(s *Session, after time.Time) {
 	if last, ok := s.take(after); ok {
 		m.retired = append(m.retired, last)
 	}
 }
 
-// Run revokes tokens that are not to be used any more, until the context is done.
+// Run revokes retired tokens periodically, until the context is canceled.
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -123,8 +123,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep ends the sessions whose control plane is gone or has other rules, and revokes
-// what is to be revoked.
+// Sweep ends the sessions whose control plane is gone or has other rules, and revokes the tokens
+// that are due.
 func (m *Manager) Sweep(ctx context.Context) {
 	m.mu.Lock()
 	idle := len(m.sessions) == 0 && len(m.retired) == 0
@@ -146,7 +146,7 @@ func (m *Manager) end(members []connections.Member) {
 		i := slices.IndexFunc(members, func(member connections.Member) bool {
 			return member.ControlPlane == k.controlPlane && !member.Deleting
 		})
-		// Of one that cannot be called now nothing is known.
+		// Nothing is known about a control plane without a connection.
 		gone := i < 0 || members[i].Connection != nil && (members[i].Connection.UID != k.uid || !s.fits(*members[i].Connection))
 		if gone {
 			m.retire(s, now)
@@ -171,8 +171,8 @@ func (m *Manager) due() (due []retired) {
 	return due
 }
 
-// revoke revokes tokens with themselves, because the operator's may be gone already, or
-// else with the operator's. One that cannot be revoked expires.
+// revoke revokes each token with itself, because the operator's token may already be invalid. If
+// that is unauthorized, it uses the operator's token. A token that cannot be revoked expires.
 func (m *Manager) revoke(ctx context.Context, tokens []retired) {
 	var group sync.WaitGroup
 	places := make(chan struct{}, revocations)
@@ -193,7 +193,7 @@ func (m *Manager) revoke(ctx context.Context, tokens []retired) {
 	group.Wait()
 }
 
-// Close revokes all tokens. No token is made after that.
+// Close revokes all tokens. No token is created after that.
 func (m *Manager) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true
@@ -208,7 +208,7 @@ func (m *Manager) Close(ctx context.Context) {
 
 func (m *Manager) newName() string { return m.prefix + strings.ToLower(rand.Text()[:12]) }
 
-// sameRules reports whether nothing has changed in the mapping.
+// sameRules reports whether the mapping is unchanged.
 func sameRules(a, b []coderv1alpha1.IdentityRule) bool {
 	return len(a) == 0 && len(b) == 0 || equality.Semantic.DeepEqual(a, b)
 }

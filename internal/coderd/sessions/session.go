@@ -24,37 +24,40 @@ type Session struct {
 	rules    []coderv1alpha1.IdentityRule
 	client   *coderd.Client
 
-	// minting lets one request at a time make a token.
+	// minting serializes the creation of tokens.
 	minting sync.Mutex
 
 	mu sync.Mutex
-	// operator is the client that made the token.
+	// operator is the client that created the token.
 	operator *coderd.Client
 	token    coderd.Token
 	madeAt   time.Time
 	usedAt   time.Time
-	// ended says that the session gets no token any more.
+	// ended is true if the session must not create tokens any more.
 	ended bool
 }
 
 var _ coderd.Actor = (*Session)(nil)
 
-// ErrEnded is that a session ended: the mapping or the control plane changed.
+// ErrEnded means that the session has ended, because the mapping or the control plane changed, or
+// because this replica is shutting down.
 var ErrEnded = errors.New("the mapping of the user has changed, or this replica is stopping; try again")
 
-// Client makes all its requests as the user. It is the same for as long as the session.
+// Client returns a client that makes all its requests as the user. It is valid as long as the
+// session.
 func (s *Session) Client() *coderd.Client { return s.client }
 
 // Username implements coderd.Actor.
 func (s *Session) Username() string { return s.username }
 
-// UserID is the id of the user in Coder.
+// UserID returns the ID of the user in Coder.
 func (s *Session) UserID() uuid.UUID { return s.key.user }
 
 // CoderURL implements coderd.Actor.
 func (s *Session) CoderURL() string { return s.url }
 
-// Token implements coderd.Actor. A session in a workspace may need one hours later.
+// Token implements coderd.Actor. It renews an old token, because a long-lived connection to a
+// workspace may need a token hours later.
 func (s *Session) Token(ctx context.Context) (string, error) {
 	if token := s.usable(renewAfter); token != "" {
 		return token, nil
@@ -75,8 +78,8 @@ func (s *Session) Token(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("renewing the token of Coder user %q: %w", s.username, err)
 }
 
-// Refused implements coderd.Actor: the next request makes another token. This one is
-// revoked, because a user who was suspended may become active again.
+// Refused implements coderd.Actor. The next request creates another token. The refused token is
+// revoked, because a suspended user may become active again.
 func (s *Session) Refused(token string) {
 	m := s.manager
 	m.mu.Lock()
@@ -89,12 +92,12 @@ func (s *Session) Refused(token string) {
 	}
 }
 
-// retiring is a token of the session that is to be revoked.
+// retiring returns the entry with which a token of the session is revoked.
 func (s *Session) retiring(token coderd.Token, after time.Time) retired {
 	return retired{client: s.client.As(fixed{s, token.Value}), operator: s.operator, user: s.key.user.String(), id: token.ID, after: after}
 }
 
-// usable returns the token if it is not older than that, or nothing.
+// usable returns the token if it is younger than age, or "". It also records the use.
 func (s *Session) usable(age time.Duration) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +115,7 @@ func (s *Session) lastUse() time.Time {
 	return s.usedAt
 }
 
-// take takes the token away for good. There may be none.
+// take ends the session and returns its token for revocation, if there is one.
 func (s *Session) take(after time.Time) (last retired, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,12 +124,12 @@ func (s *Session) take(after time.Time) (last retired, ok bool) {
 	return last, ok
 }
 
-// fits reports whether the session is one of this connection under its present rules.
+// fits reports whether the session matches the connection's URL and current rules.
 func (s *Session) fits(connection connections.Connection) bool {
 	return s.url == connection.Client.URL() && sameRules(s.rules, connection.Rules)
 }
 
-// renew makes a token if there is none, or if it is old.
+// renew creates a token if there is none, or if it is older than renewAfter.
 func (s *Session) renew(ctx context.Context, operator *coderd.Client) error {
 	if s.usable(renewAfter) != "" {
 		return nil
@@ -151,8 +154,8 @@ func (s *Session) renew(ctx context.Context, operator *coderd.Client) error {
 	return err
 }
 
-// replace takes a new token into use, and has the old one revoked. A token that came too
-// late is unwanted.
+// replace starts to use a new token, and schedules the revocation of the old one. If the session
+// has ended meanwhile, the new token is unwanted.
 func (s *Session) replace(made coderd.Token, operator *coderd.Client) (unwanted *retired, err error) {
 	m := s.manager
 	m.mu.Lock()
@@ -172,7 +175,7 @@ func (s *Session) replace(made coderd.Token, operator *coderd.Client) (unwanted 
 	return nil, nil
 }
 
-// fixed is an Actor with one token, which revokes itself.
+// fixed is an Actor with one token, with which the token revokes itself.
 type fixed struct {
 	*Session
 	token string

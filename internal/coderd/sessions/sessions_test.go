@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// provider is one control plane.
+// provider provides a single control plane.
 type provider struct {
 	connection connections.Connection
 	gone       bool
@@ -78,7 +78,7 @@ func (f *fixture) get() *Session {
 	return s
 }
 
-// names are those of the tokens that are ours.
+// names returns the names of the tokens that this package created.
 func (f *fixture) names() []string {
 	return slices.DeleteFunc(f.coder.TokenNames("ada"), func(name string) bool { return !strings.HasPrefix(name, TokenPrefix) })
 }
@@ -110,7 +110,7 @@ func TestTokensAreRenewedWhileTheyAreUsed(t *testing.T) {
 	if got := f.names(); len(got) != 1 || got[0] == first {
 		t.Errorf("%v, before %s", got, first)
 	}
-	// Hours later, a session in a workspace connects again.
+	// Hours later, a long-lived connection to a workspace needs a token again.
 	f.pass(5 * time.Hour)
 	if _, err := s.Client().Me(t.Context()); err != nil {
 		t.Error(err)
@@ -156,8 +156,7 @@ func TestARevokedTokenIsReplaced(t *testing.T) {
 	f.want(1)
 }
 
-// TestNoTokenOutlivesASuspension: a user who is active again has no token that nobody
-// knows of.
+// TestNoTokenOutlivesASuspension checks that a user who is active again has no leftover token.
 func TestNoTokenOutlivesASuspension(t *testing.T) {
 	f := newFixture(t)
 	s := f.get()
@@ -188,8 +187,8 @@ func TestTokensAreRevoked(t *testing.T) {
 	}
 }
 
-// TestRequestsAsSomebody: what changes goes out as the actor of the context, what reads
-// with the operator's token, and a refusal of the actor does not count against that.
+// TestRequestsAsSomebody checks that writes use the actor of the context and reads use the
+// operator's token, and that a refusal of the actor does not count as one of the operator.
 func TestRequestsAsSomebody(t *testing.T) {
 	f := newFixture(t)
 	refused := false

@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
-// first is the revision before the first write: what was before is forgotten.
+// first is the revision before the first write. Earlier revisions count as compacted.
 const first = 1_000_000_000
 
 // Etcd counts the revisions of all kinds.
@@ -26,7 +26,7 @@ type Etcd struct {
 	revision uint64
 }
 
-// Cluster has the records of one kind.
+// Cluster stores the records of one kind in memory.
 type Cluster struct {
 	etcd     *Etcd
 	resource schema.GroupResource
@@ -35,15 +35,15 @@ type Cluster struct {
 	events  []records.Event
 	// more is closed at the next event.
 	more chan struct{}
-	// away is what every request fails with, full what every write does.
+	// away is the error of every request, full that of every write.
 	away, full error
-	// compacted is the revision before which the history is forgotten.
+	// compacted is the revision before which the history is compacted.
 	compacted uint64
 }
 
 var _ records.Cluster = (*Cluster)(nil)
 
-// NewCluster makes an empty one.
+// NewCluster returns an empty Cluster.
 func NewCluster(etcd *Etcd, resource string) *Cluster {
 	return &Cluster{
 		etcd: etcd, resource: schema.GroupResource{Group: metadatav1alpha1.GroupVersion.Group, Resource: resource},
@@ -51,7 +51,7 @@ func NewCluster(etcd *Etcd, resource string) *Cluster {
 	}
 }
 
-// Away has every request fail until it is called with nil. Watches end.
+// Away makes every request fail with the error, and ends the watches. Nil reverts that.
 func (c *Cluster) Away(err error) {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
@@ -59,28 +59,28 @@ func (c *Cluster) Away(err error) {
 	c.wake()
 }
 
-// Full has every write fail until it is called with nil, as a full etcd does. Reads go on.
+// Full makes every write fail with the error, as a full etcd does. Reads succeed. Nil reverts that.
 func (c *Cluster) Full(err error) {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
 	c.full = err
 }
 
-// Compact forgets the history, as etcd's compaction does.
+// Compact drops the history, as etcd's compaction does.
 func (c *Cluster) Compact() {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
 	c.compacted = c.etcd.revision
 }
 
-// All are the records by their keys.
+// All returns the records, sorted by their keys.
 func (c *Cluster) All() []records.Record {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
 	return c.all("")
 }
 
-// Events are all that happened, in its order.
+// Events returns all events in order.
 func (c *Cluster) Events() []records.Event {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
@@ -209,7 +209,7 @@ func (c *Cluster) Get(ctx context.Context, namespace, name, _ string) (*records.
 	return &out, nil
 }
 
-// List implements records.Cluster. It knows no states of the past.
+// List implements records.Cluster. It does not support past revisions.
 func (c *Cluster) List(ctx context.Context, query records.Query) (*records.List, error) {
 	if err := c.begin(ctx); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records/recordstest"
 )
 
-// cutOff is the way of one replica to the cluster that others share.
+// cutOff is the connection of one replica to a cluster that it shares with others.
 type cutOff struct {
 	*recordstest.Cluster
 	mu      sync.Mutex
@@ -17,7 +17,8 @@ type cutOff struct {
 	cancels []context.CancelFunc
 }
 
-// cut has every request of the replica fail, and ends its watches. Nil ends that.
+// cut makes every request of the replica fail with the error, and ends its watches. Nil reverts
+// that.
 func (c *cutOff) cut(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +68,7 @@ func (c *cutOff) Watch(ctx context.Context, q records.Query) (records.Stream, er
 	return cutStream{stream, inside}, err
 }
 
-// cutStream ends as a connection does that breaks.
+// cutStream ends as a broken connection does.
 type cutStream struct {
 	records.Stream
 	ctx context.Context

@@ -12,9 +12,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
-// TestADamagedRecordHidesNoOther edits a record by hand so that it cannot be read. All
-// other objects are listed and watched as before, the object itself is never absent for a
-// replica that knew it, and the next write of the mirror repairs the record.
+// TestADamagedRecordHidesNoOther edits a record by hand so that it cannot be decoded. All other
+// objects are listed and watched as before, a replica that knew the object never reports it as
+// absent, and the next write of the mirror repairs the record.
 func TestADamagedRecordHidesNoOther(t *testing.T) {
 	for name, damage := range map[string]func(*records.Record){
 		"object": func(r *records.Record) { r.Object = "{" },
@@ -57,7 +57,7 @@ func damaged(t *testing.T, damage func(*records.Record)) {
 	if event := <-events.ResultChan(); event.Type != watch.Deleted {
 		t.Errorf("the watch shows %s %v, want the deletion of the other object", event.Type, event.Object)
 	}
-	// A replica that starts now.
+	// A new replica.
 	before.ResourceVersion = ""
 	if err := c.b.GetList(ctx, "/aggregation.coder.com/coderworkspaces/", before, list); err != nil {
 		t.Errorf("a list fails: %v", err)

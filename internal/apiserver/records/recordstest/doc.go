@@ -1,5 +1,5 @@
-// Package recordstest has records in memory, for tests that need no kube-apiserver.
+// Package recordstest implements records in memory, for tests without a kube-apiserver.
 //
-// Invariants: revisions rise by one with each write, over all kinds; the answers are
-// those of kube-apiserver, also to a write that comes too late.
+// Invariants: revisions increase by one with each write of any kind. Responses are those of
+// kube-apiserver, also to a write with an outdated revision.
 package recordstest

@@ -25,13 +25,13 @@ import (
 
 const prefix = "/aggregation.coder.com/coderworkspaces/"
 
-// TestMain tells the library once what the storage supports.
+// TestMain declares to the library which features the storage supports.
 func TestMain(m *testing.M) {
 	records.EnableWatchProgress()
 	m.Run()
 }
 
-// cached puts the library's cacher over a store.
+// cached returns the library's cacher in front of a store.
 func cached(t *testing.T, s *records.Store) storage.Interface {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -56,9 +56,9 @@ func cached(t *testing.T, s *records.Store) storage.Interface {
 	return over
 }
 
-// TestCompactionWhileAway: kube-apiserver is away, objects change through another replica,
-// and etcd forgets the history. Afterwards consistent lists show what there is: nothing
-// that is gone, and everything that is new.
+// TestCompactionWhileAway covers an outage of kube-apiserver for one replica, during which objects
+// change through another replica and etcd compacts its history. Afterwards, consistent lists return
+// the current objects, and none that were deleted.
 func TestCompactionWhileAway(t *testing.T) {
 	ctx := t.Context()
 	c := newCluster(t)
@@ -111,8 +111,9 @@ func TestCompactionWhileAway(t *testing.T) {
 	})
 }
 
-// TestAFullEtcd: writes are refused with a message that says what to do. Coder is told
-// nothing that cannot be recorded; what it was told before is shown later. Nothing is lost.
+// TestAFullEtcd covers an etcd that accepts no writes: writes fail with a message that says what to
+// do. A change that cannot be recorded is not sent to Coder. A change that was sent before becomes
+// visible later. Nothing is lost.
 func TestAFullEtcd(t *testing.T) {
 	full := apierrors.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded"))
 	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "coderworkspacerecords"}, "coder.ada.dev", errors.New("exceeded quota: records"))
@@ -145,7 +146,7 @@ func refusesWrites(t *testing.T, refusal error, says string) {
 		t.Error("Coder was told what cannot be recorded")
 	}
 	c.records.Full(nil)
-	// It becomes full when Coder has carried the change out.
+	// etcd becomes full after Coder has carried out the change.
 	c.coder.write = func(_ context.Context, _, wanted records.Object) (records.Object, error) {
 		c.records.Full(refusal)
 		return wanted, nil

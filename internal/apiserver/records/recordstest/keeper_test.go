@@ -23,14 +23,14 @@ const (
 
 var dev = types.NamespacedName{Namespace: "team", Name: "dev"}
 
-// keeper is a Keeper and what it has reported.
+// keeper is a Keeper with the changes that it has reported.
 type keeper struct {
 	*recordstest.Records
 	t       *testing.T
 	changed []types.UID
 }
 
-// TestKeeper is the contract of metadata.Records.
+// TestKeeper tests the contract of metadata.Records.
 func TestKeeper(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *keeper){
 		"an empty record is not kept":         keepsNothing,
@@ -64,7 +64,7 @@ func labelled(uid types.UID, value string) *metadata.Record {
 	return &metadata.Record{ControlPlane: dev, Kind: "CoderWorkspace", Name: "default.alice.dev", UID: uid, Labels: map[string]string{"team": value}}
 }
 
-// everything has all that can be kept.
+// everything returns a record with all fields that can be kept.
 func everything(uid types.UID) *metadata.Record {
 	at := metav1.NewTime(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	r := labelled(uid, "blue")
@@ -120,7 +120,7 @@ func (k *keeper) conflicts(what string, err error) {
 	}
 }
 
-// remove deletes the record itself, as an administrator does. The watch shows it.
+// remove deletes the record itself, as an administrator would. It does not update the Table.
 func (k *keeper) remove(uid types.UID) {
 	k.t.Helper()
 	key, _ := k.Workspaces.Table.KeyOf(dev, uid)

@@ -65,7 +65,7 @@ func checksVersions(t *testing.T, k *keeper) {
 	_, err = k.Put(t.Context(), nothing)
 	k.conflicts("an empty one without the version", err)
 	k.same("after the conflicts", k.get(firstID), second)
-	// The response of the first attempt was lost: what is written is already so.
+	// The response of the first attempt was lost. The record already has the wanted content.
 	if again := k.put(change); again.Version != second.Version {
 		t.Errorf("the repeated write made version %s of %s", again.Version, second.Version)
 	}
@@ -170,7 +170,7 @@ func seesEdits(t *testing.T, k *keeper) {
 	change.Labels["team"] = "green"
 	_, err := k.Put(t.Context(), change)
 	k.conflicts("writing over the edit", err)
-	// An edit that this replica's watch has not shown yet.
+	// An edit that this replica's watch has not delivered yet.
 	record = k.get(firstID)
 	other := k.Replica()
 	other.Edit(dev, firstID, func(r *metadata.Record) { r.Labels["team"] = "again" })
@@ -199,7 +199,7 @@ func seesRemovals(t *testing.T, k *keeper) {
 	}
 	k.must(k.Delete(t.Context(), record))
 	k.put(everything(firstID))
-	// A removal that the watch has not shown yet.
+	// A deletion that the watch has not delivered yet.
 	record = k.get(firstID)
 	k.remove(firstID)
 	change := record.DeepCopy()

@@ -9,8 +9,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
-// Log tells what happened to the objects of one kind. What changes only beside them is
-// no event of it.
+// Log records the changes of the objects of one kind. A change of only the kept metadata is not
+// recorded.
 type Log struct {
 	Store   *records.Store
 	cluster *Cluster
@@ -27,12 +27,12 @@ type Log struct {
 type LogEvent struct {
 	Key      string
 	Revision uint64
-	// Object is nil where it was removed.
+	// Object is nil after a deletion.
 	Object   records.Object
 	Previous *records.Entry
 }
 
-// Log gives the log of a kind: of the objects of a Store.
+// Log returns the Log of the objects of a Store.
 func (r *Records) Log(store *records.Store, create func() records.Object) *Log {
 	return &Log{Store: store, cluster: r.clusters[store.Kind()], create: create, live: map[string]*records.Entry{}, texts: map[string]string{}}
 }
@@ -64,7 +64,7 @@ func (l *Log) follow() {
 	}
 }
 
-// Head is how many events there were.
+// Head returns the number of events so far.
 func (l *Log) Head() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *Log) Head() uint64 {
 	return uint64(len(l.events))
 }
 
-// Since gives the events after a Head.
+// Since returns the events after a Head.
 func (l *Log) Since(head uint64) []LogEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *Log) Since(head uint64) []LogEvent {
 	return l.events[head:]
 }
 
-// Live are the objects by their keys.
+// Live returns the current objects by their keys.
 func (l *Log) Live() map[string]*records.Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,8 +92,8 @@ func (l *Log) Live() map[string]*records.Entry {
 	return out
 }
 
-// Len is how many objects there are.
+// Len returns the number of objects.
 func (l *Log) Len() int { return len(l.Live()) }
 
-// Get gives the object of a key, or nil.
+// Get returns the object of a key, or nil.
 func (l *Log) Get(key string) *records.Entry { return l.Live()[key] }

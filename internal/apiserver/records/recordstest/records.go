@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
-// Records are those of both kinds.
+// Records holds the stores of both kinds.
 type Records struct {
 	*records.Keeper
 	Workspaces, Templates *records.Store
@@ -21,13 +21,13 @@ type Records struct {
 	clock    clock.PassiveClock
 }
 
-// New makes empty ones.
+// New returns empty Records.
 func New(t testing.TB) *Records {
 	t.Helper()
 	return NewWithClock(t, clock.RealClock{})
 }
 
-// NewWithClock makes empty ones that know the time from a clock.
+// NewWithClock returns empty Records that use a clock.
 func NewWithClock(t testing.TB, c clock.PassiveClock) *Records {
 	t.Helper()
 	etcd := &Etcd{}
@@ -37,7 +37,7 @@ func NewWithClock(t testing.TB, c clock.PassiveClock) *Records {
 	})
 }
 
-// Replica is another replica on the same cluster, which has read everything.
+// Replica returns another replica on the same clusters that has read all records.
 func (r *Records) Replica() *Records {
 	r.t.Helper()
 	out := join(r.t, r.clock, r.clusters)
@@ -60,10 +60,10 @@ func join(t testing.TB, c clock.PassiveClock, clusters map[string]*Cluster) *Rec
 	return r
 }
 
-// Cluster is where the records of a kind are.
+// Cluster returns the Cluster of a kind.
 func (r *Records) Cluster(kind string) *Cluster { return r.clusters[kind] }
 
-// All is what is kept of all objects, by their names.
+// All returns the kept metadata of all objects.
 func (r *Records) All() []*metadata.Record {
 	r.t.Helper()
 	var out []*metadata.Record
@@ -84,7 +84,7 @@ func (r *Records) All() []*metadata.Record {
 	return out
 }
 
-// Writes are the writes that arrived, such as "ADDED team/coder.ada.dev".
+// Writes returns the writes that arrived, for example "ADDED team/coder.ada.dev".
 func (r *Records) Writes() []string {
 	var out []string
 	for _, s := range []*records.Store{r.Templates, r.Workspaces} {
@@ -95,7 +95,7 @@ func (r *Records) Writes() []string {
 	return out
 }
 
-// Edit changes what is kept of a workspace, as a person with kubectl edit does.
+// Edit changes the kept metadata of a workspace, as a user with kubectl edit does.
 func (r *Records) Edit(controlPlane types.NamespacedName, uid types.UID, edit func(*metadata.Record)) {
 	r.t.Helper()
 	ctx := context.Background()

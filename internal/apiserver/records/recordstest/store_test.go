@@ -25,7 +25,7 @@ import (
 
 const key = "/aggregation.coder.com/coderworkspaces/team/coder.ada.dev"
 
-// coder is a Writer that counts what it is told.
+// coder is a Writer that counts its calls.
 type coder struct {
 	told  int
 	write func(ctx context.Context, current, wanted records.Object) (records.Object, error)
@@ -73,9 +73,9 @@ func label(ctx context.Context, s *records.Store, value string) error {
 	}, nil)
 }
 
-// TestTwoReplicasWriteOneObject has one replica tell Coder of a change while another one
-// is asked for another. That waits, is decided on what the first one made, and Coder is
-// told of one after the other.
+// TestTwoReplicasWriteOneObject covers an update through one replica while another replica writes
+// the same object. The second update waits, and is based on the result of the first one. Coder
+// receives them one after the other.
 func TestTwoReplicasWriteOneObject(t *testing.T) {
 	c := newCluster(t)
 	ctx := t.Context()
@@ -99,7 +99,7 @@ func TestTwoReplicasWriteOneObject(t *testing.T) {
 		t.Errorf("the record does not say who changes the object: %q", claim)
 	}
 	go func() { second <- label(ctx, c.b, "two") }()
-	// The other replica learns of the claim by its watch, and so of its end.
+	// The other replica learns of the claim, and of its end, through its watch.
 	if err := c.b.Learn(ctx, key); err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +124,8 @@ func TestTwoReplicasWriteOneObject(t *testing.T) {
 	}
 }
 
-// TestADeposedReplicaOverwritesNothing has a mirror that was stopped go on with what it
-// knew.
+// TestADeposedReplicaOverwritesNothing covers a mirror that continues with outdated data after it
+// was stopped.
 func TestADeposedReplicaOverwritesNothing(t *testing.T) {
 	c := newCluster(t)
 	ctx := t.Context()
@@ -148,7 +148,7 @@ func TestADeposedReplicaOverwritesNothing(t *testing.T) {
 	}
 }
 
-// TestARefusedWriteLeavesNoClaim has Coder refuse.
+// TestARefusedWriteLeavesNoClaim covers a write that Coder refuses.
 func TestARefusedWriteLeavesNoClaim(t *testing.T) {
 	c := newCluster(t)
 	ctx := t.Context()
@@ -166,8 +166,8 @@ func TestARefusedWriteLeavesNoClaim(t *testing.T) {
 	}
 }
 
-// TestKubeAPIServerIsAway: it is never an absence, and Coder is told nothing that cannot
-// be recorded.
+// TestKubeAPIServerIsAway checks that an unavailable kube-apiserver is never reported as NotFound,
+// and that a change that cannot be recorded is not sent to Coder.
 func TestKubeAPIServerIsAway(t *testing.T) {
 	c := newCluster(t)
 	ctx := t.Context()
@@ -197,7 +197,8 @@ func TestKubeAPIServerIsAway(t *testing.T) {
 	}
 }
 
-// TestFilesOfTemplates are kept once, beside the records, and shared in memory.
+// TestFilesOfTemplates checks that files are stored once, separately from the records, and are
+// shared in memory.
 func TestFilesOfTemplates(t *testing.T) {
 	r := recordstest.New(t)
 	ctx := t.Context()
@@ -243,7 +244,7 @@ func TestFilesOfTemplates(t *testing.T) {
 	sweep(t, r, parts)
 }
 
-// sweep removes the template, and sees its files go after an hour.
+// sweep deletes the template, and checks that its files are deleted after an hour.
 func sweep(t *testing.T, r *recordstest.Records, parts int) {
 	t.Helper()
 	ctx, now := t.Context(), time.Now()
@@ -267,8 +268,8 @@ func sweep(t *testing.T, r *recordstest.Records, parts int) {
 	}
 }
 
-// TestHeartbeatsOfKilledReplicas are removed after an hour. A replica that was only
-// paused creates its own again.
+// TestHeartbeatsOfKilledReplicas checks that their heartbeats are deleted after an hour. A replica
+// that was only paused creates its own again.
 func TestHeartbeatsOfKilledReplicas(t *testing.T) {
 	c := newCluster(t)
 	ctx, now := t.Context(), time.Now()

@@ -14,17 +14,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// MediaType is that of the answer without parameters.
+// MediaType is the media type of the response, without parameters.
 const MediaType = "text/plain"
 
-// Lines gives the lines of a log one after the other. coderd.LogStream is one.
+// Lines returns the lines of a log in order. coderd.LogStream implements it.
 type Lines interface {
-	// Next waits for the next line. It is io.EOF after the last one.
+	// Next waits for the next line. It returns io.EOF after the last one.
 	Next(ctx context.Context) (coderd.LogLine, error)
 	Close() error
 }
 
-// Stream is an answer that is a stream of text. It is no object of the API.
+// Stream is a response that streams text. It is not an object of the API.
 type Stream struct {
 	lines Lines
 	flush bool
@@ -35,7 +35,7 @@ var (
 	_ Lines                 = (*coderd.LogStream)(nil)
 )
 
-// New makes the answer of the lines, which it closes. Follow sends each line at
+// New returns a Stream of the lines, which it closes. If follow is set, each line is flushed at
 // once.
 func New(lines Lines, follow bool) *Stream { return &Stream{lines: lines, flush: follow} }
 
@@ -55,11 +55,11 @@ func (s *Stream) InputStream(ctx context.Context, _, _ string) (io.ReadCloser, b
 	return lines, s.flush, MediaType + "; charset=utf-8", nil
 }
 
-// reader writes the lines of a log as text, one by one as they come.
+// reader formats the lines of a log as text as they arrive.
 type reader struct {
 	next  func() (coderd.LogLine, error)
 	close func() error
-	// gone says that nobody reads any more.
+	// gone reports whether the client has disconnected.
 	gone func() bool
 	rest []byte
 	err  error
@@ -78,7 +78,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		case errors.Is(err, io.EOF), r.gone():
 			r.err = io.EOF
 		default:
-			// The answer has begun, so this is the only place to tell it.
+			// The response has begun, so the error can only be reported in the text.
 			r.rest, r.err = []byte("the log cannot be read further: "+err.Error()+"\n"), io.EOF
 		}
 	}
@@ -90,7 +90,7 @@ func (r *reader) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (r *reader) Close() error { return r.close() }
 
-// formatLine is the time, the stage and the output, which may have more lines.
+// formatLine prefixes each line of the output with the time and the stage.
 func formatLine(line coderd.LogLine) []byte {
 	begin := line.CreatedAt.UTC().Format(time.RFC3339Nano) + " [" + line.Stage + "] "
 	var out strings.Builder

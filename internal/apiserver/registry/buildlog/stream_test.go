@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// told are lines, and what comes after them.
+// told is a fake log with lines and the error that follows them.
 type told struct {
 	lines  []coderd.LogLine
 	err    error

@@ -1,3 +1,3 @@
-// Package selfreview answers a caller's question who they are in each Coder of a
-// namespace. Nothing of it is kept.
+// Package selfreview implements CoderSelfReview, which reports the caller's identity in each Coder
+// of a namespace. Reviews are not stored.
 package selfreview

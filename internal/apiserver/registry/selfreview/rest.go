@@ -27,7 +27,7 @@ import (
 // Plural is the name of the resource.
 const Plural = "coderselfreviews"
 
-// REST answers CoderSelfReviews.
+// REST implements create for CoderSelfReviews.
 type REST struct {
 	connections connections.Provider
 }
@@ -38,7 +38,7 @@ var (
 	_ rest.SingularNameProvider = (*REST)(nil)
 )
 
-// New returns the storage.
+// New returns a REST that uses the connections of the provider.
 func New(provider connections.Provider) *REST { return &REST{connections: provider} }
 
 // New implements rest.Storage.
@@ -53,7 +53,7 @@ func (*REST) NamespaceScoped() bool { return true }
 // GetSingularName implements rest.SingularNameProvider.
 func (*REST) GetSingularName() string { return "coderselfreview" }
 
-// Create answers a review.
+// Create implements the verb create. It returns the review with its status.
 func (r *REST) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions,
 ) (_ runtime.Object, err error) {
@@ -99,7 +99,8 @@ func statusOf(caller user.Info) aggregationv1alpha1.CoderSelfReviewStatus {
 	return out
 }
 
-// selfIn says who the caller is in one Coder, which is asked for the user.
+// selfIn returns the caller's identity in one Coder. It looks up the user in Coder if a rule maps
+// the caller to one.
 func selfIn(ctx context.Context, connection *connections.Connection, caller user.Info) (aggregationv1alpha1.CoderSelf, error) {
 	d := identity.Decide(connection.Rules, caller)
 	self := aggregationv1alpha1.CoderSelf{ControlPlane: connection.ControlPlane.Name, ActsAs: string(d.Outcome), Reason: d.Reason}

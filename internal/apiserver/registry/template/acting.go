@@ -25,7 +25,7 @@ const (
 
 func subjectOf(name string) acting.Subject { return acting.Subject{Resource: resource, Name: name} }
 
-// beginCreate decides as whom the caller makes a template.
+// beginCreate determines the Coder user that the caller acts as to create a template.
 func (k *Kind) beginCreate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (context.Context, *acting.As, error) {
 	name, err := objectname.ParseTemplate(tmpl.Name)
 	if err != nil {
@@ -33,21 +33,22 @@ func (k *Kind) beginCreate(ctx context.Context, tmpl *aggregationv1alpha1.CoderT
 	}
 	connection, err := registry.Connection(ctx, k.config.Connections, tmpl.Namespace, name.Prefix)
 	if err != nil || connection == nil {
-		// The plan says what is wrong if there is none.
+		// If there is no control plane, planCreate returns the error.
 		return ctx, nil, err
 	}
 	return k.config.Actors.Begin(ctx, *connection, subjectOf(tmpl.Name))
 }
 
-// mayCreate refuses a template that Coder would refuse, before files are uploaded.
+// mayCreate returns an error if Coder would refuse the template. It is called before files are
+// uploaded.
 func (p *plan) mayCreate(ctx context.Context, name string) error {
 	return acting.May(ctx, p.connection.Client, subjectOf(name), coderd.Permission{
 		Resource: "template", Action: mayCreate, Organization: p.organization.ID,
 	})
 }
 
-// begin decides as whom the caller changes a template. Coder is asked first, because a
-// part of the change may be carried out later.
+// begin determines the Coder user that the caller acts as to change a template. It checks the
+// permission in Coder first, because a part of the change may be carried out later.
 func (k *Kind) begin(
 	ctx context.Context, connection connections.Connection, id uuid.UUID, name string, deletes bool,
 ) (context.Context, *acting.As, error) {
@@ -64,9 +65,10 @@ func (k *Kind) begin(
 	return ctx, as, acting.May(ctx, connection.Client, s, coderd.Permission{Resource: "template", Action: action, ID: id})
 }
 
-// beginMetadata decides as whom the caller changes what Coder is not told of. That needs
-// nobody, except for a deletion that begins, and for an owner reference, by which the
-// garbage collector deletes. Who deletes is noted.
+// beginMetadata determines the Coder user that the caller acts as to change metadata that is not
+// sent to Coder. Such a change needs no user, with two exceptions: the start of a deletion, and a
+// new owner reference, because the garbage collector deletes objects because of owner references.
+// The user of a deletion is recorded.
 func (k *Kind) beginMetadata(ctx context.Context, was, wanted *aggregationv1alpha1.CoderTemplate) (by *acting.As, deletes bool, err error) {
 	deletes = was.DeletionTimestamp == nil && wanted.DeletionTimestamp != nil
 	addsOwner := registry.AddsOwner(was, wanted)
@@ -75,14 +77,14 @@ func (k *Kind) beginMetadata(ctx context.Context, was, wanted *aggregationv1alph
 	}
 	connection, id, err := k.locate(ctx, was)
 	if err != nil && deletes {
-		// A deletion is recorded also while Coder cannot be asked.
+		// A deletion that needs no Coder user is recorded even while Coder is unreachable.
 		connection, err = registry.Unconnected(ctx, k.config.Connections, controlPlaneOf(was), err)
 	}
 	if err != nil {
 		return nil, deletes, err
 	}
 	s := subjectOf(was.Name)
-	// The garbage collector adds no owners.
+	// The garbage collector never adds owner references.
 	s.Deletes = deletes
 	ctx, by, err = k.config.Actors.Begin(ctx, connection, s)
 	if err == nil && by != nil {
@@ -91,7 +93,7 @@ func (k *Kind) beginMetadata(ctx context.Context, was, wanted *aggregationv1alph
 	return by, deletes, err
 }
 
-// noteDeletion keeps who asked for the deletion.
+// noteDeletion records the initiator of the deletion.
 func noteDeletion(record *metadata.Record, by *acting.As) error {
 	in, err := intentOf(record)
 	if err != nil {
@@ -101,8 +103,7 @@ func noteDeletion(record *metadata.Record, by *acting.As) error {
 	return in.into(record)
 }
 
-// asDeleter returns a context in which changes are made as the user who asked for the
-// deletion.
+// asDeleter returns a context in which requests are made as the initiator of the deletion.
 func (k *Kind) asDeleter(ctx context.Context, connection connections.Connection, record *metadata.Record) (context.Context, error) {
 	in, err := intentOf(record)
 	if err != nil {

@@ -14,30 +14,31 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// How long a list of versions is believed.
+// How long a list of versions is cached.
 const (
-	// restAge is for a template of which nothing is being built. It bounds how late a
-	// version is seen that somebody made at Coder and did not make the active one.
+	// restAge applies to a template without a running build. It bounds the delay until a version is
+	// seen that was created in Coder and not made active.
 	restAge = 3 * time.Minute
-	// stuckAge is for one that has been building for longer than stuckAfter: it waits
-	// for a provisioner that nobody has started.
+	// stuckAge applies to a template with a build that has not finished after stuckAfter, for
+	// example because no provisioner is running.
 	stuckAge   = 30 * time.Second
 	stuckAfter = 10 * time.Minute
-	// busyAge lets one look at a template that is building read its versions once.
+	// busyAge applies to a template with a younger running build. One pass then reads its versions
+	// only once.
 	busyAge = time.Second
 )
 
-// page is the versions of one template.
+// page holds the versions of one template.
 type page struct {
 	versions []coderd.TemplateVersion
-	// active may be an archived version, which is not among the others.
+	// active may be an archived version, which is not in versions.
 	active coderd.TemplateVersion
-	// of is the template as it was then.
+	// of is the template at the time of the read.
 	of     coderd.Template
 	readAt time.Time
 }
 
-// latest is the newest version, active or not.
+// latest returns the newest version, active or not.
 func (p page) latest() coderd.TemplateVersion {
 	if len(p.versions) == 0 {
 		return p.active
@@ -45,7 +46,7 @@ func (p page) latest() coderd.TemplateVersion {
 	return p.versions[len(p.versions)-1]
 }
 
-// find gives the version with an id.
+// find returns the version with an ID.
 func (p page) find(id uuid.UUID) (coderd.TemplateVersion, bool) {
 	i := slices.IndexFunc(p.versions, func(v coderd.TemplateVersion) bool { return v.ID == id })
 	if i >= 0 {
@@ -54,8 +55,8 @@ func (p page) find(id uuid.UUID) (coderd.TemplateVersion, bool) {
 	return p.active, id == p.active.ID
 }
 
-// book keeps the lists of versions, because Coder has no way to ask for those of
-// all templates, and asking for each all the time would burden it.
+// book caches the lists of versions. Coder has no request for the versions of all templates, and a
+// request per template in each pass would be too many.
 type book struct {
 	clock clock.PassiveClock
 
@@ -70,7 +71,8 @@ type pageKey struct {
 
 func newBook(c clock.PassiveClock) *book { return &book{clock: c, pages: map[pageKey]page{}} }
 
-// read gives the versions of a template. Fresh says that Coder was asked.
+// read returns the versions of a template. Fresh reports whether they were read from Coder just
+// now.
 func (b *book) read(ctx context.Context, connection connections.Connection, t coderd.Template) (p page, fresh bool, err error) {
 	key := pageKey{connection.ControlPlane, t.ID}
 	if p, ok := b.known(key, t); ok {
@@ -87,7 +89,7 @@ func (b *book) read(ctx context.Context, connection connections.Connection, t co
 	defer b.mu.Unlock()
 	b.pages[key] = p
 	for other, old := range b.pages {
-		// A template that is gone is never asked for again.
+		// The entry of a deleted template is never read again.
 		if p.readAt.Sub(old.readAt) > 20*restAge {
 			delete(b.pages, other)
 		}
@@ -95,7 +97,7 @@ func (b *book) read(ctx context.Context, connection connections.Connection, t co
 	return p, true, nil
 }
 
-// activeOf finds the active version. Archived ones are not among the versions.
+// activeOf returns the active version. An archived version is not in versions.
 func activeOf(ctx context.Context, client *coderd.Client, t coderd.Template, versions []coderd.TemplateVersion) (coderd.TemplateVersion, error) {
 	i := slices.IndexFunc(versions, func(v coderd.TemplateVersion) bool { return v.ID == t.ActiveVersionID })
 	if i >= 0 {
@@ -128,7 +130,7 @@ func (b *book) maxAge(p page) time.Duration {
 	return age
 }
 
-// forget has the versions of a template read again.
+// forget drops the cached versions of a template.
 func (b *book) forget(controlPlane types.NamespacedName, template uuid.UUID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// withCause returns the version with the error of Terraform, if its build failed and Coder
-// does not report why.
+// withCause returns the version with the error of Terraform, if its build failed and Coder does not
+// report why.
 func (k *Kind) withCause(ctx context.Context, connection connections.Connection, v coderd.TemplateVersion) coderd.TemplateVersion {
 	if v.Status != buildFailed {
 		return v

@@ -13,15 +13,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// verdict is what one condition says.
+// verdict holds the status, reason and message of a condition.
 type verdict struct {
 	status          metav1.ConditionStatus
 	reason, message string
 }
 
-// conditionsOf derives all conditions from the version whose source is shown. A
-// condition that is as before keeps its time. Without a before, the time is that
-// of the build.
+// conditionsOf derives all conditions from the version whose source is shown. A condition whose
+// status is unchanged keeps its transition time. If before is nil, the time is that of the build.
 func conditionsOf(s *snapshot, observed int64, before []metav1.Condition, now time.Time) []metav1.Condition {
 	build := buildVerdict(s)
 	ready, underWay := readyVerdict(s, build)
@@ -83,7 +82,7 @@ func buildVerdict(s *snapshot) verdict {
 	}
 }
 
-// provisioners says what keeps a version waiting, where Coder said it.
+// provisioners returns why no provisioner builds the version, if Coder reported it.
 func provisioners(v coderd.TemplateVersion) string {
 	switch {
 	case v.MatchedProvisioners == 0:
@@ -94,7 +93,7 @@ func provisioners(v coderd.TemplateVersion) string {
 	return ""
 }
 
-// readyVerdict says also whether something is under way.
+// readyVerdict returns the verdict of condition Ready, and whether an operation is in progress.
 func readyVerdict(s *snapshot, build verdict) (ready verdict, underWay bool) {
 	active := s.page.active
 	switch {
@@ -122,8 +121,8 @@ func syncedVerdict(s *snapshot) verdict {
 	return verdict{metav1.ConditionTrue, aggregationv1alpha1.ReasonSynced, "Coder was told the spec"}
 }
 
-// withSync gives a copy whose condition Synced says whether Coder answers, nil
-// where nothing changes.
+// withSync returns a copy whose condition Synced reports whether Coder is reachable. It returns nil
+// if nothing changes.
 func withSync(old *aggregationv1alpha1.CoderTemplate, reachable bool, since time.Time, message string) *aggregationv1alpha1.CoderTemplate {
 	c := meta.FindStatusCondition(old.Status.Conditions, aggregationv1alpha1.ConditionSynced)
 	wanted := verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonCoderUnreachable, message}

@@ -20,7 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// content is all that a version is made of.
+// content holds the inputs of a version.
 type content struct {
 	file      uuid.UUID
 	variables []coderd.Variable
@@ -28,7 +28,7 @@ type content struct {
 	tags      map[string]string
 }
 
-// newSalt makes the salt of a template.
+// newSalt returns a random salt for a template.
 func newSalt() (string, error) {
 	salt := make([]byte, 24)
 	if _, err := rand.Read(salt); err != nil {
@@ -37,11 +37,11 @@ func newSalt() (string, error) {
 	return base64.RawStdEncoding.EncodeToString(salt), nil
 }
 
-// hash tells contents apart. It cannot be computed without the salt.
+// hash returns a hash that identifies a content. It cannot be computed without the salt.
 func (c content) hash(salt string) string {
 	variables := slices.Clone(c.variables)
 	slices.SortFunc(variables, func(a, b coderd.Variable) int { return strings.Compare(a.Name, b.Name) })
-	// Marshalling these types does not fail.
+	// Marshaling these types cannot fail.
 	data, _ := json.Marshal(struct {
 		File      uuid.UUID
 		Variables []coderd.Variable
@@ -52,12 +52,12 @@ func (c content) hash(salt string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// versionNameOf gives the name of a version that the user gave none: the same
-// content has the same, so it is found again and not built twice.
+// versionNameOf returns the name of a version for which the user set none. Equal contents have
+// equal names, so an existing version is found and not built twice.
 func versionNameOf(hash string) string { return "k8s-" + hash[:12] }
 
-// tagsOf gives the tags of a new version. Where the spec never had any, those of
-// the active version stay, as with Coder's own command line.
+// tagsOf returns the tags of a new version. If the spec never had tags, those of the active version
+// are kept, as Coder's own CLI does.
 func tagsOf(wanted, current aggregationv1alpha1.CoderTemplateSpec, active coderd.TemplateVersion) map[string]string {
 	if len(wanted.ProvisionerTags) > 0 || len(current.ProvisionerTags) > 0 {
 		return givenTags(wanted.ProvisionerTags)
@@ -65,7 +65,7 @@ func tagsOf(wanted, current aggregationv1alpha1.CoderTemplateSpec, active coderd
 	return givenTags(active.ProvisionerTags)
 }
 
-// givenTags leaves out what Coder adds to the tags of every job.
+// givenTags removes the tags that Coder adds to every job.
 func givenTags(tags map[string]string) map[string]string {
 	out := maps.Clone(tags)
 	if out["scope"] == "organization" {
@@ -80,9 +80,8 @@ func givenTags(tags map[string]string) map[string]string {
 	return out
 }
 
-// inheritedFrom gives the values that the active version was built with and that
-// the spec does not name, neither now nor before. The values of sensitive ones
-// nobody can read.
+// inheritedFrom returns the values of the active version for variables that neither the wanted nor
+// the current spec contains. Values of sensitive variables cannot be read and are not inherited.
 func inheritedFrom(active []coderd.VersionVariable, wanted, current aggregationv1alpha1.CoderTemplateSpec) []plainVariable {
 	named := map[string]bool{}
 	for _, spec := range []aggregationv1alpha1.CoderTemplateSpec{wanted, current} {
@@ -99,7 +98,7 @@ func inheritedFrom(active []coderd.VersionVariable, wanted, current aggregationv
 	return out
 }
 
-// resolve gives all values with which a version is built.
+// resolve returns the values of all variables for a build.
 func (k *Kind) resolve(
 	ctx context.Context, namespace string, variables []aggregationv1alpha1.TemplateVariable, inherited []plainVariable,
 ) ([]coderd.Variable, error) {
@@ -120,8 +119,8 @@ func (k *Kind) resolve(
 	return out, nil
 }
 
-// secretValue reads the value of a variable. A Secret that is not there is the
-// user's to mend, so it is a *field.Error.
+// secretValue reads the value of a variable from a Secret. If the Secret or the key is missing, the
+// user must fix it, so the error is a *field.Error.
 func (k *Kind) secretValue(
 	ctx context.Context, namespace string, ref aggregationv1alpha1.SecretKeySelector, path *field.Path,
 ) (string, error) {

@@ -33,7 +33,7 @@ func (f *fixture) variables(name string) map[string]string {
 	return f.coder.VariableValues(id)
 }
 
-// TestASecretGoesToCoderAndNowhereElse looks for its value in all that is written.
+// TestASecretGoesToCoderAndNowhereElse searches all records, objects and logs for its value.
 func TestASecretGoesToCoderAndNowhereElse(t *testing.T) {
 	f := newFixture(t)
 	var logged bytes.Buffer
@@ -61,7 +61,7 @@ func TestASecretGoesToCoderAndNowhereElse(t *testing.T) {
 	if got := f.variables("coder.docker")["password"]; got != next || f.coder.VersionCount() != count+1 {
 		t.Errorf("after the Secret has changed: %d versions after %d, active has %q", f.coder.VersionCount(), count, got)
 	}
-	// A Secret that is gone changes nothing, but nothing new can be made.
+	// A deleted Secret changes nothing, but no new version can be created.
 	delete(f.secrets, "db/password")
 	f.clock.Step(2 * rotationInterval)
 	f.sync()
@@ -80,8 +80,8 @@ func TestASecretGoesToCoderAndNowhereElse(t *testing.T) {
 	}
 }
 
-// TestWhoMayReadTheSecret covers all changes that make a version: files can print
-// the value of a variable.
+// TestWhoMayReadTheSecret covers all changes that create a version: files can print the value of a
+// variable.
 func TestWhoMayReadTheSecret(t *testing.T) {
 	f := newFixture(t)
 	f.secrets["db/password"] = "x"
@@ -103,7 +103,7 @@ func TestWhoMayReadTheSecret(t *testing.T) {
 	mustBeInvalid(t, f.create("coder.other", aggregationv1alpha1.CoderTemplateSpec{
 		Files: map[string]string{mainTF: withVariables}, Variables: variableFrom("db"),
 	}), path, "may not get Secret db")
-	// What makes no version needs no Secret, and neither does going without it.
+	// A change that creates no version needs no Secret. Neither does removing the variable.
 	f.must(f.update("coder.docker", func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Spec.DisplayName = "Mine" }))
 	f.must(f.update("coder.docker", func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Spec.Variables = nil }))
 }
@@ -129,7 +129,7 @@ variable "size" {
 	spec := func(change func(spec *aggregationv1alpha1.CoderTemplateSpec)) {
 		t.Helper()
 		f.must(f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) { change(&tmpl.Spec) }))
-		// Nobody has these tags, so nobody builds it otherwise.
+		// No provisioner has these tags, so the build must be finished explicitly.
 		f.build()
 	}
 	want := func(values, tags map[string]string) {

@@ -28,13 +28,13 @@ func (k *Kind) Object(
 		return nil, err
 	}
 	if old == nil && s.unfinished() {
-		// A record does not tell of it, so the mirror has to be told.
+		// A build in progress is not in the record, so the mirror must be notified.
 		k.hint(connection.ControlPlane, item.ID)
 	}
 	return k.fromCoder(s, old), nil
 }
 
-// unfinished says that something is to be done that no record tells of.
+// unfinished reports whether there is work that no record contains.
 func (s *snapshot) unfinished() bool {
 	if building(s.shown) || building(s.page.latest()) {
 		return true
@@ -47,7 +47,7 @@ func (s *snapshot) unfinished() bool {
 	return false
 }
 
-// fromCoder makes the object of a template.
+// fromCoder converts a snapshot to an object.
 func (k *Kind) fromCoder(s *snapshot, old *aggregationv1alpha1.CoderTemplate) *aggregationv1alpha1.CoderTemplate {
 	t := s.template
 	tmpl := &aggregationv1alpha1.CoderTemplate{
@@ -66,14 +66,14 @@ func (k *Kind) fromCoder(s *snapshot, old *aggregationv1alpha1.CoderTemplate) *a
 		Status: statusOf(s),
 	}
 	if old != nil {
-		// It does not change, and is the name that the object has.
+		// The organization is immutable. It keeps the value from which the object got its name.
 		tmpl.Spec.Organization = old.Spec.Organization
 	}
 	metadata.Overlay(tmpl, s.record)
 	setGeneration(tmpl, old)
 	tmpl.Status.ObservedGeneration = tmpl.Generation
 	if s.waits() && tmpl.Generation > 1 {
-		// What is asked for stands in the record alone.
+		// The release is only in the record so far.
 		tmpl.Status.ObservedGeneration = tmpl.Generation - 1
 	}
 	var before []metav1.Condition
@@ -84,7 +84,7 @@ func (k *Kind) fromCoder(s *snapshot, old *aggregationv1alpha1.CoderTemplate) *a
 	return tmpl
 }
 
-// setGeneration counts a change of the spec that was made at Coder too.
+// setGeneration sets the generation. A change of the spec that was made in Coder counts too.
 func setGeneration(tmpl, old *aggregationv1alpha1.CoderTemplate) {
 	switch {
 	case old == nil:
@@ -142,7 +142,7 @@ func statusOf(s *snapshot) aggregationv1alpha1.CoderTemplateStatus {
 	return status
 }
 
-// millis gives the duration of a field.
+// millis returns the duration of a field in milliseconds.
 func millis(field *int64) *time.Duration {
 	if field == nil {
 		return nil

@@ -11,16 +11,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// scenario is a request of a client, which it repeats until it is told that it is
-// done.
+// scenario is a request of a client, which it repeats until it succeeds.
 type scenario struct {
 	prepare func(f *fixture)
 	request func(f *fixture) error
-	// done says that the request is no longer needed, after one whose outcome is not
-	// known.
+	// done reports whether the request is no longer needed, after one whose result is unknown.
 	done  func(f *fixture) bool
 	steps int
-	// settled lets the crash strike while the mirror brings it on.
+	// settled places the crash in the passes of the mirror.
 	settled bool
 }
 
@@ -95,9 +93,9 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// TestCrashEverywhere kills the process at each single request to Coder and each
-// write of a record, arrived or not, and has a new process go on while the client
-// asks again. The end is that of an undisturbed run: nothing is built twice.
+// TestCrashEverywhere kills the process at each single request to Coder and each write of a record,
+// whether it arrived or not. A new process continues while the client repeats the request. The
+// result equals that of an undisturbed run: nothing is built twice.
 func TestCrashEverywhere(t *testing.T) {
 	for what, s := range scenarios() {
 		for _, lost := range []bool{false, true} {
@@ -168,8 +166,8 @@ func (f *fixture) dyingPass() {
 	}
 }
 
-// TestWhoeverDiesMidwayIsFinishedWithoutTheClient has nobody ask again: what the
-// record says comes true, what it does not say never was.
+// TestWhoeverDiesMidwayIsFinishedWithoutTheClient covers a client that does not repeat its request:
+// an intent in the record is completed, and an unrecorded one has no effect.
 func TestWhoeverDiesMidwayIsFinishedWithoutTheClient(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		crashtest.EachStep(t, 6, func(at int) bool {
@@ -193,7 +191,7 @@ func TestWhoeverDiesMidwayIsFinishedWithoutTheClient(t *testing.T) {
 	}
 }
 
-// TestACreationThatWasNotAnsweredIsAdopted has the client ask again before the
+// TestACreationThatWasNotAnsweredIsAdopted covers a client that repeats a creation before the
 // mirror has seen the template.
 func TestACreationThatWasNotAnsweredIsAdopted(t *testing.T) {
 	f := newFixture(t)
@@ -218,7 +216,7 @@ func TestACreationThatWasNotAnsweredIsAdopted(t *testing.T) {
 	}
 }
 
-// TestWhatIsActiveIsNotBuiltAgain takes back a change of a variable.
+// TestWhatIsActiveIsNotBuiltAgain reverts a change of a variable.
 func TestWhatIsActiveIsNotBuiltAgain(t *testing.T) {
 	f := newFixture(t, coderdtest.WithManualBuilds())
 	region := func(value string) {

@@ -20,20 +20,19 @@ type creating struct {
 	kind   *Kind
 	plan   plan
 	wanted *aggregationv1alpha1.CoderTemplate
-	// as is the Coder user as whom it is made.
+	// as is the Coder user who creates the template.
 	as *acting.As
-	// record is the pending one, and retried says that an earlier try left it.
+	// record is the pending record. retried is true if it is left from an earlier attempt.
 	record  *metadata.Record
 	retried bool
 	intent  intent
 	source  *source
-	// variables are all values of the first version.
+	// variables are all values for the first version.
 	variables []coderd.Variable
 }
 
-// create makes a template. It does not wait for the build: the template exists at
-// once, with its first version, because Coder knows no template without one, and
-// its conditions tell of the build.
+// create creates a template. It does not wait for the build. Coder requires a first version, so the
+// template exists with its first version at once, and its conditions report the build.
 func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
 	ctx, as, err := k.beginCreate(ctx, wanted)
 	if err != nil {
@@ -66,7 +65,7 @@ func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderTemp
 	return c.finish(ctx, created)
 }
 
-// readPending finds what an earlier try has left.
+// readPending reads the record that an earlier attempt has left.
 func (c *creating) readPending() (err error) {
 	controlPlane := c.plan.connection.ControlPlane
 	c.record = &metadata.Record{ControlPlane: controlPlane, Kind: kindName, Name: c.wanted.Name}
@@ -79,8 +78,8 @@ func (c *creating) readPending() (err error) {
 	return nil
 }
 
-// adopt ends a creation whose answer was lost: the template is there, with the
-// version that we made for it.
+// adopt completes a creation whose response was lost: the template exists with the version that was
+// created for it.
 func (c *creating) adopt(ctx context.Context) (*aggregationv1alpha1.CoderTemplate, error) {
 	r := c.intent.Release
 	if !c.retried || r == nil || r.VersionID == uuid.Nil || r.VersionID != c.plan.existing.ActiveVersionID {
@@ -90,7 +89,7 @@ func (c *creating) adopt(ctx context.Context) (*aggregationv1alpha1.CoderTemplat
 	return c.finish(ctx, *c.plan.existing)
 }
 
-// prepare brings the files to Coder and writes down what is going to be done.
+// prepare uploads the files to Coder and records the intent.
 func (c *creating) prepare(ctx context.Context) error {
 	c.intent.keepSpec(c.wanted.Spec)
 	if len(c.wanted.Spec.Files) > 0 {
@@ -101,7 +100,7 @@ func (c *creating) prepare(ctx context.Context) error {
 	return c.save(ctx)
 }
 
-// release decides of what the first version is made.
+// release determines the content of the first version.
 func (c *creating) release(ctx context.Context) (err error) {
 	spec := c.wanted.Spec
 	of := content{tags: givenTags(spec.ProvisionerTags)}
@@ -143,7 +142,7 @@ func (c *creating) save(ctx context.Context) error {
 	return nil
 }
 
-// version makes the first version, unless an earlier try has made it.
+// version creates the first version, unless an earlier attempt created it.
 func (c *creating) version(ctx context.Context) error {
 	r := c.intent.Release
 	if len(c.wanted.Spec.Files) == 0 {
@@ -155,7 +154,7 @@ func (c *creating) version(ctx context.Context) error {
 			return versionFault(c.wanted.Name, err)
 		}
 		submitted := *r
-		// The template is made with it, so there is nothing left to promote.
+		// The template is created with this version, so no promotion is needed.
 		submitted.VersionID, submitted.Settled = version.ID, true
 		c.intent.Release = &submitted
 		if err := c.save(ctx); err != nil {
@@ -166,9 +165,9 @@ func (c *creating) version(ctx context.Context) error {
 	return nil
 }
 
-// orphan gives the first version. Coder has no list of the versions that belong to
-// no template, so one whose creation was not answered is looked for among those
-// that are being built; of one that is built meanwhile nothing is known.
+// orphan returns the first version. Coder cannot list versions without a template, so if the
+// response of an earlier creation was lost, the version is searched among the running builds. A
+// version whose build has finished meanwhile is not found.
 func (c *creating) orphan(ctx context.Context) (coderd.TemplateVersion, error) {
 	client, r := c.plan.connection.Client, c.intent.Release
 	if c.retried {
@@ -206,8 +205,8 @@ func (c *creating) finish(ctx context.Context, t coderd.Template) (*aggregationv
 	return out, nil
 }
 
-// giveUp removes what was written down where Coder has refused the template. Where
-// it is not known whether Coder has done what was asked, the record stays.
+// giveUp deletes the record if Coder has refused the template. If it is not known whether the
+// template was created, the record stays.
 func (c *creating) giveUp(ctx context.Context, err error) error {
 	if c.record.Version == "" || c.record.UID != "" || !certain(err) {
 		return err
@@ -219,7 +218,7 @@ func (c *creating) giveUp(ctx context.Context, err error) error {
 	return err
 }
 
-// certain says that nothing was done.
+// certain reports whether the error proves that nothing was created.
 func certain(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 }

@@ -1,43 +1,43 @@
-// Package template serves templates: conversion from what Coder tells, conditions,
-// validation, table, the calls to Coder behind the verbs, the promotion of versions
-// that were built, and the subresources files, versions, parameters and log.
+// Package template implements CoderTemplate: conversion from the Coder API, conditions, validation,
+// table, the requests to Coder for each verb, the promotion of built versions, and the subresources
+// files, versions, parameters and log.
 //
 // Invariants:
-//   - A version is built while the request that made it has long returned. That it
-//     shall become the active one stands in the record of the template (intent)
-//     before Coder is told of it, so it survives us, and the next writer goes on.
-//   - Content is files, variables and tags. A version has a name that follows from
-//     its content, or one that was free when it was asked for, so a version whose
-//     creation was not answered is found by its name and not made again. The same
-//     content as what is asked for, or active, is no new version. A build that
-//     failed is tried again only under another spec.versionName.
-//   - The active version changes only to one whose build succeeded, to the newest
-//     that was asked for, and not where somebody else has made another one active
-//     meanwhile: then that is the newer decision.
-//   - One version's source is what spec.files shows: the one that is asked for,
-//     while it is built or after it failed; else the active one. So what was
-//     applied is what is read, and the same files again are no change.
-//   - GET, LIST and WATCH show the same object. An archive never changes under its
-//     id, so its text is taken from the object that shows it. A source with more
-//     text than fits, or with none, leaves spec.files out: status.source describes
-//     it, condition FilesAvailable is false, codertemplates/files reads it. A Coder
-//     that does not answer is an error.
-//   - spec.files has all text of an archive. A text file that is left out of it is
-//     gone from the template. Files that are not text cannot stand there, so they
-//     stay until the archive is replaced through codertemplates/files, or a text
-//     file takes their path; status.source.inline is false while there are any. Where
-//     spec.files was left out, setting it replaces the whole source.
-//   - A field of the policy that is unset keeps what Coder has, and so do spec.files
-//     and spec.versionID. Values of variables, and tags, that the spec has never
-//     named stay as the active version has them; one that is taken out of the spec
-//     goes back to its default.
-//   - The value of a Secret goes to Coder and nowhere else: the record has a salted
-//     hash of all content. Who asks for a new version, by any change, must be
-//     allowed to get each Secret that goes into it. A Secret that changes is seen
-//     within a minute or so.
-//   - What only a record keeps is changed without a call to Coder.
-//   - The subresources versions, parameters and log ask Coder each time, so they may
-//     be ahead of the object.
-//   - The first version is active before it is built, because Coder knows no
-//     template without a version. Conditions tell how its build ends.
+//   - The build of a version takes longer than the request that created it. The intent to
+//     make it active is stored in the record of the template before the version is created,
+//     so it survives a restart, and the next writer continues.
+//   - A content consists of files, variables and tags. The name of a version is derived
+//     from its content, or was free when it was requested. So if the response to a creation
+//     is lost, the version is found by its name and not created again. A content that
+//     equals the requested or the active one creates no version. A failed build is
+//     retried only with another spec.versionName.
+//   - A version becomes active only if its build succeeded, if it is the newest requested
+//     one, and if nobody has made another version active meanwhile: that would be the
+//     newer decision.
+//   - spec.files shows the source of exactly one version: the requested one while it is
+//     built or after it failed, otherwise the active one. So a client reads what it
+//     applied, and applying the same files again is no change.
+//   - GET, LIST and WATCH return the same object. An archive with a given ID never changes,
+//     so its text is taken from the object that shows it. If a source has no text, or more
+//     than fits into an object, spec.files is empty: status.source describes the source,
+//     condition FilesAvailable is false, and codertemplates/files returns it. If Coder is
+//     unreachable, the result is an error.
+//   - spec.files contains all text files of an archive. A text file that a client removes
+//     from it is removed from the template. Binary files cannot be in spec.files. They stay
+//     until the archive is replaced through codertemplates/files, or until a text file gets
+//     their path. status.source.inline is false while there are any. If spec.files was
+//     empty, setting it replaces the whole source.
+//   - A policy field that is unset keeps its value in Coder, and so do spec.files and
+//     spec.versionID. Variables and tags that the spec never contained keep the values of
+//     the active version. A variable or a tag that is removed from the spec is reset to
+//     its default.
+//   - The value of a Secret is sent to Coder only: the record has a salted hash of the
+//     whole content. A user whose change creates a new version must have permission to
+//     get each Secret that the version uses. A change of a Secret is noticed within about
+//     a minute.
+//   - A change of data that only the record holds makes no request to Coder.
+//   - The subresources versions, parameters and log read from Coder each time, so they may
+//     be newer than the object.
+//   - The first version is active before it is built, because a template in Coder cannot
+//     exist without a version. The conditions report the result of its build.
 package template

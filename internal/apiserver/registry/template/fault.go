@@ -15,7 +15,7 @@ var (
 	kind     = aggregationv1alpha1.GroupVersion.WithKind(kindName).GroupKind()
 )
 
-// fault gives the Kubernetes form of an error about a template.
+// fault converts an error about a template to an API status.
 func fault(name string, err error) error {
 	var wrong *field.Error
 	if errors.As(err, &wrong) {
@@ -24,13 +24,13 @@ func fault(name string, err error) error {
 	return coderfault.Subject{Kind: kind, Resource: resource, Name: name, Fields: coderFields()}.Status(err)
 }
 
-// createFault is fault for an error about the creation itself.
+// createFault is like fault, for an error of the creation itself.
 func createFault(name string, err error) error {
 	return coderfault.Subject{Kind: kind, Resource: resource, Name: name, Fields: coderFields()}.Created(err)
 }
 
-// versionFault is fault for an error about a new version. What is missing then is
-// not the template.
+// versionFault is like fault, for an error about a new version. The fields of the error are those
+// of the version.
 func versionFault(name string, err error) error {
 	fields := coderFields()
 	fields["name"] = versionNamePath
@@ -44,7 +44,7 @@ func versionFault(name string, err error) error {
 	return coderfault.Subject{Kind: kind, Resource: resource, Name: name, Fields: fields}.Status(err)
 }
 
-// coderFields gives the path in our object for the fields of Coder's API.
+// coderFields maps the fields of Coder's API to fields of the object.
 func coderFields() map[string]*field.Path {
 	return map[string]*field.Path{
 		"name":                             namePath,

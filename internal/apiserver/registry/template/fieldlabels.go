@@ -12,7 +12,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// fieldLabels are the fields that a selector may name.
+// fieldLabels returns the fields that field selectors support.
 func fieldLabels() map[string]func(*aggregationv1alpha1.CoderTemplate) string {
 	type tmpl = *aggregationv1alpha1.CoderTemplate
 	return map[string]func(tmpl) string{

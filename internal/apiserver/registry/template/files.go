@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// plan gives the release of what is wanted, and all values that it is built with.
+// plan returns the wanted release, and the values of all variables for its build.
 func (u *updating) plan(ctx context.Context) (*release, []coderd.Variable, error) {
 	file, err := u.file(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (u *updating) plan(ctx context.Context) (*release, []coderd.Variable, error
 	c := content{file: file, tags: tagsOf(u.wanted.Spec, u.was.Spec, u.page.active)}
 	values, err := u.connection.Client.VersionVariables(ctx, u.page.active.ID)
 	if err != nil && passing(err) {
-		// Any other error is that the build of the active version is not done.
+		// Any other error means that the build of the active version has not finished.
 		return nil, nil, fault(u.was.Name, err)
 	}
 	c.inherited = inheritedFrom(values, u.wanted.Spec, u.was.Spec)
@@ -38,15 +38,14 @@ func (u *updating) plan(ctx context.Context) (*release, []coderd.Variable, error
 	return c.release(u.intent.Salt, u.wanted.Spec.VersionMessage, u.page.active.ID), c.variables, nil
 }
 
-// release makes the release of a content. It lacks the name.
+// release returns the release of a content, without a name.
 func (c content) release(salt, message string, over uuid.UUID) *release {
 	return &release{
 		FileID: c.file, Content: c.hash(salt), Message: message, Tags: c.tags, Inherited: c.inherited, Over: over,
 	}
 }
 
-// file gives the archive that is wanted. It is uploaded where Coder does not have
-// it for certain.
+// file returns the wanted archive. It uploads the archive unless Coder certainly has it.
 func (u *updating) file(ctx context.Context) (uuid.UUID, error) {
 	if !sameSource(u.was, u.wanted) {
 		id, err := uuid.Parse(u.wanted.Status.Source.FileID)
@@ -76,7 +75,7 @@ func (u *updating) file(ctx context.Context) (uuid.UUID, error) {
 	return file, err
 }
 
-// shownFile is the archive whose text spec.files shows.
+// shownFile returns the archive whose text spec.files shows.
 func (u *updating) shownFile(ctx context.Context) (uuid.UUID, error) {
 	if u.was.Status.Source != nil {
 		if id, err := uuid.Parse(u.was.Status.Source.FileID); err == nil {
@@ -87,8 +86,8 @@ func (u *updating) shownFile(ctx context.Context) (uuid.UUID, error) {
 	return shown.FileID, fault(u.was.Name, err)
 }
 
-// fileOfActive gives the archive of the active version where what is wanted is just
-// that: somebody takes back a change that is being built, or failed to.
+// fileOfActive returns the archive of the active version if the wanted files equal it. This happens
+// if a user reverts a change whose version is being built or has failed.
 func (u *updating) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID, bool, error) {
 	active := u.page.active.FileID
 	if active == shown {
@@ -105,8 +104,8 @@ func (u *updating) fileOfActive(ctx context.Context, shown uuid.UUID) (uuid.UUID
 	return active, true, nil
 }
 
-// base gives the archive whose files that are not text stay. There is none where
-// spec.files showed nothing of it: then it is replaced as a whole.
+// base returns the archive whose binary files are kept. It returns nil if there is nothing to keep:
+// all files are text, or spec.files was empty, so that the source is replaced as a whole.
 func (u *updating) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, error) {
 	s, ok := shownIn(u.was, shown)
 	if ok && (s.inline || s.problem != "") {
@@ -122,7 +121,7 @@ func (u *updating) base(ctx context.Context, shown uuid.UUID) (*coderd.Archive, 
 	return archive, nil
 }
 
-// upload gives Coder the files. Coder keeps equal archives once.
+// upload sends the files to Coder. Coder stores equal archives once.
 func upload(
 	ctx context.Context, connection connections.Connection, tmpl *aggregationv1alpha1.CoderTemplate, base *coderd.Archive,
 ) (uuid.UUID, *source, error) {
@@ -142,7 +141,7 @@ func upload(
 	return id, &s, nil
 }
 
-// objectWith is Object with a source that need not be read.
+// objectWith is like Object, with a source that need not be read again.
 func (k *Kind) objectWith(
 	ctx context.Context, connection connections.Connection, t coderd.Template, record *metadata.Record,
 	old *aggregationv1alpha1.CoderTemplate, known *source,

@@ -39,25 +39,24 @@ const (
 
 var controlPlane = types.NamespacedName{Namespace: namespace, Name: "prod"}
 
-// fixture is a Coder, the records, and a Kind with the least that a Store and a
-// mirror do around it.
+// fixture has a Coder, the records, and a Kind with minimal versions of a Store and a mirror.
 type fixture struct {
 	t       *testing.T
 	ctx     context.Context
 	coder   *coderdtest.Server
 	records *recordstest.Records
-	// fault kills the Kind, and nobody else.
+	// fault kills only the Kind.
 	fault   *crashtest.Fault
 	clock   *clocktesting.FakeClock
 	watcher *coderd.Client
 	kind    *Kind
-	// log is what the log would hold, by name.
+	// log holds the objects of the log by name.
 	log map[string]*aggregationv1alpha1.CoderTemplate
-	// secrets are by "name/key", and denied are those that the user may not get.
+	// secrets are keyed by "name/key". denied are the Secrets that the user may not get.
 	secrets map[string]string
 	denied  map[string]bool
 	token   string
-	// starter is a template that was made at Coder.
+	// starter is a template that was created in Coder.
 	starter uuid.UUID
 	hints   int
 }
@@ -83,7 +82,7 @@ func newFixture(t *testing.T, options ...coderdtest.Option) *fixture {
 	return f
 }
 
-// restart has a new process go on, which knows the log, Coder and the records.
+// restart simulates a new process, which has the log, Coder and the records.
 func (f *fixture) restart() {
 	f.t.Helper()
 	f.fault.Set(0, false)
@@ -115,7 +114,7 @@ func (f *fixture) readSecret(_ context.Context, ns, name, key string) (string, e
 	return value, nil
 }
 
-// fixedProvider has one control plane.
+// fixedProvider provides a single control plane.
 type fixedProvider struct{ connection connections.Connection }
 
 func (p fixedProvider) ForNamespace(_ context.Context, ns string) ([]connections.Connection, error) {
@@ -133,7 +132,7 @@ func (p fixedProvider) Members(context.Context) ([]connections.Member, error) {
 	return []connections.Member{{ControlPlane: p.connection.ControlPlane, Named: true, Connection: &p.connection}}, nil
 }
 
-// mortalRecords die with the process.
+// mortalRecords injects the fault around each write of the records.
 type mortalRecords struct {
 	metadata.Records
 	fault *crashtest.Fault
@@ -153,8 +152,8 @@ func (r mortalRecords) Delete(ctx context.Context, record *metadata.Record) erro
 	return r.fault.Around(func() error { return r.Records.Delete(ctx, record) })
 }
 
-// pass is one look of the mirror at everything. It says whether something is under
-// way.
+// pass is one pass of the mirror over all templates. It reports whether an operation is in
+// progress.
 func (f *fixture) pass() (again bool) {
 	f.t.Helper()
 	f.clock.Step(2 * time.Second)
@@ -180,7 +179,7 @@ func (f *fixture) pass() (again bool) {
 	return again
 }
 
-// recordOf does as the mirror: a pending record becomes that of its object.
+// recordOf does what the mirror does: it binds a pending record to its object.
 func (f *fixture) recordOf(item coderd.Template) *metadata.Record {
 	uid := types.UID(item.ID.String())
 	if record, ok := f.records.Get(controlPlane, uid); ok {
@@ -210,7 +209,7 @@ func (f *fixture) connection() connections.Connection {
 	return f.kind.config.Connections.(fixedProvider).connection
 }
 
-// sync lets the mirror look until nothing is to be done any more.
+// sync runs passes of the mirror until nothing is left to do.
 func (f *fixture) sync() {
 	f.t.Helper()
 	for range 30 {
@@ -222,7 +221,7 @@ func (f *fixture) sync() {
 	f.t.Fatalf("it does not come to rest: %v", f.picture())
 }
 
-// build ends all builds and lets the mirror see it.
+// build finishes all builds, with passes of the mirror around it.
 func (f *fixture) build() {
 	f.t.Helper()
 	f.pass()
@@ -252,7 +251,7 @@ func (f *fixture) create(name string, spec aggregationv1alpha1.CoderTemplateSpec
 	return f.write(nil, tmpl)
 }
 
-// update does what the Store does for PUT. A change that is none is not written.
+// update does what the Store does for PUT. An update without changes is not written.
 func (f *fixture) update(name string, change func(*aggregationv1alpha1.CoderTemplate)) error {
 	f.t.Helper()
 	return f.updateIn(f.ctx, name, change)
@@ -277,7 +276,7 @@ func (f *fixture) updateIn(ctx context.Context, name string, change func(*aggreg
 	return f.write(was, wanted)
 }
 
-// write writes, and looks that nobody's object is written to.
+// write writes, and checks that no input object is modified.
 func (f *fixture) write(was, wanted *aggregationv1alpha1.CoderTemplate) error {
 	f.t.Helper()
 	wasBefore, wantedBefore := was.DeepCopy(), wanted.DeepCopy()
@@ -303,7 +302,7 @@ func (f *fixture) write(was, wanted *aggregationv1alpha1.CoderTemplate) error {
 	return nil
 }
 
-// files changes the source.
+// files returns a change of the source.
 func files(text string) func(*aggregationv1alpha1.CoderTemplate) {
 	return func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Spec.Files = map[string]string{mainTF: text} }
 }
@@ -324,7 +323,7 @@ func (f *fixture) get(name string) *aggregationv1alpha1.CoderTemplate {
 	return tmpl
 }
 
-// condition is status and reason.
+// condition returns status and reason of a condition.
 func condition(tmpl *aggregationv1alpha1.CoderTemplate, kind string) string {
 	c := meta.FindStatusCondition(tmpl.Status.Conditions, kind)
 	if c == nil {
@@ -344,7 +343,7 @@ func (f *fixture) mustBe(name, ready, source string) {
 	}
 }
 
-// mustBeInvalid looks for a field and what is said of it.
+// mustBeInvalid checks that err is 422 with the field and the text.
 func mustBeInvalid(t *testing.T, err error, field, says string) {
 	t.Helper()
 	status, ok := err.(apierrors.APIStatus)
@@ -359,7 +358,7 @@ func mustBeInvalid(t *testing.T, err error, field, says string) {
 	t.Errorf("%v; want a cause for %s with %q", err, field, says)
 }
 
-// picture is what has come of it all, without ids and times.
+// picture returns the resulting state, without IDs and times.
 func (f *fixture) picture() string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(f.log)) {

@@ -11,66 +11,63 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// intent is what a record remembers of a template: the part of the spec that Coder
-// has no place for, and the version that was asked for. It never holds the value
-// of a Secret.
+// intent is the intent in the record of a template: the part of the spec that Coder cannot store,
+// and the requested version. It never contains the value of a Secret.
 type intent struct {
 	VersionName                string                                 `json:"versionName,omitempty"`
 	VersionMessage             string                                 `json:"versionMessage,omitempty"`
 	FailedVersionsHistoryLimit *int32                                 `json:"failedVersionsHistoryLimit,omitempty"`
 	Variables                  []aggregationv1alpha1.TemplateVariable `json:"variables,omitempty"`
 	ProvisionerTags            map[string]string                      `json:"provisionerTags,omitempty"`
-	// Salt goes into every hash of content, so that nobody finds the value of a
-	// Secret by hashing guesses made elsewhere.
+	// Salt is part of every hash of content, so that the value of a Secret cannot be found by
+	// hashing guesses.
 	Salt string `json:"salt,omitempty"`
-	// Release is the version that was asked for last, Before the one that was
-	// active then, if we made it.
+	// Release is the version that was requested last. Before is the version that was active then,
+	// if this program created it.
 	Release *release `json:"release,omitempty"`
 	Before  *release `json:"before,omitempty"`
-	// DeletedBy is the user of Coder who asked for the deletion.
+	// DeletedBy is the Coder user who requested the deletion.
 	DeletedBy *acting.As `json:"deletedBy,omitempty"`
 }
 
-// release is a version that shall become, or became, the active one.
+// release is a version that will become active, or did.
 type release struct {
 	FileID uuid.UUID `json:"fileID"`
-	// Content is the hash of all that a version is made of: files, variables, tags.
+	// Content is the hash of the inputs of the version: files, variables, tags.
 	Content string `json:"content"`
-	// Name is that of the version in Coder. No two versions of a template share one,
-	// so by it a version is found whose creation was not answered.
+	// Name is the name of the version in Coder. It is unique in a template, so a version is found
+	// by its name if the response to its creation was lost.
 	Name    string            `json:"name"`
 	Message string            `json:"message,omitempty"`
 	Tags    map[string]string `json:"tags,omitempty"`
-	// Inherited are values that the version before was built with, and the spec does
-	// not name. Coder shows them to everybody.
+	// Inherited are values of the previous version that the spec does not contain. They are not
+	// secret: Coder shows them.
 	Inherited []plainVariable `json:"inherited,omitempty"`
-	// VersionID is zero until Coder was told.
+	// VersionID is zero until the version was created in Coder.
 	VersionID uuid.UUID `json:"versionID,omitzero"`
-	// Over is the version that was active when this one was asked for. Where another
-	// one has become active since, somebody else has decided.
+	// Over is the version that was active when this one was requested. If another one became active
+	// since, that is a newer decision, and this version is not promoted.
 	Over uuid.UUID `json:"over,omitzero"`
-	// Settled says that nothing more is to be done: the version became active, or was
-	// overtaken.
+	// Settled is true if nothing is left to do: the version became active, or was superseded.
 	Settled bool `json:"settled,omitempty"`
-	// Refused is why Coder does not take the version, or does not make it active.
+	// Refused is the reason why Coder does not accept the version, or does not make it active.
 	Refused string `json:"refused,omitempty"`
-	// By is the user of Coder who asked for the version, and as whom it is made and made
-	// active.
+	// By is the Coder user who requested the version. It is created and promoted as this user.
 	By *acting.As `json:"by,omitempty"`
 }
 
-// plainVariable is a variable whose value is no secret.
+// plainVariable is a variable whose value is not secret.
 type plainVariable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// open says that the release is what the template shall be, and is not yet.
+// open reports whether the release is requested and not active yet.
 func (r *release) open(active uuid.UUID) bool {
 	return r != nil && !r.Settled && r.VersionID != active && r.Over == active
 }
 
-// intentOf reads what a record remembers.
+// intentOf reads the intent of a record.
 func intentOf(record *metadata.Record) (intent, error) {
 	var in intent
 	if record == nil || len(record.Intent) == 0 {
@@ -82,7 +79,7 @@ func intentOf(record *metadata.Record) (intent, error) {
 	return in, nil
 }
 
-// into writes the intent into a record that may be changed.
+// into stores the intent in a record, which must be a copy.
 func (in intent) into(record *metadata.Record) error {
 	data, err := json.Marshal(in)
 	if err != nil {
@@ -95,7 +92,7 @@ func (in intent) into(record *metadata.Record) error {
 	return nil
 }
 
-// keepSpec takes over the part of a spec that Coder has no place for.
+// keepSpec copies the fields of a spec that Coder cannot store.
 func (in *intent) keepSpec(spec aggregationv1alpha1.CoderTemplateSpec) {
 	kept := spec.DeepCopy()
 	in.VersionName, in.VersionMessage = kept.VersionName, kept.VersionMessage
@@ -103,15 +100,15 @@ func (in *intent) keepSpec(spec aggregationv1alpha1.CoderTemplateSpec) {
 	in.Variables, in.ProvisionerTags = kept.Variables, kept.ProvisionerTags
 }
 
-// showIn writes that part into a spec.
+// showIn writes these fields to a spec.
 func (in *intent) showIn(spec *aggregationv1alpha1.CoderTemplateSpec) {
 	spec.VersionName, spec.VersionMessage = in.VersionName, in.VersionMessage
 	spec.FailedVersionsHistoryLimit = in.FailedVersionsHistoryLimit
 	spec.Variables, spec.ProvisionerTags = in.Variables, in.ProvisionerTags
 }
 
-// replace makes r the release that is asked for. The one before is remembered
-// while it is the active one: its content need not be built again.
+// replace makes r the requested release. The previous release is kept while it is active, so that
+// its content is not built again.
 func (in *intent) replace(r *release, active uuid.UUID) {
 	for _, old := range []*release{in.Release, in.Before} {
 		if old != nil && old.VersionID != uuid.Nil && old.VersionID == active && old != r {
@@ -124,7 +121,7 @@ func (in *intent) replace(r *release, active uuid.UUID) {
 	in.Release = r
 }
 
-// built gives the release of a content that was built and is active.
+// built returns the release with this content if it was built and is active, or nil.
 func (in *intent) built(content string, active uuid.UUID) *release {
 	for _, old := range []*release{in.Release, in.Before} {
 		if old != nil && old.Content == content && old.VersionID == active && active != uuid.Nil {

@@ -27,30 +27,30 @@ import (
 const (
 	// Plural is the name of the resource.
 	Plural = "codertemplates"
-	// kindName is that of records.
+	// kindName is the kind in the records of templates.
 	kindName = "CoderTemplate"
 )
 
-// Config is what templates are served with.
+// Config configures a Kind.
 type Config struct {
 	Connections connections.Provider
 	Records     metadata.Records
 	Typer       runtime.ObjectTyper
 	Clock       clock.PassiveClock
-	// Actors decides as whom callers act. Nil acts with the operator's account.
+	// Actors determines the Coder users that callers act as. If nil, they act as the operator.
 	Actors *acting.Actors
-	// Hint tells the mirror that a template changes. It may be nil.
+	// Hint notifies the mirror that a template changes. It may be nil.
 	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
-	// ReadSecret reads one key of a Secret. Its errors are API statuses, NotFound
-	// also where the Secret lacks the key.
+	// ReadSecret reads one key of a Secret. Its errors are API statuses. NotFound means that the
+	// Secret or the key does not exist.
 	ReadSecret func(ctx context.Context, namespace, name, key string) (string, error)
-	// MayReadSecret is nil where the user may get the Secret. Its errors are API
-	// statuses, Forbidden where the user may not. It may be nil itself: then nobody
-	// is asked.
+	// MayReadSecret returns nil if the user has permission to get the Secret. Its errors are API
+	// statuses, Forbidden if the user has no permission. If MayReadSecret itself is nil, no
+	// permission is checked.
 	MayReadSecret func(ctx context.Context, who user.Info, namespace, secret string) error
 }
 
-// Kind is all that templates are. It is safe for concurrent use.
+// Kind implements CoderTemplate. It is safe for concurrent use.
 type Kind struct {
 	config    Config
 	book      *book
@@ -64,13 +64,13 @@ var (
 	_ frame.Checker  = (*Kind)(nil)
 )
 
-// New makes the kind.
+// New returns a Kind.
 func New(config Config) *Kind {
 	return &Kind{config: config, book: newBook(config.Clock), rotations: newRotations(config.Clock), unpacking: newUnpacking(),
 		causes: frame.NewCauses(config.Clock)}
 }
 
-// Registry describes templates to the registry.
+// Registry returns the description of templates for the registry.
 func (k *Kind) Registry() frame.Kind {
 	return frame.Kind{
 		Plural: Plural, Singular: "codertemplate", ShortNames: []string{"ctpl"},
@@ -86,15 +86,15 @@ func (k *Kind) Registry() frame.Kind {
 	}
 }
 
-// Strategy is that of the Store.
+// Strategy returns the strategy of the Store.
 func (k *Kind) Strategy() frame.FullStrategy {
 	return strategy{Strategy: frame.NewStrategy(k.config.Typer), mayReadSecret: k.config.MayReadSecret}
 }
 
-// Table makes what kubectl get shows.
+// Table returns the converter for kubectl get.
 func (k *Kind) Table() rest.TableConvertor { return table{frame.Ages{Clock: k.config.Clock}} }
 
-// Prefix gives the part of an object's name that tells its control plane.
+// Prefix returns the part of an object's name that identifies its control plane.
 func (k *Kind) Prefix(name string) string {
 	parsed, err := objectname.ParseTemplate(objectname.WithoutID(name))
 	if err != nil {
@@ -121,7 +121,7 @@ func (k *Kind) hint(controlPlane types.NamespacedName, id uuid.UUID) {
 	}
 }
 
-// Attributes are what selectors match.
+// Attributes returns the labels and fields that selectors match.
 func Attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	tmpl, ok := obj.(*aggregationv1alpha1.CoderTemplate)
 	if !ok {
@@ -134,8 +134,8 @@ func Attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	return labels.Set(tmpl.Labels), selectable, nil
 }
 
-// AddToScheme registers what clients may ask of templates beyond the types: the
-// fields of selectors, and the queries of the subresources.
+// AddToScheme registers conversions for templates: the labels of field selectors, and the query
+// parameters of the subresources.
 func AddToScheme(s *runtime.Scheme) error {
 	if err := s.AddFieldLabelConversionFunc(aggregationv1alpha1.GroupVersion.WithKind(kindName), FieldLabel); err != nil {
 		return err

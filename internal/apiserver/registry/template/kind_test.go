@@ -78,7 +78,7 @@ func TestFilesThatDoNotBuild(t *testing.T) {
 	if n := f.coder.Writes(); n != 0 {
 		t.Errorf("%d writes for the same files again", n)
 	}
-	// To and fro: the version that failed is found, not built again.
+	// Back and forth: the failed version is found, not built again.
 	f.must(f.update("coder.starter", files("# one")))
 	f.sync()
 	f.mustBe("coder.starter", "True Active", "# one")
@@ -129,7 +129,7 @@ func TestOnlyTheNewestFilesBecomeActive(t *testing.T) {
 	f.must(f.update("coder.starter", files("# three")))
 	f.build()
 	f.mustBe("coder.starter", "True Active", "# three")
-	// Back to what was built and overtaken: nothing is built again.
+	// Back to a content that was built and superseded: nothing is built again.
 	f.must(f.update("coder.starter", files("# two")))
 	f.sync()
 	f.mustBe("coder.starter", "True Active", "# two")
@@ -187,7 +187,7 @@ func TestRollBack(t *testing.T) {
 	}
 	f.must(f.update("coder.starter", files("# two")))
 	f.build()
-	// One that is being built is no longer wanted then.
+	// A version that is being built is no longer wanted then.
 	f.must(f.update("coder.starter", files("# three")))
 	f.must(f.update("coder.starter", pin(first)))
 	f.mustBe("coder.starter", "True Active", "# one")
@@ -216,7 +216,7 @@ func TestPolicy(t *testing.T) {
 	}
 	before := f.coder.TemplateFields(f.starter)
 	f.must(f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) {
-		// As kubectl apply of a manifest that names nothing else.
+		// Like kubectl apply of a manifest that sets nothing else.
 		tmpl.Spec = aggregationv1alpha1.CoderTemplateSpec{DisplayName: "Starter", ActivityBumpMillis: ptr.To[int64](0)}
 	}))
 	got := f.get("coder.starter")

@@ -9,8 +9,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Messages by which an earlier version of this program told in Coder what is to be
-// done with a version. Those that it left are still brought to an end.
+// Messages with which an earlier version of this program marked versions in Coder. Versions with
+// these marks are still processed.
 const (
 	messagePrefix     = "coder-k8s: "
 	messagePending    = messagePrefix + "promote when built"
@@ -19,14 +19,13 @@ const (
 	messageSuperseded = messagePrefix + "superseded"
 )
 
-// marked says that the version shall be, or should have become, the active one.
+// marked reports whether the version was to become active, and has not been promoted or superseded.
 func marked(v coderd.TemplateVersion) bool {
 	return v.Message == messagePending || v.Message == messageFailed
 }
 
-// markedShown gives the version whose source is the template's, by the marks: the
-// newest marked one that is newer than the active one. Versions come with the
-// oldest first.
+// markedShown returns the marked version whose source is shown: the newest marked one that is newer
+// than the active one. Versions are sorted with the oldest first.
 func markedShown(p page) (coderd.TemplateVersion, bool) {
 	for i := len(p.versions) - 1; i >= 0; i-- {
 		v := p.versions[i]
@@ -40,9 +39,9 @@ func markedShown(p page) (coderd.TemplateVersion, bool) {
 	return coderd.TemplateVersion{}, false
 }
 
-// settleMarked does for the marked versions of a template what is to be done now.
-// Only the newest that waits may become active: those before it, and those older
-// than the active one, were overtaken. So were all where a release is asked for.
+// settleMarked processes the marked versions of a template. Only the newest pending one may become
+// active. Older ones, and those older than the active one, are superseded. If a release is
+// requested, all are superseded.
 func (k *Kind) settleMarked(ctx context.Context, connection connections.Connection, t coderd.Template, p page, overtaken bool) (changed bool, err error) {
 	client := connection.Client
 	for i := len(p.versions) - 1; i >= 0; i-- {
@@ -70,8 +69,7 @@ func (k *Kind) settleMarked(ctx context.Context, connection connections.Connecti
 	return changed, nil
 }
 
-// nextMark gives the message of a version that waits, after what is to be done
-// now. It is empty where the build has not ended.
+// nextMark returns the new message of a pending version, or "" if its build has not finished.
 func nextMark(v, active coderd.TemplateVersion, overtaken bool) string {
 	switch {
 	case v.ID == active.ID:

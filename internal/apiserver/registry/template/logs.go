@@ -15,7 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/buildlog"
 )
 
-// logREST is codertemplates/log: the log of the build of a version.
+// logREST implements codertemplates/log: the log of the build of a version.
 type logREST struct {
 	kind  *Kind
 	store Store
@@ -69,8 +69,8 @@ func (r *logREST) Get(ctx context.Context, name string, options runtime.Object) 
 	return buildlog.New(lines, asked.Follow), nil
 }
 
-// versionOrNewest is the version that is asked for, or the newest one. That is
-// asked of Coder, because the object may be older.
+// versionOrNewest returns the requested version, or the newest one. It reads the newest version
+// from Coder, because the object may be out of date.
 func (s subject) versionOrNewest(ctx context.Context, asked string) (uuid.UUID, error) {
 	if asked != "" {
 		v, err := s.version(ctx, "version", asked)
@@ -81,7 +81,7 @@ func (s subject) versionOrNewest(ctx context.Context, asked string) (uuid.UUID, 
 	case err != nil:
 		return uuid.Nil, err
 	case len(versions) == 0:
-		// So it is only while the template is being deleted.
+		// This happens only while the template is being deleted.
 		return uuid.Nil, apierrors.NewNotFound(resource, s.tmpl.Name)
 	}
 	return versions[0].ID, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// parametersREST is codertemplates/parameters: what a template asks about each
-// workspace.
+// parametersREST implements codertemplates/parameters: the parameters that a template defines for
+// its workspaces.
 type parametersREST struct {
 	kind  *Kind
 	store Store
@@ -64,8 +64,8 @@ func (r *parametersREST) Get(ctx context.Context, name string, options runtime.O
 	return parameterList(version, parameters, presets), nil
 }
 
-// versionOrActive is the version that is asked for, or the active one. That is
-// asked of Coder, because the object may be older.
+// versionOrActive returns the requested version, or the active one. It reads the active version
+// from Coder, because the object may be out of date.
 func (s subject) versionOrActive(ctx context.Context, asked string) (coderd.TemplateVersion, error) {
 	if asked == "" {
 		current, err := s.connection.Client.Template(ctx, s.id)
@@ -77,8 +77,8 @@ func (s subject) versionOrActive(ctx context.Context, asked string) (coderd.Temp
 	return s.version(ctx, "version", asked)
 }
 
-// unbuilt says why nothing is known of a version. Coder would say of one whose
-// build failed that it has no parameters.
+// unbuilt returns why the parameters of a version are not known. For a version whose build failed,
+// Coder would return an empty list.
 func unbuilt(v coderd.TemplateVersion) error {
 	if building(v) {
 		return fmt.Errorf("the build of version %q is %s; its parameters are known when it has succeeded", v.Name, v.Status)

@@ -21,13 +21,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// plan is what a creation will ask of Coder. Making it only reads.
+// plan is the request that creates a template, with the objects it refers to. Building a plan only
+// reads.
 type plan struct {
 	connection   connections.Connection
 	organization coderd.Organization
-	// request lacks the version where it will be made of files.
+	// request has no version if the version will be created from files.
 	request coderd.NewTemplate
-	// existing is the template that has the name already, or nil.
+	// existing is the template that already has the name, or nil.
 	existing *coderd.Template
 }
 
@@ -94,7 +95,7 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	return fault(tmpl.Name, err)
 }
 
-// nameTaken says that a new version cannot have the name.
+// nameTaken returns an error if an existing version has the name.
 func nameTaken(versions []coderd.TemplateVersion, name string) *field.Error {
 	taken := func(v coderd.TemplateVersion) bool { return strings.EqualFold(v.Name, name) }
 	if name == "" || !slices.ContainsFunc(versions, taken) {
@@ -124,7 +125,7 @@ func (k *Kind) planCreate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTe
 		return plan{}, invalid(tmpl, problem)
 	}
 	p.organization = organization
-	// Seen now, it costs no version that nobody would use.
+	// Check the name first, so that no unused version is created.
 	existing, err := connection.Client.TemplateByName(ctx, organization.ID, name.Name)
 	switch {
 	case err == nil:
@@ -152,7 +153,7 @@ func newTemplate(name string, spec aggregationv1alpha1.CoderTemplateSpec) coderd
 	return request
 }
 
-// locate finds the connection and the id in Coder of an object that was read.
+// locate returns the connection of an object and its ID in Coder.
 func (k *Kind) locate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (connections.Connection, uuid.UUID, error) {
 	id, err := uuid.Parse(string(tmpl.UID))
 	if err != nil {
@@ -169,7 +170,7 @@ func (k *Kind) locate(ctx context.Context, tmpl *aggregationv1alpha1.CoderTempla
 	return *connection, id, nil
 }
 
-// controlPlaneOf gives the control plane of an object that was read.
+// controlPlaneOf returns the control plane of an object.
 func controlPlaneOf(tmpl *aggregationv1alpha1.CoderTemplate) types.NamespacedName {
 	return types.NamespacedName{
 		Namespace: tmpl.Labels[aggregationv1alpha1.LabelControlPlaneNamespace],
@@ -177,7 +178,7 @@ func controlPlaneOf(tmpl *aggregationv1alpha1.CoderTemplate) types.NamespacedNam
 	}
 }
 
-// unused finds the version of a new template, which must belong to none.
+// unused returns the version for a new template. It must not belong to a template.
 func unused(ctx context.Context, connection connections.Connection, tmpl *aggregationv1alpha1.CoderTemplate) (uuid.UUID, error) {
 	version, err := readVersion(ctx, connection, tmpl)
 	if err != nil {
@@ -189,7 +190,8 @@ func unused(ctx context.Context, connection connections.Connection, tmpl *aggreg
 	return version.ID, nil
 }
 
-// promotable finds the version that shall become active.
+// promotable returns the version that is to become active. It must belong to the template, be
+// built, and not be archived.
 func promotable(
 	ctx context.Context, connection connections.Connection, template uuid.UUID, tmpl *aggregationv1alpha1.CoderTemplate,
 ) (coderd.TemplateVersion, error) {
@@ -210,7 +212,7 @@ func promotable(
 }
 
 func readVersion(ctx context.Context, connection connections.Connection, tmpl *aggregationv1alpha1.CoderTemplate) (coderd.TemplateVersion, error) {
-	// Validation has seen that it is a UUID.
+	// The validation has checked that it is a UUID.
 	id, _ := uuid.Parse(tmpl.Spec.VersionID)
 	version, err := connection.Client.TemplateVersion(ctx, id)
 	if coderd.IsNotFound(err) {

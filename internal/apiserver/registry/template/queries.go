@@ -10,7 +10,7 @@ import (
 	frame "github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// addQueriesToScheme makes the scheme read the queries of the subresources.
+// addQueriesToScheme registers the conversions of the query parameters of the subresources.
 func addQueriesToScheme(s *runtime.Scheme) error {
 	if err := s.AddConversionFunc((*url.Values)(nil), (*aggregationv1alpha1.CoderTemplateVersionOptions)(nil),
 		func(query, options any, _ conversion.Scope) error {

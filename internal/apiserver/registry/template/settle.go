@@ -19,12 +19,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// defaultFailedVersions is how many versions whose build failed are kept where the
-// spec does not say it.
+// defaultFailedVersions is the number of failed versions that are kept if the spec sets no limit.
 const defaultFailedVersions = 3
 
-// Settle implements mirror.Kind. Each of its steps may be done twice, and what it
-// has done stands in Coder or in the record before the next.
+// Settle implements mirror.Kind. Each step is idempotent, and its result is stored in Coder or in
+// the record before the next step.
 func (k *Kind) Settle(
 	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record,
 ) (again bool, err error) {
@@ -43,7 +42,7 @@ func (k *Kind) Settle(
 	for _, step := range []func(context.Context) error{work.rotate, work.submit, work.promote, work.marked, work.archive} {
 		err := step(ctx)
 		if apierrors.IsConflict(err) {
-			// A request has changed the record meanwhile. What it says now is read first.
+			// A request changed the record concurrently. Read it again.
 			k.book.forget(connection.ControlPlane, item.ID)
 			return true, nil
 		}
@@ -58,7 +57,7 @@ func (k *Kind) Settle(
 	return work.busy(), nil
 }
 
-// settleDeletion deletes what only the record says is being deleted.
+// settleDeletion deletes a template whose deletion is recorded and which has no finalizers.
 func (k *Kind) settleDeletion(
 	ctx context.Context, connection connections.Connection, item coderd.Template, record *metadata.Record,
 ) (again bool, err error) {
@@ -73,7 +72,7 @@ func (k *Kind) settleDeletion(
 	return true, k.config.Records.Delete(ctx, record)
 }
 
-// settling is one look at a template.
+// settling is one reconciliation of a template.
 type settling struct {
 	kind       *Kind
 	connection connections.Connection
@@ -81,11 +80,11 @@ type settling struct {
 	page       page
 	record     *metadata.Record
 	intent     intent
-	// changed says that something was done, and what was read is old.
+	// changed is true if a step changed something, so that the data read before is out of date.
 	changed bool
 }
 
-// busy says that something will change by itself.
+// busy reports whether a build or a submission is in progress.
 func (w *settling) busy() bool {
 	r := w.intent.Release
 	if r.open(w.page.active.ID) && r.VersionID == uuid.Nil && r.Refused == "" {
@@ -94,7 +93,7 @@ func (w *settling) busy() bool {
 	return building(w.page.active) || slices.ContainsFunc(w.page.versions, building)
 }
 
-// save writes the intent.
+// save stores the intent in the record.
 func (w *settling) save(ctx context.Context) error {
 	record := w.record.DeepCopy()
 	if err := w.intent.into(record); err != nil {
@@ -108,7 +107,7 @@ func (w *settling) save(ctx context.Context) error {
 	return nil
 }
 
-// submit gives Coder a version that it was not told of.
+// submit creates the requested version in Coder, if that has not been done.
 func (w *settling) submit(ctx context.Context) error {
 	r := w.intent.Release
 	if !r.open(w.page.active.ID) || r.VersionID != uuid.Nil || r.Refused != "" {
@@ -141,7 +140,7 @@ func (w *settling) submit(ctx context.Context) error {
 	return w.save(ctx)
 }
 
-// as returns a context in which changes are made as the user who asked for a release.
+// as returns a context in which requests are made as the user who requested a release.
 func (w *settling) as(ctx context.Context, r *release) (context.Context, error) {
 	return w.kind.config.Actors.Later(ctx, w.connection, r.By, subjectOf(w.record.Name))
 }
@@ -151,8 +150,8 @@ func (w *settling) tell(ctx context.Context, what string, r release) {
 		"version", r.Name, "refused", r.Refused)
 }
 
-// promote makes a version active that was built, and remembers that nothing more
-// is to be done.
+// promote makes the requested version active if its build succeeded, and marks the release as
+// settled.
 func (w *settling) promote(ctx context.Context) error {
 	r := w.intent.Release
 	if r == nil || r.Settled || r.Refused != "" {
@@ -196,14 +195,14 @@ func (w *settling) versionOf(ctx context.Context, r *release) (coderd.TemplateVe
 	return w.connection.Client.TemplateVersion(ctx, r.VersionID)
 }
 
-// marked brings on what an earlier version of this program left.
+// marked processes versions that an earlier version of this program marked.
 func (w *settling) marked(ctx context.Context) (err error) {
 	w.changed, err = w.kind.settleMarked(ctx, w.connection, w.template, w.page, w.intent.Release != nil)
 	return err
 }
 
-// archive archives old versions whose build failed. A template that nobody gave
-// files through Kubernetes is left alone.
+// archive archives old versions whose build failed. It ignores templates whose files were never set
+// through Kubernetes.
 func (w *settling) archive(ctx context.Context) error {
 	if w.intent.Release == nil && w.intent.FailedVersionsHistoryLimit == nil {
 		return nil
@@ -215,14 +214,14 @@ func (w *settling) archive(ctx context.Context) error {
 		}
 		log.FromContext(ctx).V(1).Info("Archiving a template version", "controlPlane", w.connection.ControlPlane,
 			"template", w.template.Name, "version", v.Name)
-		// What Coder does not archive now, it is asked for again when the page is old.
+		// If Coder refuses to archive it now, it is tried again after the page expires.
 		w.changed = w.changed || err == nil
 	}
 	return nil
 }
 
-// superfluous gives the failed versions that are not kept: all but the newest of
-// them, and never the active one or the one that is asked for.
+// superfluous returns the failed versions that exceed the limit, newest first. It never returns the
+// active or the requested version.
 func superfluous(p page, in intent) []coderd.TemplateVersion {
 	left := defaultFailedVersions
 	if in.FailedVersionsHistoryLimit != nil {
@@ -243,10 +242,10 @@ func superfluous(p page, in intent) []coderd.TemplateVersion {
 	return out
 }
 
-// rotationInterval is how often the Secrets of a template are looked at.
+// rotationInterval is the interval at which the Secrets of a template are read.
 const rotationInterval = time.Minute
 
-// rotations bounds how often that is done.
+// rotations limits how often the Secrets of each template are read.
 type rotations struct {
 	clock clock.PassiveClock
 
@@ -258,7 +257,7 @@ func newRotations(c clock.PassiveClock) *rotations {
 	return &rotations{clock: c, last: map[pageKey]time.Time{}}
 }
 
-// due says whether the Secrets of a template are to be looked at now.
+// due reports whether the Secrets of a template are to be read now, and records that they are.
 func (r *rotations) due(controlPlane types.NamespacedName, template uuid.UUID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,9 +274,8 @@ func (r *rotations) due(controlPlane types.NamespacedName, template uuid.UUID) b
 	return true
 }
 
-// rotate asks for a new version of the same files where a Secret has changed. A
-// Secret that is gone changes nothing: the active version was built with what was
-// in it.
+// rotate requests a new version of the same files if a Secret has changed. A Secret that was
+// deleted changes nothing: the active version was built with its last content.
 func (w *settling) rotate(ctx context.Context) error {
 	r := w.intent.Release
 	if r == nil || !usesSecrets(w.intent.Variables) || r.VersionID != w.page.active.ID && !r.open(w.page.active.ID) {

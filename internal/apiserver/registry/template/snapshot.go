@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// snapshot is all that an object is made of.
+// snapshot holds the data from which an object is built.
 type snapshot struct {
 	connection connections.Connection
 	template   coderd.Template
@@ -20,19 +20,19 @@ type snapshot struct {
 	latest coderd.TemplateVersion
 	intent intent
 	record *metadata.Record
-	// shown is the version whose source is the template's. Where Coder was not told of
-	// it yet, it has no id and no status.
+	// shown is the version whose source spec.files shows. If it was not created in Coder yet, it
+	// has no ID and no status.
 	shown  coderd.TemplateVersion
 	source source
 }
 
-// waits says that Coder was not told of the version that is asked for.
+// waits reports whether the requested version was not created in Coder yet.
 func (s *snapshot) waits() bool {
 	r := s.intent.Release
 	return r.open(s.page.active.ID) && r.VersionID == uuid.Nil
 }
 
-// refused is why Coder does not take what was asked for.
+// refused returns the reason why Coder does not accept the requested version, or "".
 func (s *snapshot) refused() string {
 	if !s.intent.Release.open(s.page.active.ID) {
 		return ""
@@ -40,7 +40,7 @@ func (s *snapshot) refused() string {
 	return s.intent.Release.Refused
 }
 
-// load reads what belongs to a template.
+// load reads the data that belongs to a template.
 func (k *Kind) load(
 	ctx context.Context, connection connections.Connection, t coderd.Template, record *metadata.Record,
 	previous *aggregationv1alpha1.CoderTemplate,
@@ -58,7 +58,7 @@ func (k *Kind) load(
 		return nil, err
 	}
 	if s.shown.Status == buildPending && fresh {
-		// Only when it is asked for by itself, Coder says whether anybody can build it.
+		// Only a request for the single version reports whether a provisioner can build it.
 		if v, err := connection.Client.TemplateVersion(ctx, s.shown.ID); err == nil {
 			s.shown = v
 		}
@@ -68,8 +68,7 @@ func (k *Kind) load(
 	return s, err
 }
 
-// shownOf gives the version whose source is the template's: the one that is asked
-// for, or the active one.
+// shownOf returns the version whose source spec.files shows: the requested one, or the active one.
 func shownOf(ctx context.Context, client *coderd.Client, p page, r *release) (coderd.TemplateVersion, error) {
 	if !r.open(p.active.ID) {
 		if v, ok := markedShown(p); ok && r == nil {

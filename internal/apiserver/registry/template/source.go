@@ -13,23 +13,23 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// maxInlineBytes is how much text spec.files shows and takes. A request to the
-// Kubernetes API has at most 3 MiB, and JSON is longer than the text in it.
+// maxInlineBytes limits the text in spec.files. A request to the Kubernetes API has at most 3 MiB,
+// and JSON is longer than the text that it contains.
 const maxInlineBytes = 2 << 20
 
-// source is the text of an archive, or why it has none.
+// source is the text of an archive, or the reason why it cannot be shown.
 type source struct {
 	file  uuid.UUID
 	files map[string]string
-	// inline says that files has all of the archive.
+	// inline is true if files contains the whole archive.
 	inline    bool
 	fileCount int
 	size      int64
-	// reason and problem say why files is empty.
+	// reason and problem explain why files is empty.
 	reason, problem string
 }
 
-// sourceOf describes an archive.
+// sourceOf returns the source of an archive.
 func sourceOf(file uuid.UUID, archive *coderd.Archive) source {
 	summary := archive.Summary()
 	s := source{file: file, fileCount: summary.Files, size: summary.Bytes}
@@ -47,10 +47,9 @@ func sourceOf(file uuid.UUID, archive *coderd.Archive) source {
 	return s
 }
 
-// readSource reads the source of a version. What the previous object shows of the
-// same archive is taken from there, because an archive never changes. An error
-// means that Coder did not answer; an archive that nobody can read is not an error
-// but has a problem, and is tried again where fresh says so.
+// readSource reads the source of a version. If the previous object shows the same archive, its text
+// is reused, because an archive never changes. An error means that the request may succeed later.
+// If the archive is unreadable, the source has a problem, and it is read again if fresh is true.
 func readSource(
 	ctx context.Context, connection connections.Connection, file uuid.UUID, previous *aggregationv1alpha1.CoderTemplate, fresh bool,
 ) (source, error) {
@@ -72,7 +71,7 @@ func readSource(
 	}
 }
 
-// shownIn gives the source that an object shows, where it is of that archive.
+// shownIn returns the source that an object shows, if it is from that archive.
 func shownIn(tmpl *aggregationv1alpha1.CoderTemplate, file uuid.UUID) (source, bool) {
 	if tmpl == nil || tmpl.Status.Source == nil || tmpl.Status.Source.FileID != file.String() {
 		return source{}, false
@@ -88,12 +87,12 @@ func shownIn(tmpl *aggregationv1alpha1.CoderTemplate, file uuid.UUID) (source, b
 	return s, true
 }
 
-// passing says that the same request may succeed another time.
+// passing reports whether the same request may succeed later.
 func passing(err error) bool {
 	return coderd.IsUnreachable(err) || coderd.IsRateLimited(err) || coderd.IsUnauthorized(err)
 }
 
-// showing is an object that shows a source, for readSource.
+// showing returns an object that shows a source, for readSource.
 func showing(s source) *aggregationv1alpha1.CoderTemplate {
 	tmpl := &aggregationv1alpha1.CoderTemplate{
 		Spec: aggregationv1alpha1.CoderTemplateSpec{Files: s.files},

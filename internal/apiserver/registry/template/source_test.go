@@ -103,7 +103,7 @@ func TestACoderThatDoesNotAnswerIsAnError(t *testing.T) {
 	}
 }
 
-// oneStore is a Store with what is in the fixture.
+// oneStore is a Store with the objects of the fixture.
 type oneStore struct{ f *fixture }
 
 func (s oneStore) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
@@ -132,7 +132,7 @@ func (s oneStore) Update(
 	return s.f.log[name], false, nil
 }
 
-// answerTo is what the subresource answers: the response, or the object or error.
+// answerTo is the response of the subresource: the body, or the object or error.
 type answerTo struct {
 	*httptest.ResponseRecorder
 	obj runtime.Object

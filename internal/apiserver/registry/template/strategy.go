@@ -15,14 +15,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// strategy holds defaults and validation of templates.
+// strategy implements defaulting and validation of templates.
 type strategy struct {
 	registry.Strategy
 	mayReadSecret func(ctx context.Context, who user.Info, namespace, secret string) error
 }
 
-// PrepareForCreate drops what only the server may say, and fills in what
-// follows from the name.
+// PrepareForCreate clears the fields that only the server sets, and sets defaults.
 func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	tmpl := obj.(*aggregationv1alpha1.CoderTemplate)
 	tmpl.Status = aggregationv1alpha1.CoderTemplateStatus{}
@@ -32,8 +31,8 @@ func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	}
 }
 
-// PrepareForUpdate keeps the status, and takes a field that Coder keeps and that is
-// not set for one that somebody else looks after.
+// PrepareForUpdate restores the status, and keeps the current value of unset fields that Coder
+// stores: another client may manage them.
 func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	tmpl, current := obj.(*aggregationv1alpha1.CoderTemplate), old.(*aggregationv1alpha1.CoderTemplate)
 	tmpl.Status = *current.Status.DeepCopy()
@@ -59,7 +58,7 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	}
 }
 
-// fill takes over what is not set.
+// fill copies the current value to each unset field.
 func fill(spec *aggregationv1alpha1.CoderTemplateSpec, current aggregationv1alpha1.CoderTemplateSpec) {
 	for field, kept := range map[*string]string{
 		&spec.VersionID: current.VersionID, &spec.DisplayName: current.DisplayName, &spec.Description: current.Description,
@@ -105,9 +104,9 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	return s.validateSecrets(ctx, tmpl)
 }
 
-// validateSecrets asks whether the user may read the Secrets whose values go into
-// the new version. That is asked of who changes the files too: files can print the
-// value of a variable.
+// validateSecrets checks whether the user has permission to get the Secrets that the new version
+// uses. A user who changes only the files needs it too, because files can print the value of a
+// variable.
 func (s strategy) validateSecrets(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) field.ErrorList {
 	if s.mayReadSecret == nil || !usesSecrets(tmpl.Spec.Variables) {
 		return nil

@@ -31,7 +31,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	for what, c := range map[string]struct {
 		name string
 		spec spec
-		// field and what is said of it.
+		// field and says are the field and the text of the expected error.
 		field, says string
 	}{
 		"one part":           {"docker", spec{Files: source1()}, "metadata.name", `<organization>.<template>, for example "coder.docker"`},
@@ -74,7 +74,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestRefusedByCoder has Coder refuse what only it can: nothing is left.
+// TestRefusedByCoder covers requests that only Coder can reject: nothing is left behind.
 func TestRefusedByCoder(t *testing.T) {
 	for what, fault := range map[string]coderdtest.Fault{
 		"the version":  {Method: "POST", PathPrefix: "/api/v2/organizations/", Status: 400, Message: "No."},
@@ -98,7 +98,7 @@ func TestRefusedByCoder(t *testing.T) {
 	}
 }
 
-// TestDryRun asks the same questions as a write, and writes nothing.
+// TestDryRun checks that a dry run makes the same checks as a write, and writes nothing.
 func TestDryRun(t *testing.T) {
 	f := newFixture(t)
 	f.secrets["db/password"] = "x"
@@ -145,7 +145,7 @@ func TestDeletionWithFinalizers(t *testing.T) {
 	if got := f.get("coder.starter"); got.DeletionTimestamp == nil || len(got.Finalizers) != 1 {
 		t.Fatalf("%+v", got.ObjectMeta)
 	}
-	// The Store deletes with the last finalizer; here it dies in between.
+	// The Store deletes after the last finalizer is removed. Here the process dies in between.
 	f.must(f.update("coder.starter", func(tmpl *aggregationv1alpha1.CoderTemplate) { tmpl.Finalizers = nil }))
 	f.pass()
 	f.pass()

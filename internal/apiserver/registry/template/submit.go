@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// submit has a version built, unless it is there already: its name is that of the
-// content, or was free when it was asked for.
+// submit creates a version unless it exists already. The name identifies it: it is derived from the
+// content, or was free when it was requested.
 func submit(
 	ctx context.Context, client *coderd.Client, t coderd.Template, r *release, variables []coderd.Variable,
 ) (coderd.TemplateVersion, error) {
@@ -25,7 +25,7 @@ func submit(
 	if !coderd.IsConflict(err) {
 		return created, err
 	}
-	// A request whose answer was lost may have come first.
+	// An earlier request whose response was lost may have created it.
 	if v, found, err := findVersion(ctx, client, t.ID, r); err != nil || found {
 		return v, err
 	}
@@ -36,7 +36,7 @@ func submit(
 	}
 }
 
-// findVersion finds the version of a release by its name and files.
+// findVersion returns the version of a release by its name and files.
 func findVersion(ctx context.Context, client *coderd.Client, template uuid.UUID, r *release) (coderd.TemplateVersion, bool, error) {
 	versions, err := client.TemplateVersions(ctx, template)
 	if err != nil {
@@ -57,13 +57,12 @@ func newVersion(template *uuid.UUID, r *release, variables []coderd.Variable) co
 	}
 }
 
-// refusal says that Coder does not accept what was asked, so that asking again
-// changes nothing.
+// refusal reports whether Coder refused the request permanently, so that a retry is useless.
 func refusal(err error) bool {
 	return refusesUser(err) || coderd.IsInvalid(err) || coderd.IsConflict(err) || coderd.IsForbidden(err) || coderd.IsNotFound(err)
 }
 
-// refusesUser reports whether what is refused is the Coder user as whom it was asked.
+// refusesUser reports whether the request was refused because of the Coder user who made it.
 func refusesUser(err error) bool {
 	return apierrors.IsForbidden(err) || coderd.ActedAs(err) != "" && (coderd.IsForbidden(err) || coderd.IsUnauthorized(err) || coderd.IsNotFound(err))
 }

@@ -23,14 +23,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Store is what the subresources stand on.
+// Store is the storage of the subresources.
 type Store interface {
 	rest.Getter
 	Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 		updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error)
 }
 
-// Subresources are the storages below codertemplates, by name.
+// Subresources returns the storages of the subresources of codertemplates, by name.
 func (k *Kind) Subresources(store Store) map[string]rest.Storage {
 	return map[string]rest.Storage{
 		"files":      &filesREST{kind: k, store: store},
@@ -40,14 +40,14 @@ func (k *Kind) Subresources(store Store) map[string]rest.Storage {
 	}
 }
 
-// subject is the template that a subresource is asked of, in Coder.
+// subject is the template of a request to a subresource, with its connection to Coder.
 type subject struct {
 	tmpl       *aggregationv1alpha1.CoderTemplate
 	connection connections.Connection
 	id         uuid.UUID
 }
 
-// subject finds the template of that name in the namespace of the request.
+// subject returns the template of that name in the namespace of the request.
 func (k *Kind) subject(ctx context.Context, store Store, name string) (subject, error) {
 	obj, err := store.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
@@ -61,8 +61,8 @@ func (k *Kind) subject(ctx context.Context, store Store, name string) (subject, 
 	return subject{tmpl: tmpl, connection: connection, id: id}, err
 }
 
-// version reads one version of the template. Text that is no UUID is 400, and a
-// version of another template or of none is 404.
+// version reads one version of the template. It returns 400 if the text is not a UUID, and 404 if
+// the version does not belong to the template.
 func (s subject) version(ctx context.Context, parameter, text string) (coderd.TemplateVersion, error) {
 	id, err := uuid.Parse(text)
 	if err != nil {
@@ -79,9 +79,9 @@ func (s subject) version(ctx context.Context, parameter, text string) (coderd.Te
 	return v, fault(s.tmpl.Name, err)
 }
 
-// filesREST is codertemplates/files: the archive of which a template is made. GET
-// reads it as tar, or as zip with ?format=zip; ?version=<UUID> reads that of
-// another version. PUT puts an archive, tar or zip, in its place.
+// filesREST implements codertemplates/files: the archive of the template's source. GET returns it
+// as tar, or as zip with ?format=zip. ?version=<UUID> selects another version. PUT replaces it with
+// a tar or zip archive.
 type filesREST struct {
 	kind  *Kind
 	store Store
@@ -95,10 +95,10 @@ func (r *filesREST) New() runtime.Object { return &aggregationv1alpha1.CoderTemp
 // Destroy implements rest.Storage.
 func (r *filesREST) Destroy() {}
 
-// ConnectMethods implements rest.Connecter. RBAC knows them as get and update.
+// ConnectMethods implements rest.Connecter. In RBAC, they are the verbs get and update.
 func (r *filesREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPut} }
 
-// NewConnectOptions implements rest.Connecter. The handler reads them itself.
+// NewConnectOptions implements rest.Connecter. The handler parses the query itself.
 func (r *filesREST) NewConnectOptions() (options runtime.Object, subpath bool, path string) {
 	return nil, false, ""
 }
@@ -111,7 +111,7 @@ func (r *filesREST) Connect(ctx context.Context, name string, _ runtime.Object, 
 		return nil, err
 	}
 	files := &filesRequest{filesREST: r, subject: found, responder: responder}
-	// The context of the request that comes to the handler is not that of the Store.
+	// The handler's request has another context than the Store's.
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		var err error
 		if req.Method == http.MethodGet {
@@ -161,14 +161,15 @@ func (r *filesRequest) get(ctx context.Context, w http.ResponseWriter, req *http
 	w.WriteHeader(http.StatusOK)
 	source := &endOf{from: archive}
 	if _, _ = io.Copy(w, source); source.err != nil {
-		// The status was sent, so the only way to report it is to end the connection.
+		// The status was already sent, so the only way to report the error is to abort the
+		// connection.
 		log.FromContext(ctx).Info("Ending a download, because Coder did not send all of the archive", "template", r.tmpl.Name, "error", source.err.Error())
 		panic(http.ErrAbortHandler)
 	}
 	return nil
 }
 
-// endOf remembers with which error its reader ended.
+// endOf stores the error that ended its reader.
 type endOf struct {
 	from io.Reader
 	err  error
@@ -183,7 +184,7 @@ func (e *endOf) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fileOf gives the archive of a version, or that of which spec.files is.
+// fileOf returns the archive of a version, or the archive that spec.files shows.
 func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, error) {
 	if version == "" {
 		if source := r.tmpl.Status.Source; source != nil {
@@ -197,8 +198,8 @@ func (r *filesRequest) fileOf(ctx context.Context, version string) (uuid.UUID, e
 	return v.FileID, err
 }
 
-// put gives Coder the archive, and then changes the template as any update does, so
-// that the writer makes the version. Admission sees it as CONNECT.
+// put uploads the archive to Coder, and then updates the template as any update does, so that the
+// writer creates the version. Admission sees the request as CONNECT.
 func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	options := &metav1.UpdateOptions{FieldManager: req.URL.Query().Get("fieldManager"), DryRun: req.URL.Query()["dryRun"]}
 	as, _, err := r.kind.begin(ctx, r.connection, r.id, r.tmpl.Name, false)
@@ -220,8 +221,8 @@ func (r *filesRequest) put(ctx context.Context, w http.ResponseWriter, req *http
 	return r.answer(updated)
 }
 
-// receive reads, checks and uploads the archive. All of that is in memory, so few
-// requests do it at once.
+// receive reads, validates and uploads the archive. All of it is in memory, so the number of
+// concurrent requests is limited.
 func (r *filesRequest) receive(
 	ctx context.Context, w http.ResponseWriter, req *http.Request, dryRun bool,
 ) (*aggregationv1alpha1.TemplateSource, error) {
@@ -257,13 +258,13 @@ func (r *filesRequest) receive(
 	return source, nil
 }
 
-// receiveWithin is how long a client may take to send an archive. It keeps others
-// waiting meanwhile.
+// receiveWithin limits how long a client may take to send an archive. Other requests wait
+// meanwhile.
 const receiveWithin = 30 * time.Second
 
-// readArchive reads and unpacks what the client sends.
+// readArchive reads and unpacks the request body.
 func readArchive(w http.ResponseWriter, req *http.Request) (*coderd.Archive, error) {
-	// A writer that cannot do it belongs to a connection with another limit of time.
+	// A ResponseWriter without this function has another timeout.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(receiveWithin))
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
@@ -284,7 +285,7 @@ func archiveTooLarge() error {
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the archive may have at most %d bytes", coderd.MaxArchiveBytes))
 }
 
-// refused gives the Kubernetes form of what is wrong with an archive.
+// refused converts the error of an invalid archive to an API status.
 func (r *filesRequest) refused(err error) error {
 	var status apierrors.APIStatus
 	switch {
@@ -301,7 +302,7 @@ func (r *filesRequest) answer(obj runtime.Object) error {
 	return nil
 }
 
-// sameObject is an update in which nothing changes but what the strategy adds.
+// sameObject is an update without changes. Only the strategy changes the object.
 type sameObject struct {
 	seen *aggregationv1alpha1.CoderTemplate
 }
@@ -316,8 +317,8 @@ func (o sameObject) UpdatedObject(_ context.Context, old runtime.Object) (runtim
 	return old.DeepCopyObject(), nil
 }
 
-// replacementKey finds the source that stands in the place of the present one. Only
-// this package can set it, so nobody writes a status.
+// replacementKey is the context key of the source that replaces the current one. Only this package
+// can set it, so a client cannot write the status.
 type replacementKey struct{}
 
 func withReplacement(ctx context.Context, source *aggregationv1alpha1.TemplateSource) context.Context {

@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// read asks a subresource as the server does.
+// read sends a request to a subresource as the server does.
 func (f *fixture) read(subresource, name, query string) (runtime.Object, error) {
 	f.t.Helper()
 	values, err := url.ParseQuery(query)
@@ -32,8 +32,8 @@ func (f *fixture) read(subresource, name, query string) (runtime.Object, error) 
 	return storage.Get(f.ctx, name, options)
 }
 
-// messages are those of the versions that are told, with "*" at the active one and
-// "-" at those that are archived.
+// messages returns the messages of the listed versions, with "*" at the active one and "-" at
+// archived ones.
 func (f *fixture) messages(query string) (messages []string, next string, left int64) {
 	f.t.Helper()
 	obj, err := f.read("versions", "coder.starter", query)
@@ -55,12 +55,12 @@ func (f *fixture) messages(query string) (messages []string, next string, left i
 	return messages, list.Continue, ptr.Deref(list.RemainingItemCount, 0)
 }
 
-// foreign is a version of another template.
+// foreign returns the ID of a version of another template.
 func (f *fixture) foreign() string {
 	return f.coder.AddTemplateVersion(f.coder.AddTemplate("coder", "other", nil), "", nil).String()
 }
 
-// refuses asks a subresource for what it must refuse.
+// refuses sends requests that the subresource must reject.
 func (f *fixture) refuses(subresource string, cases map[string]func(error) bool) {
 	f.t.Helper()
 	for query, right := range cases {
@@ -102,7 +102,7 @@ func TestVersions(t *testing.T) {
 	if diff := cmp.Diff([]string{"five", "three*"}, first); diff != "" || next != ids[1].String() || left != 2 {
 		t.Errorf("the first two (-want +got), then %q and %d more:\n%s", next, left, diff)
 	}
-	// What was told last is archived before the next page is asked for.
+	// The last version of the first page is archived before the next page is read.
 	f.must(f.watcher.SetActiveVersion(f.ctx, f.starter, ids[3]))
 	f.must(f.watcher.ArchiveVersion(f.ctx, ids[1]))
 	second, next, left := f.messages("limit=2&after=" + next)

@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// columns of kubectl get. Those with priority 1 stand in the wide form.
+// columns returns the columns of kubectl get. Those with priority 1 are in the wide output only.
 func columns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
 		{Name: "Name", Type: "string", Format: "name", Description: "Name of the object: organization and template."},

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// maxUnpacking is how many archives are in memory at once, each packed and
-	// unpacked. Together they fit into the memory that the process has by default.
+	// maxUnpacking limits the archives that are in memory at once, each packed and unpacked.
+	// Together they fit into the default memory limit of the process.
 	maxUnpacking = 2
-	// maxWaiting is how many requests wait for that.
+	// maxWaiting limits the requests that wait for a slot.
 	maxWaiting = 8
-	// maxWait is how long one of them waits.
+	// maxWait limits how long one of them waits.
 	maxWait = 20 * time.Second
-	// tryAgain is when a client that is sent away should come back, in seconds.
+	// tryAgain is the Retry-After of a rejected request, in seconds.
 	tryAgain = 5
 )
 
@@ -30,8 +30,8 @@ func newUnpacking() *unpacking {
 	return &unpacking{running: make(chan struct{}, maxUnpacking), waiting: make(chan struct{}, maxWaiting), wait: maxWait}
 }
 
-// begin waits until an archive may be read into memory. The error is an API status,
-// 429 if there are too many.
+// begin waits until an archive may be read into memory. The error is an API status: 429 if there
+// are too many requests.
 func (u *unpacking) begin(ctx context.Context) (done func(), err error) {
 	select {
 	case u.running <- struct{}{}:

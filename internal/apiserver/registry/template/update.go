@@ -17,24 +17,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// updating is one change of a template.
+// updating is one update of a template.
 type updating struct {
 	kind        *Kind
 	connection  connections.Connection
 	template    coderd.Template
 	page        page
 	was, wanted *aggregationv1alpha1.CoderTemplate
-	// as is the Coder user as whom it is changed.
+	// as is the Coder user who makes the update.
 	as     *acting.As
 	record *metadata.Record
 	intent intent
-	// source is that of a file that was just uploaded.
+	// source is the source of a file that was just uploaded.
 	source *source
 }
 
-// update changes a template. What Coder is likeliest to refuse, and what stands in
-// Coder alone, goes first, so that the same request again finishes what one that
-// was cut off has begun.
+// update updates a template. The requests that Coder is most likely to refuse, and the data that
+// only Coder stores, go first. If an update is interrupted, repeating the same request completes
+// it.
 func (k *Kind) update(ctx context.Context, was, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
 	connection, id, err := k.locate(ctx, was)
 	if err != nil {
@@ -62,7 +62,7 @@ func (k *Kind) update(ctx context.Context, was, wanted *aggregationv1alpha1.Code
 	return u.result(ctx, id)
 }
 
-// asksCoder says that more changes than what only a record keeps.
+// asksCoder reports whether the update changes more than data that only the record holds.
 func (u *updating) asksCoder() bool {
 	a, b := u.was.Spec.DeepCopy(), u.wanted.Spec.DeepCopy()
 	for _, spec := range []*aggregationv1alpha1.CoderTemplateSpec{a, b} {
@@ -71,7 +71,7 @@ func (u *updating) asksCoder() bool {
 	return !equality.Semantic.DeepEqual(a, b) || !sameSource(u.was, u.wanted)
 }
 
-// keepIntent changes what only a record keeps.
+// keepIntent updates the data that only the record holds.
 func (u *updating) keepIntent(ctx context.Context) (*aggregationv1alpha1.CoderTemplate, error) {
 	u.intent.keepSpec(u.wanted.Spec)
 	if err := u.save(ctx); err != nil {
@@ -87,7 +87,7 @@ func (u *updating) keepIntent(ctx context.Context) (*aggregationv1alpha1.CoderTe
 	return out, nil
 }
 
-// read asks Coder how the template is now.
+// read reads the current state of the template from Coder.
 func (u *updating) read(ctx context.Context, id uuid.UUID) (err error) {
 	if u.template, err = u.connection.Client.Template(ctx, id); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (u *updating) read(ctx context.Context, id uuid.UUID) (err error) {
 	return err
 }
 
-// save writes the record with the metadata and the intent that are wanted.
+// save writes the record with the wanted metadata and intent.
 func (u *updating) save(ctx context.Context) error {
 	record := u.record.DeepCopy()
 	metadata.Keep(u.wanted, record)
@@ -112,7 +112,7 @@ func (u *updating) save(ctx context.Context) error {
 	return nil
 }
 
-// edit changes the policy.
+// edit updates the policy fields in Coder.
 func (u *updating) edit(ctx context.Context) error {
 	change := editOf(u.was.Spec, u.wanted.Spec)
 	if change == (coderd.TemplateEdit{}) {
@@ -122,7 +122,7 @@ func (u *updating) edit(ctx context.Context) error {
 	return fault(u.was.Name, err)
 }
 
-// editOf gives the policy that changes. A field that is unset keeps what Coder has.
+// editOf returns the policy fields that change. A field that is unset keeps its value in Coder.
 func editOf(was, wanted aggregationv1alpha1.CoderTemplateSpec) coderd.TemplateEdit {
 	var edit coderd.TemplateEdit
 	text := func(was, wanted string) *string {
@@ -150,8 +150,8 @@ func editOf(was, wanted aggregationv1alpha1.CoderTemplateSpec) coderd.TemplateEd
 	return edit
 }
 
-// activate makes an existing version active. A version that was to become active,
-// or failed to, is no longer wanted then: another one is active.
+// activate makes an existing version active. A version that was to become active before, or failed,
+// is no longer wanted then.
 func (u *updating) activate(ctx context.Context) error {
 	if u.wanted.Spec.VersionID == u.was.Spec.VersionID {
 		return nil
@@ -160,7 +160,7 @@ func (u *updating) activate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// One that is marked and newer would be taken for what is wanted.
+	// A newer marked version would otherwise be taken for the wanted one.
 	for _, v := range u.page.versions {
 		if v.ID == version.ID || !marked(v) {
 			continue
@@ -180,7 +180,7 @@ func (u *updating) activate(ctx context.Context) error {
 	return nil
 }
 
-// changesContent says that a new version is asked for.
+// changesContent reports whether the update requires a new version.
 func changesContent(wanted, was *aggregationv1alpha1.CoderTemplate) bool {
 	return !maps.Equal(wanted.Spec.Files, was.Spec.Files) ||
 		!equality.Semantic.DeepEqual(byName(wanted.Spec.Variables), byName(was.Spec.Variables)) ||
@@ -188,7 +188,7 @@ func changesContent(wanted, was *aggregationv1alpha1.CoderTemplate) bool {
 		!sameSource(was, wanted)
 }
 
-// byName orders variables: their order means nothing.
+// byName indexes variables by name, because their order is irrelevant.
 func byName(variables []aggregationv1alpha1.TemplateVariable) map[string]aggregationv1alpha1.TemplateVariable {
 	out := map[string]aggregationv1alpha1.TemplateVariable{}
 	for _, v := range variables {
@@ -197,7 +197,7 @@ func byName(variables []aggregationv1alpha1.TemplateVariable) map[string]aggrega
 	return out
 }
 
-// release asks for a version of what is wanted now, and keeps the rest of the spec.
+// release requests a version with the wanted content, and records the rest of the spec.
 func (u *updating) release(ctx context.Context) error {
 	again := u.asksForAnotherTry()
 	if !changesContent(u.wanted, u.was) && !again {
@@ -217,8 +217,7 @@ func (u *updating) release(ctx context.Context) error {
 		u.intent.replace(next, u.page.active.ID)
 	}
 	u.intent.keepSpec(u.wanted.Spec)
-	// From here on it is certain that the version will be: who comes after us, if we
-	// die, makes it.
+	// From here on, the version will be created: if this process ends, the next writer does it.
 	if err := u.save(ctx); err != nil {
 		return err
 	}
@@ -238,8 +237,8 @@ func (u *updating) release(ctx context.Context) error {
 	return u.save(ctx)
 }
 
-// asksForAnotherTry says that the same content is to be built again: its build
-// failed, and the user gave the version another name.
+// asksForAnotherTry reports whether the same content is to be built again: its build failed or was
+// refused, and the user set a new version name.
 func (u *updating) asksForAnotherTry() bool {
 	r := u.intent.Release
 	name := u.wanted.Spec.VersionName
@@ -253,8 +252,8 @@ func (u *updating) asksForAnotherTry() bool {
 	return i >= 0 && failed(u.page.versions[i])
 }
 
-// asked says that the same content was asked for already, and gives its release
-// the place that it had: nothing is built twice.
+// asked reports whether the same content was requested or built already, and then makes that
+// release the requested one. So nothing is built twice.
 func (u *updating) asked(next *release) bool {
 	r := u.intent.Release
 	if r.open(u.page.active.ID) && r.Content == next.Content && r.Refused == "" {
@@ -266,7 +265,7 @@ func (u *updating) asked(next *release) bool {
 	}
 	plain := len(u.wanted.Spec.Variables) == 0 && len(u.was.Spec.Variables) == 0
 	if next.FileID == u.page.active.FileID && plain && maps.Equal(next.Tags, givenTags(u.page.active.ProvisionerTags)) {
-		// Somebody else made the active version, of the same.
+		// Another client created the active version, with the same content.
 		next.VersionID, next.Name, next.Settled = u.page.active.ID, u.page.active.Name, true
 		u.intent.replace(next, u.page.active.ID)
 		return true
@@ -274,7 +273,7 @@ func (u *updating) asked(next *release) bool {
 	return false
 }
 
-// name gives the name of a new version.
+// name returns the name of a new version.
 func (u *updating) name(next *release) (string, error) {
 	if u.wanted.Spec.VersionName == "" {
 		return versionNameOf(next.Content), nil
@@ -285,7 +284,7 @@ func (u *updating) name(next *release) (string, error) {
 	return u.wanted.Spec.VersionName, nil
 }
 
-// takeBack has the record as it was, because Coder does not take the version.
+// takeBack restores the record, because Coder refused the version.
 func (u *updating) takeBack(ctx context.Context, before *metadata.Record, beforeIntent intent, refused error) error {
 	record := before.DeepCopy()
 	record.Version = u.record.Version
@@ -298,7 +297,7 @@ func (u *updating) takeBack(ctx context.Context, before *metadata.Record, before
 	return refused
 }
 
-// result reads what has become of the template.
+// result reads the updated template and returns its object.
 func (u *updating) result(ctx context.Context, id uuid.UUID) (*aggregationv1alpha1.CoderTemplate, error) {
 	u.kind.book.forget(u.connection.ControlPlane, id)
 	t, err := u.connection.Client.Template(ctx, id)

@@ -19,8 +19,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// allocated returns how many bytes f allocates. What is collected meanwhile counts
-// too, so it is more than what is ever in memory.
+// allocated returns how many bytes f allocates. Memory that is collected meanwhile counts too, so
+// it is more than what is in memory at any time.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -29,8 +29,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestArchivesThatUnpackToMuch sends six archives at once that unpack to more than a
-// template may have.
+// TestArchivesThatUnpackToMuch sends six archives at once whose unpacked size exceeds the limit.
 func TestArchivesThatUnpackToMuch(t *testing.T) {
 	f := newFixture(t)
 	many := map[string]string{}
@@ -71,7 +70,7 @@ func TestArchivesThatUnpackToMuch(t *testing.T) {
 	}
 }
 
-// TestTooManyUploads sends an archive while as many are unpacked as may be.
+// TestTooManyUploads sends an archive while all slots for unpacking are in use.
 func TestTooManyUploads(t *testing.T) {
 	f := newFixture(t)
 	archive := zipOf(t, map[string]string{mainTF: "# put"})
@@ -118,7 +117,7 @@ func TestTooManyUploads(t *testing.T) {
 	}
 }
 
-// nowhere takes an answer, and counts it.
+// nowhere discards a response, and counts its bytes.
 type nowhere struct {
 	header http.Header
 	bytes  int
@@ -131,7 +130,7 @@ func (w *nowhere) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// getFiles downloads the archive of a template, and reports with what the handler panicked.
+// getFiles downloads the archive of a template, and returns the value of the handler's panic.
 func (f *fixture) getFiles(w http.ResponseWriter) (panicked any) {
 	f.t.Helper()
 	storage := f.kind.Subresources(oneStore{f})["files"].(rest.Connecter)
@@ -142,8 +141,7 @@ func (f *fixture) getFiles(w http.ResponseWriter) (panicked any) {
 	return nil
 }
 
-// TestLargeArchivesAreStreamed reads an archive that is larger than what may be in
-// memory.
+// TestLargeArchivesAreStreamed reads an archive that is larger than the memory limit.
 func TestLargeArchivesAreStreamed(t *testing.T) {
 	f := newFixture(t)
 	version := f.coder.AddTemplateVersion(f.starter, "", map[string]string{mainTF: "# large", "image": strings.Repeat("\xff", 60<<20)})
@@ -172,8 +170,8 @@ func TestLargeArchivesAreStreamed(t *testing.T) {
 	}
 }
 
-// TestDownloadThatBreaksOff ends the connection, so that the client does not take half
-// an archive for a whole one.
+// TestDownloadThatBreaksOff checks that the connection is aborted, so that the client does not take
+// half an archive for a complete one.
 func TestDownloadThatBreaksOff(t *testing.T) {
 	f := newFixture(t)
 	f.coder.Fail(coderdtest.Fault{PathPrefix: "/api/v2/files/", Hostile: coderdtest.EndlessBody})

@@ -28,7 +28,7 @@ var (
 	variablesPath   = specPath.Child("variables")
 )
 
-// What Coder accepts. It says so itself too, but only after a version was made.
+// Limits of Coder. Coder checks them too, but only after a version was created.
 const (
 	maxTemplateName   = 32
 	maxDisplayName    = 64
@@ -39,7 +39,7 @@ const (
 
 var versionName = regexp.MustCompile(`^[a-zA-Z0-9]+(?:[_.-][a-zA-Z0-9]+)*$`)
 
-// validateNew checks what can be checked without Coder.
+// validateNew validates a new template, without requests to Coder.
 func validateNew(tmpl *aggregationv1alpha1.CoderTemplate) field.ErrorList {
 	name, err := objectname.ParseTemplate(tmpl.Name)
 	if err != nil {
@@ -61,7 +61,7 @@ func validateNew(tmpl *aggregationv1alpha1.CoderTemplate) field.ErrorList {
 	return append(errs, validateSpec(spec)...)
 }
 
-// validateFirstSource checks that a new template has one source.
+// validateFirstSource checks that a new template has exactly one source.
 func validateFirstSource(spec aggregationv1alpha1.CoderTemplateSpec) field.ErrorList {
 	if len(spec.Files) > 0 && spec.VersionID != "" {
 		return field.ErrorList{field.Invalid(versionPath, spec.VersionID, "must be empty where spec.files is set: a new version is made of the files")}
@@ -83,7 +83,7 @@ func validateFirstSource(spec aggregationv1alpha1.CoderTemplateSpec) field.Error
 	return errs
 }
 
-// validateSpec checks what holds for every spec.
+// validateSpec validates the fields that new and existing templates share.
 func validateSpec(spec aggregationv1alpha1.CoderTemplateSpec) field.ErrorList {
 	var errs field.ErrorList
 	for name, value := range map[string]*int64{"defaultTTLMillis": spec.DefaultTTLMillis, "activityBumpMillis": spec.ActivityBumpMillis} {
@@ -147,7 +147,7 @@ func validateVariables(variables []aggregationv1alpha1.TemplateVariable) field.E
 	return errs
 }
 
-// validateChange checks that only what can change does.
+// validateChange rejects changes of immutable fields, and validates the rest of the spec.
 func validateChange(tmpl, old *aggregationv1alpha1.CoderTemplate) field.ErrorList {
 	var errs field.ErrorList
 	if wanted, first := tmpl.Spec.Organization, old.Spec.Organization; wanted != first {
@@ -177,8 +177,7 @@ func validateVersionID(id string) field.ErrorList {
 	return nil
 }
 
-// validateFiles packs the files, because that knows all limits but that of what an
-// object shows.
+// validateFiles packs the files, which checks all limits except the size that fits into an object.
 func validateFiles(files map[string]string) field.ErrorList {
 	total, largest := 0, ""
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -197,7 +196,7 @@ func validateFiles(files map[string]string) field.ErrorList {
 	return errs
 }
 
-// filesProblems gives the fields of an error of packing.
+// filesProblems converts an error of packing to field errors.
 func filesProblems(err error) field.ErrorList {
 	var fault *coderd.Error
 	switch {

@@ -10,13 +10,13 @@ const (
 	buildCanceled  = "canceled"
 )
 
-// failed says that the build will not change any more without having succeeded.
+// failed reports whether the build has finished without success.
 func failed(v coderd.TemplateVersion) bool {
 	return v.Status == buildFailed || v.Status == buildCanceled
 }
 
-// ended says that the build will not change any more.
+// ended reports whether the build has finished.
 func ended(v coderd.TemplateVersion) bool { return failed(v) || v.Status == buildSucceeded }
 
-// building says that the build will change.
+// building reports whether the build has not finished.
 func building(v coderd.TemplateVersion) bool { return !ended(v) }

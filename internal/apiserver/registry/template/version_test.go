@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// version is made at the given minute.
+// version returns a version that was created at the given minute.
 func version(minute int, message, status string) coderd.TemplateVersion {
 	return coderd.TemplateVersion{
 		ID: uuid.New(), Message: message, Status: status,

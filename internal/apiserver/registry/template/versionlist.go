@@ -18,13 +18,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// How many versions one answer tells.
+// The number of versions in one response.
 const (
 	defaultVersions = 50
 	maxVersions     = 200
 )
 
-// versionsREST is codertemplates/versions: what versions a template has.
+// versionsREST implements codertemplates/versions: the versions of a template.
 type versionsREST struct {
 	kind  *Kind
 	store Store
@@ -63,14 +63,14 @@ func (r *versionsREST) Get(ctx context.Context, name string, options runtime.Obj
 		return nil, err
 	}
 	if asked.After != "" {
-		// It need not be among them: it may have been archived meanwhile.
+		// The version need not be in the list: it may have been archived meanwhile.
 		last, err := found.version(ctx, "after", asked.After)
 		if err != nil {
 			return nil, err
 		}
 		versions = slices.DeleteFunc(versions, func(v coderd.TemplateVersion) bool { return newestFirst(v, last) <= 0 })
 	}
-	// What is active is asked of Coder, because the object may be older.
+	// Read the active version from Coder, because the object may be out of date.
 	current, err := found.connection.Client.Template(ctx, found.id)
 	if err != nil {
 		return nil, fault(name, err)
@@ -78,8 +78,8 @@ func (r *versionsREST) Get(ctx context.Context, name string, options runtime.Obj
 	return versionList(versions, limit, current.ActiveVersionID), nil
 }
 
-// versions are those of the template, the newest first. Coder tells the oldest
-// first, so all of them are read.
+// versions returns the versions of the template, newest first. Coder returns the oldest first, so
+// all of them are read.
 func (s subject) versions(ctx context.Context, archived bool) ([]coderd.TemplateVersion, error) {
 	read := s.connection.Client.TemplateVersions
 	if archived {
@@ -90,13 +90,12 @@ func (s subject) versions(ctx context.Context, archived bool) ([]coderd.Template
 	return versions, fault(s.tmpl.Name, err)
 }
 
-// newestFirst orders versions. Of two that were made at once the id decides, as it
-// does in Coder.
+// newestFirst compares versions by creation time, and then by ID as Coder does.
 func newestFirst(a, b coderd.TemplateVersion) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID.String(), a.ID.String()))
 }
 
-// versionList is the answer with the first of the versions.
+// versionList returns the list with at most limit versions.
 func versionList(versions []coderd.TemplateVersion, limit int, active uuid.UUID) *aggregationv1alpha1.CoderTemplateVersionList {
 	out := &aggregationv1alpha1.CoderTemplateVersionList{Items: []aggregationv1alpha1.CoderTemplateVersion{}}
 	if rest := int64(len(versions) - limit); rest > 0 {

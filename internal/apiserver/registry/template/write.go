@@ -31,7 +31,7 @@ func (k *Kind) Write(ctx context.Context, _ string, current, wanted records.Obje
 	}
 }
 
-// object makes an interface that is nil where there is nothing.
+// object converts a nil pointer to a nil interface.
 func object(tmpl *aggregationv1alpha1.CoderTemplate, err error) (records.Object, error) {
 	if tmpl == nil || err != nil {
 		return nil, err
@@ -39,14 +39,13 @@ func object(tmpl *aggregationv1alpha1.CoderTemplate, err error) (records.Object,
 	return tmpl, nil
 }
 
-// sameSource says that no archive was put in the place of the one that is shown.
+// sameSource reports whether the update does not replace the archive.
 func sameSource(was, tmpl *aggregationv1alpha1.CoderTemplate) bool {
 	a, b := was.Status.Source, tmpl.Status.Source
 	return a == nil && b == nil || a != nil && b != nil && a.FileID == b.FileID
 }
 
-// recordOf gives a record of an object that may be changed. It is a new one where
-// there is none.
+// recordOf returns a copy of the record of an object, or a new record if there is none.
 func (k *Kind) recordOf(tmpl *aggregationv1alpha1.CoderTemplate) *metadata.Record {
 	controlPlane := controlPlaneOf(tmpl)
 	if known, ok := k.config.Records.Get(controlPlane, tmpl.UID); ok {
@@ -57,8 +56,8 @@ func (k *Kind) recordOf(tmpl *aggregationv1alpha1.CoderTemplate) *metadata.Recor
 	return &metadata.Record{ControlPlane: controlPlane, Kind: kindName, Name: tmpl.Name, UID: tmpl.UID}
 }
 
-// updateMetadata keeps what Coder has no place for. Coder is not asked, so it also
-// works while Coder does not answer.
+// updateMetadata stores the metadata in the record. It changes nothing in Coder. If the
+// caller needs no Coder user, it also works while Coder is unreachable.
 func (k *Kind) updateMetadata(ctx context.Context, was, wanted *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
 	by, deletes, err := k.beginMetadata(ctx, was, wanted)
 	if err != nil {
@@ -81,8 +80,8 @@ func (k *Kind) updateMetadata(ctx context.Context, was, wanted *aggregationv1alp
 	return out, nil
 }
 
-// observe says that there is nothing to tell Coder in this generation, which a
-// deletion begins too.
+// observe marks the generation as observed, because it contains nothing that must be sent to Coder.
+// The start of a deletion increments the generation too.
 func observe(tmpl *aggregationv1alpha1.CoderTemplate) {
 	tmpl.Status.ObservedGeneration = tmpl.Generation
 	for i := range tmpl.Status.Conditions {
@@ -99,7 +98,7 @@ func (k *Kind) remove(ctx context.Context, was *aggregationv1alpha1.CoderTemplat
 	if was.DeletionTimestamp == nil {
 		ctx, _, err = k.begin(ctx, connection, id, was.Name, true)
 	} else {
-		// Somebody else may have removed the last finalizer.
+		// Another user may have removed the last finalizer.
 		ctx, err = k.asDeleter(ctx, connection, k.recordOf(was))
 	}
 	if err != nil {
@@ -108,7 +107,7 @@ func (k *Kind) remove(ctx context.Context, was *aggregationv1alpha1.CoderTemplat
 	err = connection.Client.DeleteTemplate(ctx, id)
 	switch {
 	case coderd.IsInvalid(err):
-		// Coder says 400 while there are workspaces of the template.
+		// Coder returns 400 while the template has workspaces.
 		return apierrors.NewConflict(resource, was.Name, fmt.Errorf("delete its workspaces first: %w", err))
 	case err != nil && !coderd.IsNotFound(err):
 		return fault(was.Name, err)

@@ -27,10 +27,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 )
 
-// maxAccess is how long a session may last.
+// maxAccess limits the duration of a session.
 const maxAccess = 24 * time.Hour
 
-// accessREST is what the subresources exec and portforward share.
+// accessREST is the common part of the subresources exec and portforward.
 type accessREST struct {
 	store      Store
 	kind       *Kind
@@ -43,13 +43,13 @@ func (*accessREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorks
 // Destroy implements rest.Storage.
 func (*accessREST) Destroy() {}
 
-// ConnectMethods implements rest.Connecter: GET begins a WebSocket, POST begins SPDY.
+// ConnectMethods implements rest.Connecter. A WebSocket starts with GET, SPDY with POST.
 func (*accessREST) ConnectMethods() []string { return []string{http.MethodGet, http.MethodPost} }
 
-// execREST runs a command in a workspace.
+// execREST implements the subresource exec.
 type execREST struct{ accessREST }
 
-// portForwardREST connects to ports of a workspace.
+// portForwardREST implements the subresource portforward.
 type portForwardREST struct{ accessREST }
 
 var (
@@ -84,7 +84,7 @@ func (r *execREST) Connect(ctx context.Context, name string, options runtime.Obj
 	if err != nil {
 		return nil, err
 	}
-	// Before the answer begins, so that a failure is a status.
+	// Connect before the response begins, so that an error is returned as an API status.
 	run, end, err := begin(ctx, session, asked)
 	if err != nil {
 		session.End()
@@ -97,14 +97,14 @@ func (r *execREST) Connect(ctx context.Context, name string, options runtime.Obj
 		return run(ctx, stdin, stdout, stderr, resize)
 	}
 	return r.serve(name, session, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		// Also if the protocol is not changed, and nothing runs.
+		// Close the connection also if the protocol upgrade fails and nothing runs.
 		defer func() { _ = end() }()
 		exec.ServeHTTP(w, req)
 	})), nil
 }
 
-// begin connects to the agent's SSH server, and returns what serves the client's
-// streams through that connection, and what closes it.
+// begin connects to the agent's SSH server. It returns a function that serves the client's streams
+// through the connection, and one that closes it.
 func begin(ctx context.Context, session *agents.Session, asked *aggregationv1alpha1.CoderWorkspaceExecOptions) (run streams.Run, end func() error, err error) {
 	if asked.SSH {
 		conn, err := session.DialSSH(ctx)
@@ -142,7 +142,7 @@ func (r *portForwardREST) Connect(ctx context.Context, name string, options runt
 	}), nil
 }
 
-// serve logs when a session begins and ends, and gives up its place after that.
+// serve returns a handler that logs the end of the session and releases its slot.
 func (r *accessREST) serve(name string, session *agents.Session, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		defer session.End()
@@ -172,7 +172,7 @@ func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Sess
 	if err != nil {
 		return nil, err
 	}
-	// Each build has new agents, and the object may be older.
+	// Read the workspace from Coder: each build has new agents, and the object may be out of date.
 	w, err := client.Workspace(ctx, id)
 	if err != nil {
 		return nil, fault(name, err)
@@ -191,9 +191,9 @@ func (r *accessREST) open(ctx context.Context, name, agent string) (*agents.Sess
 	return session, fault(name, err)
 }
 
-// authorizeCreate requires the verb create of a request that needed another one to
-// get here: a WebSocket begins with a GET, and a role that lets read everything must
-// not let run commands. The API server of Kubernetes does the same for pods/exec.
+// authorizeCreate checks the verb create for requests that were authorized with another verb. A
+// WebSocket begins with a GET, and a role that may read everything must not be able to run
+// commands. The API server of Kubernetes does the same for pods/exec.
 func (r *accessREST) authorizeCreate(ctx context.Context) error {
 	attributes, err := filters.GetAuthorizerAttributes(ctx)
 	if err != nil {
@@ -220,8 +220,7 @@ type asCreate struct{ authorizer.Attributes }
 // GetVerb implements authorizer.Attributes.
 func (asCreate) GetVerb() string { return createVerb }
 
-// chooseAgent finds the agent that is meant, and says what to do if it cannot be
-// reached.
+// chooseAgent returns the requested agent. It returns a conflict if the agent is not connected.
 func chooseAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
 	agent, err := findAgent(name, w, wanted)
 	if err == nil && agent.Status != agentConnected {
@@ -231,7 +230,8 @@ func chooseAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, 
 	return agent, err
 }
 
-// findAgent finds the agent that is meant in a workspace that runs.
+// findAgent returns the agent with the name wanted, or the only agent if wanted is empty. The
+// workspace must be running.
 func findAgent(name string, w coderd.Workspace, wanted string) (coderd.Agent, error) {
 	if w.LatestBuild.Transition != coderd.TransitionStart || w.LatestBuild.Status != statusRunning {
 		return coderd.Agent{}, apierrors.NewConflict(resource, name, fmt.Errorf(

@@ -25,19 +25,19 @@ const (
 	maySSH    = "ssh"
 )
 
-// subjectOf is a workspace that a caller wants to change. Owner is the name that its
-// owner has in Coder now.
+// subjectOf returns the acting.Subject of a workspace that a caller wants to change. Owner is the
+// current username of its owner in Coder.
 func subjectOf(name, owner string) acting.Subject {
 	return acting.Subject{Resource: resource, Name: name, Owner: owner}
 }
 
-// ownerOf is the username of the owner of an object.
+// ownerOf returns the username of the owner of an object.
 func ownerOf(ws *aggregationv1alpha1.CoderWorkspace) string {
 	name, _ := objectname.ParseWorkspace(objectname.WithoutID(ws.Name))
 	return cmp.Or(ws.Status.OwnerName, name.Owner)
 }
 
-// beginCreate decides as whom the caller makes a workspace.
+// beginCreate determines the Coder user that the caller acts as to create a workspace.
 func (k *Kind) beginCreate(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) (context.Context, *acting.As, error) {
 	name, err := objectname.ParseWorkspace(ws.Name)
 	if err != nil {
@@ -45,14 +45,15 @@ func (k *Kind) beginCreate(ctx context.Context, ws *aggregationv1alpha1.CoderWor
 	}
 	connection, err := registry.Connection(ctx, k.config.Connections, ws.Namespace, name.Prefix)
 	if err != nil || connection == nil {
-		// The plan says what is wrong if there is none.
+		// If there is no control plane, plan returns the error.
 		return ctx, nil, err
 	}
 	return k.config.Actors.Begin(ctx, *connection, subjectOf(ws.Name, name.Owner))
 }
 
-// begin decides as whom the caller changes a workspace. What Coder is not told of needs
-// nobody, except for an owner reference: the garbage collector deletes by it.
+// begin determines the Coder user that the caller acts as to change a workspace. A change that is
+// not sent to Coder needs no user, except if it adds an owner reference: the garbage collector
+// deletes objects because of owner references.
 func (k *Kind) begin(
 	ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, changes bool,
 ) (context.Context, *acting.As, error) {
@@ -63,7 +64,7 @@ func (k *Kind) begin(
 	}
 	connection, id, err := k.locate(ctx, current)
 	if err != nil && deletes {
-		// A deletion is recorded also while Coder cannot be asked.
+		// A deletion that needs no Coder user is recorded even while Coder is unreachable.
 		connection, err = registry.Unconnected(ctx, k.config.Connections, controlPlaneOf(current), err)
 	}
 	if err != nil {
@@ -82,7 +83,7 @@ func deletesNow(current, wanted *aggregationv1alpha1.CoderWorkspace) bool {
 	return current.DeletionTimestamp == nil && wanted.DeletionTimestamp != nil
 }
 
-// permissions are those that a change takes which Coder is told of later.
+// permissions returns the permissions that a change requires which is sent to Coder later.
 func (p *prepared) permissions() []coderd.Permission {
 	may := func(action string) coderd.Permission {
 		return coderd.Permission{Resource: "workspace", Action: action, ID: p.id}
@@ -93,17 +94,18 @@ func (p *prepared) permissions() []coderd.Permission {
 	return []coderd.Permission{may(mayStart), may(mayUpdate)}
 }
 
-// mayLater refuses a change that Coder would refuse later.
+// mayLater returns an error if Coder would refuse the change later.
 func (p *prepared) mayLater(ctx context.Context) error {
 	return acting.May(ctx, p.connection.Client, subjectOf(p.name, ""), p.permissions()...)
 }
 
-// client returns the client with which the caller enters a workspace or reads a log.
+// client returns the client for the caller's sessions in a workspace and for reading its logs.
 func (k *Kind) client(ctx context.Context, connection connections.Connection, ws *aggregationv1alpha1.CoderWorkspace) (*coderd.Client, error) {
 	return k.config.Actors.Client(ctx, connection, subjectOf(ws.Name, ownerOf(ws)))
 }
 
-// maySession refuses a session that Coder would refuse, in words.
+// maySession returns an error with a readable reason if the user may not open a session in the
+// workspace.
 func maySession(ctx context.Context, connection connections.Connection, client *coderd.Client, name string, id uuid.UUID) error {
 	if client == connection.Client {
 		return nil

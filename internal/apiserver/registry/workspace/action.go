@@ -8,11 +8,11 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// actionAnnotation carries an action from the replica that was asked to the one
-// that writes. Only a subresource may set it, and it is never kept.
+// actionAnnotation transports an action from the replica that received the request to the replica
+// that writes. Only a subresource may set it, and it is never stored.
 const actionAnnotation = "aggregation.coder.com/action"
 
-// action is something to be done at once with a workspace.
+// action is an operation on a workspace that is executed at once.
 type action string
 
 const (
@@ -23,7 +23,7 @@ const (
 
 type actionKey struct{}
 
-// withAction lets an update that this context belongs to carry an action.
+// withAction returns a context that allows an update to contain an action.
 func withAction(ctx context.Context, a action) context.Context {
 	return context.WithValue(ctx, actionKey{}, a)
 }
@@ -33,7 +33,7 @@ func requestedAction(ctx context.Context) action {
 	return a
 }
 
-// takeAction takes the action off what is wanted.
+// takeAction returns the action of an object, and the object without it.
 func takeAction(wanted *aggregationv1alpha1.CoderWorkspace) (action, *aggregationv1alpha1.CoderWorkspace) {
 	a := action(wanted.Annotations[actionAnnotation])
 	if a == "" {
@@ -44,10 +44,10 @@ func takeAction(wanted *aggregationv1alpha1.CoderWorkspace) (action, *aggregatio
 	return a, out
 }
 
-// running is what the workspace shall do after the action.
+// running returns the value of spec.running after the action.
 func (a action) running() bool { return a != actionStop }
 
-// into adds an action to what is different. It builds again also what failed.
+// into adds an action to a difference. It also repeats a build that failed.
 func (a action) into(d *difference) {
 	if a == actionStart || a == actionStop {
 		d.change.Running, d.change.Force = ptr.To(a.running()), true

@@ -13,7 +13,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// actionREST is the subresource of an action.
+// actionREST implements the subresource of an action.
 type actionREST struct {
 	store  Store
 	action action
@@ -24,7 +24,7 @@ var (
 	_ rest.StorageMetadata = (*actionREST)(nil)
 )
 
-// New implements rest.Storage. It is the body of the request.
+// New implements rest.Storage. It returns the body of the request.
 func (*actionREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceAction{} }
 
 // Destroy implements rest.Storage.
@@ -33,7 +33,7 @@ func (*actionREST) Destroy() {}
 // ProducesMIMETypes implements rest.StorageMetadata.
 func (*actionREST) ProducesMIMETypes(string) []string { return nil }
 
-// ProducesObject implements rest.StorageMetadata. The answer is the workspace.
+// ProducesObject implements rest.StorageMetadata. The response is the workspace.
 func (*actionREST) ProducesObject(string) any { return aggregationv1alpha1.CoderWorkspace{} }
 
 // Create implements rest.NamedCreater.
@@ -61,12 +61,12 @@ func (r *actionREST) Create(
 	if !ok {
 		return nil, apierrors.NewInternalError(fmt.Errorf("%T is no CoderWorkspace", out))
 	}
-	// In a dry run nobody has taken it off.
+	// In a dry run, the annotation is still there.
 	_, ws = takeAction(ws)
 	return ws, nil
 }
 
-// change asks for the action, and wants what follows from it.
+// change adds the action to the workspace, and sets spec.running accordingly.
 func (r *actionREST) change(_ context.Context, ws *aggregationv1alpha1.CoderWorkspace) error {
 	if ws.Annotations == nil {
 		ws.Annotations = map[string]string{}

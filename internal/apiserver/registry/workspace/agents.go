@@ -39,7 +39,7 @@ func agentsOf(w coderd.Workspace, connection connections.Connection) []aggregati
 	return out
 }
 
-// appsOf returns the apps that Coder shows, sorted by slug.
+// appsOf returns the apps that are not hidden in Coder, sorted by slug.
 func appsOf(w coderd.Workspace, agent coderd.Agent, connection connections.Connection) []aggregationv1alpha1.WorkspaceApp {
 	var out []aggregationv1alpha1.WorkspaceApp
 	for _, a := range agent.Apps {
@@ -59,7 +59,7 @@ func appsOf(w coderd.Workspace, agent coderd.Agent, connection connections.Conne
 // appWithoutCheck is the health of an app that has no health check.
 const appWithoutCheck = "disabled"
 
-// appURL returns where Coder's own interface opens an app.
+// appURL returns the URL at which Coder's own interface opens an app.
 func appURL(w coderd.Workspace, agent coderd.Agent, app coderd.App, connection connections.Connection) string {
 	if app.ExternalURL != "" {
 		return app.ExternalURL
@@ -80,8 +80,8 @@ func appURL(w coderd.Workspace, agent coderd.Agent, app coderd.App, connection c
 	return at.JoinPath("apps", app.Slug).String() + "/"
 }
 
-// healthOf returns whether a running workspace can be used. It is nil while its
-// agents connect for the first time.
+// healthOf reports whether a running workspace can be used. It returns nil if the workspace is not
+// running, or while its agents connect for the first time.
 func healthOf(status aggregationv1alpha1.CoderWorkspaceStatus) *bool {
 	if status.LatestBuildStatus != statusRunning {
 		return nil

@@ -16,7 +16,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// fixedPods has one problem, or is the watcher of a replica that does not watch.
+// fixedPods reports a fixed problem. If blind, it behaves like the watcher of a replica that does
+// not watch.
 type fixedPods struct {
 	problem *workspacepods.Problem
 	blind   bool
@@ -29,8 +30,8 @@ func (p *fixedPods) Problem(_ types.NamespacedName, _ uuid.UUID, _ time.Time, sh
 	return p.problem
 }
 
-// TestPodsOnAnotherReplica is a write on a replica that does not watch the pods: what the
-// mirror has seen of them stays until the next build.
+// TestPodsOnAnotherReplica covers a write on a replica that does not watch the pods. The problem
+// that the mirror reported stays until the next build.
 func TestPodsOnAnotherReplica(t *testing.T) {
 	k, _ := newKind(t)
 	image := &workspacepods.Problem{Reason: aggregationv1alpha1.ReasonImagePullFailed, Message: "pod x: no image"}

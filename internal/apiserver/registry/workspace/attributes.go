@@ -14,7 +14,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// The fields that selectors may name.
+// The fields that field selectors support.
 const (
 	fieldName         = "metadata.name"
 	fieldNamespace    = "metadata.namespace"
@@ -25,7 +25,7 @@ const (
 	fieldPhase        = "status.phase"
 )
 
-// Attributes are what selectors match.
+// Attributes returns the labels and fields that selectors match.
 func Attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	ws, ok := obj.(*aggregationv1alpha1.CoderWorkspace)
 	if !ok {
@@ -42,7 +42,7 @@ func Attributes(obj runtime.Object) (labels.Set, fields.Set, error) {
 	}, nil
 }
 
-// FieldLabel says which fields a selector may name.
+// FieldLabel returns an error if field selectors do not support the field.
 func FieldLabel(label, value string) (string, string, error) {
 	switch label {
 	case fieldName, fieldNamespace, fieldTemplate, fieldOrganization, fieldRunning, fieldOwner, fieldPhase:
@@ -52,8 +52,7 @@ func FieldLabel(label, value string) (string, string, error) {
 		label, fieldName, fieldNamespace, fieldTemplate, fieldOrganization, fieldRunning, fieldOwner, fieldPhase)
 }
 
-// indexed are the fields by which the cache finds workspaces without reading them
-// all.
+// indexed returns the fields with an index in the cache.
 func indexed() []string { return []string{fieldOwner, fieldTemplate} }
 
 func indexers() *cache.Indexers {

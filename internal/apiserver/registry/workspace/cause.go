@@ -8,14 +8,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// learnCause finds out why a build failed, if the object does not show it already.
+// learnCause reads the log of a failed build to find its error, if the object does not show it yet.
 func (k *Kind) learnCause(ctx context.Context, connection connections.Connection, b coderd.Build, previous *aggregationv1alpha1.CoderWorkspace) {
 	if b.Status == statusFailed && shownError(b, previous) == b.Error {
 		k.causes.Learn(ctx, b.ID, b.Error, b.UpdatedAt, connection.Client.BuildCause)
 	}
 }
 
-// errorOf returns why a build failed: the error of Terraform, if it is known.
+// errorOf returns the error of a failed build: the error of Terraform, if it is known.
 func (k *Kind) errorOf(b coderd.Build, previous *aggregationv1alpha1.CoderWorkspace) string {
 	if cause := k.causes.Get(b.ID); cause != "" && b.Status == statusFailed {
 		return cause
@@ -23,8 +23,8 @@ func (k *Kind) errorOf(b coderd.Build, previous *aggregationv1alpha1.CoderWorksp
 	return shownError(b, previous)
 }
 
-// shownError returns the error that the object shows of the same build, which may be the
-// one that another replica found in the log.
+// shownError returns the error that the object shows for the same build. Another replica may have
+// found it in the log.
 func shownError(b coderd.Build, previous *aggregationv1alpha1.CoderWorkspace) string {
 	if previous == nil || previous.Status.LatestBuildID != b.ID.String() || previous.Status.LatestBuildStatus != b.Status ||
 		previous.Status.LatestBuildError == "" {

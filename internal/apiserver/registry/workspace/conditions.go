@@ -19,27 +19,27 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// verdict is what one condition says.
+// verdict holds the status, reason and message of a condition.
 type verdict struct {
 	status          metav1.ConditionStatus
 	reason, message string
 }
 
-// situation is all that the conditions follow from.
+// situation holds the inputs from which the conditions are derived.
 type situation struct {
-	// object is complete but for the conditions.
+	// object is complete except for the conditions.
 	object *aggregationv1alpha1.CoderWorkspace
 	build  coderd.Build
 	notes  notes
 	// pods is the problem of the pods, or nil.
 	pods *workspacepods.Problem
-	// recorded says that the deletion was asked for here, and goes on until the
-	// workspace is gone.
+	// recorded is true if the deletion was requested through this API. Such a deletion is retried
+	// until the workspace is gone.
 	recorded bool
 }
 
-// situationOf gives that of an object. UpdatedAt is when its newest build changed,
-// where that is known.
+// situationOf returns the situation of an object. UpdatedAt is the time of the last change of its
+// newest build, or zero if unknown.
 func situationOf(ws *aggregationv1alpha1.CoderWorkspace, record *metadata.Record, n notes, updatedAt time.Time) situation {
 	s := situation{object: ws, notes: n, recorded: record != nil && record.DeletionTimestamp != nil}
 	if b := ws.Status.LatestBuild; b != nil {
@@ -50,7 +50,7 @@ func situationOf(ws *aggregationv1alpha1.CoderWorkspace, record *metadata.Record
 	return s
 }
 
-// conditions derives all conditions.
+// conditions returns all conditions of a workspace.
 func (k *Kind) conditions(s situation, previous *aggregationv1alpha1.CoderWorkspace) []metav1.Condition {
 	s.pods = k.podProblem(s, previous)
 	build, agents := buildVerdict(s.build), agentsVerdict(s.object.Status)
@@ -81,8 +81,9 @@ func newCondition(kind string, v verdict) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: v.status, Reason: v.reason, Message: truncate.String(v.message, registry.MaxMessage)}
 }
 
-// changedAt is when a condition became what it is. Of what follows from a build,
-// Coder tells the time. The rest was seen now.
+// changedAt returns the last transition time of a condition. It is unchanged if the status is.
+// Otherwise it is the time of the newest build if that changed after the last transition, and else
+// now.
 func (k *Kind) changedAt(c metav1.Condition, build coderd.Build, previous *aggregationv1alpha1.CoderWorkspace) metav1.Time {
 	at := registry.Seconds(build.UpdatedAt)
 	if previous == nil {
@@ -147,7 +148,7 @@ func agentsVerdict(status aggregationv1alpha1.CoderWorkspaceStatus) verdict {
 	}
 }
 
-// unhealthyAgents says what Coder reports of agents that are connected.
+// unhealthyAgents returns the problems that Coder reports for connected agents.
 func unhealthyAgents(status aggregationv1alpha1.CoderWorkspaceStatus) string {
 	var all []string
 	for _, a := range status.Agents {
@@ -158,14 +159,13 @@ func unhealthyAgents(status aggregationv1alpha1.CoderWorkspaceStatus) string {
 	return strings.Join(all, ", ")
 }
 
-// scriptFailed reports whether the startup script of an agent failed. It does not run
-// again before the next build.
+// scriptFailed reports whether the startup script of an agent failed. The script does not run again
+// before the next build.
 func scriptFailed(a aggregationv1alpha1.WorkspaceAgent) bool {
 	return a.LifecycleState == "start_error"
 }
 
-// podProblem returns the problem of the pods of a workspace that starts or runs, or
-// nil.
+// podProblem returns the problem of the pods of a workspace that is starting or running, or nil.
 func (k *Kind) podProblem(s situation, previous *aggregationv1alpha1.CoderWorkspace) *workspacepods.Problem {
 	if k.config.Pods == nil || s.build.Transition != coderd.TransitionStart || s.object.DeletionTimestamp != nil {
 		return nil
@@ -181,8 +181,7 @@ func (k *Kind) podProblem(s situation, previous *aggregationv1alpha1.CoderWorksp
 	return k.config.Pods.Problem(controlPlaneOf(s.object), id, builtAt, shownProblem(s, previous))
 }
 
-// shownProblem returns the problem of the pods that the workspace shows since its last
-// build, or nil.
+// shownProblem returns the problem of the pods that the object shows for the current build, or nil.
 func shownProblem(s situation, previous *aggregationv1alpha1.CoderWorkspace) *workspacepods.Problem {
 	if previous == nil || previous.Status.LatestBuild == nil || previous.Status.LatestBuild.Number != s.build.Number {
 		return nil
@@ -243,7 +242,7 @@ func (s situation) ready(build, agents verdict) verdict {
 	}
 }
 
-// deletion says how far the deletion is.
+// deletion returns a message with the progress of the deletion.
 func (s situation) deletion() string {
 	foreign := slices.DeleteFunc(slices.Clone(s.object.Finalizers), func(f string) bool { return f == aggregationv1alpha1.FinalizerWorkspace })
 	v, failed := s.deletionFailed()
@@ -261,7 +260,7 @@ func (s situation) deletion() string {
 	}
 }
 
-// deletionFailed says why, where it is so.
+// deletionFailed returns the verdict of condition DeletionFailed, and reports whether it applies.
 func (s situation) deletionFailed() (verdict, bool) {
 	b, message := s.build, ""
 	switch {

@@ -23,8 +23,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// usedEvery is how exact lastUsedAt is while nothing else changes: each change is a
-// write, and ten thousand workspaces are in use at the same time.
+// usedEvery is the precision of lastUsedAt while nothing else changes. Each change is a write, and
+// ten thousand workspaces may be in use at the same time.
 const usedEvery = time.Hour
 
 // Object implements mirror.Kind.
@@ -34,7 +34,7 @@ func (k *Kind) Object(
 	before, _ := previous.(*aggregationv1alpha1.CoderWorkspace)
 	n, err := notesOf(record)
 	if err != nil {
-		// The rest of the object is as true as ever.
+		// The rest of the object is still correct.
 		log.FromContext(ctx).Error(err, "Ignoring what is recorded of a workspace", "workspace", record.Name)
 	}
 	if refreshed, err := k.refresh(ctx, connection, item, n); err == nil {
@@ -46,7 +46,7 @@ func (k *Kind) Object(
 	return k.object(connection, item, record, n, before), nil
 }
 
-// object makes the object of a workspace.
+// object converts a workspace of Coder and its record to an API object.
 func (k *Kind) object(
 	connection connections.Connection, w coderd.Workspace, record *metadata.Record, n notes, previous *aggregationv1alpha1.CoderWorkspace,
 ) *aggregationv1alpha1.CoderWorkspace {
@@ -63,7 +63,7 @@ func (k *Kind) object(
 		Spec: specOf(w, n),
 	}
 	if previous != nil {
-		// They do not change, and are the names that the objects have.
+		// These fields are immutable. They keep the values from which the object got its name.
 		ws.Spec.Organization, ws.Spec.TemplateName = previous.Spec.Organization, previous.Spec.TemplateName
 	}
 	if isDeleting(w.LatestBuild) {
@@ -83,19 +83,19 @@ func (k *Kind) object(
 	return ws
 }
 
-// usedLately says that only the use of a workspace is newer than what is shown, and not
-// by much.
+// usedLately reports whether lastUsedAt is the only news about a build, and less than usedEvery
+// newer than the value shown.
 func usedLately(shown, now aggregationv1alpha1.CoderWorkspaceStatus) bool {
 	return shown.LastUsedAt != nil && now.LastUsedAt != nil && shown.LatestBuildID == now.LatestBuildID &&
 		shown.LatestBuildStatus == now.LatestBuildStatus && now.LastUsedAt.Sub(shown.LastUsedAt.Time) < usedEvery
 }
 
-// shared gives the same text in the place where others have it: ten thousand
-// workspaces have few owners, templates and statuses.
+// shared interns a string. Ten thousand workspaces have few distinct owners, templates and
+// statuses.
 func shared(text string) string { return unique.Make(text).Value() }
 
-// labels are those of all workspaces of a control plane. The objects share them:
-// nobody writes to an object that is made.
+// labels returns the labels of all workspaces of a control plane. The objects share one map:
+// objects are never modified after their creation.
 func (k *Kind) labels(controlPlane types.NamespacedName) map[string]string {
 	if known, ok := k.labelSets.Load(controlPlane); ok {
 		return known.(map[string]string)
@@ -104,8 +104,7 @@ func (k *Kind) labels(controlPlane types.NamespacedName) map[string]string {
 	return known.(map[string]string)
 }
 
-// overlay gives an object the metadata that the server puts on it, and that of its
-// record.
+// overlay sets the metadata that the server adds to each object, and the metadata of the record.
 func overlay(ws *aggregationv1alpha1.CoderWorkspace, labels map[string]string, record *metadata.Record) {
 	ws.Labels, ws.Annotations, ws.OwnerReferences = labels, nil, nil
 	ws.Finalizers = []string{aggregationv1alpha1.FinalizerWorkspace}
@@ -113,7 +112,7 @@ func overlay(ws *aggregationv1alpha1.CoderWorkspace, labels map[string]string, r
 	metadata.Overlay(ws, record)
 }
 
-// generationOf counts the changes of the spec. Those made in Coder count too.
+// generationOf returns the generation. Changes of the spec that were made in Coder count too.
 func generationOf(
 	spec aggregationv1alpha1.CoderWorkspaceSpec, record *metadata.Record, previous *aggregationv1alpha1.CoderWorkspace,
 ) int64 {
@@ -131,8 +130,8 @@ func generationOf(
 	}
 }
 
-// observedGeneration is the generation that Coder was told. What it refused it was
-// told.
+// observedGeneration returns the newest generation that was sent to Coder. A change that Coder
+// refused counts as sent.
 func observedGeneration(generation int64, n notes) int64 {
 	if !n.waits() || n.Change == nil {
 		return generation
@@ -140,7 +139,8 @@ func observedGeneration(generation int64, n notes) int64 {
 	return min(n.Change.Observed, generation)
 }
 
-// specOf is what Coder was told, and over it what waits or was refused.
+// specOf returns the state that was last requested in Coder, with the waiting or refused change on
+// top.
 func specOf(w coderd.Workspace, n notes) aggregationv1alpha1.CoderWorkspaceSpec {
 	spec := aggregationv1alpha1.CoderWorkspaceSpec{
 		Organization:          shared(w.OrganizationName),
@@ -168,7 +168,7 @@ func specOf(w coderd.Workspace, n notes) aggregationv1alpha1.CoderWorkspaceSpec 
 	return spec
 }
 
-// parametersOf shows the parameters that this API was given.
+// parametersOf returns the parameters that clients have set through this API.
 func parametersOf(n notes) []aggregationv1alpha1.WorkspaceParameter {
 	var out []aggregationv1alpha1.WorkspaceParameter
 	for _, name := range n.Parameters {
@@ -205,7 +205,7 @@ func statusOf(w coderd.Workspace, id string) aggregationv1alpha1.CoderWorkspaceS
 		status.AutoShutdown = ptr.To(registry.Seconds(*build.Deadline))
 	}
 	if used := w.LastUsedAt; !used.IsZero() {
-		// Coder may say that it was used before it was made.
+		// Coder may report a use before the creation.
 		if used.Before(w.CreatedAt) {
 			used = w.CreatedAt
 		}
@@ -228,11 +228,11 @@ func buildOf(b coderd.Build) *aggregationv1alpha1.WorkspaceBuild {
 	}
 }
 
-// The statuses of a workspace that decide something here.
+// The statuses of a workspace and of its agents that this package uses.
 const (
 	statusPending  = "pending"
 	statusStarting = "starting"
-	// agentConnected is the status of an agent that Coder hears from.
+	// agentConnected is the status of an agent with a connection to Coder.
 	agentConnected  = "connected"
 	agentConnecting = "connecting"
 	statusRunning   = "running"
@@ -251,7 +251,7 @@ const (
 	updatesNever  = "never"
 )
 
-// isActive says that the build is not done, so that Coder begins no other.
+// isActive reports whether the build is not finished. Coder starts no other build meanwhile.
 func isActive(b coderd.Build) bool {
 	switch b.Status {
 	case statusPending, statusStarting, statusStopping, statusDeleting, statusCanceling:
@@ -260,16 +260,16 @@ func isActive(b coderd.Build) bool {
 	return false
 }
 
-// hasFailed says that the build came to no good end.
+// hasFailed reports whether the build failed or was canceled.
 func hasFailed(b coderd.Build) bool { return b.Status == statusFailed || b.Status == statusCanceled }
 
-// isDeleting says that the workspace will be gone, unless the deletion fails.
+// isDeleting reports whether a deletion is running or done.
 func isDeleting(b coderd.Build) bool {
 	return b.Transition == coderd.TransitionDelete && !hasFailed(b)
 }
 
-// phaseOf is the status with a capital, but that a deletion is called so from
-// its first moment.
+// phaseOf returns the status with a capital letter. A delete build that has not failed is
+// "Deleting" from its start until it is done.
 func phaseOf(build coderd.Build) string {
 	switch {
 	case build.Status == "":

@@ -29,7 +29,7 @@ func workspaceWith(transition coderd.Transition, status string, agents ...coderd
 	}
 }
 
-// newKind is a kind that nothing is asked of but to convert.
+// newKind returns a Kind for conversions only.
 func newKind(t *testing.T) (*Kind, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(built.Add(time.Hour))
@@ -113,7 +113,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestTransitionTimes is when conditions say that they became what they are.
+// TestTransitionTimes covers the last transition times of conditions.
 func TestTransitionTimes(t *testing.T) {
 	k, clock := newKind(t)
 	at := func(ws *aggregationv1alpha1.CoderWorkspace, kind string) string {
@@ -155,7 +155,7 @@ func TestUseDoesNotChangeTheObject(t *testing.T) {
 	}
 }
 
-// TestLastUse is never before the workspace was made.
+// TestLastUse covers that lastUsedAt is never before the creation.
 func TestLastUse(t *testing.T) {
 	k, _ := newKind(t)
 	w := workspaceWith("start", "running")
@@ -179,7 +179,7 @@ func TestOverlay(t *testing.T) {
 	if ws.Generation != 7 || ws.Status.ObservedGeneration != 6 || *ws.Spec.Running || ws.DeletionTimestamp == nil || len(ws.Finalizers) != 2 {
 		t.Errorf("%+v %+v", ws.ObjectMeta, ws.Spec)
 	}
-	// What somebody broke by hand costs what it says, not the object.
+	// An intent that cannot be parsed loses only its own content, not the object.
 	record.Intent = []byte(`{"change":7}`)
 	obj, err := k.Object(t.Context(), somewhere, workspaceWith("start", "running"), record, nil)
 	if err != nil || obj.GetLabels()["a"] != "b" {
@@ -221,9 +221,9 @@ func TestWithSync(t *testing.T) {
 	}
 }
 
-// TestParametersAreReadOnce counts what it costs to show parameters: nothing for a
-// workspace that nobody gave any here, one request for each build otherwise, also
-// for a new process.
+// TestParametersAreReadOnce counts the requests that showing parameters takes: none for a workspace
+// whose parameters were never set through this API, otherwise one for each build. A new process
+// needs no further request.
 func TestParametersAreReadOnce(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"one", "two", "three"} {

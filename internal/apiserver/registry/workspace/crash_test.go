@@ -26,23 +26,22 @@ func all(edits ...edit) edit {
 	}
 }
 
-// scenario is a write that a process may die in.
+// scenario is a write during which a process may die.
 type scenario struct {
-	// prepare is what was there before.
+	// prepare sets up the state before the write.
 	prepare func(w *world)
-	// write is what the client asks for, again and again until it is told that it
-	// was done.
+	// write is the client's request. It is repeated until it succeeds.
 	write func(w *world) error
-	// once says that asking again would be to ask for more.
+	// once is true if repeating the request would request a second operation.
 	once bool
-	// builds are those of the workspace in the end; before is what they also may be
-	// where the client is not heard.
+	// builds are the expected builds of the workspace. before is also allowed if the request of the
+	// client did not arrive.
 	builds, before string
 	check          func(ws *aggregationv1alpha1.CoderWorkspace) bool
 	least          int
 }
 
-// apply is what kubectl apply does.
+// apply does what kubectl apply does.
 func apply(change edit) func(w *world) error {
 	return func(w *world) error {
 		if w.object(devName) != nil {
@@ -59,7 +58,7 @@ func there(w *world) {
 	w.mirror()
 }
 
-// thereAnd is a workspace that somebody has changed already.
+// thereAnd returns a prepare function that creates a workspace and changes it.
 func thereAnd(change edit) func(w *world) {
 	return func(w *world) {
 		there(w)
@@ -146,9 +145,8 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// TestCrash kills the process at every single record and request, once before the
-// other side hears of it and once after, and lets a new process go on, once with
-// the log and once without.
+// TestCrash kills the process at every single record write and request, once before the other side
+// receives it and once after. A new process then continues, once with the log and once without.
 func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		for _, lost := range []bool{false, true} {
@@ -200,7 +198,7 @@ func crashAt(t *testing.T, s scenario, at int, lost, forgets bool) bool {
 	return struck
 }
 
-// uid is that of the workspace in Coder, which may be unknown here.
+// uid returns the UID of the workspace in Coder, which may have no object yet.
 func (w *world) uid() types.UID {
 	w.t.Helper()
 	all, err := w.provider.connection.Client.Workspaces(context.Background())
@@ -233,7 +231,7 @@ func (w *world) wantEnd(s scenario, uid types.UID, told bool) {
 		w.t.Errorf("generation %d, observed %d, %s", ws.Generation, ws.Status.ObservedGeneration, conditionOf(ws, "Synced"))
 	}
 	for _, record := range w.records.All() {
-		// One of a creation that never reached Coder goes by itself after minutes.
+		// The record of a creation that never reached Coder is removed after minutes.
 		if ws == nil && (!s.once || !record.Pending()) || ws != nil && record.UID != ws.UID {
 			w.t.Errorf("a record of nothing: %+v", record)
 		}

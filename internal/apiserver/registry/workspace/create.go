@@ -15,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// create makes a workspace. What Coder has no place for is recorded first, so that
-// it is found again by name if the process ends before the answer.
+// create creates a workspace. It first records the data that Coder cannot store. If the process
+// ends before Coder responds, the record is matched with the workspace by name.
 func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
 	ctx, as, err := k.beginCreate(ctx, wanted)
 	if err != nil {
@@ -60,8 +60,8 @@ func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderWork
 	return k.object(p.connection, w, bound, n, nil), nil
 }
 
-// notesForNew are those of a workspace that is created. Coder starts what it
-// creates; what else is wanted is done when it was built.
+// notesForNew returns the notes of a new workspace. Coder starts each workspace that it creates, so
+// other wishes, such as running=false, are applied after that build.
 func notesForNew(spec aggregationv1alpha1.CoderWorkspaceSpec) notes {
 	var n notes
 	n.setSpec(spec)
@@ -78,8 +78,8 @@ func notesForNew(spec aggregationv1alpha1.CoderWorkspaceSpec) notes {
 	return n
 }
 
-// forgetPending removes the record of a creation that Coder refused. Where it may
-// have happened all the same, the record stays: the mirror finds out.
+// forgetPending removes the record of a creation that Coder refused. If the creation may have
+// succeeded, the record stays, and the mirror resolves it.
 func (k *Kind) forgetPending(ctx context.Context, pending *metadata.Record, refusal error) {
 	if coderd.IsUnreachable(refusal) || pending.Version == "" {
 		return

@@ -13,14 +13,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// How long a deletion that failed rests before it is tried again: the first time,
-// and at most.
+// The delay before a failed deletion is retried: after the first failure, and at most.
 const (
 	firstRest   = time.Minute
 	longestRest = 30 * time.Minute
 )
 
-// restFor is how long a deletion rests that failed so many times.
+// restFor returns the delay after the given number of failures.
 func restFor(times int32) time.Duration {
 	d := firstRest
 	for ; times > 1 && d < longestRest; times-- {
@@ -29,14 +28,14 @@ func restFor(times int32) time.Duration {
 	return min(d, longestRest)
 }
 
-// due says that a workspace is to be deleted in Coder now: nobody else wants to do
-// something before.
+// due reports whether a workspace is to be deleted in Coder now: its deletion is recorded and no
+// foreign finalizer is left.
 func due(record *metadata.Record) bool {
 	return record != nil && record.DeletionTimestamp != nil && len(record.Finalizers) == 0
 }
 
-// settleDeletion deletes a workspace in Coder, where no build is under way and the
-// last failure has rested.
+// settleDeletion starts the deletion in Coder if no build is running and the delay after the last
+// failure has passed.
 func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, bool, error) {
 	b := s.workspace.LatestBuild
 	if isActive(b) || isDeleting(b) {
@@ -66,7 +65,7 @@ func (k *Kind) settleDeletion(ctx context.Context, s subject, n notes) (notes, b
 	return n, true, nil
 }
 
-// next counts one more failure.
+// next returns the failure now with the count of f plus one.
 func (f *failure) next(now failure) *failure {
 	now.Times = 1
 	if f != nil {
@@ -75,8 +74,8 @@ func (f *failure) next(now failure) *failure {
 	return &now
 }
 
-// tryDestroy begins the deletion in Coder, of an object whose deletion is recorded.
-// It is nil where Coder cannot be asked: the mirror begins it then.
+// tryDestroy starts the deletion of an object in Coder after the deletion was recorded. It returns
+// nil if that fails: the mirror retries it.
 func (k *Kind) tryDestroy(
 	ctx context.Context, current *aggregationv1alpha1.CoderWorkspace, record *metadata.Record, n notes,
 ) *aggregationv1alpha1.CoderWorkspace {
@@ -101,13 +100,13 @@ func (k *Kind) tryDestroy(
 	return out
 }
 
-// destroy begins the deletion in Coder and gives the object as it is then.
+// destroy starts the deletion in Coder and returns the resulting object.
 func (k *Kind) destroy(
 	ctx context.Context, s subject, record *metadata.Record, was notes, previous *aggregationv1alpha1.CoderWorkspace,
 ) (*aggregationv1alpha1.CoderWorkspace, error) {
 	n, _, err := k.settleDeletion(ctx, s, was)
 	if err != nil {
-		// It is recorded, so it goes on.
+		// The deletion is recorded, so the mirror retries it.
 		log.FromContext(ctx).Info("Deleting a workspace later", "workspace", s.name, "reason", err.Error())
 		return k.object(s.connection, s.workspace, record, was, previous), nil
 	}
@@ -117,7 +116,7 @@ func (k *Kind) destroy(
 		}
 	}
 	if now, err := s.connection.Client.Workspace(ctx, s.workspace.ID); err == nil {
-		// One that is gone already is so for certain only when the mirror has seen it.
+		// If the workspace is gone already, the object stays until the mirror has confirmed it.
 		s.workspace = now
 	}
 	return k.object(s.connection, s.workspace, record, n, previous), nil

@@ -35,7 +35,7 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// TestRemoved is what happens where the storage is told to remove the object.
+// TestRemoved covers a removal of the object by the storage.
 func TestRemoved(t *testing.T) {
 	w := newWorld(t)
 	w.coder.AddWorkspace("ada", w.template, "dev")
@@ -78,7 +78,7 @@ func TestDeletionFails(t *testing.T) {
 	if c == nil || c.Status != "True" || !strings.Contains(c.Message, "terraform cannot destroy") || ws.DeletionTimestamp == nil || conditionOf(ws, "Ready") != "False Deleting" {
 		t.Errorf("%+v", ws)
 	}
-	// A minute, two, four, and so on up to half an hour.
+	// The delay doubles from one minute up to half an hour.
 	rests := []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 30 * time.Minute, 30 * time.Minute}
 	builds := 2
 	for _, wait := range rests {
@@ -126,8 +126,8 @@ func TestDeletionIsRefused(t *testing.T) {
 	}
 }
 
-// TestDeletionInCoder is one that a person began there. It shows while it runs,
-// and nothing keeps it going where it fails.
+// TestDeletionInCoder covers a deletion that a user started in Coder. The object shows it while it
+// runs. It is not retried if it fails.
 func TestDeletionInCoder(t *testing.T) {
 	w := newWorld(t, coderdtest.WithManualBuilds())
 	id := w.coder.AddWorkspace("ada", w.template, "dev")

@@ -6,15 +6,15 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// difference is what a client changed in a spec.
+// difference is the set of changes that a client made to a spec.
 type difference struct {
 	ttl, autostart, updates, dormant bool
-	// change is the part that takes a build.
+	// change is the part that requires a build.
 	change change
 }
 
-// differenceOf compares what is shown with what is wanted. What is no longer named
-// keeps the value that it has in Coder, so it is no difference.
+// differenceOf compares the current spec with the wanted one. A parameter that the wanted spec
+// omits keeps its value in Coder, so it is no difference.
 func differenceOf(was, spec aggregationv1alpha1.CoderWorkspaceSpec) difference {
 	d := difference{
 		ttl:       !ptr.Equal(was.TTLMillis, spec.TTLMillis),
@@ -43,7 +43,7 @@ func differenceOf(was, spec aggregationv1alpha1.CoderWorkspaceSpec) difference {
 	return d
 }
 
-// none says that Coder need not be told anything.
+// none reports whether nothing has to be sent to Coder.
 func (d difference) none() bool {
 	return !d.ttl && !d.autostart && !d.updates && !d.dormant && d.change.empty()
 }

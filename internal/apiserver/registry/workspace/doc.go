@@ -1,20 +1,19 @@
-// Package workspace is all that workspaces are: how an object is made of what
-// Coder tells and what its record keeps, what a write does in Coder, validation,
-// table, and subresources.
+// Package workspace implements CoderWorkspace: the conversion of a workspace of Coder and its
+// record to an object, the writes to Coder, validation, table, and subresources.
 //
 // Invariants:
-//   - An object is made by one function, of one workspace of Coder, its record and
-//     the object before. So it is the same in every verb.
-//   - spec is what is wanted: what Coder was last told (running is true while the
-//     newest build is a start, also where that start failed), and over it the
-//     change that waits or that Coder refused.
-//   - One build of a workspace runs at a time. What a build under way keeps waiting
-//     is in the record, where the newest change wins, and Settle brings it to Coder.
-//   - Coder is told first, the record is written after it, but for what Coder has
-//     no place for: a creation, a restart and a deletion are recorded before their
-//     first step. Each step looks at what Coder has before it is done, so that
-//     the sequence can begin again anywhere.
-//   - A deleted workspace keeps our finalizer until it is gone in Coder. It is
-//     deleted there when only that one is left.
-//   - A dry run makes no write.
+//   - One function converts a workspace of Coder, its record and the previous object to
+//     an object. So all verbs return the same object.
+//   - spec is the desired state: the state that was last requested in Coder (running is
+//     true while the newest build is a start, even if that start failed), and on top of
+//     it the change that is waiting or that Coder refused.
+//   - A workspace has one running build at a time. A change that waits for the end of a
+//     build is stored in the record, where the newest change wins. Settle applies it.
+//   - A change is sent to Coder first and recorded afterwards. There are three exceptions
+//     that Coder cannot store: a creation, a restart and a deletion are recorded before
+//     their first step. Each step first reads the state in Coder, so that the sequence
+//     can resume at any step.
+//   - A deleted workspace keeps the operator's finalizer until it is gone in Coder. The
+//     deletion in Coder starts when only that finalizer is left.
+//   - A dry run writes nothing.
 package workspace

@@ -16,13 +16,13 @@ var (
 	kind     = aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspace").GroupKind()
 )
 
-// fault gives the Kubernetes form of an error about a workspace.
+// fault converts an error about a workspace to an API status.
 func fault(name string, err error) error {
 	return coderfault.Subject{Kind: kind, Resource: resource, Name: name, Fields: pathsOf(err)}.Status(err)
 }
 
-// pathsOf gives the places in our object for the fields that Coder names. What it
-// names otherwise is the name of a parameter.
+// pathsOf maps the fields that Coder names to fields of the object. A field that is not in the list
+// is the name of a parameter.
 func pathsOf(err error) map[string]*field.Path {
 	paths := map[string]*field.Path{
 		"name":                       namePath,
@@ -48,7 +48,7 @@ func pathsOf(err error) map[string]*field.Path {
 	return paths
 }
 
-// invalid refuses an object, unless there is nothing to say against it.
+// invalid returns 422 with the problems, or nil if there are none.
 func invalid(name string, problems ...*field.Error) error {
 	if len(problems) == 0 {
 		return nil
@@ -56,8 +56,8 @@ func invalid(name string, problems ...*field.Error) error {
 	return apierrors.NewInvalid(kind, name, problems)
 }
 
-// unrecorded says that a record could not be written. The record is no resource
-// that the client knows of, so the answer is not passed on as it is.
+// unrecorded converts an error of a write to a record. Clients do not know the record as a
+// resource, so the error is not returned unchanged.
 func unrecorded(name string, err error) error {
 	switch {
 	case err == nil:
@@ -69,8 +69,7 @@ func unrecorded(name string, err error) error {
 	}
 }
 
-// isRefusal says that the same again would be refused again: only another spec can
-// help.
+// isRefusal reports whether the same request would fail again until the spec is changed.
 func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
 }

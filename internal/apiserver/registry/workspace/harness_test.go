@@ -27,10 +27,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// mostPasses is more than anything here needs until nothing changes any more.
+// mostPasses limits the passes until nothing changes any more.
 const mostPasses = 30
 
-// templateFiles has parameters of each sort, and presets.
+// templateFiles has parameters of each type, and presets.
 const templateFiles = `
 data "coder_parameter" "size" {
   name = "size"
@@ -82,7 +82,7 @@ data "coder_workspace_preset" "big" {
 }
 `
 
-// provider is one control plane.
+// provider provides a single control plane.
 type provider struct {
 	connection connections.Connection
 	err        error
@@ -107,7 +107,7 @@ func (p *provider) Members(context.Context) ([]connections.Member, error) {
 	return []connections.Member{member}, nil
 }
 
-// mortalRecords puts a fault around each write of the records.
+// mortalRecords injects a fault around each write of the records.
 type mortalRecords struct {
 	*recordstest.Records
 	fault *crashtest.Fault
@@ -127,7 +127,7 @@ func (r mortalRecords) Delete(ctx context.Context, record *metadata.Record) erro
 	return r.fault.Around(func() error { return r.Records.Delete(ctx, record) })
 }
 
-// world is a Coder, its records, and a log with one writer, which a test is.
+// world is a fixture with a Coder, its records, and a log that the test writes.
 type world struct {
 	t        *testing.T
 	coder    *coderdtest.Server
@@ -163,14 +163,14 @@ func newWorld(t *testing.T, options ...coderdtest.Option) *world {
 	return w
 }
 
-// restart is a new process: it knows nothing but what is stored.
+// restart simulates a new process, which has only the stored state.
 func (w *world) restart() {
 	w.kind = New(Config{Connections: w.provider, Records: w.records, Clock: w.clock})
 }
 
 func (w *world) pass(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// commit puts an object into the log.
+// commit writes an object to the log.
 func (w *world) commit(obj records.Object) *aggregationv1alpha1.CoderWorkspace {
 	w.t.Helper()
 	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
@@ -191,7 +191,7 @@ func withoutRevision(ws *aggregationv1alpha1.CoderWorkspace) *aggregationv1alpha
 	return out
 }
 
-// check looks for what is true of every object.
+// check verifies the invariants of every object.
 func (w *world) check(ws *aggregationv1alpha1.CoderWorkspace) {
 	w.t.Helper()
 	if !slices.Contains(ws.Finalizers, aggregationv1alpha1.FinalizerWorkspace) || ws.Labels[aggregationv1alpha1.LabelControlPlaneName] != "cp" ||
@@ -224,7 +224,7 @@ func (w *world) mirror() {
 	w.t.Fatal("the mirror does not come to rest")
 }
 
-// drive lets builds end and the mirror look until everything rests.
+// drive finishes builds and reads all workspaces until nothing changes any more.
 func (w *world) drive() error {
 	for range mostPasses {
 		again, err := w.look()
@@ -268,7 +268,7 @@ func (w *world) look() (again bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		// A build under way is looked at by the test, which ends it.
+		// The test itself finishes a running build and looks again.
 		again = again || w.revision != before || more && !isActive(item.LatestBuild)
 	}
 	for uid := range w.log {
@@ -286,7 +286,8 @@ func (w *world) look() (again bool, err error) {
 	return again, nil
 }
 
-// recordFor finds the record of a workspace, also one that was made before it.
+// recordFor returns the record of a workspace, also one that was written before the workspace was
+// created.
 func (w *world) recordFor(ctx context.Context, item coderd.Workspace) (*metadata.Record, error) {
 	cp, uid := w.provider.connection.ControlPlane, types.UID(item.ID.String())
 	if record, ok := w.records.Get(cp, uid); ok {
@@ -299,7 +300,7 @@ func (w *world) recordFor(ctx context.Context, item coderd.Workspace) (*metadata
 	return w.records.Bind(ctx, pending.DeepCopy(), uid)
 }
 
-// object gives the object of that name in the log.
+// object returns the object of that name in the log.
 func (w *world) object(name string) *aggregationv1alpha1.CoderWorkspace {
 	for _, ws := range w.log {
 		if ws.Name == name {
@@ -377,7 +378,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// mustUpdate is an update that nobody refuses.
+// mustUpdate updates an object and fails the test on an error.
 func (w *world) mustUpdate(name string, change func(*aggregationv1alpha1.CoderWorkspace)) *aggregationv1alpha1.CoderWorkspace {
 	w.t.Helper()
 	ws, err := w.update(context.Background(), name, change)
@@ -385,7 +386,7 @@ func (w *world) mustUpdate(name string, change func(*aggregationv1alpha1.CoderWo
 	return ws
 }
 
-// newWorkspace is what a client sends.
+// newWorkspace returns an object as a client sends it.
 func newWorkspace(name string, changes ...func(*aggregationv1alpha1.CoderWorkspace)) *aggregationv1alpha1.CoderWorkspace {
 	ws := &aggregationv1alpha1.CoderWorkspace{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"},
@@ -421,7 +422,8 @@ func parameter(name, v string) func(*aggregationv1alpha1.CoderWorkspace) {
 	}
 }
 
-// conditionOf is "True Reason" of a condition, empty where it is not there.
+// conditionOf returns the status and the reason of a condition, for example "True Synced", or "" if
+// it is missing.
 func conditionOf(ws *aggregationv1alpha1.CoderWorkspace, kind string) string {
 	c := meta.FindStatusCondition(ws.Status.Conditions, kind)
 	if c == nil {
@@ -430,7 +432,7 @@ func conditionOf(ws *aggregationv1alpha1.CoderWorkspace, kind string) string {
 	return string(c.Status) + " " + c.Reason
 }
 
-// wantInvalid wants 422 with a cause at the field.
+// wantInvalid checks that err is 422 with a cause at the field.
 func wantInvalid(t *testing.T, err error, at, hint string) {
 	t.Helper()
 	var status *apierrors.StatusError
@@ -445,7 +447,7 @@ func wantInvalid(t *testing.T, err error, at, hint string) {
 	t.Errorf("%v does not name %s with %q", err, at, hint)
 }
 
-// transitions are the builds of a workspace.
+// transitions returns the transitions of the builds of a workspace.
 func (w *world) transitions(ws *aggregationv1alpha1.CoderWorkspace) string {
 	return strings.Join(w.coder.Transitions(uuid.MustParse(string(ws.UID))), " ")
 }

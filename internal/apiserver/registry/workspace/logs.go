@@ -18,7 +18,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// logREST is the log of a build of a workspace, or of one of its agents.
+// logREST implements the subresource log: the log of a build of a workspace, or of one of its
+// agents.
 type logREST struct {
 	store Store
 	kind  *Kind
@@ -98,7 +99,7 @@ const (
 	sourceAgent = "agent"
 )
 
-// checkLogOptions refuses parameters that would have no effect.
+// checkLogOptions rejects invalid parameters, and those that would have no effect.
 func checkLogOptions(asked *aggregationv1alpha1.CoderWorkspaceLogOptions) error {
 	switch {
 	case asked.Source != "" && asked.Source != sourceBuild && asked.Source != sourceAgent:
@@ -143,8 +144,8 @@ func openBuildLog(
 	return lines, fault(name, err)
 }
 
-// findBuild finds a build of the workspace by its number. The newest one is asked
-// of Coder, because the object may be older.
+// findBuild returns the ID of a build by its number, or of the newest build if the number is 0. It
+// reads the newest build from Coder, because the object may be out of date.
 func findBuild(ctx context.Context, client *coderd.Client, workspace uuid.UUID, number int32) (uuid.UUID, error) {
 	w, err := client.Workspace(ctx, workspace)
 	if err != nil {

@@ -14,48 +14,47 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// notes are the intent in the record of a workspace: what must be remembered of
-// it, and what is still to be done.
+// notes is the intent in the record of a workspace: state that Coder cannot store, and operations
+// that are still to be done.
 type notes struct {
-	// Parameters are the names of the parameters that this API was given, in that
+	// Parameters are the names of the parameters that clients have set through this API, in their
 	// order.
 	Parameters []string `json:"parameters,omitempty"`
-	// Preset is the name of the preset that this API was given.
+	// Preset is the name of the preset that clients have set through this API.
 	Preset string `json:"preset,omitempty"`
-	// Values are those of Parameters, so that Coder is asked for them once per build.
+	// Values caches the values of Parameters, so that they are read from Coder once per build.
 	Values *buildValues `json:"values,omitempty"`
-	// Change is still to be brought to Coder, or Coder refused it.
+	// Change has not been applied in Coder yet, or Coder refused it.
 	Change *change `json:"change,omitempty"`
-	// Restart is the number of the build that was the newest one when a restart was
-	// asked for. 0 is none.
+	// Restart is the number of the newest build when a restart was requested, or 0.
 	Restart int32 `json:"restart,omitempty"`
-	// By is who asked for Change and Restart, DeletedBy who asked for the deletion. They are
-	// done as these users of Coder.
+	// By is the initiator of Change and Restart, DeletedBy that of the deletion. The operations are
+	// done as these Coder users.
 	By        *acting.As `json:"by,omitempty"`
 	DeletedBy *acting.As `json:"deletedBy,omitempty"`
-	// Failed is how the deletion failed.
+	// Failed is the last failure of the deletion.
 	Failed *failure `json:"failed,omitempty"`
 }
 
-// buildValues are the values of parameters in one build.
+// buildValues holds the values of parameters in one build.
 type buildValues struct {
 	Build  uuid.UUID         `json:"build"`
 	Values map[string]string `json:"values,omitempty"`
 }
 
-// change is the part of a spec that takes a build. What is not set stays as it is
-// in Coder.
+// change is the part of a spec that requires a build. Fields that are not set keep their value in
+// Coder.
 type change struct {
 	Running    *bool   `json:"running,omitempty"`
 	Version    string  `json:"version,omitempty"`
 	Preset     *string `json:"preset,omitempty"`
 	Dormant    *bool   `json:"dormant,omitempty"`
 	Parameters []value `json:"parameters,omitempty"`
-	// Force builds also where the newest build was for the same and failed.
+	// Force repeats the newest build if it had the same transition and failed.
 	Force bool `json:"force,omitempty"`
 	// Observed is the observedGeneration while the change waits.
 	Observed int64 `json:"observed,omitempty"`
-	// Refused is why Coder does not accept it.
+	// Refused is the reason why Coder refused the change.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -65,11 +64,11 @@ type value struct {
 	Value string `json:"value"`
 }
 
-// failure is the last of several failures.
+// failure describes the last of several consecutive failures.
 type failure struct {
-	// Times is how many there were.
+	// Times is the number of failures.
 	Times int32 `json:"times"`
-	// Build is the number of the build that failed, 0 where Coder refused to build.
+	// Build is the number of the newest failed build, or 0 if Coder refused to start a build.
 	Build   int32       `json:"build,omitempty"`
 	At      metav1.Time `json:"at"`
 	Message string      `json:"message,omitempty"`
@@ -87,7 +86,7 @@ func notesOf(record *metadata.Record) (notes, error) {
 	return n, nil
 }
 
-// into writes the notes into a record.
+// into stores the notes in a record.
 func (n notes) into(record *metadata.Record) error {
 	if n.Change == nil && n.Restart == 0 {
 		n.By = nil
@@ -103,12 +102,12 @@ func (n notes) into(record *metadata.Record) error {
 	return nil
 }
 
-// waits says that something is still to be brought to Coder.
+// waits reports whether a change or a restart has not been applied in Coder yet.
 func (n notes) waits() bool {
 	return n.Restart > 0 || n.Change != nil && n.Change.Refused == ""
 }
 
-// refused is why Coder does not accept the spec. It is empty where it does.
+// refused returns the reason why Coder refused the spec, or "".
 func (n notes) refused() string {
 	if n.Change == nil {
 		return ""
@@ -116,13 +115,12 @@ func (n notes) refused() string {
 	return n.Change.Refused
 }
 
-// empty says that it changes nothing.
+// empty reports whether the change has no effect.
 func (c change) empty() bool {
 	return c.Running == nil && c.Version == "" && c.Preset == nil && c.Dormant == nil && len(c.Parameters) == 0 && !c.Force
 }
 
-// merge gives the earlier change with this one over it. It is a new change, which
-// nobody has refused yet.
+// merge returns the earlier change with this one on top. The result counts as not refused.
 func (c change) merge(earlier *change) change {
 	if earlier == nil {
 		return c
@@ -152,7 +150,7 @@ func (c change) merge(earlier *change) change {
 	return out
 }
 
-// valueOf gives the value that the change has for a parameter.
+// valueOf returns the value that the change sets for a parameter.
 func (c *change) valueOf(name string) (string, bool) {
 	if c == nil {
 		return "", false
@@ -165,8 +163,8 @@ func (c *change) valueOf(name string) (string, bool) {
 	return "", false
 }
 
-// setSpec notes what this API was given. What it is not given any more is not
-// brought to Coder either.
+// setSpec records the parameters and the preset of a spec. It removes values from the waiting
+// change that the spec no longer contains.
 func (n *notes) setSpec(spec aggregationv1alpha1.CoderWorkspaceSpec) {
 	n.Parameters = nil
 	for _, p := range spec.Parameters {

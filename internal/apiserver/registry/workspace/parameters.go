@@ -14,8 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// checkParameters compares values with what a template version asks. Before are
-// the values of an existing workspace, nil for a new one.
+// checkParameters validates values against the parameters of a template version. Before holds the
+// values of an existing workspace, and is nil for a new one.
 func checkParameters(defined []coderd.VersionParameter, given []value, before map[string]string) []*field.Error {
 	var errs []*field.Error
 	for _, v := range given {
@@ -39,8 +39,7 @@ func checkParameters(defined []coderd.VersionParameter, given []value, before ma
 	return errs
 }
 
-// checkRequired wants a value for each parameter of a new workspace that has no
-// default.
+// checkRequired returns an error for each required parameter that has no value.
 func checkRequired(defined []coderd.VersionParameter, given map[string]string) []*field.Error {
 	var errs []*field.Error
 	for _, p := range defined {
@@ -59,7 +58,7 @@ func described(p coderd.VersionParameter) string {
 	return out
 }
 
-// checkValue compares one value with what its parameter allows.
+// checkValue validates one value against its parameter.
 func checkValue(path *field.Path, p coderd.VersionParameter, v, was string, exists bool) []*field.Error {
 	refuse := func(format string, args ...any) []*field.Error {
 		return []*field.Error{field.Invalid(path, v, fmt.Sprintf(format, args...))}
@@ -89,7 +88,7 @@ func checkValue(path *field.Path, p coderd.VersionParameter, v, was string, exis
 	if p.Regex == "" {
 		return nil
 	}
-	// What cannot be compiled here is Coder's to judge.
+	// If the pattern does not compile here, Coder alone validates the value.
 	if pattern, err := regexp.Compile(p.Regex); err == nil && !pattern.MatchString(v) {
 		return refuse("must match %q%s", p.Regex, because(p.RegexMessage))
 	}
@@ -154,7 +153,7 @@ func listed(names []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// findPreset finds a preset by its name.
+// findPreset returns a preset by its name.
 func findPreset(presets []coderd.VersionPreset, name string) (coderd.VersionPreset, *field.Error) {
 	var names []string
 	for _, p := range presets {
@@ -166,9 +165,9 @@ func findPreset(presets []coderd.VersionPreset, name string) (coderd.VersionPres
 	return coderd.VersionPreset{}, field.Invalid(presetPath, name, "the template version has no such preset; it has "+listed(names))
 }
 
-// withPreset joins a preset and the values of a spec, which win. Coder lets the
-// preset win, so where both name a parameter the preset is not named to it but
-// written out.
+// withPreset merges a preset with the values of a spec, which take precedence. In Coder, the preset
+// takes precedence. So if both set a parameter, the values of the preset are sent in place of its
+// ID.
 func withPreset(preset coderd.VersionPreset, spec map[string]bool, given []value) (presetID uuid.UUID, values []value) {
 	overruled := slices.ContainsFunc(preset.Parameters, func(p coderd.Parameter) bool { return spec[p.Name] })
 	values = slices.Clone(given)

@@ -18,17 +18,18 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// plan is what a creation will ask of Coder. Making it only reads.
+// plan is the request that creates a workspace, with the objects it refers to. Building a plan only
+// reads.
 type plan struct {
 	connection connections.Connection
 	name       objectname.Workspace
 	request    coderd.NewWorkspace
-	// owner and organization are those in Coder.
+	// owner and organization are read from Coder.
 	owner        coderd.User
 	organization coderd.Organization
 }
 
-// plan reads what a creation needs. Errors are API statuses.
+// plan reads the data that a creation needs from Coder. Errors are API statuses.
 func (k *Kind) plan(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) (plan, error) {
 	name, err := objectname.ParseWorkspace(ws.Name)
 	if err != nil {
@@ -57,7 +58,7 @@ func (k *Kind) plan(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace)
 	return p, err
 }
 
-// checkOwner returns the owner, who must exist and have no workspace of this name.
+// checkOwner returns the owner. The owner must exist and must not have a workspace of this name.
 func checkOwner(ctx context.Context, p plan, name string) (coderd.User, error) {
 	client := p.connection.Client
 	owner, err := client.UserByName(ctx, p.name.Owner)
@@ -82,8 +83,8 @@ func checkOwner(ctx context.Context, p plan, name string) (coderd.User, error) {
 	}
 }
 
-// noSuchTemplate says what is wrong with spec.templateName. The name of the template's
-// object is a usual mistake.
+// noSuchTemplate returns the message for a spec.templateName that does not exist. A common mistake
+// is to use the name of the CoderTemplate object.
 func noSuchTemplate(name, organization string) string {
 	message := fmt.Sprintf("there is no such template in organization %q", organization)
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
@@ -118,8 +119,8 @@ func newRequest(
 	return request, addParameters(ctx, p, ws, version, &request)
 }
 
-// addParameters adds the parameters of a new workspace. That a version asks for
-// more than it is given, Coder says only in words of its own.
+// addParameters validates the parameters of a new workspace and adds them to the request. Coder
+// reports missing parameters only in an unstructured message, so they are checked here.
 func addParameters(
 	ctx context.Context, p plan, ws *aggregationv1alpha1.CoderWorkspace, version uuid.UUID, request *coderd.NewWorkspace,
 ) error {

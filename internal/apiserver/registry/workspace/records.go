@@ -11,15 +11,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// kindName stands in the records of workspaces.
+// kindName is the kind in the records of workspaces.
 const kindName = "CoderWorkspace"
 
-// controlPlaneOf is where an object lives.
+// controlPlaneOf returns the control plane of an object.
 func controlPlaneOf(ws *aggregationv1alpha1.CoderWorkspace) types.NamespacedName {
 	return types.NamespacedName{Namespace: ws.Namespace, Name: ws.Labels[aggregationv1alpha1.LabelControlPlaneName]}
 }
 
-// recordOf gives a copy of the record of an object, a new one where there is none.
+// recordOf returns a copy of the record of an object, or a new record if there is none.
 func (k *Kind) recordOf(ws *aggregationv1alpha1.CoderWorkspace) *metadata.Record {
 	controlPlane := controlPlaneOf(ws)
 	if known, ok := k.config.Records.Get(controlPlane, ws.UID); ok {
@@ -28,8 +28,8 @@ func (k *Kind) recordOf(ws *aggregationv1alpha1.CoderWorkspace) *metadata.Record
 	return &metadata.Record{ControlPlane: controlPlane, Kind: kindName, Name: ws.Name, UID: ws.UID}
 }
 
-// save records what Coder has no place for, and gives the record. Where it was
-// changed by hand meanwhile, it is tried once more.
+// save records the data that Coder cannot store, and returns the record. It retries once if the
+// record was changed concurrently.
 func (k *Kind) save(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, n notes) (*metadata.Record, error) {
 	var err error
 	for range 2 {
@@ -38,7 +38,7 @@ func (k *Kind) save(ctx context.Context, current, wanted *aggregationv1alpha1.Co
 		record.Name = current.Name
 		metadata.Keep(wanted, record)
 		if current.DeletionTimestamp != nil && !deleted {
-			// It was deleted in Coder itself. If that fails, the workspace lives on.
+			// The deletion was started in Coder itself. If it fails, the workspace stays.
 			record.DeletionTimestamp, record.DeletionGracePeriodSeconds = nil, nil
 		}
 		if err := n.into(record); err != nil {
@@ -55,7 +55,7 @@ func (k *Kind) save(ctx context.Context, current, wanted *aggregationv1alpha1.Co
 	return nil, unrecorded(current.Name, err)
 }
 
-// saveNotes records notes alone, where they are others than before.
+// saveNotes stores notes in a record, and returns the new record.
 func (k *Kind) saveNotes(ctx context.Context, record *metadata.Record, n notes) (*metadata.Record, error) {
 	changed := record.DeepCopy()
 	if err := n.into(changed); err != nil {
@@ -68,8 +68,8 @@ func (k *Kind) saveNotes(ctx context.Context, record *metadata.Record, n notes) 
 	return saved, nil
 }
 
-// putPending records a workspace that will be created. What an earlier try left is
-// replaced.
+// putPending records a workspace that will be created. It replaces the record of an earlier
+// attempt.
 func (k *Kind) putPending(ctx context.Context, record *metadata.Record) (*metadata.Record, error) {
 	pending, err := k.config.Records.Put(ctx, record)
 	if apierrors.IsConflict(err) {

@@ -18,8 +18,8 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// scaleREST shows a workspace as something with one replica or none, so that
-// kubectl scale and autoscalers start and stop it.
+// scaleREST presents a workspace as a scalable object with one replica or none, so that kubectl
+// scale and autoscalers can start and stop it.
 type scaleREST struct {
 	store Store
 }
@@ -62,7 +62,7 @@ func (r *scaleREST) Update(
 	change := changeOf{preconditions: info.Preconditions, change: func(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) error {
 		return scaled(ctx, ws, info, updateValidation)
 	}}
-	// What is validated is the Scale.
+	// Only the Scale is validated, by scaled.
 	out, _, err := r.store.Update(ctx, name, change, nil, nil, false, options)
 	if err != nil {
 		return nil, false, err
@@ -71,7 +71,7 @@ func (r *scaleREST) Update(
 	return scale, false, err
 }
 
-// scaled makes a workspace what its Scale is to be.
+// scaled applies the updated Scale to a workspace.
 func scaled(
 	ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace, info rest.UpdatedObjectInfo, validate rest.ValidateObjectUpdateFunc,
 ) error {
@@ -111,7 +111,7 @@ func scaled(
 	return nil
 }
 
-// replicasPaths says which field of a workspace is that of a Scale.
+// replicasPaths maps the replicas of a Scale to a field of a workspace.
 func replicasPaths() managedfields.ResourcePathMappings {
 	return managedfields.ResourcePathMappings{
 		aggregationv1alpha1.GroupVersion.String(): fieldpath.MakePathOrDie("spec", "running"),

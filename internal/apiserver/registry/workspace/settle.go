@@ -48,7 +48,7 @@ func (k *Kind) Settle(
 	return true, err
 }
 
-// settleAs brings what waits to Coder, as the user who asked for it.
+// settleAs applies the waiting changes in Coder as the user who requested them.
 func (k *Kind) settleAs(ctx context.Context, s subject, n notes) (notes, bool, error) {
 	ctx, err := k.config.Actors.Later(ctx, s.connection, n.By, subjectOf(s.name, ""))
 	if err == nil {
@@ -60,8 +60,8 @@ func (k *Kind) settleAs(ctx context.Context, s subject, n notes) (notes, bool, e
 	return n.refuse(err)
 }
 
-// settleBuild brings what waits to Coder, where no build is under way. What Coder
-// refuses is noted, and not tried again.
+// settleBuild applies the waiting changes in Coder, unless a build is running. If Coder refuses a
+// change, that is recorded and the change is not retried.
 func (k *Kind) settleBuild(ctx context.Context, s subject, n notes) (notes, bool, error) {
 	client, w := s.connection.Client, s.workspace
 	if c := n.Change; c != nil && c.Refused == "" && c.Dormant != nil && *c.Dormant != w.Dormant {
@@ -112,15 +112,15 @@ func (k *Kind) settleChange(ctx context.Context, s subject, n notes) (notes, boo
 	return n, true, nil
 }
 
-// restarted is how far a restart is: done, or at its stop, or at its start, which
-// is a change like others.
+// restarted returns the notes after the current step of a restart. If stop is true, the workspace
+// must be stopped next. The start after the stop becomes a normal change.
 func (n notes) restarted(w coderd.Workspace) (_ notes, stop bool) {
 	b := w.LatestBuild
 	switch {
 	case n.Restart == 0:
 		return n, false
 	case b.Number > n.Restart && (isStarted(w) || hasFailed(b)) || b.Transition == coderd.TransitionDelete:
-		// It was started, or could not be stopped, which its conditions say.
+		// It was started again, or could not be stopped. The conditions report the failure.
 		n.Restart = 0
 		return n, false
 	case isStarted(w):
@@ -131,8 +131,7 @@ func (n notes) restarted(w coderd.Workspace) (_ notes, stop bool) {
 	}
 }
 
-// refuse notes that Coder does not accept the change. Where that may pass by
-// itself, it is an error.
+// refuse records that Coder refused the change. If err may be temporary, it returns err instead.
 func (n notes) refuse(err error) (notes, bool, error) {
 	if !isRefusal(err) {
 		return n, false, err

@@ -16,13 +16,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// strategy holds defaults and validation of workspaces.
+// strategy implements defaulting and validation of workspaces.
 type strategy struct {
 	registry.Strategy
 }
 
-// PrepareForCreate drops what only the server may say, and fills in what
-// follows from the name.
+// PrepareForCreate clears the fields that only the server sets, and sets defaults.
 func (strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	ws := obj.(*aggregationv1alpha1.CoderWorkspace)
 	ws.Status = aggregationv1alpha1.CoderWorkspaceStatus{}
@@ -42,8 +41,8 @@ func (strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	*spec = canonical(*spec)
 }
 
-// PrepareForUpdate keeps the status, takes what is not set as not meant, and
-// counts the changes of the spec.
+// PrepareForUpdate restores the status, keeps the current value of unset fields, and increments the
+// generation if the spec changes.
 func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	ws, current := obj.(*aggregationv1alpha1.CoderWorkspace), old.(*aggregationv1alpha1.CoderWorkspace)
 	ws.Status = current.Status
@@ -62,7 +61,7 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 		spec.Running = was.Running
 	}
 	if ptr.Deref(spec.Dormant, false) && !ptr.Deref(was.Dormant, false) {
-		// Whoever puts it to sleep wants it stopped.
+		// A workspace that becomes dormant is stopped.
 		spec.Running = ptr.To(false)
 	}
 	if spec.TTLMillis == nil {
@@ -78,8 +77,8 @@ func (strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	}
 }
 
-// keepOwn puts back what the server itself puts on every object: no client can
-// take it off, or put it on another one.
+// keepOwn restores the metadata that the server sets on each object. A client can neither remove it
+// nor set it on another object.
 func keepOwn(ctx context.Context, ws, current *aggregationv1alpha1.CoderWorkspace) {
 	if !slices.Contains(ws.Finalizers, aggregationv1alpha1.FinalizerWorkspace) {
 		ws.Finalizers = append([]string{aggregationv1alpha1.FinalizerWorkspace}, ws.Finalizers...)
@@ -103,9 +102,9 @@ func keepOwn(ctx context.Context, ws, current *aggregationv1alpha1.CoderWorkspac
 	}
 }
 
-// canonical writes a spec the way Coder tells it, so that the same again is no
-// change: never is not set at all, a TTL has whole minutes, and a UUID is in lower
-// case.
+// canonical normalizes a spec to the form that Coder returns, so that an equal value is no change:
+// a TTL of 0 and an empty schedule become nil, a TTL is rounded down to minutes, and a UUID is in
+// lower case.
 func canonical(spec aggregationv1alpha1.CoderWorkspaceSpec) aggregationv1alpha1.CoderWorkspaceSpec {
 	if ttl := spec.TTLMillis; ttl != nil && *ttl == 0 {
 		spec.TTLMillis = nil

@@ -27,7 +27,7 @@ func deleteBuild() coderd.BuildRequest {
 	return coderd.BuildRequest{Transition: coderd.TransitionDelete}
 }
 
-// store is a Store over the log of a world.
+// store implements Store on the log of a world.
 type store struct{ w *world }
 
 func (s store) Get(_ context.Context, name string, _ *metav1.GetOptions) (runtime.Object, error) {
@@ -163,7 +163,7 @@ func TestDryRunsOfSubresources(t *testing.T) {
 	}
 }
 
-// replicas is what kubectl scale sends.
+// replicas returns the update that kubectl scale sends.
 func replicas(n int32) rest.UpdatedObjectInfo {
 	return rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		scale := old.DeepCopyObject().(*autoscalingv1.Scale)
@@ -251,7 +251,7 @@ func TestLog(t *testing.T) {
 			t.Errorf("?%s (-want +got):\n%s", query, diff)
 		}
 	}
-	// The log of an earlier build stays there.
+	// The log of an earlier build stays available.
 	w.coder.BuildWorkspace(uuid.MustParse(w.object(devName).Status.ID), "stop")
 	if got, err := readLog(t, sub["log"], ctx, "build=1"); err != nil || !strings.Contains(got, "three") {
 		t.Errorf("the log of the build before: %q, %v", got, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// isUnreachable says that a condition Synced says that Coder cannot be asked.
+// isUnreachable reports whether condition Synced has the reason CoderUnreachable.
 func isUnreachable(c *metav1.Condition) bool {
 	return c.Reason == aggregationv1alpha1.ReasonCoderUnreachable
 }
@@ -29,7 +29,7 @@ func (k *Kind) WithSync(previous records.Object, reachable bool, since time.Time
 	v := verdict{metav1.ConditionFalse, aggregationv1alpha1.ReasonCoderUnreachable, "Coder cannot be asked, this is what it last told: " + orUnknown(message)}
 	if reachable {
 		record, _ := k.config.Records.Get(controlPlaneOf(ws), ws.UID)
-		// What cannot be read is told where the object is made.
+		// An unreadable record is reported by Object.
 		n, _ := notesOf(record)
 		v = syncedVerdict(n)
 	}

@@ -11,25 +11,25 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// target is the build that brings a change about.
+// target is the build that applies a change.
 type target struct {
 	request coderd.BuildRequest
-	// needed is false where Coder has it all already.
+	// needed is false if Coder already has the desired state.
 	needed bool
-	// values are those of the named parameters afterwards.
+	// values are the values of the parameters of the spec after the build.
 	values map[string]string
 }
 
-// subject is a workspace that something is to be done with.
+// subject is the workspace that an operation changes.
 type subject struct {
 	connection connections.Connection
-	// name is that of the object, for errors.
+	// name is the name of the object, for errors.
 	name      string
 	workspace coderd.Workspace
 }
 
-// target finds out what build a change takes, and checks it. It only reads. Errors
-// are API statuses.
+// target determines the build that a change requires, and validates it. It only reads. Errors are
+// API statuses.
 func (k *Kind) target(ctx context.Context, s subject, n notes, c change) (target, error) {
 	b := s.workspace.LatestBuild
 	t := target{request: coderd.BuildRequest{Transition: coderd.TransitionStop}}
@@ -52,8 +52,8 @@ func (k *Kind) target(ctx context.Context, s subject, n notes, c change) (target
 	return t, k.fill(ctx, s, n, c, version, &t)
 }
 
-// chooseVersion finds the template version to build from, which is that of the
-// build before where nothing asks for another.
+// chooseVersion returns the template version for the build: the wanted version, or that of the
+// newest build.
 func (t *target) chooseVersion(ctx context.Context, s subject, wanted string) (uuid.UUID, error) {
 	latest := s.workspace.LatestBuild
 	version := latest.TemplateVersionID
@@ -66,14 +66,14 @@ func (t *target) chooseVersion(ctx context.Context, s subject, wanted string) (u
 		t.request.TemplateVersionID, t.needed = chosen, true
 		return chosen, nil
 	case wanted == "" && t.starts(latest) && s.workspace.AutomaticUpdates == updatesAlways:
-		// Coder itself does so only for its own starts.
+		// Coder does the same only for starts that it initiates itself.
 		version = s.workspace.TemplateActiveVersionID
 		t.request.TemplateVersionID = version
 	}
 	return version, nil
 }
 
-// starts says that a workspace that is stopped is started.
+// starts reports whether the target starts a workspace whose newest build is not a start.
 func (t target) starts(latest coderd.Build) bool {
 	return t.request.Transition == coderd.TransitionStart && latest.Transition != coderd.TransitionStart
 }
@@ -112,18 +112,18 @@ func (k *Kind) fill(ctx context.Context, s subject, n notes, c change, version u
 	return nil
 }
 
-// asking is what is asked of the parameters of a version.
+// asking holds the parameters of a template version and the values for them.
 type asking struct {
 	defined []coderd.VersionParameter
-	// named are those of the spec, and changed their new values.
+	// named are the parameters of the spec, and changed are the new values among them.
 	named   []string
 	changed []value
-	// values and presetID are what Coder is told.
+	// values and presetID are sent to Coder.
 	values   []value
 	presetID uuid.UUID
 }
 
-// given are all values of the spec: those that change, and those that stay.
+// given returns all values of the spec: those that change, and those that stay.
 func (a asking) given(now map[string]string) []value {
 	out := a.changed
 	for _, name := range a.named {
@@ -168,7 +168,7 @@ func (s subject) asked(ctx context.Context, n notes, c change, version uuid.UUID
 	return a, nil
 }
 
-// version checks a version that the workspace is to be built from.
+// version validates the template version that the workspace is to be built from.
 func (s subject) version(ctx context.Context, id string) (uuid.UUID, error) {
 	return findVersion(ctx, s.connection.Client, s.name, id, s.workspace.TemplateID, s.workspace.TemplateName)
 }

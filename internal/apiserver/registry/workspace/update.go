@@ -15,19 +15,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// prepared is an update that was checked.
+// prepared is a validated update.
 type prepared struct {
 	subject
 	id uuid.UUID
-	// notes have the spec that is wanted, and change is what waited already with the
-	// new change over it.
+	// notes contain the wanted parameters and preset. change is the waiting change with the new one
+	// on top.
 	notes  notes
 	change change
 	target target
 }
 
-// prepare reads what an update needs, and checks it. It only reads. Errors are API
-// statuses.
+// prepare reads the data that an update needs from Coder, and validates the update. It only reads.
+// Errors are API statuses.
 func (k *Kind) prepare(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, d difference) (prepared, error) {
 	var p prepared
 	var err error
@@ -55,7 +55,7 @@ func (k *Kind) prepare(ctx context.Context, current, wanted *aggregationv1alpha1
 	return p, err
 }
 
-// update brings a change to Coder, and records then what Coder has no place for.
+// update applies a change in Coder, and then records the data that Coder cannot store.
 func (k *Kind) update(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace) (*aggregationv1alpha1.CoderWorkspace, error) {
 	action, wanted := takeAction(wanted)
 	d := differenceOf(current.Spec, wanted.Spec)
@@ -100,7 +100,7 @@ func (k *Kind) update(ctx context.Context, current, wanted *aggregationv1alpha1.
 	return k.object(p.connection, p.workspace, record, p.notes, current), nil
 }
 
-// asked notes who asked for what is done later.
+// asked records the initiator of operations that are done later.
 func (p *prepared) asked(current, wanted *aggregationv1alpha1.CoderWorkspace, as *acting.As) {
 	p.notes.By = as
 	if deletesNow(current, wanted) {
@@ -108,8 +108,7 @@ func (p *prepared) asked(current, wanted *aggregationv1alpha1.CoderWorkspace, as
 	}
 }
 
-// tell sets what Coder takes without a build. What it has already is not told
-// again.
+// tell applies the changes that need no build. It skips values that Coder already has.
 func (p *prepared) tell(ctx context.Context, spec aggregationv1alpha1.CoderWorkspaceSpec, d difference) error {
 	client, w := p.connection.Client, &p.workspace
 	if ttl := durationOf(spec.TTLMillis); d.ttl && !ptr.Equal(w.TTL, ttl) {
@@ -133,7 +132,7 @@ func (p *prepared) tell(ctx context.Context, spec aggregationv1alpha1.CoderWorks
 	return nil
 }
 
-// bring builds what the change takes, or notes it where a build is under way.
+// bring starts the build that the change requires, or records the change if a build is running.
 func (p *prepared) bring(ctx context.Context) error {
 	n := &p.notes
 	if n.Restart > 0 && p.change.Running != nil && !*p.change.Running {
@@ -159,7 +158,7 @@ func (p *prepared) bring(ctx context.Context) error {
 	return nil
 }
 
-// built notes a build that brings the change about.
+// built records that a build applies the change.
 func (n *notes) built(build coderd.Build, t target) {
 	n.Change = nil
 	if len(n.Parameters) > 0 && t.values != nil {
@@ -167,8 +166,8 @@ func (n *notes) built(build coderd.Build, t target) {
 	}
 }
 
-// restart stops the workspace now, and notes that it is to be started then. It is
-// noted first: a workspace that was stopped without it would stay so.
+// restart stops the workspace now, and records that it must be started afterwards. It writes the
+// record first: otherwise a workspace could stay stopped if the process ends after the stop.
 func (k *Kind) restart(ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, p *prepared) error {
 	if err := p.mayLater(ctx); err != nil {
 		return err
@@ -188,8 +187,7 @@ func (k *Kind) restart(ctx context.Context, current, wanted *aggregationv1alpha1
 	return nil
 }
 
-// keep records a change of which Coder need not hear. It makes no call to Coder
-// but for a deletion that is due.
+// keep records a change that is not sent to Coder. It calls Coder only for a deletion that is due.
 func (k *Kind) keep(
 	ctx context.Context, current, wanted *aggregationv1alpha1.CoderWorkspace, as *acting.As,
 ) (*aggregationv1alpha1.CoderWorkspace, error) {
@@ -213,8 +211,8 @@ func (k *Kind) keep(
 	return k.relabelled(current, wanted, record, n), nil
 }
 
-// relabelled is an object of which Coder need not hear: it is as it was, with
-// another record.
+// relabelled returns the current object with another record. It is used for changes that are not
+// sent to Coder.
 func (k *Kind) relabelled(
 	current, wanted *aggregationv1alpha1.CoderWorkspace, record *metadata.Record, n notes,
 ) *aggregationv1alpha1.CoderWorkspace {

@@ -12,7 +12,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// minTTLMillis is the shortest life that Coder accepts.
+// minTTLMillis is the shortest TTL that Coder accepts.
 const minTTLMillis = 60_000
 
 var (
@@ -23,7 +23,7 @@ var (
 	versionPath    = specPath.Child("templateVersionID")
 )
 
-// validateNew checks what can be checked without Coder.
+// validateNew validates a new workspace, without requests to Coder.
 func validateNew(ws *aggregationv1alpha1.CoderWorkspace) field.ErrorList {
 	name, err := objectname.ParseWorkspace(ws.Name)
 	if err != nil {
@@ -41,7 +41,7 @@ func validateNew(ws *aggregationv1alpha1.CoderWorkspace) field.ErrorList {
 	return append(errs, validateSpec(spec, aggregationv1alpha1.CoderWorkspaceSpec{})...)
 }
 
-// validateChange checks that only what can change does.
+// validateChange rejects changes of immutable fields, and validates the rest of the spec.
 func validateChange(ws, old *aggregationv1alpha1.CoderWorkspace) field.ErrorList {
 	var errs field.ErrorList
 	for _, f := range []struct{ name, wanted, current, inCoder string }{
@@ -60,7 +60,7 @@ func validateChange(ws, old *aggregationv1alpha1.CoderWorkspace) field.ErrorList
 	return append(errs, validateSpec(ws.Spec, old.Spec)...)
 }
 
-// validateSpec checks the fields that can change.
+// validateSpec validates the mutable fields.
 func validateSpec(spec, old aggregationv1alpha1.CoderWorkspaceSpec) field.ErrorList {
 	var errs field.ErrorList
 	if spec.TemplateVersionID != "" && spec.TemplateVersionID != old.TemplateVersionID {

@@ -7,8 +7,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// valuesOf gives the values with which a workspace was built last, of all its
-// parameters.
+// valuesOf returns the values of all parameters in the newest build of a workspace.
 func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, w coderd.Workspace) (map[string]string, error) {
 	build := w.LatestBuild.ID
 	if values, ok := k.values.Get(build); ok {
@@ -26,8 +25,8 @@ func (k *Kind) valuesOf(ctx context.Context, connection connections.Connection, 
 	return values, nil
 }
 
-// named gives the values of the parameters that this API was given. One that Coder
-// has no value of any more keeps the last one.
+// named returns the values of the parameters that clients have set through this API. If Coder has
+// no value for a parameter any more, the last value is kept.
 func (n notes) named(all map[string]string) map[string]string {
 	out := make(map[string]string, len(n.Parameters))
 	for _, name := range n.Parameters {
@@ -45,12 +44,12 @@ func (n notes) named(all map[string]string) map[string]string {
 	return out
 }
 
-// stale says that Coder must be asked for the values of the named parameters.
+// stale reports whether the values of the named parameters must be read from Coder.
 func (n notes) stale(w coderd.Workspace) bool {
 	return len(n.Parameters) > 0 && (n.Values == nil || n.Values.Build != w.LatestBuild.ID)
 }
 
-// refresh gives the notes with the values of the newest build.
+// refresh returns the notes with the values of the newest build.
 func (k *Kind) refresh(ctx context.Context, connection connections.Connection, w coderd.Workspace, n notes) (notes, error) {
 	if len(n.Parameters) == 0 {
 		n.Values = nil

@@ -42,7 +42,7 @@ func (k *Kind) Write(ctx context.Context, key string, current, wanted records.Ob
 	return out, nil
 }
 
-// deleted is an object as a client wants it that deletes it.
+// deleted returns the object as a client would send it to delete it.
 func (k *Kind) deleted(ws *aggregationv1alpha1.CoderWorkspace) *aggregationv1alpha1.CoderWorkspace {
 	out := ws.DeepCopy()
 	if out.DeletionTimestamp == nil {
@@ -83,7 +83,7 @@ func (k *Kind) CheckUpdate(ctx context.Context, wanted, current runtime.Object) 
 	return p.mayLater(ctx)
 }
 
-// locate finds the connection and the id in Coder of an object that was read.
+// locate returns the connection of an object and its ID in Coder.
 func (k *Kind) locate(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) (connections.Connection, uuid.UUID, error) {
 	name, err := objectname.ParseWorkspace(objectname.WithoutID(ws.Name))
 	if err != nil {

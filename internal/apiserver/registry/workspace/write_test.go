@@ -222,7 +222,7 @@ func TestWaitingChange(t *testing.T) {
 	if w.transitions(ws) != "start stop start" || ws.Status.ObservedGeneration != 4 || ws.Generation != 4 || conditionOf(ws, "Ready") != "True Running" {
 		t.Errorf("builds %s, generation %d, %+v", w.transitions(ws), ws.Generation, ws.Status)
 	}
-	// What is taken back never happens.
+	// A change that is reverted while it waits is never applied.
 	w.mustUpdate(devName, running(false))
 	w.mustUpdate(devName, running(true))
 	ws = w.mustUpdate(devName, running(false))
