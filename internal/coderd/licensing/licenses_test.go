@@ -116,7 +116,8 @@ func TestALicenseThatSomebodyRemovesComesBack(t *testing.T) {
 
 func TestLicensesWithoutAnIDAreTold(t *testing.T) {
 	w := newLicensedWorld(t)
-	// Coder generates a UUID for a license without one, so that it cannot be recorded.
+	// Coder generates a random UUID for a license without one. The record therefore contains an id
+	// that is derived from the claims.
 	first, second := noUUID(begin.AddDate(1, 0, 0)), noUUID(begin.AddDate(2, 0, 0))
 	w.want(first, Ready, coderv1alpha1.ReasonApplied)
 	w.want(second, Ready, coderv1alpha1.ReasonApplied)
