@@ -22,30 +22,31 @@ import (
 )
 
 const (
-	// Lifetime is how long a token lives. Only durations are compared with it, so the
-	// clocks of Coder and of this machine need not agree.
+	// Lifetime is the lifetime of a token. Only durations are compared with it, so the clocks of
+	// Coder and of this machine may differ.
 	Lifetime = time.Hour
-	// renewAfter is when a token that is used is replaced.
+	// renewAfter is the age at which a token is replaced when it is used.
 	renewAfter = Lifetime / 2
-	// usableFor is how long a token is used that could not be replaced.
+	// usableFor is the age up to which a token is used if it cannot be replaced.
 	usableFor = Lifetime - 5*time.Minute
-	// grace is how long a token that was replaced is left to requests under way.
+	// grace is how long a replaced token stays valid for requests in flight.
 	grace = time.Minute
-	// sweepInterval is how often it is looked for tokens to be revoked, if there are any.
+	// sweepInterval is how often Run looks for tokens to revoke.
 	sweepInterval = 5 * time.Second
-	// forgetAfter is longer than anything lasts that uses a session.
+	// forgetAfter is the idle time after which a session is dropped. It is longer than any use of a
+	// session.
 	forgetAfter = 25 * time.Hour
-	// revocations is how many tokens are revoked at once.
+	// revocations is the maximum number of concurrent revocations.
 	revocations = 16
-	// TokenPrefix begins the names of the tokens in Coder.
+	// TokenPrefix is the prefix of the tokens' names in Coder.
 	TokenPrefix = "coder-k8s-as-"
 )
 
-// Manager holds the sessions of this replica. It is safe for concurrent use.
+// Manager manages the sessions of this replica. It is safe for concurrent use.
 type Manager struct {
 	provider connections.Provider
 	clock    clock.PassiveClock
-	// prefix begins the names of this replica's tokens.
+	// prefix is the prefix of the names of this replica's tokens.
 	prefix string
 
 	mu       sync.Mutex
@@ -68,20 +69,20 @@ type retired struct {
 	after            time.Time
 }
 
-// New returns a manager without sessions. Replica tells this process from others.
+// New returns a manager without sessions. replica identifies this process.
 func New(provider connections.Provider, replica string, c clock.PassiveClock) *Manager {
 	hash := sha256.Sum256([]byte(replica))
 	return &Manager{provider: provider, clock: c, prefix: TokenPrefix + hex.EncodeToString(hash[:4]) + "-", sessions: map[key]*Session{}}
 }
 
-// Get returns the session of a Coder user, with a token that is good. An error of Coder
-// that refuses the token is one of coderd.IsForbidden, IsInvalid or IsNotFound.
+// Get returns the session of a Coder user, with a valid token. If Coder refuses to create the
+// token, the error is one of coderd.IsForbidden, IsInvalid or IsNotFound.
 func (m *Manager) Get(ctx context.Context, connection connections.Connection, user coderd.User) (*Session, error) {
 	s := m.session(connection, user)
 	return s, s.renew(ctx, connection.Client)
 }
 
-// session returns the session of a user under the present rules.
+// session returns the session of a user under the current rules.
 func (m *Manager) session(connection connections.Connection, user coderd.User) *Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,14 +103,14 @@ func (m *Manager) session(connection connections.Connection, user coderd.User) *
 	return s
 }
 
-// retire has the token of a session revoked. The lock is held.
+// retire schedules the token of a session to be revoked. The caller holds m.mu.
 func (m *Manager) retire(s *Session, after time.Time) {
 	if last, ok := s.take(after); ok {
 		m.retired = append(m.retired, last)
 	}
 }
 
-// Run revokes tokens that are not to be used any more, until the context is done.
+// Run revokes tokens that are no longer to be used, until the context is done.
 func (m *Manager) Run(ctx context.Context) error {
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
@@ -123,8 +124,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep ends the sessions whose control plane is gone or has other rules, and revokes
-// what is to be revoked.
+// Sweep ends the sessions whose control plane is deleted or has different rules, and revokes the
+// tokens that are due.
 func (m *Manager) Sweep(ctx context.Context) {
 	m.mu.Lock()
 	idle := len(m.sessions) == 0 && len(m.retired) == 0
@@ -146,7 +147,7 @@ func (m *Manager) end(members []connections.Member) {
 		i := slices.IndexFunc(members, func(member connections.Member) bool {
 			return member.ControlPlane == k.controlPlane && !member.Deleting
 		})
-		// Of one that cannot be called now nothing is known.
+		// If a control plane cannot be called now, its sessions are kept.
 		gone := i < 0 || members[i].Connection != nil && (members[i].Connection.UID != k.uid || !s.fits(*members[i].Connection))
 		if gone {
 			m.retire(s, now)
@@ -171,8 +172,9 @@ func (m *Manager) due() (due []retired) {
 	return due
 }
 
-// revoke revokes tokens with themselves, because the operator's may be gone already, or
-// else with the operator's. One that cannot be revoked expires.
+// revoke revokes each token, authenticated with the token itself, because the operator's token may
+// be revoked already. If Coder refuses that, it uses the operator's token. A token that cannot be
+// revoked expires.
 func (m *Manager) revoke(ctx context.Context, tokens []retired) {
 	var group sync.WaitGroup
 	places := make(chan struct{}, revocations)
@@ -182,7 +184,7 @@ func (m *Manager) revoke(ctx context.Context, tokens []retired) {
 			defer func() { <-places }()
 			err := r.client.DeleteToken(coderd.Apart(ctx), coderd.Me, r.id)
 			if coderd.IsUnauthorized(err) && r.operator != nil {
-				// The user may be suspended.
+				// The user may have been suspended.
 				err = r.operator.DeleteToken(coderd.Apart(ctx), r.user, r.id)
 			}
 			if err != nil && !coderd.IsUnauthorized(err) && !coderd.IsNotFound(err) {
@@ -193,7 +195,7 @@ func (m *Manager) revoke(ctx context.Context, tokens []retired) {
 	group.Wait()
 }
 
-// Close revokes all tokens. No token is made after that.
+// Close revokes all tokens. No token is created afterwards.
 func (m *Manager) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true
@@ -208,7 +210,7 @@ func (m *Manager) Close(ctx context.Context) {
 
 func (m *Manager) newName() string { return m.prefix + strings.ToLower(rand.Text()[:12]) }
 
-// sameRules reports whether nothing has changed in the mapping.
+// sameRules reports whether the rules are equal.
 func sameRules(a, b []coderv1alpha1.IdentityRule) bool {
 	return len(a) == 0 && len(b) == 0 || equality.Semantic.DeepEqual(a, b)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Session is one Coder user. It is the Actor of requests made as that user.
+// Session is a session of one Coder user. It is the Actor of requests made as that user.
 type Session struct {
 	manager  *Manager
 	key      key
@@ -24,37 +24,38 @@ type Session struct {
 	rules    []coderv1alpha1.IdentityRule
 	client   *coderd.Client
 
-	// minting lets one request at a time make a token.
+	// minting ensures that only one request at a time creates a token.
 	minting sync.Mutex
 
 	mu sync.Mutex
-	// operator is the client that made the token.
+	// operator is the client that created the token.
 	operator *coderd.Client
 	token    coderd.Token
 	madeAt   time.Time
 	usedAt   time.Time
-	// ended says that the session gets no token any more.
+	// ended reports that the session gets no new token.
 	ended bool
 }
 
 var _ coderd.Actor = (*Session)(nil)
 
-// ErrEnded is that a session ended: the mapping or the control plane changed.
+// ErrEnded is returned when a session has ended because the mapping or the control plane changed.
 var ErrEnded = errors.New("the mapping of the user has changed, or this replica is stopping; try again")
 
-// Client makes all its requests as the user. It is the same for as long as the session.
+// Client returns a client that makes all its requests as the user. It does not change during the
+// session.
 func (s *Session) Client() *coderd.Client { return s.client }
 
 // Username implements coderd.Actor.
 func (s *Session) Username() string { return s.username }
 
-// UserID is the id of the user in Coder.
+// UserID returns the id of the user in Coder.
 func (s *Session) UserID() uuid.UUID { return s.key.user }
 
 // CoderURL implements coderd.Actor.
 func (s *Session) CoderURL() string { return s.url }
 
-// Token implements coderd.Actor. A session in a workspace may need one hours later.
+// Token implements coderd.Actor. A session in a workspace may need a new token hours later.
 func (s *Session) Token(ctx context.Context) (string, error) {
 	if token := s.usable(renewAfter); token != "" {
 		return token, nil
@@ -75,8 +76,8 @@ func (s *Session) Token(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("renewing the token of Coder user %q: %w", s.username, err)
 }
 
-// Refused implements coderd.Actor: the next request makes another token. This one is
-// revoked, because a user who was suspended may become active again.
+// Refused implements coderd.Actor: the next request creates a new token. The refused one is
+// revoked, because it would work again if a suspended user became active.
 func (s *Session) Refused(token string) {
 	m := s.manager
 	m.mu.Lock()
@@ -89,12 +90,12 @@ func (s *Session) Refused(token string) {
 	}
 }
 
-// retiring is a token of the session that is to be revoked.
+// retiring returns a record with which a token of the session is revoked.
 func (s *Session) retiring(token coderd.Token, after time.Time) retired {
 	return retired{client: s.client.As(fixed{s, token.Value}), operator: s.operator, user: s.key.user.String(), id: token.ID, after: after}
 }
 
-// usable returns the token if it is not older than that, or nothing.
+// usable returns the token if it is younger than age, or else an empty string.
 func (s *Session) usable(age time.Duration) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +113,7 @@ func (s *Session) lastUse() time.Time {
 	return s.usedAt
 }
 
-// take takes the token away for good. There may be none.
+// take removes the token and ends the session. ok is false if there was no token.
 func (s *Session) take(after time.Time) (last retired, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,12 +122,12 @@ func (s *Session) take(after time.Time) (last retired, ok bool) {
 	return last, ok
 }
 
-// fits reports whether the session is one of this connection under its present rules.
+// fits reports whether the session belongs to this connection and its current rules.
 func (s *Session) fits(connection connections.Connection) bool {
 	return s.url == connection.Client.URL() && sameRules(s.rules, connection.Rules)
 }
 
-// renew makes a token if there is none, or if it is old.
+// renew creates a token if there is none, or if it is old.
 func (s *Session) renew(ctx context.Context, operator *coderd.Client) error {
 	if s.usable(renewAfter) != "" {
 		return nil
@@ -151,8 +152,8 @@ func (s *Session) renew(ctx context.Context, operator *coderd.Client) error {
 	return err
 }
 
-// replace takes a new token into use, and has the old one revoked. A token that came too
-// late is unwanted.
+// replace stores a new token and schedules the old one to be revoked. If the session has ended, it
+// returns the new token as unwanted.
 func (s *Session) replace(made coderd.Token, operator *coderd.Client) (unwanted *retired, err error) {
 	m := s.manager
 	m.mu.Lock()
@@ -172,7 +173,7 @@ func (s *Session) replace(made coderd.Token, operator *coderd.Client) (unwanted 
 	return nil, nil
 }
 
-// fixed is an Actor with one token, which revokes itself.
+// fixed is an Actor with one token. It is used to revoke that token.
 type fixed struct {
 	*Session
 	token string

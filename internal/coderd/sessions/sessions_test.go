@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// provider is one control plane.
+// provider provides one control plane.
 type provider struct {
 	connection connections.Connection
 	gone       bool
@@ -78,7 +78,7 @@ func (f *fixture) get() *Session {
 	return s
 }
 
-// names are those of the tokens that are ours.
+// names returns the names of the tokens that the manager created.
 func (f *fixture) names() []string {
 	return slices.DeleteFunc(f.coder.TokenNames("ada"), func(name string) bool { return !strings.HasPrefix(name, TokenPrefix) })
 }
@@ -156,8 +156,8 @@ func TestARevokedTokenIsReplaced(t *testing.T) {
 	f.want(1)
 }
 
-// TestNoTokenOutlivesASuspension: a user who is active again has no token that nobody
-// knows of.
+// TestNoTokenOutlivesASuspension checks that no forgotten token becomes valid when a suspended user
+// is active again.
 func TestNoTokenOutlivesASuspension(t *testing.T) {
 	f := newFixture(t)
 	s := f.get()
