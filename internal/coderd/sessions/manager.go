@@ -63,7 +63,7 @@ type key struct {
 
 // retired is a token to be revoked.
 type retired struct {
-	// client acts with the token itself, operator as the operator.
+	// client authenticates with the token itself, operator as the operator.
 	client, operator *coderd.Client
 	user, id         string
 	after            time.Time

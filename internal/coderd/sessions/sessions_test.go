@@ -188,8 +188,9 @@ func TestTokensAreRevoked(t *testing.T) {
 	}
 }
 
-// TestRequestsAsSomebody: what changes goes out as the actor of the context, what reads
-// with the operator's token, and a refusal of the actor does not count against that.
+// TestRequestsAsSomebody checks that writes use the token of the context's actor, that reads use
+// the operator's token, and that a refusal of the actor's token is not reported as a refusal of the
+// operator's.
 func TestRequestsAsSomebody(t *testing.T) {
 	f := newFixture(t)
 	refused := false
