@@ -40,11 +40,11 @@ const (
 
 // Reasons of the conditions and of the Events about them.
 const (
-	// ReasonReady: everything that the spec asks for works.
-	ReasonReady = "Ready"
-	// ReasonReconciling: the operator is at work, and nothing is wrong.
-	ReasonReconciling = "Reconciling"
 	// ReasonReady: everything that the spec requests works.
+	ReasonReady = "Ready"
+	// ReasonReconciling: the operator is applying the spec, and there is no problem.
+	ReasonReconciling = "Reconciling"
+	// ReasonDeleting: the object is being deleted; the message says what the deletion is waiting
 	// for.
 	ReasonDeleting = "Deleting"
 	// ReasonApplied: the requested state is applied.

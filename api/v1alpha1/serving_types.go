@@ -77,7 +77,8 @@ type ServiceSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || isIP(self)",message="must be an IP address, for example 203.0.113.10"
 	LoadBalancerIP string `json:"loadBalancerIP,omitempty"`
-	// LoadBalancerClass is the class of the load balancer. It cannot be changed while the type is LoadBalancer.
+	// LoadBalancerClass is the class of the load balancer. It cannot be changed while the type is
+	// LoadBalancer.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
