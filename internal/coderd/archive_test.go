@@ -61,7 +61,7 @@ func zipOf(t testing.TB, entries ...entry) []byte {
 	for _, e := range entries {
 		header := &zip.FileHeader{Name: e.name, Method: zip.Deflate}
 		if e.content == "" {
-			header.Method = zip.Store // A compressor for each is what takes the time.
+			header.Method = zip.Store // Creating a compressor for each entry would be slow.
 		}
 		if e.kind == tar.TypeSymlink {
 			header.SetMode(fs.ModeSymlink | 0o777)

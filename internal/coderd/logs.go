@@ -162,7 +162,8 @@ func (s *LogStream) receive(ctx context.Context) error {
 	case <-silence.C:
 		s.idle = 0
 	}
-	// The connection ended because the build finished or because of a network failure.
+	// There was no line for some time, or the connection ended: because the build finished, or
+	// because of a network failure.
 	_ = s.Close()
 	return s.catchUp(ctx)
 }

@@ -16,8 +16,8 @@ import (
 type Fault struct {
 	// Method and PathPrefix select the requests. Empty selects all.
 	Method, PathPrefix string
-	// Status is the status of the response, which has a body as Coder sends it. If no other field
-	// below is set either, 0 means 500.
+	// Status is the status of the response, which has a body as Coder sends it. 0 means 500, except
+	// for a fault that only delays and for a hostile response.
 	Status int
 	// Message is the message in the body. Empty means a default message.
 	Message string
