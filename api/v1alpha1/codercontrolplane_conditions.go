@@ -1,142 +1,139 @@
 package v1alpha1
 
-// Conditions of a CoderControlPlane. Each carries the generation that it is
-// about. Ready, Reconciling and Stalled are what kstatus reads: Ready is
-// derived from the parts below; Reconciling and Stalled are present only while
-// they are true.
+// Conditions of a CoderControlPlane. Each contains the generation that it describes. kstatus
+// evaluates Ready, Reconciling and Stalled: Ready is derived from the other conditions; Reconciling
+// and Stalled are present only while they are true.
 const (
-	// ConditionReady is true when every part that the spec asks for works.
+	// ConditionReady is true when everything that the spec requests works.
 	ConditionReady = "Ready"
-	// ConditionReconciling is true while the operator works towards the spec.
+	// ConditionReconciling is true while the operator applies the spec.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is true when only a person can help.
+	// ConditionStalled is true when a user must act.
 	ConditionStalled = "Stalled"
 
-	// ConditionResourcesApplied is true when every object in the cluster that
-	// the spec asks for was applied.
+	// ConditionResourcesApplied is true when all objects in the cluster that the spec requires are
+	// applied.
 	ConditionResourcesApplied = "ResourcesApplied"
-	// ConditionWorkspaceAccess is true when Coder's ServiceAccount holds the
-	// rights that spec.rbac asks for, in every namespace that it names. It does
-	// not decide about Ready.
+	// ConditionWorkspaceAccess is true when Coder's ServiceAccount has the permissions of spec.rbac
+	// in all of its namespaces. It does not affect Ready.
 	ConditionWorkspaceAccess = "WorkspaceAccess"
-	// ConditionDeploymentAvailable is true when as many pods are ready as the
-	// spec asks for, all of the newest revision.
+	// ConditionDeploymentAvailable is true when the requested number of pods is ready and all of
+	// them have the newest revision.
 	ConditionDeploymentAvailable = "DeploymentAvailable"
-	// ConditionCoderReachable is true when Coder's API answers at status.url.
+	// ConditionCoderReachable is true when Coder's API responds at status.url.
 	ConditionCoderReachable = "CoderReachable"
 	// ConditionOperatorAccess is true when Coder accepts the operator's token.
 	ConditionOperatorAccess = "OperatorAccess"
-	// ConditionServed is true when the aggregated API serves the templates and
-	// workspaces of this control plane. It does not decide about Ready.
+	// ConditionServed is true when the aggregated API serves the templates and workspaces of this
+	// control plane. It does not affect Ready.
 	ConditionServed = "Served"
-	// ConditionExposed is true when the Ingress or HTTPRoute that spec.expose asks
-	// for is there.
+	// ConditionExposed is true when the Ingress or HTTPRoute of spec.expose exists.
 	ConditionExposed = "Exposed"
-	// ConditionLicenseApplied is true when Coder has the license that
-	// spec.licenseSecretRef asks for, and it counts.
+	// ConditionLicenseApplied is true when Coder has the license of spec.licenseSecretRef and the
+	// license is valid.
 	ConditionLicenseApplied = "LicenseApplied"
-	// ConditionHighAvailabilityEntitled is there where more than one replica is asked
-	// for, and true when the licenses of the running Coder allow that. It does not
-	// decide about Ready: each replica works, but a user whose workspace is connected
-	// to another replica may not reach it.
+	// ConditionHighAvailabilityEntitled is present if the spec requests more than one replica. It
+	// is true when the licenses of the running Coder allow that. It does not affect Ready: each
+	// replica works, but a user may not reach a workspace that is connected to another replica.
 	ConditionHighAvailabilityEntitled = "HighAvailabilityEntitled"
 )
 
-// Reasons of conditions and of the Events that tell of them.
+// Reasons of the conditions and of the Events about them.
 const (
-	// ReasonReady: everything that the spec asks for works.
+	// ReasonReady: everything that the spec requests works.
 	ReasonReady = "Ready"
-	// ReasonReconciling: the operator is at work, and nothing is wrong.
+	// ReasonReconciling: the operator is applying the spec, and there is no problem.
 	ReasonReconciling = "Reconciling"
-	// ReasonDeleting: the object is being deleted; the message says what that waits
+	// ReasonDeleting: the object is being deleted; the message says what the deletion is waiting
 	// for.
 	ReasonDeleting = "Deleting"
-	// ReasonApplied: what the spec asks for was applied.
+	// ReasonApplied: the requested state is applied.
 	ReasonApplied = "Applied"
-	// ReasonAvailable: as many pods are ready as are wanted.
+	// ReasonAvailable: the requested number of pods is ready.
 	ReasonAvailable = "Available"
-	// ReasonReachable: Coder's API answers.
+	// ReasonReachable: Coder's API responds.
 	ReasonReachable = "Reachable"
-	// ReasonGranted: the rights for workspaces are granted.
+	// ReasonGranted: the permissions for workspaces are granted.
 	ReasonGranted = "Granted"
 	// ReasonServed: the aggregated API serves templates and workspaces.
 	ReasonServed = "Served"
-	// ReasonScaledToZero: no pod is wanted, so none runs.
+	// ReasonScaledToZero: zero pods are requested, so none runs.
 	ReasonScaledToZero = "ScaledToZero"
-	// ReasonWaiting: another part has to come first; the message says which.
+	// ReasonWaiting: the operator is waiting for something else; the message says for what.
 	ReasonWaiting = "Waiting"
-	// ReasonDisabled: the spec switches it off.
+	// ReasonDisabled: the feature is disabled in the spec.
 	ReasonDisabled = "Disabled"
-	// ReasonProgressing: pods are on their way.
+	// ReasonProgressing: a rollout of the pods is in progress.
 	ReasonProgressing = "Progressing"
-	// ReasonNotChecked: the operator cannot know, or does not ask.
+	// ReasonNotChecked: the operator does not check this, or the state is not known.
 	ReasonNotChecked = "NotChecked"
 
-	// ReasonInvalidName: the name cannot be that of a Service.
+	// ReasonInvalidName: the name is not a valid name of a Service.
 	ReasonInvalidName = "InvalidName"
-	// ReasonInvalidSpec: the API server refused an object made from the spec.
+	// ReasonInvalidSpec: the API server refused an object that was created from the spec.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonNotOwned: an object of the name that is needed belongs to someone
-	// else and was not touched.
+	// ReasonNotOwned: an object with the required name belongs to someone else and was not changed.
 	ReasonNotOwned = "NotOwned"
-	// ReasonApplyFailed: the API server did not accept an object for now.
+	// ReasonApplyFailed: the API server did not accept an object; the operator retries.
 	ReasonApplyFailed = "ApplyFailed"
-	// ReasonGrantForbidden: the operator may not grant a rule of spec.rbac.
+	// ReasonGrantForbidden: the operator has no permission to grant a rule of spec.rbac.
 	ReasonGrantForbidden = "GrantForbidden"
-	// ReasonAuthorForbidden: the author of spec.rbac may not grant one of its rules.
+	// ReasonAuthorForbidden: the author of spec.rbac has no permission to grant one of its rules.
 	ReasonAuthorForbidden = "AuthorForbidden"
-	// ReasonAuthorUnknown: it is not known for certain who wrote spec.rbac, so nothing
-	// is granted.
+	// ReasonAuthorUnknown: the author of spec.rbac is not known with certainty, so nothing is
+	// granted.
 	ReasonAuthorUnknown = "AuthorUnknown"
-	// ReasonNamespaceMissing: a namespace of spec.rbac.workspaceNamespaces does
-	// not exist.
+	// ReasonNamespaceMissing: a namespace of spec.rbac does not exist.
 	ReasonNamespaceMissing = "NamespaceMissing"
 
-	// ReasonImagePullFailed: a node cannot fetch the image.
+	// ReasonImagePullFailed: a node cannot pull the image.
 	ReasonImagePullFailed = "ImagePullFailed"
-	// ReasonDatabaseUnreachable: Coder says that it cannot reach its database.
+	// ReasonDatabaseUnreachable: Coder reports that it cannot reach its database.
 	ReasonDatabaseUnreachable = "DatabaseUnreachable"
-	// ReasonDatabaseMissing: the spec names no database.
+	// ReasonDatabaseMissing: the spec configures no database.
 	ReasonDatabaseMissing = "DatabaseMissing"
-	// ReasonCrashLooping: the coderd container keeps ending.
+	// ReasonCrashLooping: the container of Coder exits repeatedly.
 	ReasonCrashLooping = "CrashLooping"
-	// ReasonContainerConfigInvalid: a Secret, ConfigMap or key that the pod
-	// refers to does not exist.
+	// ReasonContainerConfigInvalid: a Secret, ConfigMap or key that the pod refers to does not
+	// exist.
 	ReasonContainerConfigInvalid = "ContainerConfigInvalid"
-	// ReasonUnschedulable: no node takes the pods.
+	// ReasonUnschedulable: the scheduler finds no node for the pods.
 	ReasonUnschedulable = "Unschedulable"
-	// ReasonPodsRefused: the API server refuses the pods, for example because of
-	// a quota.
+	// ReasonPodsRefused: the API server refuses the pods, for example because of a quota.
 	ReasonPodsRefused = "PodsRefused"
-	// ReasonProgressDeadlineExceeded: the rollout did not end in time.
+	// ReasonProgressDeadlineExceeded: the rollout did not complete in time.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 
-	// ReasonUnreachable: no answer from Coder's API.
+	// ReasonUnreachable: Coder's API does not respond.
 	ReasonUnreachable = "Unreachable"
-	// ReasonTokenMinted, ReasonTokenRotated and ReasonTokenRevoked tell of the
-	// operator's token.
-	ReasonTokenMinted  = "TokenMinted"
+	// ReasonTokenMinted: the operator created a token in Coder (Event).
+	ReasonTokenMinted = "TokenMinted"
+	// ReasonTokenRotated: the operator replaced its token in Coder (Event).
 	ReasonTokenRotated = "TokenRotated"
+	// ReasonTokenRevoked: the operator revoked its token in Coder (Event).
 	ReasonTokenRevoked = "TokenRevoked"
 	// ReasonTokenAccepted: Coder accepts the operator's token.
 	ReasonTokenAccepted = "TokenAccepted"
-	// ReasonTokenExpiring: Coder accepts the token of spec.operatorAccess.tokenSecretRef,
-	// but it expires soon and the operator cannot renew it.
+	// ReasonTokenExpiring: Coder accepts the token of spec.operatorAccess.tokenSecretRef, but the
+	// token expires soon and the operator cannot renew it.
 	ReasonTokenExpiring = "TokenExpiring"
-	// ReasonTokenRefused: Coder no longer accepts it.
+	// ReasonTokenRefused: Coder does not accept a token of the operator or of a proxy, or the user
+	// of the operator's token does not have the role owner.
 	ReasonTokenRefused = "TokenRefused"
-	// ReasonTokenSecretMissing: the Secret of spec.operatorAccess.tokenSecretRef
-	// or its key does not exist.
+	// ReasonTokenSecretMissing: the Secret of spec.operatorAccess.tokenSecretRef or its key does
+	// not exist.
 	ReasonTokenSecretMissing = "TokenSecretMissing"
-	// ReasonCredentialsRefused: Coder does not know the operator's own account.
+	// ReasonCredentialsRefused: Coder does not accept the operator's own account.
 	ReasonCredentialsRefused = "CredentialsRefused"
-	// ReasonAdminJobRunning and ReasonAdminJobFailed tell of the Job that makes
-	// the operator's account in a Coder that already has users.
+	// ReasonAdminJobRunning: a Job is creating the operator's account in a Coder that already has
+	// users.
 	ReasonAdminJobRunning = "AdminJobRunning"
-	ReasonAdminJobFailed  = "AdminJobFailed"
-	// ReasonInitialAdminCreated: <name>-initial-admin was made.
+	// ReasonAdminJobFailed: the Job that creates the operator's account failed.
+	ReasonAdminJobFailed = "AdminJobFailed"
+	// ReasonInitialAdminCreated: the initial admin account and its Secret <name>-initial-admin were
+	// created.
 	ReasonInitialAdminCreated = "InitialAdminCreated"
-	// ReasonRevocationSkipped: the control plane was deleted while Coder could
-	// not be reached; its token runs out by itself.
+	// ReasonRevocationSkipped: the control plane was deleted while Coder could not be reached; its
+	// token was not revoked and expires by itself.
 	ReasonRevocationSkipped = "RevocationSkipped"
 )

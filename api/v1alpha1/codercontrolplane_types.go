@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CoderControlPlane is one Coder deployment (coderd) and all that it needs in
-// its namespace: Deployment, Service, ServiceAccount, the rights that Coder's
-// workspaces need, and the operator's own access to Coder's API.
+// CoderControlPlane is one Coder deployment (coderd) with the objects that it needs in its
+// namespace: the Deployment, the Service, the ServiceAccount, the RBAC permissions for Coder's
+// workspaces, and the operator's access to Coder's API.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -28,11 +28,11 @@ type CoderControlPlane struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the deployment that is wanted.
+	// Spec is the desired state of the deployment.
 	// +optional
 	// +kubebuilder:default={}
 	Spec CoderControlPlaneSpec `json:"spec,omitzero"`
-	// Status is the deployment as it was last seen.
+	// Status is the observed state of the deployment.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status CoderControlPlaneStatus `json:"status,omitzero"`
@@ -48,7 +48,7 @@ type CoderControlPlaneList struct {
 	Items           []CoderControlPlane `json:"items"`
 }
 
-// CoderControlPlaneSpec is the deployment that is wanted.
+// CoderControlPlaneSpec is the desired state of a Coder deployment.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.service) || !has(self.service.enabled) || self.service.enabled || (has(self.operatorAccess) && has(self.operatorAccess.disabled) && self.operatorAccess.disabled)",message="spec.service.enabled: must not be false, because the operator calls Coder through its Service; keep the Service, or set spec.operatorAccess.disabled to true as well"
 // +kubebuilder:validation:XValidation:rule="!has(self.database) || !has(self.extraEnv) || !self.extraEnv.exists(e, e.name == 'CODER_PG_CONNECTION_URL')",message="spec.database: CODER_PG_CONNECTION_URL in spec.extraEnv names a database too; keep one of them"
@@ -56,7 +56,7 @@ type CoderControlPlaneList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.provisionerPSKSecretRef) || !has(self.extraEnv) || !self.extraEnv.exists(e, e.name == 'CODER_PROVISIONER_DAEMON_PSK')",message="spec.provisionerPSKSecretRef: CODER_PROVISIONER_DAEMON_PSK in spec.extraEnv is a pre-shared key too; keep one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'coder' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name coder"
 type CoderControlPlaneSpec struct {
-	// Image is the container image of Coder.
+	// Image is the container image of Coder. Defaults to ghcr.io/coder/coder:v2.34.8.
 	// +optional
 	// +kubebuilder:default="ghcr.io/coder/coder:v2.34.8"
 	// +kubebuilder:validation:MinLength=1
@@ -67,63 +67,64 @@ type CoderControlPlaneSpec struct {
 	WorkloadSpec `json:",inline"`
 	ServingSpec  `json:",inline"`
 
-	// Database is Coder's PostgreSQL. Instead of it, CODER_PG_CONNECTION_URL can be
-	// set in extraEnv or envFrom.
+	// Database configures Coder's PostgreSQL database. Alternatively, set CODER_PG_CONNECTION_URL
+	// in extraEnv or envFrom.
 	// +optional
 	Database *DatabaseSpec `json:"database,omitempty"`
-	// EnvUseClusterAccessURL sets CODER_ACCESS_URL to the address of the Service,
-	// unless expose, extraEnv or envFrom give one.
+	// EnvUseClusterAccessURL sets CODER_ACCESS_URL to the URL of the Service if none of expose,
+	// extraEnv and envFrom sets the access URL. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	EnvUseClusterAccessURL *bool `json:"envUseClusterAccessURL,omitempty"`
-	// OperatorAccess is the operator's own account in this Coder.
+	// OperatorAccess configures the operator's own account in this Coder.
 	// +optional
 	// +kubebuilder:default={}
 	OperatorAccess OperatorAccessSpec `json:"operatorAccess,omitzero"`
-	// InitialAdmin is the account with which a person logs in first.
+	// InitialAdmin configures the account for the first human login.
 	// +optional
 	// +kubebuilder:default={}
 	InitialAdmin InitialAdminSpec `json:"initialAdmin,omitzero"`
-	// LicenseSecretRef names the Secret that holds the license of Coder. Where it
-	// changes, the license that it held before is removed from Coder; where it is
-	// removed, so is the license. Licenses that others added stay.
+	// LicenseSecretRef refers to the Secret that contains the license of Coder. If the license in
+	// the Secret changes, the operator adds the new license to Coder and removes the previous one.
+	// If this field is removed, the operator removes the license from Coder. Licenses that others
+	// added are never removed.
 	// +optional
 	LicenseSecretRef *SecretKeyReference `json:"licenseSecretRef,omitempty"`
-	// ProvisionerPSKSecretRef names the Secret that holds the pre-shared key with
-	// which external provisioners log in that have no key of their own.
+	// ProvisionerPSKSecretRef refers to the Secret that contains the pre-shared key for external
+	// provisioners that have no provisioner key.
 	// +optional
 	ProvisionerPSKSecretRef *PSKSecretReference `json:"provisionerPSKSecretRef,omitempty"`
-	// RBAC is what the ServiceAccount may do, with which Coder's built-in
-	// provisioners make workspaces.
+	// RBAC configures the permissions of the ServiceAccount, which Coder's built-in provisioners
+	// use to create workspaces.
 	// +optional
 	// +kubebuilder:default={}
 	RBAC RBACSpec `json:"rbac,omitzero"`
-	// Identity says as whom callers of the aggregated API act in this Coder. By default
-	// nobody is mapped.
+	// Identity maps callers of the aggregated API to users of this Coder. By default no caller is
+	// mapped.
 	// +optional
 	Identity IdentitySpec `json:"identity,omitzero"`
 }
 
-// DatabaseSpec is Coder's PostgreSQL.
+// DatabaseSpec configures Coder's PostgreSQL database.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.secretRef) != has(self.cloudNativePG)",message="a database is a secretRef or a cloudNativePG; give exactly one"
 type DatabaseSpec struct {
-	// SecretRef names the Secret that holds the address of the database, as
+	// SecretRef refers to the Secret that contains the connection URL of the database, in the form
 	// postgres://user:password@host:port/name.
 	// +optional
 	SecretRef *DatabaseSecretReference `json:"secretRef,omitempty"`
-	// CloudNativePG names a Cluster of CloudNativePG in the same namespace.
+	// CloudNativePG refers to a Cluster of CloudNativePG in the same namespace.
 	// +optional
 	CloudNativePG *CloudNativePGReference `json:"cloudNativePG,omitempty"`
 }
 
-// DatabaseSecretReference names a key of a Secret in the same namespace.
+// DatabaseSecretReference refers to a key of a Secret in the same namespace.
 type DatabaseSecretReference struct {
-	// Name of the Secret.
+	// Name is the name of the Secret.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
-	// Key in the Secret that holds the address.
+	// Key is the key in the Secret that contains the connection URL. Defaults to url.
 	// +optional
 	// +kubebuilder:default=url
 	// +kubebuilder:validation:MaxLength=253
@@ -131,21 +132,22 @@ type DatabaseSecretReference struct {
 	Key string `json:"key,omitempty"`
 }
 
-// CloudNativePGReference names a Cluster of CloudNativePG.
+// CloudNativePGReference refers to a Cluster of CloudNativePG.
 type CloudNativePGReference struct {
-	// ClusterName is the name of the Cluster. Its Secret <name>-app is used.
+	// ClusterName is the name of the Cluster. The operator uses the Secret <name>-app of the
+	// Cluster.
 	// +kubebuilder:validation:MaxLength=50
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a Cluster of CloudNativePG: lower case letters, digits and dashes, a letter or digit at both ends"
 	ClusterName string `json:"clusterName"`
 }
 
-// PSKSecretReference names a key of a Secret in the same namespace.
+// PSKSecretReference refers to a key of a Secret in the same namespace.
 type PSKSecretReference struct {
-	// Name of the Secret.
+	// Name is the name of the Secret.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
-	// Key in the Secret that holds the pre-shared key.
+	// Key is the key in the Secret that contains the pre-shared key. Defaults to psk.
 	// +optional
 	// +kubebuilder:default=psk
 	// +kubebuilder:validation:MaxLength=253
@@ -153,35 +155,36 @@ type PSKSecretReference struct {
 	Key string `json:"key,omitempty"`
 }
 
-// OperatorAccessSpec is the operator's own account in a Coder deployment.
+// OperatorAccessSpec configures the operator's own account in a Coder deployment.
 type OperatorAccessSpec struct {
-	// Disabled makes this control plane invisible to the operator's own calls: no
-	// token is made or read, an existing one is revoked and its Secret deleted,
-	// and its workspaces and templates are not served by the aggregated API.
+	// Disabled disables the operator's access to Coder's API: the operator neither creates nor
+	// reads a token, it revokes its existing token and deletes the token's Secret, and the
+	// aggregated API does not serve the templates and workspaces of this control plane. Defaults to
+	// false.
 	// +optional
 	// +kubebuilder:default=false
 	Disabled bool `json:"disabled,omitempty"`
-	// TokenSecretRef is a token of Coder that you made yourself, of a user with
-	// the role owner. With it the operator makes no account and no token, and cannot
-	// renew yours: the condition OperatorAccess has the reason TokenExpiring when
-	// the last third of its life begins, at most 14 days before its end.
+	// TokenSecretRef refers to an API token of Coder that you created for a user with the role
+	// owner. The operator then creates no account and no token of its own. It cannot renew your
+	// token: the condition OperatorAccess has the reason TokenExpiring during the last third of the
+	// token's lifetime, but at the earliest 14 days before the token expires.
 	// +optional
 	TokenSecretRef *TokenSecretReference `json:"tokenSecretRef,omitempty"`
-	// GeneratedTokenSecretName is the name of the Secret in which the operator
-	// keeps the token that it made. Unset, it is <name>-operator-token.
+	// GeneratedTokenSecretName is the name of the Secret in which the operator stores the token
+	// that it created. Defaults to <name>-operator-token.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	GeneratedTokenSecretName string `json:"generatedTokenSecretName,omitempty"`
 }
 
-// TokenSecretReference names a key of a Secret in the same namespace.
+// TokenSecretReference refers to a key of a Secret in the same namespace.
 type TokenSecretReference struct {
-	// Name of the Secret.
+	// Name is the name of the Secret.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
-	// Key in the Secret that holds the token.
+	// Key is the key in the Secret that contains the token. Defaults to token.
 	// +optional
 	// +kubebuilder:default=token
 	// +kubebuilder:validation:MaxLength=253
@@ -189,21 +192,21 @@ type TokenSecretReference struct {
 	Key string `json:"key,omitempty"`
 }
 
-// InitialAdminSpec is the account with which a person logs in first. Its
-// username, email and password stand in Secret <name>-initial-admin.
+// InitialAdminSpec configures the account for the first human login. The operator stores its
+// username, email and password in the Secret <name>-initial-admin.
 type InitialAdminSpec struct {
-	// Disabled makes no such account.
+	// Disabled disables the creation of the account. Defaults to false.
 	// +optional
 	// +kubebuilder:default=false
 	Disabled bool `json:"disabled,omitempty"`
-	// Username of the account.
+	// Username is the username of the account. Defaults to admin.
 	// +optional
 	// +kubebuilder:default=admin
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must consist of letters, digits and single dashes between them, as all names of users in Coder"
 	// +kubebuilder:validation:XValidation:rule="!(self in ['new', 'create'])",message="is a name that Coder keeps for itself; choose another"
 	Username string `json:"username,omitempty"`
-	// Email of the account.
+	// Email is the email address of the account. Defaults to admin@coder-k8s.invalid.
 	// +optional
 	// +kubebuilder:default="admin@coder-k8s.invalid"
 	// +kubebuilder:validation:MaxLength=320
@@ -211,13 +214,13 @@ type InitialAdminSpec struct {
 	Email string `json:"email,omitempty"`
 }
 
-// SecretKeyReference names a key of a Secret in the same namespace.
+// SecretKeyReference refers to a key of a Secret in the same namespace.
 type SecretKeyReference struct {
-	// Name of the Secret.
+	// Name is the name of the Secret.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
-	// Key in the Secret. Unset, it is "license".
+	// Key is the key in the Secret. Defaults to license.
 	// +optional
 	// +kubebuilder:default=license
 	// +kubebuilder:validation:MaxLength=253
@@ -225,75 +228,74 @@ type SecretKeyReference struct {
 	Key string `json:"key,omitempty"`
 }
 
-// CoderControlPlaneStatus is the deployment as it was last seen.
+// CoderControlPlaneStatus is the observed state of a Coder deployment.
 type CoderControlPlaneStatus struct {
 	WorkloadStatus `json:",inline"`
 
-	// URL is where Coder is reached inside the cluster.
+	// URL is the URL of Coder inside the cluster.
 	// +optional
 	URL string `json:"url,omitempty"`
-	// AccessURL is where Coder is told that it is reached, where the operator tells
-	// it.
+	// AccessURL is the access URL that Coder is configured with. It is empty if the operator does
+	// not know it, for example because it comes from a Secret or ConfigMap.
 	// +optional
 	AccessURL string `json:"accessURL,omitempty"`
-	// Version of the Coder that answered last, for example v2.30.0.
+	// Version is the version of Coder from its last response, for example v2.30.0.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// Image is the container image of the Coder that answers: that of spec.image, or
-	// of a Deployment taken over, from the moment its rollout is complete and Coder
-	// answers. Provisioners and workspace proxies without an image of their own run it.
+	// Image is the container image of the running Coder. It is updated when a rollout is complete
+	// and Coder responds. For a Deployment that was taken over it is the image of that Deployment.
+	// Provisioners and workspace proxies without an image in their spec use this image.
 	// +optional
 	Image string `json:"image,omitempty"`
-	// OperatorTokenSecretRef names the Secret key that holds the operator's token.
+	// OperatorTokenSecretRef refers to the key of the Secret that contains the operator's token.
 	// +optional
 	OperatorTokenSecretRef *TokenSecretReference `json:"operatorTokenSecretRef,omitempty"`
-	// OperatorAccessReady says that Coder accepts the token.
+	// OperatorAccessReady is true if Coder accepts the operator's token.
 	// +optional
 	OperatorAccessReady bool `json:"operatorAccessReady,omitempty"`
-	// OperatorTokenExpiresAt is when that token expires. It is unset if Coder does not
-	// tell that about a token of spec.operatorAccess.tokenSecretRef.
+	// OperatorTokenExpiresAt is the time when the operator's token expires. It is unset if Coder
+	// does not return the expiry of the token from spec.operatorAccess.tokenSecretRef.
 	// +optional
 	OperatorTokenExpiresAt *metav1.Time `json:"operatorTokenExpiresAt,omitempty"`
-	// ObjectNamePrefix stands in front of the names of this control plane's
-	// templates and workspaces in the aggregated API. It is empty for the first
-	// control plane of a namespace and <name>. for each further one. It is written
-	// once and never changes.
+	// ObjectNamePrefix is the prefix of the names of this control plane's templates and workspaces
+	// in the aggregated API. It is empty for the first control plane of a namespace, and "<name>."
+	// for every other one. It is set once and never changes.
 	// +optional
 	ObjectNamePrefix *string `json:"objectNamePrefix,omitempty"`
-	// EverServed is true once Coder has accepted the operator's token, and never
-	// becomes false again. While it is false, the aggregated API leaves the templates
-	// and workspaces of this control plane out of lists, with a warning. Afterwards a
-	// list fails rather than leave them out.
+	// EverServed is true if Coder has ever accepted the operator's token. It never changes back to
+	// false. While it is false, lists of the aggregated API omit the templates and workspaces of
+	// this control plane, with a warning. Afterwards a list fails if it would have to omit them.
 	// +optional
 	EverServed *bool `json:"everServed,omitempty"`
 
-	// LicenseTier is what the licenses in Coder amount to.
+	// LicenseTier is the tier of the licenses in Coder: none, trial, enterprise, premium or
+	// unknown.
 	// +optional
 	// +kubebuilder:validation:Enum=none;trial;enterprise;premium;unknown
 	LicenseTier string `json:"licenseTier,omitempty"`
-	// LicenseExpiresAt is when the license of spec.licenseSecretRef runs out.
+	// LicenseExpiresAt is the time when the license from spec.licenseSecretRef expires.
 	// +optional
 	LicenseExpiresAt *metav1.Time `json:"licenseExpiresAt,omitempty"`
-	// LicenseLastApplied is when the license was last added to Coder.
+	// LicenseLastApplied is the time when that license was last added to Coder.
 	// +optional
 	LicenseLastApplied *metav1.Time `json:"licenseLastApplied,omitempty"`
-	// LicenseLastAppliedHash identifies that license: the SHA-256 of its text.
+	// LicenseLastAppliedHash is the SHA-256 hash of the text of that license.
 	// +optional
 	LicenseLastAppliedHash string `json:"licenseLastAppliedHash,omitempty"`
-	// LicenseUUIDs are the licenses in Coder that the operator added.
+	// LicenseUUIDs are the ids of the licenses in Coder that the operator added.
 	// +optional
 	// +listType=set
 	LicenseUUIDs []string `json:"licenseUUIDs,omitempty"`
-	// ExternalProvisionerDaemonsEntitlement says whether the licenses allow external
+	// ExternalProvisionerDaemonsEntitlement is the entitlement of the licenses for external
 	// provisioners.
 	// +optional
 	// +kubebuilder:validation:Enum=entitled;grace_period;not_entitled;unknown
 	ExternalProvisionerDaemonsEntitlement string `json:"externalProvisionerDaemonsEntitlement,omitempty"`
-	// WorkspaceProxyEntitlement says whether they allow workspace proxies.
+	// WorkspaceProxyEntitlement is the entitlement of the licenses for workspace proxies.
 	// +optional
 	// +kubebuilder:validation:Enum=entitled;grace_period;not_entitled;unknown
 	WorkspaceProxyEntitlement string `json:"workspaceProxyEntitlement,omitempty"`
-	// HighAvailabilityEntitlement says whether they allow more than one replica.
+	// HighAvailabilityEntitlement is the entitlement of the licenses for more than one replica.
 	// +optional
 	// +kubebuilder:validation:Enum=entitled;grace_period;not_entitled;unknown
 	HighAvailabilityEntitlement string `json:"highAvailabilityEntitlement,omitempty"`

@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CoderProvisioner is a set of external provisioner daemons of one Coder: their
-// Deployment, the provisioner key with which they log in, and the rights that
-// Terraform needs for workspaces.
+// CoderProvisioner is a set of external provisioner daemons of one Coder: the Deployment, the
+// provisioner key with which the daemons authenticate, and the RBAC permissions that Terraform
+// needs for workspaces.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,9 +25,9 @@ type CoderProvisioner struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state of the provisioners.
 	Spec CoderProvisionerSpec `json:"spec"`
-	// Status is what was last seen.
+	// Status is the observed state of the provisioners.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status CoderProvisionerStatus `json:"status,omitzero"`
@@ -43,7 +43,7 @@ type CoderProvisionerList struct {
 	Items           []CoderProvisioner `json:"items"`
 }
 
-// CoderProvisionerSpec is what is wanted of provisioners.
+// CoderProvisionerSpec is the desired state of a set of provisioners.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.controlPlaneRef) != (has(self.url) && size(self.url) > 0)",message="spec: the provisioners belong to a controlPlaneRef in this namespace or to the Coder at a url; give exactly one"
 // +kubebuilder:validation:XValidation:rule="!(has(self.url) && size(self.url) > 0) || has(self.pskSecretRef) || (has(self.key) && has(self.key.secretRef))",message="spec.url: the operator makes no key in a Coder that is not its own; give one in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef"
@@ -53,37 +53,38 @@ type CoderProvisionerList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.extraEnv) || !self.extraEnv.exists(e, e.name in ['CODER_PROVISIONER_DAEMON_KEY', 'CODER_PROVISIONER_DAEMON_PSK'])",message="spec.extraEnv: CODER_PROVISIONER_DAEMON_KEY and CODER_PROVISIONER_DAEMON_PSK are not set here; give a key of your own in spec.key.secretRef, or a pre-shared key in spec.pskSecretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'provisioner' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name provisioner"
 type CoderProvisionerSpec struct {
-	// ControlPlaneRef names the control plane whose jobs they run.
+	// ControlPlaneRef refers to the control plane whose jobs the provisioners run.
 	// +optional
 	ControlPlaneRef *ControlPlaneReference `json:"controlPlaneRef,omitempty"`
-	// URL of a Coder that is no control plane of this namespace.
+	// URL is the URL of a Coder that is not a control plane in this namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
 	URL string `json:"url,omitempty"`
-	// OrganizationName is the organization of Coder whose jobs they run. "default"
-	// is the one with which Coder began, whatever its name.
+	// OrganizationName is the organization in Coder whose jobs the provisioners run. The value
+	// default means Coder's default organization, whatever its name is. Defaults to default.
 	// +optional
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must be the name of an organization of Coder: letters, digits and single dashes between them"
 	OrganizationName string `json:"organizationName,omitempty"`
-	// Key is the provisioner key with which they log in.
+	// Key configures the provisioner key with which the daemons authenticate.
 	// +optional
 	// +kubebuilder:default={}
 	Key ProvisionerKeySpec `json:"key,omitzero"`
-	// PSKSecretRef is a pre-shared key instead of a provisioner key. Coder must
-	// have it in CODER_PROVISIONER_DAEMON_PSK (spec.provisionerPSKSecretRef of a
-	// control plane).
+	// PSKSecretRef refers to a pre-shared key, which is used instead of a provisioner key. Coder
+	// must be configured with the same key in CODER_PROVISIONER_DAEMON_PSK
+	// (spec.provisionerPSKSecretRef of a control plane).
 	// +optional
 	PSKSecretRef *PSKSecretReference `json:"pskSecretRef,omitempty"`
-	// Tags choose which jobs they run. A change makes a new key.
+	// Tags select the jobs that the provisioners run. If they change, the operator creates a new
+	// provisioner key.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Tags map[string]string `json:"tags,omitempty"`
-	// Image is the container image of Coder. Unset, it is that of the control plane
-	// that answers (its status.image): Coder refuses provisioners of a newer minor
-	// version, so they are updated after it.
+	// Image is the container image of Coder. Defaults to status.image of the control plane, the
+	// image of the running Coder. Coder refuses provisioners of a newer minor version, so they are
+	// updated after the control plane.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="!self.contains(' ')",message="must be an image without blanks, for example ghcr.io/coder/coder:v2.34.8"
@@ -91,51 +92,52 @@ type CoderProvisionerSpec struct {
 
 	WorkloadSpec `json:",inline"`
 
-	// RBAC is what the ServiceAccount may do.
+	// RBAC configures the permissions of the ServiceAccount.
 	// +optional
 	// +kubebuilder:default={}
 	RBAC RBACSpec `json:"rbac,omitzero"`
 }
 
-// ProvisionerKeySpec is a provisioner key.
+// ProvisionerKeySpec configures a provisioner key.
 type ProvisionerKeySpec struct {
-	// Name of the key in Coder. Unset, it is the name of the CoderProvisioner. While
-	// a key is replaced, the new one has the name <name>-2, and so on in turns; where
-	// that name is in use, it has a higher number.
+	// Name is the name of the key in Coder. Defaults to the name of the CoderProvisioner. While a
+	// key is replaced, the new key has the name <name>-2. The next replacement uses <name> again,
+	// and so on. If the name is in use, the suffix is a higher number.
 	// +optional
 	// +kubebuilder:validation:MaxLength=62
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-zA-Z0-9][-_.a-zA-Z0-9]*$')",message="must begin with a letter or digit and consist of letters, digits, dashes, underscores and dots"
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['built-in', 'user-auth', 'psk'])",message="is a name that Coder keeps for itself; choose another"
 	Name string `json:"name,omitempty"`
-	// SecretName is the Secret in which the operator keeps the key. Unset, it is
-	// <name>-provisioner-key. Whoever deletes it gets a new key.
+	// SecretName is the name of the Secret in which the operator stores the key. Defaults to
+	// <name>-provisioner-key. If the Secret is deleted, the operator creates a new key.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	SecretName string `json:"secretName,omitempty"`
-	// SecretKey is the key in that Secret.
+	// SecretKey is the key in that Secret. Defaults to key.
 	// +optional
 	// +kubebuilder:default=key
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, dashes, underscores and dots"
 	SecretKey string `json:"secretKey,omitempty"`
-	// RotateAfter is the age at which the key is replaced. Unset, it is kept.
+	// RotateAfter is the age at which the key is replaced, for example 720h. The minimum is 1h. If
+	// it is unset, the key is not rotated.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h')",message="must be a duration of an hour or more, for example 720h"
 	RotateAfter *metav1.Duration `json:"rotateAfter,omitempty"`
-	// SecretRef is a provisioner key that you made yourself. The operator then makes
+	// SecretRef refers to a provisioner key that you created yourself. The operator then creates
 	// none.
 	// +optional
 	SecretRef *ProvisionerKeySecretReference `json:"secretRef,omitempty"`
 }
 
-// ProvisionerKeySecretReference names a key of a Secret in the same namespace.
+// ProvisionerKeySecretReference refers to a key of a Secret in the same namespace.
 type ProvisionerKeySecretReference struct {
-	// Name of the Secret.
+	// Name is the name of the Secret.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
-	// Key in the Secret that holds the provisioner key.
+	// Key is the key in the Secret that contains the provisioner key. Defaults to key.
 	// +optional
 	// +kubebuilder:default=key
 	// +kubebuilder:validation:MaxLength=253
@@ -143,30 +145,30 @@ type ProvisionerKeySecretReference struct {
 	Key string `json:"key,omitempty"`
 }
 
-// CoderProvisionerStatus is what was last seen of provisioners.
+// CoderProvisionerStatus is the observed state of a set of provisioners.
 type CoderProvisionerStatus struct {
 	WorkloadStatus `json:",inline"`
 
-	// ControlPlaneURL is the address of Coder that the daemons use.
+	// ControlPlaneURL is the URL of Coder that the daemons use.
 	// +optional
 	ControlPlaneURL string `json:"controlPlaneURL,omitempty"`
-	// ControlPlaneRefName is the control plane in which the key was made.
+	// ControlPlaneRefName is the name of the control plane in which the key was created.
 	// +optional
 	ControlPlaneRefName string `json:"controlPlaneRefName,omitempty"`
-	// OrganizationID and OrganizationName are those of the key.
+	// OrganizationID and OrganizationName identify the organization of the key.
 	// +optional
 	OrganizationID string `json:"organizationID,omitempty"`
 	// +optional
 	OrganizationName string `json:"organizationName,omitempty"`
-	// ProvisionerKeyID and ProvisionerKeyName are those of the key in Coder.
+	// ProvisionerKeyID and ProvisionerKeyName identify the key in Coder.
 	// +optional
 	ProvisionerKeyID string `json:"provisionerKeyID,omitempty"`
 	// +optional
 	ProvisionerKeyName string `json:"provisionerKeyName,omitempty"`
-	// TagsHash identifies the tags of the key.
+	// TagsHash is a hash of the key's tags.
 	// +optional
 	TagsHash string `json:"tagsHash,omitempty"`
-	// SecretRef names the Secret key that holds the key.
+	// SecretRef refers to the key of the Secret that contains the provisioner key.
 	// +optional
 	SecretRef *ProvisionerKeySecretReference `json:"secretRef,omitempty"`
 }

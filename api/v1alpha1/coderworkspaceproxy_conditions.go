@@ -1,30 +1,30 @@
 package v1alpha1
 
-// Conditions that only a CoderWorkspaceProxy has, besides those that all
-// workloads share and ConditionControlPlaneReady.
+// Conditions that only a CoderWorkspaceProxy has, in addition to those that all workloads share and
+// ConditionControlPlaneReady.
 const (
-	// ConditionRegistered is true when Coder knows the proxy under the name, the
-	// display name and the icon of the spec, and accepts its token.
+	// ConditionRegistered is true when the proxy is registered in Coder with the name, the display
+	// name and the icon of the spec, and Coder accepts its token.
 	ConditionRegistered = "Registered"
 )
 
-// Reasons of that condition, and of the Events that tell of a registration.
+// Reasons of that condition, and of the Events about the registration.
 const (
-	// ReasonRegistered: Coder knows the proxy and accepts its token.
+	// ReasonRegistered: the proxy is registered in Coder, and Coder accepts its token.
 	ReasonRegistered = "Registered"
 	// ReasonNameTaken: another proxy in Coder has the name.
 	ReasonNameTaken = "NameTaken"
-	// ReasonCoderRefused: Coder answered, and does not do what is asked, for a
-	// reason that no other constant names.
+	// ReasonCoderRefused: Coder refused a request for a reason without a constant of its own.
 	ReasonCoderRefused = "CoderRefused"
-	// ReasonRegistrationChanged: name, display name or icon were brought in line.
+	// ReasonRegistrationChanged: the operator updated the name, the display name or the icon in
+	// Coder.
 	ReasonRegistrationChanged = "RegistrationChanged"
-	// ReasonTokenRegenerated: Coder no longer accepted the session token, or the
-	// Secret had lost it, so that Coder made a new one.
+	// ReasonTokenRegenerated: Coder no longer accepted the session token, or the Secret no longer
+	// contained it, so Coder created a new one.
 	ReasonTokenRegenerated = "TokenRegenerated"
-	// ReasonUnregistered: a registration of the operator was removed in Coder.
+	// ReasonUnregistered: the operator removed its registration from Coder.
 	ReasonUnregistered = "Unregistered"
-	// ReasonUnregistrationSkipped: a registration stays behind in Coder.
+	// ReasonUnregistrationSkipped: the operator did not remove its registration from Coder.
 	ReasonUnregistrationSkipped = "UnregistrationSkipped"
 )
 
@@ -32,7 +32,7 @@ const (
 	// WorkspaceProxyName is the value of LabelName on a workspace proxy's objects.
 	WorkspaceProxyName = "coder-workspace-proxy"
 
-	// FinalizerWorkspaceProxy holds a workspace proxy back until it is no longer
+	// FinalizerWorkspaceProxy blocks the deletion of a workspace proxy until it is no longer
 	// registered in Coder.
 	FinalizerWorkspaceProxy = "coder.com/workspace-proxy-cleanup"
 )

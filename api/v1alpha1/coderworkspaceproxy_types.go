@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CoderWorkspaceProxy is a workspace proxy of one Coder: its Deployment, its
-// Service, and its registration in Coder.
+// CoderWorkspaceProxy is a workspace proxy of one Coder: the Deployment, the Service, and the
+// registration in Coder.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,9 +25,9 @@ type CoderWorkspaceProxy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state of the proxy.
 	Spec CoderWorkspaceProxySpec `json:"spec"`
-	// Status is what was last seen.
+	// Status is the observed state of the proxy.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status CoderWorkspaceProxyStatus `json:"status,omitzero"`
@@ -43,11 +43,10 @@ type CoderWorkspaceProxyList struct {
 	Items           []CoderWorkspaceProxy `json:"items"`
 }
 
-// CoderWorkspaceProxySpec is what is wanted of a workspace proxy. Its session
-// token comes from exactly one of three: the operator's access to a control plane
-// (controlPlaneRef), an address and a token of an owner of another Coder
-// (bootstrap.coderURL), or a session token that you made
-// (proxySessionTokenSecretRef).
+// CoderWorkspaceProxySpec is the desired state of a workspace proxy. Its session token has exactly
+// one of three sources: the operator's access to a control plane (controlPlaneRef), the URL of
+// another Coder and a token of an owner there (bootstrap.coderURL), or a session token that you
+// created (proxySessionTokenSecretRef).
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.controlPlaneRef) ? 1 : 0) + (has(self.bootstrap) && has(self.bootstrap.coderURL) && size(self.bootstrap.coderURL) > 0 ? 1 : 0) + (has(self.proxySessionTokenSecretRef) ? 1 : 0) == 1",message="spec: the proxy is registered through controlPlaneRef, through bootstrap.coderURL, or by yourself with proxySessionTokenSecretRef; give exactly one"
 // +kubebuilder:validation:XValidation:rule="!has(self.proxySessionTokenSecretRef) || (has(self.primaryAccessURL) && size(self.primaryAccessURL) > 0)",message="spec.primaryAccessURL: is needed with proxySessionTokenSecretRef; give the access URL of the Coder that made the token"
@@ -55,30 +54,31 @@ type CoderWorkspaceProxyList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.extraEnv) || !self.extraEnv.exists(e, e.name == 'CODER_PROXY_SESSION_TOKEN')",message="spec.extraEnv: CODER_PROXY_SESSION_TOKEN is not set here; give a token of your own in spec.proxySessionTokenSecretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.podTemplate) || !has(self.podTemplate.spec) || !has(self.podTemplate.spec.containers) || self.podTemplate.spec.containers.all(c, c.name == 'workspace-proxy' || (has(c.image) && size(c.image) > 0))",message="spec.podTemplate.spec.containers: a container that is added needs an image; the container of Coder, into which an entry is merged, has the name workspace-proxy"
 type CoderWorkspaceProxySpec struct {
-	// ControlPlaneRef names the control plane that the proxy belongs to.
+	// ControlPlaneRef refers to the control plane that the proxy belongs to.
 	// +optional
 	ControlPlaneRef *ControlPlaneReference `json:"controlPlaneRef,omitempty"`
-	// PrimaryAccessURL is the access URL of the Coder that the proxy belongs to.
-	// Browsers are sent there. Unset, it is that of the control plane, or
+	// PrimaryAccessURL is the access URL of the Coder that the proxy belongs to. The proxy
+	// redirects browsers to it. Defaults to the access URL of the control plane, or to
 	// bootstrap.coderURL.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
 	PrimaryAccessURL string `json:"primaryAccessURL,omitempty"`
-	// ProxySessionTokenSecretRef is the session token of a proxy that you registered
+	// ProxySessionTokenSecretRef refers to the session token of a proxy that you registered
 	// yourself.
 	// +optional
 	ProxySessionTokenSecretRef *TokenSecretReference `json:"proxySessionTokenSecretRef,omitempty"`
-	// Bootstrap is how the operator registers the proxy.
+	// Bootstrap configures how the operator registers the proxy.
 	// +optional
 	// +kubebuilder:default={}
 	Bootstrap ProxyBootstrapSpec `json:"bootstrap,omitzero"`
-	// DerpOnly relays connections and serves no applications.
+	// DerpOnly makes the proxy only relay connections (DERP). It then serves no workspace
+	// applications. Defaults to false.
 	// +optional
 	// +kubebuilder:default=false
 	DerpOnly bool `json:"derpOnly,omitempty"`
-	// Image is the container image of Coder. Unset, it is that of the control plane
-	// that answers (its status.image), or, without a control plane,
+	// Image is the container image of Coder. Defaults to status.image of the control plane, the
+	// image of the running Coder. Without a control plane it defaults to
 	// ghcr.io/coder/coder:v2.34.8.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -89,56 +89,56 @@ type CoderWorkspaceProxySpec struct {
 	ServingSpec  `json:",inline"`
 }
 
-// ProxyBootstrapSpec is how the operator registers a proxy.
+// ProxyBootstrapSpec configures how the operator registers a proxy.
 type ProxyBootstrapSpec struct {
-	// CoderURL is the address of a Coder that is no control plane of this namespace.
+	// CoderURL is the URL of a Coder that is not a control plane in this namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || (isURL(self) && url(self).getScheme() in ['http', 'https'] && size(url(self).getHost()) > 0)",message="must be an address that begins with http:// or https://, for example https://coder.example.com"
 	CoderURL string `json:"coderURL,omitempty"`
-	// CredentialsSecretRef is a token of a user with the role owner there.
+	// CredentialsSecretRef refers to a token of a user with the role owner in that Coder.
 	// +optional
 	CredentialsSecretRef *TokenSecretReference `json:"credentialsSecretRef,omitempty"`
-	// ProxyName is the name of the proxy in Coder. Unset, it is the name of the
-	// CoderWorkspaceProxy.
+	// ProxyName is the name of the proxy in Coder. Defaults to the name of the CoderWorkspaceProxy.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-zA-Z0-9]+(-[a-zA-Z0-9]+)*$')",message="must consist of letters, digits and single dashes between them"
 	// +kubebuilder:validation:XValidation:rule="self.lowerAscii() != 'primary'",message="is the name of Coder itself in its list of proxies; choose another"
 	ProxyName string `json:"proxyName,omitempty"`
-	// DisplayName is what people see. Unset, it is the name of the proxy.
+	// DisplayName is the name that Coder shows to users. Defaults to the name of the proxy.
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
-	// Icon is the address of a picture, for example /emojis/1f30d.png.
+	// Icon is the URL or path of an icon, for example /emojis/1f30d.png. Defaults to
+	// /emojis/1f5fa.png.
 	// +optional
 	Icon string `json:"icon,omitempty"`
-	// GeneratedTokenSecretName is the Secret in which the operator keeps the session
-	// token, under the key token. Unset, it is <name>-proxy-token.
+	// GeneratedTokenSecretName is the name of the Secret in which the operator stores the session
+	// token, under the key token. Defaults to <name>-proxy-token.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	GeneratedTokenSecretName string `json:"generatedTokenSecretName,omitempty"`
 }
 
-// CoderWorkspaceProxyStatus is what was last seen of a workspace proxy.
+// CoderWorkspaceProxyStatus is the observed state of a workspace proxy.
 type CoderWorkspaceProxyStatus struct {
 	WorkloadStatus `json:",inline"`
 
-	// URL is where the proxy is reached inside the cluster.
+	// URL is the URL of the proxy inside the cluster.
 	// +optional
 	URL string `json:"url,omitempty"`
-	// AccessURL is where the proxy is told that it is reached.
+	// AccessURL is the access URL that the proxy is configured with.
 	// +optional
 	AccessURL string `json:"accessURL,omitempty"`
-	// Registered says that Coder knows the proxy and accepts its token.
+	// Registered is true if the proxy is registered in Coder and Coder accepts its token.
 	// +optional
 	Registered bool `json:"registered,omitempty"`
-	// ProxyID and ProxyName are those of the registration.
+	// ProxyID and ProxyName identify the registration in Coder.
 	// +optional
 	ProxyID string `json:"proxyID,omitempty"`
 	// +optional
 	ProxyName string `json:"proxyName,omitempty"`
-	// ProxyTokenSecretRef names the Secret key that holds the session token.
+	// ProxyTokenSecretRef refers to the key of the Secret that contains the session token.
 	// +optional
 	ProxyTokenSecretRef *TokenSecretReference `json:"proxyTokenSecretRef,omitempty"`
 }

@@ -7,15 +7,15 @@ import (
 
 const maxNameLength = 63
 
-// InitialAdminSecretName is the Secret with the account with which a person logs in
-// first to the Coder of a control plane of that name.
+// InitialAdminSecretName returns the name of the Secret with the initial admin account of the
+// control plane with the given name.
 func InitialAdminSecretName(controlPlane string) string {
 	return SuffixedName(controlPlane, "-initial-admin")
 }
 
-// SuffixedName appends a suffix to a name. Where the result is too long, the name is
-// cut and a hash of all of it tells two long names apart. The public predecessor
-// names its token Secret in this way.
+// SuffixedName appends a suffix to a name. If the result is too long, the name is truncated and a
+// hash of the full name is inserted, so that two long names stay different. The public predecessor
+// uses the same scheme for its token Secret.
 func SuffixedName(name, suffix string) string {
 	if len(name)+len(suffix) <= maxNameLength {
 		return name + suffix

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// GrantsWorkspaces reports whether workspaces may be made in a namespace.
+// GrantsWorkspaces reports whether the spec grants the permissions to create workspaces in a
+// namespace.
 func (s *RBACSpec) GrantsWorkspaces(namespace string) bool {
 	granted := s.WorkspacePerms
 	for i := range s.Namespaces {
@@ -16,8 +17,8 @@ func (s *RBACSpec) GrantsWorkspaces(namespace string) bool {
 	return granted == nil || *granted
 }
 
-// NamespacesForWorkspaces returns the namespaces in which workspaces may be made: the
-// workload's own first, then those of the spec, each once.
+// NamespacesForWorkspaces returns the namespaces in which workspaces may be created: the workload's
+// own first, then those of the spec, without duplicates.
 func (s *RBACSpec) NamespacesForWorkspaces(own string) []string {
 	named := append([]string{own}, s.WorkspaceNamespaces...)
 	for i := range s.Namespaces {

@@ -1,34 +1,35 @@
 package v1alpha1
 
-// Conditions that the three kinds share, besides Ready, Reconciling, Stalled,
+// Conditions that the kinds of this group share, in addition to Ready, Reconciling, Stalled,
 // ResourcesApplied, DeploymentAvailable, WorkspaceAccess and Exposed.
 const (
-	// ConditionMetricsExported is there where the spec asks for a ServiceMonitor, and
-	// true when it was applied. It does not decide about Ready.
+	// ConditionMetricsExported is present if the spec requests a ServiceMonitor. It is true when
+	// the ServiceMonitor is applied. It does not affect Ready.
 	ConditionMetricsExported = "MetricsExported"
 )
 
-// Reasons that the three kinds share.
+// Reasons that the kinds of this group share.
 const (
-	// ReasonExposed: an Ingress or HTTPRoute leads to the Service.
+	// ReasonExposed: an Ingress or HTTPRoute routes to the Service.
 	ReasonExposed = "Exposed"
-	// ReasonMetricsExported: a ServiceMonitor leads to the metrics.
+	// ReasonMetricsExported: a ServiceMonitor selects the Service of the metrics.
 	ReasonMetricsExported = "MetricsExported"
-	// ReasonKindMissing: the cluster does not know the kind of an object that the
-	// spec asks for, because its custom resource definition is not installed.
+	// ReasonKindMissing: the cluster does not serve the kind of an object that the spec requests,
+	// because its custom resource definition is not installed.
 	ReasonKindMissing = "KindMissing"
-	// ReasonRouteRefused: a Gateway refuses the HTTPRoute.
+	// ReasonRouteRefused: a Gateway does not accept the HTTPRoute.
 	ReasonRouteRefused = "RouteRefused"
 
-	// ReasonNamespaceNotWatched: the operator does not work in a namespace of
-	// spec.rbac, because it was told to restrict itself to others.
+	// ReasonNamespaceNotWatched: the operator is configured not to watch a namespace of spec.rbac.
 	ReasonNamespaceNotWatched = "NamespaceNotWatched"
 
-	// ReasonSecretMissing and ReasonConfigMapMissing: the pods refer to a Secret or
-	// ConfigMap, or to a key of it, that does not exist.
-	ReasonSecretMissing    = "SecretMissing"
+	// ReasonSecretMissing: the spec or the pods refer to a Secret, or to a key of it, that does not
+	// exist.
+	ReasonSecretMissing = "SecretMissing"
+	// ReasonConfigMapMissing: the pods refer to a ConfigMap, or to a key of it, that does not
+	// exist.
 	ReasonConfigMapMissing = "ConfigMapMissing"
-	// ReasonDatabaseSecretMissing: the Secret of spec.database does not exist, or has
-	// not the key that holds the address.
+	// ReasonDatabaseSecretMissing: the Secret of spec.database does not exist, or does not contain
+	// the key with the connection URL.
 	ReasonDatabaseSecretMissing = "DatabaseSecretMissing"
 )

@@ -8,39 +8,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// WorkloadSpec is what the three kinds have in common: a Deployment of Coder's
-// image, and what surrounds it. It is inlined into each spec.
+// WorkloadSpec contains the fields that control planes, provisioners and workspace proxies share:
+// the Deployment of Coder's image and related objects. It is inlined into each spec.
 type WorkloadSpec struct {
-	// ImagePullPolicy says when the kubelet fetches the image. Empty means the
-	// default of Kubernetes: Always for the tag latest, IfNotPresent otherwise.
+	// ImagePullPolicy is the pull policy of the image. If it is empty, the default of Kubernetes
+	// applies: Always for the tag latest, IfNotPresent otherwise.
 	// +optional
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
-	// ImagePullSecrets name Secrets in the same namespace with the credentials
-	// for the image's registry.
+	// ImagePullSecrets refer to Secrets in the same namespace with credentials for the image's
+	// registry.
 	// +optional
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// Replicas is the number of pods. It is what "kubectl scale" and a
-	// HorizontalPodAutoscaler change. Where something scales the Deployment itself,
-	// its number stays until this one changes. More than one pod of coderd or of a
-	// proxy needs a license with high availability.
+	// Replicas is the number of pods. "kubectl scale" and a HorizontalPodAutoscaler change this
+	// field. If something scales the Deployment directly, its number stays until this field
+	// changes. More than one pod of coderd or of a proxy requires a license with high availability.
+	// Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	Replicas *int32 `json:"replicas,omitempty"`
-	// Command replaces the entry point of the image, for an image that keeps the
-	// coder program elsewhere. The arguments then begin with the command of coder
-	// that is run.
+	// Command replaces the entry point of the image, for an image in which the coder program has
+	// another path. The default arguments then begin with the subcommand of coder.
 	// +optional
 	Command []string `json:"command,omitempty"`
-	// Args replaces all arguments, those of the operator too.
+	// Args replaces all arguments, including those of the operator.
 	// +optional
 	Args []string `json:"args,omitempty"`
 	// ExtraArgs are appended to the arguments.
 	// +optional
 	ExtraArgs []string `json:"extraArgs,omitempty"`
-	// ExtraEnv is appended to the environment. A name that the operator sets itself
-	// is replaced by the one given here.
+	// ExtraEnv is added to the environment. A variable that the operator also sets is replaced by
+	// the one in this list.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -48,45 +47,45 @@ type WorkloadSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !(has(e.value) && size(e.value) > 0 && has(e.valueFrom)))",message="each variable has a value or a valueFrom, not both; remove one of them"
 	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || (has(e.valueFrom.configMapKeyRef) ? 1 : 0) + (has(e.valueFrom.secretKeyRef) ? 1 : 0) + (has(e.valueFrom.fieldRef) ? 1 : 0) + (has(e.valueFrom.resourceFieldRef) ? 1 : 0) + (has(e.valueFrom.fileKeyRef) ? 1 : 0) == 1)",message="each valueFrom names exactly one source: configMapKeyRef, secretKeyRef, fieldRef, resourceFieldRef or fileKeyRef"
 	ExtraEnv []corev1.EnvVar `json:"extraEnv,omitempty"`
-	// EnvFrom takes the environment from ConfigMaps and Secrets. A change of their
-	// content rolls the pods.
+	// EnvFrom adds variables from ConfigMaps and Secrets to the environment. A change of their
+	// content restarts the pods in a rollout.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(e, has(e.configMapRef) != has(e.secretRef))",message="each entry takes its variables from a configMapRef or from a secretRef; give exactly one, and for both write two entries"
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
-	// Resources are the requests and limits of the container. Unset, they are those
-	// of Coder's own chart: 2 CPUs and 4Gi, requested and as limit. {} means none.
+	// Resources are the resource requests and limits of the container. Defaults to the values of
+	// Coder's own chart: 2 CPUs and 4Gi of memory, as requests and as limits. {} means no requests
+	// and no limits.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(k, !(k in self.requests) || !(k in self.limits) || !quantity(string(self.requests[k])).isGreaterThan(quantity(string(self.limits[k]))))",message="a request must not be above the limit of the same resource; lower the request or raise the limit"
 	// +kubebuilder:validation:XValidation:rule="['cpu', 'memory', 'ephemeral-storage'].all(k, !(has(self.requests) && k in self.requests && string(self.requests[k]).startsWith('-')) && !(has(self.limits) && k in self.limits && string(self.limits[k]).startsWith('-')))",message="requests and limits must not be negative"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// SecurityContext is merged over the defaults of the container, field by field:
-	// user and group 1000, not root, no privilege escalation, no capabilities (drop:
-	// [ALL]), seccomp RuntimeDefault. With the defaults Pod Security "restricted"
-	// admits the pods. Pods that run without one of the defaults, because Helm or an
-	// earlier version made them, get it with the next image.
+	// SecurityContext is merged over the defaults of the container, field by field: user and group
+	// 1000, not root, no privilege escalation, no capabilities (drop: [ALL]), seccomp profile
+	// RuntimeDefault. With the defaults, Pod Security "restricted" admits the pods. Running pods
+	// without one of the defaults, from Helm or an earlier version of the operator, get it when the
+	// image changes.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!(has(self.runAsNonRoot) && self.runAsNonRoot && has(self.runAsUser) && self.runAsUser == 0)",message="runAsUser 0 is root, which runAsNonRoot forbids; choose another user, or set runAsNonRoot to false"
 	// +kubebuilder:validation:XValidation:rule="!(has(self.privileged) && self.privileged && has(self.allowPrivilegeEscalation) && !self.allowPrivilegeEscalation)",message="a privileged container can always escalate; remove privileged, or set allowPrivilegeEscalation to true"
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
-	// PlatformAssignedUser leaves out the default user and group 1000, for a platform
-	// that assigns them, as OpenShift does with restricted-v2. What
-	// spec.securityContext and spec.podSecurityContext say still holds. It is a field
-	// of its own, because null in securityContext means the default.
+	// PlatformAssignedUser removes the default user and group 1000, for a platform that assigns
+	// them, as OpenShift does with restricted-v2. The values of spec.securityContext and
+	// spec.podSecurityContext still apply. It is a separate field, because null in securityContext
+	// means the default. Defaults to false.
 	// +optional
 	PlatformAssignedUser bool `json:"platformAssignedUser,omitempty"`
-	// PodSecurityContext is the security context of the pod. It has no defaults:
-	// those of the container are enough, and containers of spec.podTemplate bring
-	// their own.
+	// PodSecurityContext is the security context of the pod. It has no defaults: those of the
+	// container are sufficient, and containers in spec.podTemplate have their own.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!(has(self.runAsNonRoot) && self.runAsNonRoot && has(self.runAsUser) && self.runAsUser == 0)",message="runAsUser 0 is root, which runAsNonRoot forbids; choose another user, or set runAsNonRoot to false"
 	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
-	// TerminationGracePeriodSeconds is how long a pod has to end. Unset, it is 60
-	// for coderd and for a proxy, and 600 for provisioners, which finish their job.
+	// TerminationGracePeriodSeconds is the time that a pod has to stop, in seconds. Defaults to 60
+	// for coderd and for a proxy, and to 600 for provisioners, which finish their job.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-	// Certs are certificate authorities that the container trusts besides the
-	// system's.
+	// Certs are certificate authorities that the container trusts in addition to those of the
+	// system.
 	// +optional
 	// +kubebuilder:default={}
 	Certs CertsSpec `json:"certs,omitzero"`
@@ -100,40 +99,42 @@ type WorkloadSpec struct {
 	// +listType=map
 	// +listMapKey=mountPath
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
-	// NodeSelector restricts the nodes of the pods.
+	// NodeSelector restricts the nodes on which the pods run.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// Tolerations of the pods.
+	// Tolerations are the tolerations of the pods.
 	// +optional
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// Affinity of the pods. Unset, they prefer different nodes. {} means none.
+	// Affinity is the affinity of the pods. By default they prefer different nodes. {} means no
+	// affinity.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
-	// TopologySpreadConstraints of the pods.
+	// TopologySpreadConstraints are the topology spread constraints of the pods.
 	// +optional
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
-	// ServiceAccount is the identity of the pods.
+	// ServiceAccount configures the ServiceAccount of the pods.
 	// +optional
 	// +kubebuilder:default={}
 	ServiceAccount ServiceAccountSpec `json:"serviceAccount,omitzero"`
-	// Deployment is what the Deployment itself says besides its pods.
+	// Deployment configures the Deployment itself, except for its pods.
 	// +optional
 	Deployment DeploymentSpec `json:"deployment,omitzero"`
-	// PodDisruptionBudget limits how many pods an eviction may take at once.
+	// PodDisruptionBudget limits how many pods may be evicted at the same time. If it is unset,
+	// there is no PodDisruptionBudget.
 	// +optional
 	PodDisruptionBudget *PodDisruptionBudgetSpec `json:"podDisruptionBudget,omitempty"`
-	// NetworkPolicy restricts the traffic of the pods.
+	// NetworkPolicy restricts the traffic of the pods. If it is unset, there is no NetworkPolicy.
 	// +optional
 	NetworkPolicy *NetworkPolicySpec `json:"networkPolicy,omitempty"`
-	// Metrics makes the metrics of Coder available to Prometheus.
+	// Metrics makes Coder's metrics available to Prometheus.
 	// +optional
 	Metrics MetricsSpec `json:"metrics,omitzero"`
-	// PodTemplate is merged over the pod template that follows from all other
-	// fields, by strategic merge: containers, volumes and the like with the same
-	// name are merged, others are added, single values are replaced. It is for what
-	// no field covers: init containers, sidecars, lifecycle hooks, priority, DNS,
-	// runtime class, labels and annotations of the pods. The container of Coder is
-	// named coder, provisioner or workspace-proxy.
+	// PodTemplate is merged over the pod template that results from all other fields, with a
+	// strategic merge: containers, volumes and other lists with the same name are merged, other
+	// entries are added, and single values are replaced. Use it for everything without a field of
+	// its own: init containers, sidecars, lifecycle hooks, priority, DNS, runtime class, and labels
+	// and annotations of the pods. The container of Coder has the name coder, provisioner or
+	// workspace-proxy.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.restartPolicy) || self.spec.restartPolicy == 'Always'",message="spec.restartPolicy must be Always, because a Deployment allows nothing else; remove it"
 	// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.activeDeadlineSeconds)",message="spec.activeDeadlineSeconds is not allowed in a Deployment; remove it"
@@ -142,29 +143,29 @@ type WorkloadSpec struct {
 	PodTemplate *corev1.PodTemplateSpec `json:"podTemplate,omitempty"`
 }
 
-// ServiceAccountSpec is the identity of the pods.
+// ServiceAccountSpec configures the ServiceAccount of the pods.
 type ServiceAccountSpec struct {
-	// DisableCreate uses an existing ServiceAccount instead of making one.
+	// DisableCreate uses an existing ServiceAccount instead of creating one. Defaults to false.
 	// +optional
 	// +kubebuilder:default=false
 	DisableCreate bool `json:"disableCreate,omitempty"`
-	// Name of the ServiceAccount. Unset, it is <name> for a control plane,
+	// Name is the name of the ServiceAccount. Defaults to <name> for a control plane,
 	// <name>-provisioner for provisioners and wsproxy-<name> for a proxy.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a ServiceAccount: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name,omitempty"`
-	// Annotations of the ServiceAccount, for example of a cloud's workload identity.
+	// Annotations are added to the ServiceAccount, for example for a cloud's workload identity.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Labels of the ServiceAccount.
+	// Labels are added to the ServiceAccount.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// CertsSpec are certificate authorities that the container trusts.
+// CertsSpec contains certificate authorities that the container trusts.
 type CertsSpec struct {
-	// Secrets that hold one certificate each.
+	// Secrets are keys of Secrets that contain one certificate each.
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map
@@ -173,145 +174,150 @@ type CertsSpec struct {
 	Secrets []CertSecretSelector `json:"secrets,omitempty"`
 }
 
-// CertSecretSelector names a key of a Secret that holds a PEM certificate.
+// CertSecretSelector refers to a key of a Secret that contains a PEM certificate.
 type CertSecretSelector struct {
-	// Name of the Secret.
+	// Name is the name of the Secret.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a Secret: lower case letters, digits, dashes and dots, a letter or digit at both ends"
 	Name string `json:"name"`
-	// Key in the Secret.
+	// Key is the key in the Secret.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]+$')",message="must be a key of a Secret: letters, digits, dashes, underscores and dots"
 	Key string `json:"key"`
 }
 
-// DeploymentSpec is what the Deployment itself says besides its pods.
+// DeploymentSpec configures the Deployment itself, except for its pods.
 type DeploymentSpec struct {
-	// Annotations of the Deployment.
+	// Annotations are added to the Deployment.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Labels of the Deployment, besides the operator's own.
+	// Labels are added to the Deployment, in addition to the operator's own labels.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// Strategy replaces pods by new ones. Unset, it is the rolling update of
-	// Kubernetes.
+	// Strategy is the strategy with which pods are replaced by new ones. Defaults to a rolling
+	// update with 25% for maxUnavailable and maxSurge, as in Kubernetes.
 	// +optional
 	Strategy *DeploymentStrategy `json:"strategy,omitempty"`
 }
 
-// DeploymentStrategy replaces pods by new ones.
+// DeploymentStrategy is the strategy with which pods are replaced by new ones.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.rollingUpdate) || self.type == 'RollingUpdate'",message="rollingUpdate has an effect with type RollingUpdate only; remove it, or set that type",messageExpression="'rollingUpdate has an effect with type RollingUpdate only; remove it, or set that type instead of ' + self.type"
 type DeploymentStrategy struct {
-	// Type: RollingUpdate replaces them one after the other, Recreate all at once.
+	// Type is the type of the strategy: RollingUpdate replaces the pods gradually, Recreate stops
+	// all pods before it starts new ones. Defaults to RollingUpdate.
 	// +optional
 	// +kubebuilder:default=RollingUpdate
 	// +kubebuilder:validation:Enum=RollingUpdate;Recreate
 	Type string `json:"type,omitempty"`
-	// RollingUpdate says how many at a time.
+	// RollingUpdate configures the strategy RollingUpdate.
 	// +optional
 	RollingUpdate *RollingUpdate `json:"rollingUpdate,omitempty"`
 }
 
-// RollingUpdate says how many pods are replaced at a time.
+// RollingUpdate limits how many pods are replaced at the same time.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.maxSurge) && has(self.maxUnavailable) && string(self.maxSurge) in ['0', '0%'] && string(self.maxUnavailable) in ['0', '0%'])",message="maxSurge and maxUnavailable must not both be 0, because no pod could be replaced then; raise one of them"
 type RollingUpdate struct {
-	// MaxUnavailable pods below the number that is wanted, or a percentage of it.
+	// MaxUnavailable is how many pods may be unavailable below the desired number, as a number or a
+	// percentage. Defaults to 25%.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[0-9]{1,2})%$')",message="must be a number, or a percentage from 0% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-	// MaxSurge pods above the number that is wanted, or a percentage of it.
+	// MaxSurge is how many pods may exist above the desired number, as a number or a percentage.
+	// Defaults to 25%.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9]{1,3}%$')",message="must be a number, or a percentage such as 25%"
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 }
 
-// PodDisruptionBudgetSpec limits how many pods an eviction may take at once.
+// PodDisruptionBudgetSpec limits how many pods may be evicted at the same time.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.minAvailable) != has(self.maxUnavailable)",message="a budget takes either minAvailable or maxUnavailable; give exactly one"
 type PodDisruptionBudgetSpec struct {
-	// MinAvailable pods must stay, or a percentage of them.
+	// MinAvailable is how many pods must stay available, as a number or a percentage.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[0-9]{1,2})%$')",message="must be a number, or a percentage from 0% to 100%"
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
-	// MaxUnavailable pods may be missing, or a percentage of them.
+	// MaxUnavailable is how many pods may be unavailable, as a number or a percentage.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[0-9]{1,2})%$')",message="must be a number, or a percentage from 0% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
-// NetworkPolicySpec restricts the traffic of the pods. The pods of one workload
-// and the operator may always reach its ports; DNS is always allowed.
+// NetworkPolicySpec restricts the traffic of the pods. The pods of the same workload and the
+// operator may always connect to its ports. DNS is always allowed.
 type NetworkPolicySpec struct {
-	// From are those who may reach Coder's HTTP ports. Unset, everybody may.
+	// From are the peers that may connect to Coder's HTTP ports. If it is unset, all may. [] means
+	// none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(p, has(p.ipBlock) != (has(p.podSelector) || has(p.namespaceSelector)))",message="each entry is an ipBlock, or pods by podSelector and namespaceSelector; for both write two entries"
 	From []networkingv1.NetworkPolicyPeer `json:"from,omitempty"`
-	// MetricsFrom are those who may reach the metrics port. Unset, it is the pods
-	// of the same namespace.
+	// MetricsFrom are the peers that may connect to the metrics port. If it is unset, the pods of
+	// the same namespace may. [] means none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(p, has(p.ipBlock) != (has(p.podSelector) || has(p.namespaceSelector)))",message="each entry is an ipBlock, or pods by podSelector and namespaceSelector; for both write two entries"
 	MetricsFrom []networkingv1.NetworkPolicyPeer `json:"metricsFrom,omitempty"`
-	// Egress is where the pods may connect to, besides DNS and each other. Unset,
-	// everywhere: coderd needs its database, its identity provider, the registry of
-	// Terraform and the API server.
+	// Egress are the destinations to which the pods may connect, in addition to DNS and each other.
+	// If it is unset, all destinations are allowed: coderd needs its database, its identity
+	// provider, the Terraform registry and the API server. [] means no further destination.
 	// +optional
 	Egress []networkingv1.NetworkPolicyEgressRule `json:"egress,omitempty"`
 }
 
-// MetricsSpec makes the metrics of Coder available to Prometheus.
+// MetricsSpec makes Coder's metrics available to Prometheus.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.serviceMonitor) || (has(self.enabled) && self.enabled)",message="serviceMonitor needs metrics; set metrics.enabled to true"
 type MetricsSpec struct {
-	// Enabled serves the metrics on port 2112 of the pods, and makes the Service
-	// <workload>-metrics in front of it, which is never exposed outside.
+	// Enabled serves the metrics on port 2112 of the pods, and creates the Service
+	// <workload>-metrics for them, which is never exposed outside of the cluster. Defaults to
+	// false.
 	// +optional
 	Enabled bool `json:"enabled,omitempty"`
-	// ServiceMonitor makes a ServiceMonitor, where the Prometheus Operator is
-	// installed.
+	// ServiceMonitor creates a ServiceMonitor, if the Prometheus Operator is installed.
 	// +optional
 	ServiceMonitor *ServiceMonitorSpec `json:"serviceMonitor,omitempty"`
 }
 
-// ServiceMonitorSpec is a ServiceMonitor of the Prometheus Operator.
+// ServiceMonitorSpec configures a ServiceMonitor of the Prometheus Operator.
 type ServiceMonitorSpec struct {
-	// Labels of the ServiceMonitor, by which a Prometheus selects it.
+	// Labels are added to the ServiceMonitor. A Prometheus selects it by them.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// Interval between two scrapes, for example 30s. Unset, it is that of the
-	// Prometheus.
+	// Interval is the interval between two scrapes, for example 30s. Defaults to the interval of
+	// the Prometheus.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$')",message="must be a duration as Prometheus writes it, for example 30s or 1m"
 	Interval string `json:"interval,omitempty"`
 }
 
-// RBACSpec is what the ServiceAccount may do, for the workspaces that Terraform
-// makes with its rights.
+// RBACSpec configures the permissions of the ServiceAccount, with which Terraform creates
+// workspaces.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.workspaceNamespaces) || !has(self.namespaces) || !self.namespaces.exists(n, n.name in self.workspaceNamespaces)",message="a namespace stands in workspaceNamespaces or in namespaces, not in both; remove it from one of them"
 type RBACSpec struct {
-	// WorkspacePerms lets it make pods and volume claims for workspaces.
+	// WorkspacePerms grants the permissions to manage pods and persistent volume claims for
+	// workspaces. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	WorkspacePerms *bool `json:"workspacePerms,omitempty"`
-	// EnableDeployments lets it make Deployments too.
+	// EnableDeployments also grants the permissions to manage Deployments. Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	EnableDeployments *bool `json:"enableDeployments,omitempty"`
-	// ExtraRules are added. The operator can only grant what it holds itself, and
-	// what the author of spec.rbac may grant: who holds each right in the namespace, or
-	// may escalate and bind roles there.
+	// ExtraRules are additional rules. The operator can only grant permissions that it has itself,
+	// and that the author of spec.rbac may grant: the author must have each permission in the
+	// namespace, or the verbs escalate and bind on roles there.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(r, size(r.verbs) > 0 && has(r.apiGroups) && size(r.apiGroups) > 0 && has(r.resources) && size(r.resources) > 0 && !has(r.nonResourceURLs))",message="each rule allows something in a namespace: give apiGroups, resources and verbs, and no nonResourceURLs"
 	// +kubebuilder:validation:MaxItems=100
 	ExtraRules []rbacv1.PolicyRule `json:"extraRules,omitempty"`
-	// WorkspaceNamespaces are further namespaces in which the same is granted. The
+	// WorkspaceNamespaces are further namespaces in which the same permissions are granted. The
 	// author of spec.rbac must be allowed to create Roles and RoleBindings there.
 	// +optional
 	// +listType=set
@@ -320,8 +326,8 @@ type RBACSpec struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower case letters, digits and dashes, a letter or digit at both ends"
 	WorkspaceNamespaces []string `json:"workspaceNamespaces,omitempty"`
-	// Namespaces are further namespaces in which something else is granted. What an
-	// entry leaves out is as above.
+	// Namespaces are further namespaces in which other permissions are granted. A field that an
+	// entry omits has the value from spec.rbac.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -329,44 +335,44 @@ type RBACSpec struct {
 	Namespaces []NamespaceRBAC `json:"namespaces,omitempty"`
 }
 
-// NamespaceRBAC is what the ServiceAccount may do in one namespace.
+// NamespaceRBAC configures the permissions of the ServiceAccount in one namespace.
 type NamespaceRBAC struct {
-	// Name of the namespace.
+	// Name is the name of the namespace.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a namespace: lower case letters, digits and dashes, a letter or digit at both ends"
 	Name string `json:"name"`
-	// WorkspacePerms as in spec.rbac.
+	// WorkspacePerms is like spec.rbac.workspacePerms, for this namespace.
 	// +optional
 	WorkspacePerms *bool `json:"workspacePerms,omitempty"`
-	// EnableDeployments as in spec.rbac.
+	// EnableDeployments is like spec.rbac.enableDeployments, for this namespace.
 	// +optional
 	EnableDeployments *bool `json:"enableDeployments,omitempty"`
-	// ExtraRules as in spec.rbac. [] means none.
+	// ExtraRules is like spec.rbac.extraRules, for this namespace. [] means none.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.all(r, size(r.verbs) > 0 && has(r.apiGroups) && size(r.apiGroups) > 0 && has(r.resources) && size(r.resources) > 0 && !has(r.nonResourceURLs))",message="each rule allows something in a namespace: give apiGroups, resources and verbs, and no nonResourceURLs"
 	// +kubebuilder:validation:MaxItems=100
 	ExtraRules []rbacv1.PolicyRule `json:"extraRules,omitempty"`
 }
 
-// ControlPlaneReference names a CoderControlPlane in the same namespace.
+// ControlPlaneReference refers to a CoderControlPlane in the same namespace.
 type ControlPlaneReference struct {
-	// Name of the CoderControlPlane.
+	// Name is the name of the CoderControlPlane.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be the name of a CoderControlPlane in this namespace: lower case letters, digits and dashes, a letter first"
 	Name string `json:"name"`
 }
 
-// WorkloadStatus is what the three kinds tell of their Deployment. It is inlined
-// into each status.
+// WorkloadStatus contains the status fields that control planes, provisioners and workspace proxies
+// share. It is inlined into each status.
 type WorkloadStatus struct {
-	// ObservedGeneration is the generation of the spec that this status is about.
+	// ObservedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Phase is Ready or Pending: the condition Ready in one word.
+	// Phase summarizes the condition Ready: Ready or Pending.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
-	// Conditions: Ready, Reconciling and Stalled as kstatus reads them, and the
-	// parts of which Ready is made.
+	// Conditions are the conditions of the object: Ready, Reconciling and Stalled, which kstatus
+	// evaluates, and the conditions from which Ready is derived.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -377,12 +383,12 @@ type WorkloadStatus struct {
 	// ReadyReplicas is the number of pods that are ready.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-	// Selector chooses the pods, as the scale subresource tells it.
+	// Selector is the label selector of the pods, for the scale subresource.
 	// +optional
 	Selector string `json:"selector,omitempty"`
 }
 
-// Phase is the condition Ready in one word.
+// Phase summarizes the condition Ready in one word.
 //
 // +kubebuilder:validation:Enum=Pending;Ready
 type Phase string

@@ -1,5 +1,5 @@
-// Command coder-k8s runs Coder on Kubernetes: controllers, an aggregated API
-// server and an MCP server, together or one at a time.
+// Command coder-k8s runs Coder on Kubernetes. It contains the controllers, an aggregated API server
+// and an MCP server, which run together or separately.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command kubectl-coder is kubectl coder, a plugin of kubectl: it shows how Coder is
-// on a cluster and operates its workspaces and templates.
+// Command kubectl-coder is kubectl coder, a kubectl plugin that shows the state of Coder on a
+// cluster and operates its workspaces and templates.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command apireference writes the reference of the API, one page for each kind, from
-// what crd-ref-docs prints about all types.
+// Command apireference writes the API reference, one page for each kind, from the output of
+// crd-ref-docs for all types.
 package main
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// kinds are those that get a page. A type whose name begins with that of a kind and that
-// is no part of it belongs to a subresource, and stands on the same page.
+// kinds are the kinds with a page. A type whose name begins with the name of a kind, and that is
+// not a type of one of the kind's fields, belongs to a subresource and is on the same page.
 var kinds = []string{"CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy", "CoderWorkspace", "CoderTemplate", "CoderSelfReview"}
 
 func main() {
@@ -46,7 +46,7 @@ func run(source, directory string) error {
 	return nil
 }
 
-// pageOf writes the page of a kind.
+// pageOf returns the page of a kind.
 func pageOf(kind string, types *api) ([]byte, error) {
 	root := types.byName[kind]
 	if root == nil {
@@ -75,17 +75,17 @@ func pageOf(kind string, types *api) ([]byte, error) {
 	return p.out.Bytes(), nil
 }
 
-// page is one page while it is written.
+// page is the state of writing one page.
 type page struct {
 	types *api
 	out   bytes.Buffer
-	// order are the names of the types that are to be written next.
+	// order contains the names of the types to write next.
 	order []string
-	// places are the paths of the fields that have a type. The first one is the heading.
+	// places contains the paths of the fields for each type. The first one is the heading.
 	places map[string][]string
 }
 
-// visit takes a type and those of its fields.
+// visit adds a type and the types of its fields.
 func (p *page) visit(path, name string) {
 	t := p.types.byName[name]
 	if t == nil || len(t.fields) == 0 {
@@ -103,7 +103,7 @@ func (p *page) visit(path, name string) {
 	}
 }
 
-// write prints the types that were visited since the last call.
+// write writes the types that were visited since the last call.
 func (p *page) write(heading string) error {
 	for _, name := range p.order {
 		t, places := p.types.byName[name], p.places[name]
@@ -124,7 +124,7 @@ func (p *page) write(heading string) error {
 	return nil
 }
 
-// row is the line of a field in a table.
+// row returns the table row of a field.
 func (p *page) row(path string, f field) (string, error) {
 	rules, err := f.rules(!strings.HasPrefix(path, "status"))
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *page) row(path string, f field) (string, error) {
 	return fmt.Sprintf("| `%s`<br>%s | %s |\n", f.name, kind, text), nil
 }
 
-// anchor is that of a heading, as GitHub and the site make it.
+// anchor returns the anchor of a heading, as GitHub and the documentation site generate it.
 func anchor(path string) string {
 	return strings.ToLower(strings.NewReplacer(".", "", "[", "", "]", "").Replace(path))
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// printed is what crd-ref-docs prints about two kinds.
+// printed is the output of crd-ref-docs for two kinds.
 const printed = `# API Reference
 ## coder.com/v1alpha1
 

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// expression is a rule in CEL. Its message follows the expression, and says it in words.
+// expression matches a CEL rule. Its message follows the expression.
 var expression = regexp.MustCompile(`^\{.*[)\]'] (must .*?) +<nil>\}$`)
 
-// rules are the default and the validation of a field, in words. Of a field of the
-// status nothing is required.
+// rules returns the default and the validation of a field as text. Fields of the status are not
+// marked as required.
 func (f field) rules(written bool) (string, error) {
 	var words []string
 	if written && !f.optional() && f.name != "apiVersion" && f.name != "kind" {
@@ -40,7 +40,8 @@ func (f field) optional() bool {
 	return false
 }
 
-// inWords is one rule in words, or nothing if a reader needs not know it.
+// inWords returns one rule as text. It returns an empty string for a rule that is not relevant to
+// readers.
 func inWords(rule string) (string, error) {
 	name, value, _ := strings.Cut(rule, ": ")
 	each, ofEntries := strings.CutPrefix(name, "items:")

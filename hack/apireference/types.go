@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// api are the types of all groups.
+// api contains the types of all groups.
 type api struct {
 	order  []string
 	byName map[string]*typ
@@ -16,7 +16,7 @@ type api struct {
 // typ is one type.
 type typ struct {
 	name, groupVersion, doc string
-	// alias says that it is a string or a number with a name.
+	// alias reports that it is a named string or number type.
 	alias  bool
 	fields []field
 }
@@ -24,8 +24,7 @@ type typ struct {
 // field is one field of a type.
 type field struct {
 	name, doc, initial string
-	// kind is the name of its type as a reader sees it. local is that name without the
-	// rest, if it is a type of the API.
+	// kind is the displayed type. local is the name of the API type in it, or empty.
 	kind, local string
 	validation  []string
 }
@@ -38,7 +37,7 @@ func (t *typ) field(name string) *field {
 	return &t.fields[i]
 }
 
-// suffix is what stands behind the name of the field in the path of what it holds.
+// suffix returns the suffix of the field's name in the path of its content.
 func (f field) suffix() string {
 	switch {
 	case strings.HasSuffix(f.kind, " array"):
@@ -49,7 +48,7 @@ func (f field) suffix() string {
 	return ""
 }
 
-// subresources are the types that a kind has beside itself, in their order.
+// subresources returns the types of a kind's subresources, in order.
 func (a *api) subresources(kind string, seen map[string][]string) []string {
 	var found []string
 	for _, name := range a.order {
@@ -63,8 +62,8 @@ func (a *api) subresources(kind string, seen map[string][]string) []string {
 	return found
 }
 
-// parse reads what crd-ref-docs prints: "## group", "#### Type", paragraphs, "_Appears
-// in:_" and a table.
+// parse parses the output of crd-ref-docs: "## group", "#### Type", paragraphs, "_Appears in:_" and
+// a table.
 func parse(markdown string) (*api, error) {
 	types := &api{byName: map[string]*typ{}}
 	groupVersion := ""
@@ -101,7 +100,7 @@ func parse(markdown string) (*api, error) {
 	return types, nil
 }
 
-// resolve replaces the names of types that are but strings or numbers.
+// resolve replaces the names of string and number types.
 func (a *api) resolve() {
 	for _, t := range a.byName {
 		for i := range t.fields {
@@ -120,7 +119,7 @@ var (
 	breaks       = regexp.MustCompile(`(<br />)+`)
 )
 
-// parseField reads one line of a table: name and type, description, default, validation.
+// parseField parses one table row: name and type, description, default, validation.
 func parseField(line string) (field, error) {
 	head := rowPattern.FindStringSubmatch(line)
 	cells := strings.Split(strings.TrimSuffix(strings.TrimPrefix(line, "|"), "|"), " | ")
@@ -145,7 +144,7 @@ func parseField(line string) (field, error) {
 	return f, nil
 }
 
-// paragraphs joins the lines of a comment; an empty line between them stays a break.
+// paragraphs joins the lines of a comment. Empty lines become line breaks.
 func paragraphs(doc string) string {
 	joined := breaks.ReplaceAllStringFunc(doc, func(found string) string {
 		if found == "<br />" {
@@ -156,12 +155,12 @@ func paragraphs(doc string) string {
 	return strings.ReplaceAll(strings.TrimSpace(escape(joined)), "\n", "<br>")
 }
 
-// tag is a word in angle brackets, which would be a tag in Markdown.
+// tag matches a word in angle brackets, which would be a tag in Markdown.
 var tag = regexp.MustCompile(`<([a-z-]+)>`)
 
 func escape(text string) string { return tag.ReplaceAllString(text, "&lt;$1&gt;") }
 
-// unescape takes the backslashes of Markdown away.
+// unescape removes the Markdown escapes.
 func unescape(text string) string {
 	return strings.NewReplacer(`\{`, "{", `\}`, "}", `\(`, "(", "&lt;", "<", "&gt;", ">").Replace(text)
 }

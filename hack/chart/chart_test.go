@@ -49,8 +49,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestBindingsOfOptions: what is written for mode all binds the right account in
-// mode split.
+// TestBindingsOfOptions checks that a binding written for mode all binds the right account in mode
+// split.
 func TestBindingsOfOptions(t *testing.T) {
 	bind := func(name, role, account string) object {
 		return object{

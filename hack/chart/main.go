@@ -18,7 +18,7 @@ func main() {
 	}
 }
 
-// generate writes all files anew.
+// generate writes all generated files.
 func generate(root string) error {
 	chart := filepath.Join(root, "charts", "coder-k8s")
 	files, err := templates(root)

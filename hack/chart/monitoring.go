@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	// selfManaged is the Secret of the metrics' certificate that the operator makes.
+	// selfManaged is the Secret with the metrics certificate that the operator creates.
 	selfManaged = "coder-k8s-metrics-tls"
-	// certificateSecret is the one that is served, whoever made it.
+	// certificateSecret is the Secret with the certificate that is served, from cert-manager or
+	// from the operator.
 	certificateSecret = `{{ ternary "coder-k8s-metrics-cert" "` + selfManaged + `" (eq .Values.certificates.mode "certManager") }}`
 )
 
-// monitoring gives what config/monitoring adds, each kind for a value of its own. What
-// is neither rules nor dashboard is needed by the ServiceMonitor.
+// monitoring returns the objects of config/monitoring as templates. Each kind has its own value.
+// All objects except rules and dashboard are needed by the ServiceMonitor.
 func monitoring(root string) (string, error) {
 	objects, err := render(filepath.Join(root, "config", "monitoring"))
 	if err != nil {

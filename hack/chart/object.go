@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	// namespace is where config/ puts the operator, as internal/installation says, which
-	// this module of its own cannot import. A chart has it where the release is.
+	// namespace is the namespace of the operator in config/. It equals the constant in
+	// internal/installation, which this separate module cannot import. In the chart it is the
+	// namespace of the release.
 	namespace = "coder-system"
-	// nameLabel is on every object of an installation, and the chart's helpers set it.
+	// nameLabel is a label of every object of an installation. The chart's helpers set it.
 	nameLabel = "app.kubernetes.io/name"
-	// marker stands for the namespace of the release while an object is still YAML.
+	// marker is the placeholder for the namespace of the release while an object is YAML.
 	marker = "RELEASE-NAMESPACE"
 )
 
 // object is one object of a rendering.
 type object map[string]any
 
-// rendering is what kustomize makes of a directory, in its order.
+// rendering is the output of kustomize for a directory, in order.
 type rendering []object
 
 func render(dir string) (rendering, error) {
@@ -43,12 +44,12 @@ func render(dir string) (rendering, error) {
 	return objects, nil
 }
 
-// ofKind gives the objects of some kinds.
+// ofKind returns the objects of some kinds.
 func (r rendering) ofKind(kinds ...string) rendering {
 	return slices.DeleteFunc(slices.Clone(r), func(o object) bool { return !slices.Contains(kinds, o.kind()) })
 }
 
-// find gives the object with the same kind, namespace and name, or nil.
+// find returns the object with the same kind, namespace and name, or nil.
 func (r rendering) find(like object) object {
 	i := slices.IndexFunc(r, func(o object) bool { return o.key() == like.key() })
 	if i < 0 {
@@ -63,8 +64,8 @@ func (o object) key() string {
 	return o.kind() + "/" + text(o, "metadata", "namespace") + "/" + o.name()
 }
 
-// template gives the object as a Helm template. extra are expressions: further
-// labels and annotations, as arguments of dict.
+// template returns the object as a Helm template. The extra arguments are expressions for labels
+// and annotations, as arguments of dict. Empty means those of the object.
 func (o object) template(extraLabels, extraAnnotations string) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\nmetadata:\n  name: %s\n", text(o, "apiVersion"), o.kind(), o.name())
@@ -97,10 +98,10 @@ func (o object) template(extraLabels, extraAnnotations string) (string, error) {
 	return b.String(), nil
 }
 
-// escape keeps Helm from reading what is meant for somebody else.
+// escape escapes template expressions that are not for Helm.
 func escape(s string) string { return strings.ReplaceAll(s, "{{", `{{ "{{" }}`) }
 
-// marked puts the marker where a value names the operator's namespace.
+// marked replaces the operator's namespace in all strings by the marker.
 func marked(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -121,8 +122,7 @@ func marked(value any) any {
 	return value
 }
 
-// dict is the expression that makes the entries, but for the label that every
-// object has.
+// dict returns a dict expression with the entries, without the label that every object has.
 func dict(of map[string]any) string {
 	var b strings.Builder
 	b.WriteString("(dict")

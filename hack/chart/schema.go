@@ -10,21 +10,21 @@ import (
 
 const definitionsPath = "#/definitions/"
 
-// property is a value of the chart, or a group of them.
+// property is a value of the chart, or a group of values.
 type property struct {
 	name        string
 	description string
-	// kind is what a person reads of its type.
+	// kind is the displayed type.
 	kind string
-	// fallback is the default, as JSON; nil is none.
+	// fallback is the default, as JSON, or nil.
 	fallback json.RawMessage
-	// definition is the name of the definition that describes it, if it has one of its own.
+	// definition is the name of the definition that describes it, or empty.
 	definition string
-	// properties are those of a group, in the order of the file.
+	// properties are the values of a group, in the order of the file.
 	properties []property
 }
 
-// node is a schema as the file has it.
+// node is a node of the schema file.
 type node struct {
 	Ref         string          `json:"$ref"`
 	Description string          `json:"description"`
@@ -37,7 +37,7 @@ type node struct {
 	Additional  json.RawMessage `json:"additionalProperties"`
 }
 
-// ordered are the entries of a JSON object in the order of the file.
+// ordered contains the entries of a JSON object in the order of the file.
 type ordered []entry
 
 type entry struct {
@@ -64,8 +64,8 @@ func (o *ordered) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// readSchema gives the values that the schema describes. It fails for a value
-// without a description, and for a group that takes values that nobody described.
+// readSchema returns the values that the schema describes. It returns an error for a value without
+// a description, and for a group that allows other values.
 func readSchema(path string) ([]property, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -127,7 +127,7 @@ func (o ordered) at(ref string) (node, error) {
 	return node{}, fmt.Errorf("%s is not among the definitions", ref)
 }
 
-// kind tells the type: one of some words, a list of something, or what the schema says.
+// kind returns the displayed type: the allowed words, a list of a type, or the type in the schema.
 func (n node) kind() string {
 	if len(n.Enum) > 0 {
 		return "`" + strings.Join(n.Enum, "`, `") + "`"

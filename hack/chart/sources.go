@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// source is a part of the installation: what it adds to the two modes, and when.
+// source is a part of the installation: the objects that it adds in each of the two modes, and its
+// condition.
 type source struct {
-	// condition is an expression over the values; none is always.
+	// condition is an expression over the values. Empty means always.
 	condition string
-	// all and split are what the part has in each mode. Where split is nil, it is
-	// made of all.
+	// all and split are the objects of the part in each mode. If split is nil, it is derived from
+	// all.
 	all, split rendering
 }
 
-// sources are all parts. The first one is the installation without options.
+// sources contains all parts. The first one is the installation without options.
 type sources []source
 
 func readSources(root string) (sources, error) {
@@ -44,13 +45,13 @@ func readSources(root string) (sources, error) {
 	return parts, nil
 }
 
-// base is the installation without options.
+// base returns the installation without options.
 func (s sources) base() source { return s[0] }
 
-// namespaced is the installation for some namespaces.
+// namespaced returns the installation for some namespaces.
 func (s sources) namespaced() source { return s[1] }
 
-// objects gives those of some kinds in all parts, each once.
+// objects returns the objects of some kinds in all parts, without duplicates.
 func (s sources) objects(kinds ...string) rendering {
 	var objects rendering
 	for _, kind := range kinds {
@@ -67,7 +68,7 @@ func (s sources) objects(kinds ...string) rendering {
 	return objects
 }
 
-// of gives the part that brings an object, and the object as each mode has it.
+// of returns the part that contains an object, and the object in each mode.
 func (s sources) of(o object) (part source, all, split object, err error) {
 	for _, part := range s {
 		all, split = part.all.find(o), part.split.find(o)
@@ -82,9 +83,9 @@ func (s sources) of(o object) (part source, all, split object, err error) {
 	return source{}, nil, nil, fmt.Errorf("%s is in no part", o.key())
 }
 
-// inSplit gives an object that is written for mode all as mode split needs it: a
-// binding's subject is then the ServiceAccount that is bound to the role, or to the
-// one whose name this role's name continues.
+// inSplit converts an object of mode all to mode split. The subject of a binding becomes the
+// ServiceAccount that is bound to the role in mode split, or to the role with the longest name that
+// is a prefix of this role's name.
 func (s sources) inSplit(o object) (object, error) {
 	if !strings.HasSuffix(o.kind(), "Binding") {
 		return o, nil

@@ -1,4 +1,4 @@
-// Package cluster checks what the go.mod files of the programs that hack builds say.
+// Package cluster checks the go.mod files of the programs that hack builds.
 package cluster
 
 import (
@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// versions returns the version of each module that the go.mod file in the directory
-// requires.
+// versions returns the module versions that the go.mod file in the directory requires.
 func versions(t *testing.T, directory string) map[string]string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json", directory+"/go.mod")
@@ -33,9 +32,8 @@ func versions(t *testing.T, directory string) map[string]string {
 	return required
 }
 
-// shared matches the modules that most others import. A package is compiled again if
-// the version of any package below it differs, so one of these that differs costs
-// minutes.
+// shared matches the modules that most others import. A package is compiled again if the version of
+// any of its dependencies differs, so a different version of one of these modules costs minutes.
 var shared = regexp.MustCompile(`^(golang\.org/x|google\.golang\.org|k8s\.io|sigs\.k8s\.io|go\.opentelemetry\.io/otel|github\.com/prometheus/(client_golang|client_model|common|procfs))(/|$)`)
 
 func TestProgramsShareTheLibrariesOfTheOperator(t *testing.T) {

@@ -1,5 +1,5 @@
-// Command conditions prints the reference of condition types and reasons, from
-// the constants in api/v1alpha1 and in api/aggregation/v1alpha1 and their comments.
+// Command conditions prints the reference of condition types and reasons, from the constants and
+// their comments in api/v1alpha1 and api/aggregation/v1alpha1.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// entry is one constant: its value, and what its comment says.
+// entry is one constant: its value and its comment.
 type entry struct{ value, text string }
 
 func main() {
@@ -99,8 +99,8 @@ func constants(pattern string) (types, reasons map[string]string, err error) {
 	return types, reasons, nil
 }
 
-// entriesOf are the constants of one group. A comment is about all that follow it
-// without a blank line or another comment.
+// entriesOf returns the constants of one group. A comment applies to all following constants until
+// a blank line or another comment.
 func entriesOf(files *token.FileSet, group *ast.GenDecl) map[string]entry {
 	found := map[string]entry{}
 	text, line := "", 0
@@ -135,7 +135,7 @@ func sentence(comment string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(comment), " "), "|", `\|`)
 }
 
-// withoutName takes the constant's own name off the beginning of its comment.
+// withoutName removes the name of the constant from the beginning of its comment.
 func withoutName(text, name string) string {
 	for _, separator := range []string{": ", " is ", " tells "} {
 		if rest, cut := strings.CutPrefix(text, name+separator); cut {

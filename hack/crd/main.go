@@ -1,12 +1,11 @@
-// Command crd makes the generated custom resource definitions fit for use.
+// Command crd reduces the size of the generated custom resource definitions.
 //
-// A pod template inside a spec has a schema of 700 KB, most of it descriptions
-// that Kubernetes has anyway, and kubectl apply keeps what it applied in an
-// annotation that may have 256 KiB. And that template is merged over another, so
-// that nothing in it is required. So this command drops the descriptions below
-// the largest fields, and in pod templates what those cannot have, and the
-// requirement of containers; and it refuses a definition that client-side apply
-// could not take.
+// The schema of a pod template in a spec has 700 KB. Most of it are descriptions that Kubernetes
+// documents anyway, and kubectl apply stores the applied object in an annotation, whose limit is
+// 256 KiB. In addition, the pod template is merged over another one, so none of its fields is
+// required. Therefore this command removes the descriptions below the largest fields, fields that
+// pod templates cannot have, and the requirement of containers. It returns an error for a
+// definition that is too large for client-side apply.
 //
 // It rewrites the files that are its arguments.
 package main
@@ -20,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// longest is below the limit of all annotations of an object (256 KiB), with
-// room for the others.
+// longest is less than the limit of all annotations of an object (256 KiB), which leaves room for
+// other annotations.
 const longest = 250 * 1024
 
 func main() {
@@ -63,7 +62,7 @@ func rewrite(path string) error {
 	return os.WriteFile(path, append([]byte("---\n"), out...), 0o644)
 }
 
-// slim shortens the schema of one version.
+// slim reduces the schema of one version.
 func slim(version any) {
 	spec := at(version, "schema", "openAPIV3Schema", "properties", "spec", "properties")
 	for _, field := range []string{"podTemplate", "volumes", "affinity"} {
@@ -78,7 +77,7 @@ func slim(version any) {
 	relax(at(spec, "podTemplate"))
 }
 
-// relax makes a pod template one that is merged over another.
+// relax adapts the schema of a pod template that is merged over another one.
 func relax(template any) {
 	if pod, ok := at(template, "properties", "spec").(map[string]any); ok {
 		delete(pod, "required")
@@ -96,7 +95,7 @@ func relax(template any) {
 func dropDescriptions(value any) {
 	switch v := value.(type) {
 	case map[string]any:
-		// A property may have that name too, and then it is no text.
+		// A property may have this name too. It is then not a string.
 		if _, isText := v["description"].(string); isText {
 			delete(v, "description")
 		}

@@ -9,8 +9,9 @@ import (
 
 const certificatesPath = "/etc/ssl/certs/ca-certificates.crt"
 
-// distrolessTree is what a static program expects of its surroundings. The certificates come from Mozilla's list as the
-// Go project keeps it, not from this machine: its own might trust somebody whom our users do not.
+// distrolessTree returns the files that a static program needs besides itself. The certificates are
+// Mozilla's list as the Go project distributes it. Those of this machine are not used, because it
+// may trust authorities that users do not trust.
 func distrolessTree() (*tree, error) {
 	t := newTree()
 	var certificates bytes.Buffer

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDockerfileMakesTheSameImage compares what the Dockerfile says of the image with
-// what build.sh says. No engine is needed for that, and none is at hand here.
+// TestDockerfileMakesTheSameImage compares the image settings in the Dockerfile with those in
+// build.sh. This needs no container engine.
 func TestDockerfileMakesTheSameImage(t *testing.T) {
 	dockerfile, err := os.ReadFile("../../Dockerfile")
 	if err != nil {
@@ -19,7 +19,7 @@ func TestDockerfileMakesTheSameImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for instruction, flag := range map[string]string{"ENTRYPOINT": "-entrypoint", "USER": "-user", "WORKDIR": "-workdir"} {
-		// The last stage's instruction is the image's.
+		// The instruction of the last stage applies to the image.
 		said := regexp.MustCompile(`(?m)^`+instruction+` (.*)$`).FindAllStringSubmatch(string(dockerfile), -1)
 		given := regexp.MustCompile(flag + ` (\S+)`).FindStringSubmatch(string(script))
 		if len(said) == 0 || given == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// writeImage writes one layer per tree. The file appears under its name only when it is whole.
+// writeImage writes one layer per tree. The file gets its name only when it is complete.
 func writeImage(out, tag string, trees []*tree, arch string, cfg v1.Config, when time.Time, gzip bool) error {
 	ref, err := name.NewTag(tag, name.StrictValidation)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 
 const indexUsage = "usage: image index [-out DIR] [-push NAME:TAG] IMAGE.tar..."
 
-// runIndex joins the images of several platforms under one name, which is what a
-// cluster with different nodes pulls, and prints its digest.
+// runIndex combines the images of several platforms under one name, which clusters with different
+// nodes pull, and prints the digest.
 func runIndex(args []string, stdout io.Writer) error {
 	fs := flag.NewFlagSet("image index", flag.ContinueOnError)
 	fs.Usage = func() { fmt.Fprintln(fs.Output(), indexUsage); fs.PrintDefaults() }
@@ -58,9 +58,9 @@ func runIndex(args []string, stdout io.Writer) error {
 	return nil
 }
 
-// indexOf is the index of the images in tars, each for a platform of its own.
+// indexOf returns an index of the images in tars, each of which has a different platform.
 func indexOf(tars []string) (v1.ImageIndex, error) {
-	// The kind of index that goes with images from docker archives.
+	// The media type of an index for images from docker archives.
 	index := mutate.IndexMediaType(empty.Index, types.DockerManifestList)
 	seen := map[string]string{}
 	for _, tar := range tars {

@@ -15,8 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// TestIndex pushes one name for two platforms to a registry, and pulls it as the
-// nodes of each do.
+// TestIndex pushes one name for two platforms to a registry, and pulls it for each platform.
 func TestIndex(t *testing.T) {
 	server := httptest.NewServer(registry.New())
 	defer server.Close()

@@ -1,12 +1,12 @@
 // Command image assembles a container image from files, without an engine and without a registry, and writes it as a
 // docker-archive tar: `ctr images import`, `docker load`, `kind load image-archive`, `podman load` and `crane push` read it.
 //
-// The same input gives the same bytes on every machine: entries are sorted, owned by root, and all times are
-// SOURCE_DATE_EPOCH (seconds; 0 when it is not set).
+// The same input results in the same bytes on every machine: entries are sorted and owned by root,
+// and all times are SOURCE_DATE_EPOCH (seconds; 0 if it is not set).
 //
 //	image -out app.tar -tag example.com/app:v1 -distroless -entrypoint /app -user 65532:65532 ./bin/app:/app
 //
-// With "index" as its first word it joins such images of several platforms under one name:
+// With "index" as its first argument it combines such images of several platforms under one name:
 //
 //	image index -push example.com/app:v1 app-amd64.tar app-arm64.tar
 package main
@@ -94,7 +94,7 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		trees = []*tree{base, content} // A layer of its own: it stays the same from one version to the next.
+		trees = []*tree{base, content} // A layer of its own, because it does not change between versions.
 	}
 
 	cfg := v1.Config{

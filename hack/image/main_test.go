@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// build assembles an image of a small program and returns the tar's path.
+// build builds an image with a small program and returns the path of the tar.
 func build(t *testing.T, mode os.FileMode, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ type entry struct {
 
 func newTree() *tree { return &tree{entries: map[string]entry{}} }
 
-// put adds an entry and the directories above it.
+// put adds an entry and its parent directories.
 func (t *tree) put(p string, e entry) error {
 	p = path.Clean("/" + p)[1:]
 	if p == "" {
@@ -81,8 +81,8 @@ func (t *tree) addSource(arg string) error {
 	if err != nil {
 		return err
 	}
-	// A given path may be a symbolic link, as those of shared libraries are: its file is meant. Within a directory,
-	// links stay links.
+	// A source may be a symbolic link, as shared libraries often are. Its target is added. Links
+	// inside a directory are added as links.
 	source, err = filepath.EvalSymlinks(source)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (t *tree) addSource(arg string) error {
 	})
 }
 
-// portableMode keeps of a mode what does not depend on the umask of whoever made the file.
+// portableMode returns the part of a mode that does not depend on the umask.
 func portableMode(m fs.FileMode) int64 {
 	if m&0o100 != 0 {
 		return 0o755
@@ -138,7 +138,7 @@ func pathAndMode(arg string, otherwise int64) (string, int64, error) {
 	return p, mode, nil
 }
 
-// write writes the tree as a tar, the same bytes for the same content.
+// write writes the tree as a tar. The same content results in the same bytes.
 func (t *tree) write(w io.Writer, when time.Time) error {
 	names := make([]string, 0, len(t.entries))
 	for n := range t.entries {

@@ -1,6 +1,5 @@
-// Command mcpreference prints the reference of the MCP server, as a client sees
-// it: its tools with their arguments and the rights that they need, its resources
-// and its prompts.
+// Command mcpreference prints the reference of the MCP server as a client sees it: its tools with
+// their arguments and the permissions that they need, its resources and its prompts.
 package main
 
 import (
@@ -62,8 +61,8 @@ arguments only.
 	return nil
 }
 
-// connect gives a client of a server with all that there is. Nothing is called, so
-// there need be no cluster.
+// connect returns a client of a server with all tools, resources and prompts. No tool is called, so
+// no cluster is needed.
 func connect(ctx context.Context, offered *toolset.Set) (*mcp.ClientSession, error) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "coder-k8s", Version: "reference"}, &mcp.ServerOptions{PageSize: 1000})
 	offered.Register(server, toolset.Env{Kube: &callers.Kube{}})

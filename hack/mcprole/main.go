@@ -1,13 +1,11 @@
-// Command mcprole prints the ClusterRole of the MCP server: the right to act as
-// its callers, on just those resources and with just those verbs that its tools,
-// prompts and resources use, and the little that it does as itself. With the argument
-// inside it prints the role that the server needs beside it for that toolset, which is
-// offered only if an administrator asks for it.
+// Command mcprole prints the ClusterRole of the MCP server: the permissions to impersonate its
+// callers, restricted to the resources and verbs that its tools, prompts and resources use, and the
+// few permissions that it uses itself. With the argument inside it prints the additional role for
+// that toolset, which an administrator must enable.
 //
-// The rules are those of constrained impersonation (Kubernetes 1.36 and later). It
-// asks of whoever acts as somebody two rights: one to be that person
-// (impersonate:<mode>) and one for what is then done (impersonate-on:<mode>:<verb>),
-// and it never lets anybody be a member of system:masters.
+// The rules use constrained impersonation (Kubernetes 1.36 and later). It requires two permissions:
+// one to impersonate a user (impersonate:<mode>) and one for the action
+// (impersonate-on:<mode>:<verb>). It never allows impersonating the group system:masters.
 package main
 
 import (
@@ -28,8 +26,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// The ways of being somebody else. A service account is impersonated in its own
-// way, because its groups follow from its name.
+// The modes of impersonation. Service accounts have their own mode, because their groups follow
+// from their name.
 const (
 	asPerson         = "user-info"
 	asServiceAccount = "serviceaccount"
@@ -54,7 +52,7 @@ func clusterRole() rbacv1.ClusterRole {
 	return verbs.role("coder-k8s-mcp")
 }
 
-// insideRole has what toolset inside needs and clusterRole does not have.
+// insideRole returns the permissions that toolset inside needs in addition to clusterRole.
 func insideRole() rbacv1.ClusterRole {
 	verbs := verbsOf{}
 	usual := callersRights()
@@ -62,12 +60,12 @@ func insideRole() rbacv1.ClusterRole {
 	return verbs.role("coder-k8s-mcp-inside")
 }
 
-// callersRights is what is done as callers, unless toolset inside is offered.
+// callersRights returns the permissions that are used on behalf of callers without toolset inside.
 func callersRights() []access.Right {
 	return slices.Concat(prompts.Rights(), resources.Rights(), access.Rights(), toolRights(false))
 }
 
-// toolRights are those of the tools of toolset inside, or of all others.
+// toolRights returns the permissions for the tools of toolset inside, or for all other tools.
 func toolRights(inside bool) []access.Right {
 	var rights []access.Right
 	for _, definition := range tools.All().Definitions() {
@@ -78,10 +76,10 @@ func toolRights(inside bool) []access.Right {
 	return rights
 }
 
-// ownVerbs is the right to be somebody. What the server does as itself stands
-// elsewhere: reviews of tokens and of access in system:auth-delegator, the list of
-// control planes in config/rbac/mcp/control_planes.yaml, because an installation for
-// some namespaces leaves it out.
+// ownVerbs returns the permissions to impersonate. The permissions that the server uses itself are
+// defined elsewhere: token and access reviews in system:auth-delegator, and the list of control
+// planes in config/rbac/mcp/control_planes.yaml, because an installation for some namespaces omits
+// it.
 func ownVerbs() verbsOf {
 	const authentication = "authentication.k8s.io"
 	verbs := verbsOf{}
@@ -93,10 +91,10 @@ func ownVerbs() verbsOf {
 
 type groupResource struct{ group, resource string }
 
-// verbsOf is the verbs on each resource.
+// verbsOf contains the verbs for each resource.
 type verbsOf map[groupResource][]string
 
-// actOn adds the verbs to use rights as somebody else.
+// actOn adds the verbs to use permissions on behalf of callers.
 func (v verbsOf) actOn(rights []access.Right) {
 	for _, right := range rights {
 		for _, mode := range []string{asPerson, asServiceAccount} {
@@ -120,8 +118,8 @@ func (v verbsOf) add(group, resource, verb string) {
 	}
 }
 
-// rules has one rule for all resources of a group with the same verbs, and one for
-// all paths with the same verbs, in an order that depends on nothing else.
+// rules returns one rule for all resources of a group with the same verbs, and one for all paths
+// with the same verbs, in a deterministic order.
 func (v verbsOf) rules() []rbacv1.PolicyRule {
 	grouped := map[string]rbacv1.PolicyRule{}
 	for key, verbs := range v {

@@ -36,12 +36,12 @@ func TestTheRoleHasEachRightOfACallerInBothModes(t *testing.T) {
 	}
 }
 
-// Whoever takes over the server must not get more than what its tools can do, and
-// nothing without being somebody.
+// An attacker who controls the server must not get more permissions than its tools use, and none
+// without impersonation.
 func TestTheRoleReachesNoFurther(t *testing.T) {
 	for _, rule := range clusterRole().Rules {
 		if len(rule.NonResourceURLs) > 0 {
-			// Paths that every caller whom Kubernetes knows may read.
+			// Paths that every authenticated caller may read.
 			want := rbacv1.PolicyRule{
 				NonResourceURLs: []string{"/apis/aggregation.coder.com/v1alpha1", "/version"},
 				Verbs:           []string{"impersonate-on:serviceaccount:get", "impersonate-on:user-info:get"},
@@ -68,7 +68,7 @@ func TestTheRoleReachesNoFurther(t *testing.T) {
 	}
 }
 
-// Without the toolset the server cannot run a command in anybody's name.
+// Without the toolset the server cannot run commands on behalf of callers.
 func TestOnlyTheRoleOfToolsetInsideRunsCommands(t *testing.T) {
 	const group, exec = "aggregation.coder.com", "coderworkspaces/exec"
 	want := []rbacv1.PolicyRule{{

@@ -1,5 +1,5 @@
-// Command monitoring writes the reference of the metrics, docs/reference/metrics.md, from
-// what the code registers:
+// Command monitoring writes the reference of the metrics, docs/reference/metrics.md, from the
+// metrics that the code registers:
 //
 //	go run ./hack/monitoring [DIRECTORY OF THE REPOSITORY]
 package main

@@ -34,7 +34,7 @@ subresource is left out, so that nobody can make series up. Beside these there a
 
 `
 
-// metricReference is the table of all metrics.
+// metricReference returns the table of all metrics.
 func metricReference() ([]byte, error) {
 	own, err := inventory.Own()
 	libraries, errLibraries := inventory.Libraries()
@@ -63,7 +63,7 @@ func labels(m inventory.Metric) string {
 	return strings.Join(quoted, ", ")
 }
 
-// cell is a text that may stand in a table.
+// cell escapes a text for a table cell.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(text)
 }

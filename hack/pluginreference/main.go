@@ -42,7 +42,7 @@ standard output, all else to standard error.
 	writeFlags(out, root.PersistentFlags())
 }
 
-// each calls a function for every command that does something, in the order of names.
+// each calls visit for every runnable command, sorted by name.
 func each(cmd *cobra.Command, visit func(*cobra.Command)) {
 	for _, child := range cmd.Commands() {
 		if child.HasSubCommands() {
@@ -81,7 +81,7 @@ func writeFlags(out io.Writer, flags *pflag.FlagSet) {
 		}
 		value := flag.DefValue
 		if flag.Name == "cache-dir" {
-			// It is the home directory of whoever generates this.
+			// This is the home directory of the user who runs the generator.
 			value = "$HOME/.kube/cache"
 		}
 		if value == "" || value == "[]" || value == "false" {

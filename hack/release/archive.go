@@ -22,7 +22,8 @@ type entry struct {
 	mode         fs.FileMode
 }
 
-// runArchive writes a .tar.gz or, for Windows, a .zip. It appears under its name only when it is whole.
+// runArchive writes a .tar.gz or, for Windows, a .zip. The file gets its name only when it is
+// complete.
 func runArchive(args []string, when time.Time) error {
 	set := flag.NewFlagSet("release archive", flag.ContinueOnError)
 	out := set.String("out", "", "the `file` to write, .tar.gz or .zip")
@@ -57,7 +58,7 @@ func runArchive(args []string, when time.Time) error {
 	return os.Rename(partial, *out)
 }
 
-// parseEntries reads SOURCE:NAME[:MODE] and sorts by name.
+// parseEntries parses SOURCE:NAME[:MODE] and sorts by name.
 func parseEntries(args []string) ([]entry, error) {
 	var entries []entry
 	for _, arg := range args {
@@ -91,7 +92,7 @@ func parseEntries(args []string) ([]entry, error) {
 }
 
 func writeTarGzip(out io.Writer, entries []entry, when time.Time) error {
-	// The header of gzip has neither name nor time.
+	// The gzip header contains neither a name nor a time.
 	compressed := gzip.NewWriter(out)
 	archive := tar.NewWriter(compressed)
 	for _, e := range entries {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// plugin is the manifest that krew installs from; its name, coder, must be that of the file.
+// plugin is the manifest for krew. Its name, coder, must be that of the file.
 type plugin struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
@@ -39,7 +39,8 @@ type pluginPlatform struct {
 
 var archiveName = regexp.MustCompile(`^kubectl-coder_.+_(linux|darwin|windows)_(amd64|arm64)\.(tar\.gz|zip)$`)
 
-// runKrew writes the manifest for archives of kubectl-coder that are to be had below the address base.
+// runKrew writes the manifest for archives of kubectl-coder that can be downloaded from the URL
+// base.
 func runKrew(args []string, stdout io.Writer) error {
 	set := flag.NewFlagSet("release krew", flag.ContinueOnError)
 	version := set.String("version", "", "the version, as v1.2.3")

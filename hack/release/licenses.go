@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// runLicenses writes the texts under which the modules in a program may be passed on. Most of these licenses ask that they go
-// along with the binary.
+// runLicenses writes the license texts of the modules in a program. Most of these licenses require
+// that their text is distributed with the binary.
 func runLicenses(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("usage: release licenses PROGRAM")
@@ -35,7 +35,8 @@ func licenseTexts(libraries []library) string {
 	return b.String()
 }
 
-// The sentences by which a license is known, the first that fits. BSD with two clauses is the one with three without its third.
+// The sentences that identify a license. The first match applies. BSD with two clauses is the one
+// with three clauses without its third.
 var licenseSentences = []struct{ id, sentence string }{
 	{"AGPL-3.0-only", "GNU AFFERO GENERAL PUBLIC LICENSE Version 3"},
 	{"Apache-2.0", "Apache License Version 2.0"},
@@ -49,7 +50,8 @@ var licenseSentences = []struct{ id, sentence string }{
 	{"ISC", "Permission to use, copy, modify, and distribute this software for any purpose"},
 }
 
-// licenseID is the SPDX identifier of a license's text, or empty: a notice is not a license.
+// licenseID returns the SPDX identifier of a license text. It returns an empty string for other
+// texts: a notice is not a license.
 func licenseID(content string) string {
 	words := strings.ToLower(strings.Join(strings.Fields(content), " "))
 	for _, l := range licenseSentences {

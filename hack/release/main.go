@@ -1,6 +1,7 @@
-// Command release makes what a release has beside programs and images: archives, lists of what is inside (SBOM), the texts
-// of the licenses of others, and the manifest for krew. The same input gives the same bytes on every machine: entries are
-// sorted, owned by root, and all times are SOURCE_DATE_EPOCH (seconds; 0 when it is not set).
+// Command release creates the parts of a release besides programs and images: archives, SBOMs, the
+// license texts of dependencies, and the krew manifest. The same input results in the same bytes on
+// every machine: entries are sorted and owned by root, and all times are SOURCE_DATE_EPOCH
+// (seconds; 0 if it is not set).
 //
 //	release archive -out app.tar.gz ./bin/app:app:755 LICENSE:LICENSE
 //	release licenses ./bin/app >THIRD_PARTY_LICENSES.txt
@@ -49,7 +50,7 @@ func run(args []string, stdout io.Writer) error {
 	return fmt.Errorf("unknown command %q; %s", args[0], usage)
 }
 
-// buildTime is the only time that what is made here tells: that of the commit.
+// buildTime returns the time of the commit, the only time in the output.
 func buildTime() (time.Time, error) {
 	value := os.Getenv("SOURCE_DATE_EPOCH")
 	if value == "" {

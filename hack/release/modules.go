@@ -17,7 +17,7 @@ import (
 // library is a module that is compiled into a program.
 type library struct {
 	Path, Version string
-	// Sum is the module's h1: line of go.sum; the standard library has none.
+	// Sum is the module's h1: line of go.sum. The standard library has none.
 	Sum string
 	// Texts are its license and notice files, by name.
 	Texts []text
@@ -27,10 +27,11 @@ type library struct {
 
 type text struct{ Name, Content string }
 
-// standardLibrary is how the modules of a program name what comes with Go.
+// standardLibrary is the name of Go's standard library in the list of modules.
 const standardLibrary = "std"
 
-// librariesOf are the modules that the program at path was linked from, sorted, with their licenses from the cache of modules.
+// librariesOf returns the modules of the program at path, sorted, with their licenses from the
+// module cache.
 func librariesOf(path string) ([]library, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
@@ -59,7 +60,7 @@ func librariesOf(path string) ([]library, error) {
 	return libraries, nil
 }
 
-// libraryOf is the module that was compiled: the replacement where there is one.
+// libraryOf returns the compiled module: the replacement if there is one.
 func libraryOf(m *debug.Module) library {
 	if m.Replace != nil {
 		m = m.Replace
@@ -88,11 +89,11 @@ func cachedModule(cache string, l library) (string, error) {
 	return filepath.Join(cache, path+"@"+version), nil
 }
 
-// Licenses of parts that are not compiled, such as LICENSE.enterprise, have other names.
+// License files of parts that are not compiled, such as LICENSE.enterprise, have other names.
 var licenseFile = regexp.MustCompile(`(?i)^(licen[sc]e|copying|notice)([-_](apache|mit|bsd|libyaml)[-0-9.]*)?(\.(md|txt|rst|mit))?$`)
 
-// readLicenses reads the license files of the module whose source is directory. A module without any is an error, because
-// nobody may pass it on.
+// readLicenses reads the license files of the module in directory. A module without a license is an
+// error, because it may not be distributed.
 func (l *library) readLicenses(directory string) error {
 	files, err := os.ReadDir(directory)
 	if err != nil {

@@ -19,7 +19,8 @@ type index struct {
 	} `json:"manifests"`
 }
 
-// runPlatforms prints a line for each image in an OCI image layout: its platform and its digest.
+// runPlatforms prints the platform and the digest of each image in an OCI image layout, one per
+// line.
 func runPlatforms(args []string, stdout io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("usage: release platforms DIRECTORY")

@@ -19,7 +19,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// write makes the file name in a directory of its own and returns its path.
+// write creates a file in a directory of its own and returns its path.
 func write(t *testing.T, name, content string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -66,7 +66,7 @@ func TestArchivesAreTheSameBytes(t *testing.T) {
 	}
 }
 
-// list is a line for each file in an archive: name, mode, time and content.
+// list returns one line for each file in an archive: name, mode, time and content.
 func list(t *testing.T, name string, raw []byte) string {
 	t.Helper()
 	var b strings.Builder
@@ -143,7 +143,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestSBOM makes the list of this test's own program, whose modules are known.
+// TestSBOM creates the SBOM of this test program, whose modules are known.
 func TestSBOM(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	program, err := os.Executable()

@@ -15,18 +15,20 @@ import (
 
 const (
 	repository = "https://github.com/coder-k8s/coder-k8s"
-	// rootCertificates is the module whose list of authorities hack/image copies into the image.
+	// rootCertificates is the module with the certificate authorities that hack/image copies into
+	// the image.
 	rootCertificates = "golang.org/x/crypto/x509roots/fallback"
 )
 
-// subject is what a list of contents is about.
+// subject is the program or image that an SBOM describes.
 type subject struct {
 	Name, Version, License string
-	// Digest of the image, as sha256:..., and its platform, as linux/amd64; empty for a program.
+	// Digest is the digest of the image, as sha256:..., and Platform its platform, as linux/amd64.
+	// Both are empty for a program.
 	Digest, Platform string
 }
 
-// runSBOM writes the list of what is in a program, or in the image that has it, as CycloneDX.
+// runSBOM writes the SBOM of a program, or of the image that contains it, in CycloneDX format.
 func runSBOM(args []string, when time.Time, stdout io.Writer) error {
 	set := flag.NewFlagSet("release sbom", flag.ContinueOnError)
 	var about subject
@@ -64,7 +66,7 @@ func runSBOM(args []string, when time.Time, stdout io.Writer) error {
 	return cdx.NewBOMEncoder(stdout, cdx.BOMFileFormatJSON).SetPretty(true).Encode(billOf(about, sha256.Sum256(program), libraries, when))
 }
 
-// billOf is the list. sum is that of the program.
+// billOf returns the SBOM. sum is the SHA-256 of the program.
 func billOf(about subject, sum [sha256.Size]byte, libraries []library, when time.Time) *cdx.BOM {
 	bom := cdx.NewBOM()
 	bom.SerialNumber = serialNumber(about, sum)
@@ -84,12 +86,12 @@ func billOf(about subject, sum [sha256.Size]byte, libraries []library, when time
 		references = append(references, c.BOMRef)
 	}
 	bom.Components = &components
-	// A program tells which modules are in it, but not which of them needs which.
+	// A program contains the list of its modules, but not their dependencies.
 	bom.Dependencies = &[]cdx.Dependency{{Ref: whole.BOMRef, Dependencies: &references}}
 	return bom
 }
 
-// serialNumber differs for what differs, and is the same for the same: a UUID of version 8, which is what one calls its own.
+// serialNumber returns a deterministic UUID of version 8, which is different for different content.
 func serialNumber(about subject, sum [sha256.Size]byte) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %x", about.Name, about.Version, about.Digest, sum))
 	h[6] = h[6]&0x0f | 0x80

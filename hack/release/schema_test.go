@@ -11,8 +11,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// cycloneDX is the published schema of the lists, which comes with the library's source. What it says of keys and certificates
-// is in a file that does not come along; our lists have none.
+// cycloneDX returns the published schema of SBOMs from the source of the library. Its part about
+// keys and certificates is in a file that the library does not contain; our SBOMs have none.
 func cycloneDX(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
@@ -58,7 +58,7 @@ func TestSBOMFitsTheSchema(t *testing.T) {
 		"image": made(t, "sbom", "-name", "coder-k8s", "-version", "v1.2.3", "-license", "Apache-2.0 AND AGPL-3.0-only",
 			"-digest", "sha256:"+strings.Repeat("ab", 32), "-platform", "linux/amd64", program),
 	}
-	// RELEASE names a directory with a whole release, whose lists are looked at too.
+	// RELEASE is a directory with a complete release, whose SBOMs are also checked.
 	files, err := filepath.Glob(filepath.Join(os.Getenv("RELEASE"), "*.cdx.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,11 @@
-// Command testcluster runs a command that runs tests, and meanwhile the etcd and the
-// kube-apiserver that packages share which use kubetest.Shared:
+// Command testcluster runs a test command together with the etcd and kube-apiserver that all
+// packages with kubetest.Shared use:
 //
 //	testcluster COMMAND [ARGUMENT...]
 //
-// The command starts at once, because it compiles first; the tests wait for the servers.
-// They end with the command, whose exit code is that of testcluster. KUBEBUILDER_ASSETS
-// says where the programs are.
+// The command starts at once, because it compiles first; the tests wait for the servers. The
+// servers stop when the command ends. testcluster returns the exit code of the command.
+// KUBEBUILDER_ASSETS is the directory with the programs.
 package main
 
 import (
@@ -41,7 +41,7 @@ func run(command []string) (code int, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 
-	// A signal ends the command, and the servers after it.
+	// A signal stops the command, and then the servers.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	stopServers := startServers(kubeconfig)
@@ -62,11 +62,11 @@ func run(command []string) (code int, err error) {
 	return 0, nil
 }
 
-// startServers starts etcd and kube-apiserver in the background. The function that it
-// returns waits until they have started, and stops them.
+// startServers starts etcd and kube-apiserver in the background. The returned function waits until
+// they have started, and stops them.
 func startServers(kubeconfig string) (stop func() error) {
 	server := kubetest.Environment()
-	// The library's range has 254 addresses, and tests leave their Services behind.
+	// The default range has only 254 addresses, and tests do not delete their Services.
 	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.0.0.0/16")
 	started := make(chan error, 1)
 	go func() {
@@ -88,7 +88,7 @@ func startServers(kubeconfig string) (stop func() error) {
 	}
 }
 
-// write makes a file that is complete as soon as it exists.
+// write creates a file atomically.
 func write(file string, content []byte) error {
 	if err := os.WriteFile(file+".new", content, 0o600); err != nil {
 		return fmt.Errorf("writing the kubeconfig: %w", err)

@@ -13,11 +13,11 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// agentSilence is how many times longer than a build an agent may write nothing before
-// Coder is asked whether its log goes on.
+// agentSilence multiplies Client.logSilence for the log of an agent, which may be silent for longer
+// than the log of a build.
 const agentSilence = 15
 
-// UnknownScriptError is that an agent has no script of a name.
+// UnknownScriptError reports that an agent has no script of a name.
 type UnknownScriptError struct {
 	Script  string
 	Scripts []string
@@ -28,9 +28,9 @@ func (e *UnknownScriptError) Error() string {
 	return fmt.Sprintf("script is %q, and must be one of %q", e.Script, e.Scripts)
 }
 
-// AgentLogs reads what the scripts of an agent wrote: the lines whose ID is above
-// after. A script leaves out all others; empty is all of them. With follow it goes on
-// until the workspace is built again.
+// AgentLogs reads the output of an agent's scripts: the lines whose ID is greater than after. If
+// script is not empty, it returns only the lines of that script. With follow the stream continues
+// until a new build of the workspace starts.
 func (c *Client) AgentLogs(ctx context.Context, workspace, agent uuid.UUID, script string, after int64, follow bool) (*LogStream, error) {
 	names, err := c.scriptNames(ctx, agent)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// agentLogFixture is a running workspace with one agent, two scripts of which wrote.
+// agentLogFixture returns a running workspace with one agent, of which two scripts have written
+// lines.
 func agentLogFixture(t *testing.T) (server *coderdtest.Server, client *Client, workspace, agent uuid.UUID) {
 	t.Helper()
 	server = coderdtest.New(t, coderdtest.WithHostPrefixCookie())
@@ -59,7 +60,7 @@ func TestAgentLogs(t *testing.T) {
 	}
 }
 
-// TestFollowAgentLogs also sees that the stream ends with the build.
+// TestFollowAgentLogs also checks that the stream ends with the build.
 func TestFollowAgentLogs(t *testing.T) {
 	server, client, workspace, agent := agentLogFixture(t)
 	ctx, cancel := context.WithCancel(t.Context())

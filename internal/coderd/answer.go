@@ -11,34 +11,34 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// answer is what the transport saw of the last answer. Coder's client keeps
-// neither the headers nor the status of an answer that it could not read.
+// answer contains the parts of the last response that Coder's client does not return: its headers
+// and status are lost if the client cannot read the response.
 type answer struct {
 	status     int
 	json       bool
 	html       bool
 	retryAfter time.Duration
 	location   string
-	// requestID is the one under which Coder logs the request.
+	// requestID is the id under which Coder logs the request.
 	requestID string
-	// version is that of Coder, or empty.
+	// version is the version of Coder, or empty.
 	version string
-	// actor is the username as whom the request was made, or empty. refused is to be
-	// called if Coder refuses that user's token.
+	// actor is the username of the Actor that made the request, or empty. refused is to be called
+	// if Coder refuses that user's token.
 	actor   string
 	refused func()
 }
 
 type answerKey struct{}
 
-// recorder notes the answers of one client and names the program in its
-// requests.
+// recorder is the transport of one client. It records the responses and sets the User-Agent header.
 type recorder struct {
 	next      http.RoundTripper
 	userAgent string
 	bypass    bool
 	observe   func(Call)
-	// actor makes all requests. Nil leaves it to their context.
+	// actor makes all requests. If it is nil, the actor of the context makes the requests that
+	// change something.
 	actor Actor
 }
 
@@ -50,8 +50,8 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Header.Set(codersdk.BypassRatelimitHeader, "true")
 	}
 	if cookie, err := req.Cookie(codersdk.SessionTokenCookie); err == nil && req.Header.Get(codersdk.SessionTokenHeader) == "" {
-		// For a WebSocket Coder's client sends the token only as a cookie, which Coder
-		// expects under another name if CODER_HOST_PREFIX_COOKIE is set.
+		// For a WebSocket Coder's client sends the token only as a cookie. Coder expects another
+		// cookie name if CODER_HOST_PREFIX_COOKIE is set.
 		req.Header.Set(codersdk.SessionTokenHeader, cookie.Value)
 	}
 	seen, _ := req.Context().Value(answerKey{}).(*answer)
@@ -74,14 +74,14 @@ func (t *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 		seen.note(res)
 	}
 	if isRedirect(res) && req.Header.Get("Upgrade") != "" {
-		// Coder's client follows redirects where it changes the protocol, with the token.
+		// When it opens a WebSocket, Coder's client follows redirects and sends the token.
 		_ = res.Body.Close()
 		return nil, errRedirected
 	}
 	return res, nil
 }
 
-// act makes the request as the user as whom it is to be made.
+// act sets the token of the Actor that makes the request, if there is one.
 func (t *recorder) act(req *http.Request, seen *answer) error {
 	actor := t.actor
 	if actor == nil && changes(req) {
@@ -124,9 +124,8 @@ func mediaType(h http.Header) string {
 	return kind
 }
 
-// retryAfter reads the form of the header that Coder sends: seconds. A date,
-// which proxies may send, is measured against the answer's own Date, so that no
-// clock is needed.
+// retryAfter reads the header in Coder's format: seconds. A date, which proxies may send, is
+// compared with the Date header of the same response, so that the local clock is not used.
 func retryAfter(h http.Header) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.Atoi(value); err == nil && seconds > 0 {

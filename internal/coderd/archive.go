@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// Archive is the files of one template version as Coder holds them.
+// Archive is the files of one template version as stored in Coder.
 type Archive struct {
 	text, binary map[string]string
-	// absent are the files whose content was not kept.
+	// absent contains the files whose content was not kept.
 	absent map[string]absentFile
 }
 
@@ -25,8 +25,8 @@ type absentFile struct {
 	binary bool
 }
 
-// TextFiles are the files that are UTF-8 text, by path, without those whose content
-// was not kept. The caller may change the map.
+// TextFiles returns the files that are UTF-8 text, by path, without those whose content was not
+// kept. The caller may change the map.
 func (a *Archive) TextFiles() map[string]string {
 	out := map[string]string{}
 	if a != nil {
@@ -37,7 +37,7 @@ func (a *Archive) TextFiles() map[string]string {
 	return out
 }
 
-// BinaryFiles are the paths of the files that are not text, sorted.
+// BinaryFiles returns the paths of the files that are not text, sorted.
 func (a *Archive) BinaryFiles() []string {
 	if a == nil {
 		return nil
@@ -52,15 +52,15 @@ func (a *Archive) BinaryFiles() []string {
 	return names
 }
 
-// forget removes a file. A name that comes twice means the file that comes last, as it
-// does to who unpacks the archive onto a disk.
+// forget removes a file. If an archive contains a name twice, the last one applies, as when the
+// archive is unpacked to a disk.
 func (a *Archive) forget(name string) {
 	delete(a.text, name)
 	delete(a.binary, name)
 	delete(a.absent, name)
 }
 
-// dropText leaves out the content of all text.
+// dropText drops the content of all text files.
 func (a *Archive) dropText() {
 	for name, content := range a.text {
 		a.absent[name] = absentFile{size: int64(len(content))}
@@ -68,10 +68,9 @@ func (a *Archive) dropText() {
 	clear(a.text)
 }
 
-// ArchiveSummary says how much there is in an archive.
+// ArchiveSummary is the number and size of the files in an archive.
 type ArchiveSummary struct {
-	// Files and Bytes are those of all files, TextFiles and TextBytes of those that
-	// are text.
+	// Files and Bytes count all files, TextFiles and TextBytes only the text files.
 	Files, TextFiles int
 	Bytes, TextBytes int64
 	// Largest is the path of the largest file.
@@ -79,7 +78,7 @@ type ArchiveSummary struct {
 	LargestBytes int64
 }
 
-// Summary says how much there is in the archive, kept or not.
+// Summary returns the number and size of the files, whether their content was kept or not.
 func (a *Archive) Summary() ArchiveSummary {
 	if a == nil {
 		return ArchiveSummary{}
@@ -109,29 +108,29 @@ func (a *Archive) Summary() ArchiveSummary {
 }
 
 const (
-	// maxUnpackedBytes is what Coder itself takes in one archive. It is more than
-	// PackFiles makes, because an archive may come from elsewhere.
+	// maxUnpackedBytes is Coder's own limit for an archive. It is larger than the limit of
+	// PackFiles, because an archive may have another origin.
 	maxUnpackedBytes = 100 << 20
-	// maxEntries bounds the entries of one archive. An empty file costs a stranger
-	// next to nothing, and whoever unpacks it a name.
+	// maxEntries limits the number of entries in an archive. An empty file costs the sender almost
+	// nothing, but its name uses memory of the reader.
 	maxEntries = 20_000
 	// maxEntryName limits the path of an entry.
 	maxEntryName = 1 << 10
 )
 
-// unpacking says how an archive is read.
+// unpacking configures how an archive is read.
 type unpacking struct {
-	// strict refuses what otherwise is left out.
+	// strict makes entries an error that would otherwise be skipped.
 	strict bool
-	// bytes limits all files together.
+	// bytes limits the total size of all files.
 	bytes int64
-	// text is how much text is kept: more than that, and none is. Other files are
-	// kept if binary is set.
+	// text limits the total size of the text that is kept. If there is more, no text is kept. Other
+	// files are kept if binary is set.
 	text   int64
 	binary bool
 }
 
-// reading bounds how much of a stranger's archive is unpacked.
+// reading is the state while an untrusted archive is unpacked within its limits.
 type reading struct {
 	unpacking
 	archive *Archive
@@ -148,7 +147,7 @@ func newReading(how unpacking) *reading {
 	}
 }
 
-// tooMuch is that an archive exceeds a limit.
+// tooMuch reports that an archive exceeds a limit.
 type tooMuch struct{ problem string }
 
 // Error implements error.
@@ -156,7 +155,7 @@ func (e *tooMuch) Error() string { return e.problem }
 
 func exceeded(format string, args ...any) error { return &tooMuch{fmt.Sprintf(format, args...)} }
 
-// entry counts one entry, whatever it is.
+// entry counts one entry of any type.
 func (r *reading) entry(name string) error {
 	if r.entries++; r.entries > maxEntries {
 		return exceeded("it has more than %d entries", maxEntries)
@@ -167,8 +166,8 @@ func (r *reading) entry(name string) error {
 	return nil
 }
 
-// other takes an entry that is no file. Links and devices are left out, because
-// nothing that they lead to is in the archive.
+// other handles an entry that is not a regular file. Links and devices are skipped, because their
+// targets are not in the archive.
 func (r *reading) other(name string, folder bool) error {
 	if folder || !r.strict {
 		return nil
@@ -176,14 +175,14 @@ func (r *reading) other(name string, folder bool) error {
 	return fmt.Errorf("entry %q is neither a file nor a folder; links and devices cannot be part of a template", name)
 }
 
-// tooLarge is that the files have too many bytes together.
+// tooLarge returns the error for a total size above the limit.
 func (r *reading) tooLarge(name string) error {
 	return exceeded("its files have more than %s together, %q among them", size(r.bytes), name)
 }
 
-// file takes one entry, of which the archive says that it has so many bytes. It is
-// believed where that is too many. An entry whose path leads out of the archive is
-// left out, because nothing could be done with it.
+// file reads one file. declared is the size in the archive's header, which is used to refuse a file
+// that is too large before reading it. An entry whose path leads out of the archive is skipped, or
+// an error if strict is set.
 func (r *reading) file(name string, declared int64, content io.Reader) error {
 	if declared < 0 || declared > r.bytes-r.total {
 		return r.tooLarge(name)
@@ -228,19 +227,20 @@ func (r *reading) add(name string, content *contentWriter) {
 	}
 }
 
-// contentWriter takes the content of one file, and keeps it if it is wanted.
+// contentWriter receives the content of one file, and keeps it if it is needed.
 type contentWriter struct {
 	keepText   int64
 	keepBinary bool
 	size       int64
 	kept       strings.Builder
 	dropped    bool
-	// binary says that it is not UTF-8. rest is the beginning of a character.
+	// binary reports that the content is not UTF-8. rest is an incomplete character at the end of
+	// the content so far.
 	binary bool
 	rest   []byte
 }
 
-// expect makes room for so many bytes, so that a large file is not copied as it grows.
+// expect allocates space for n bytes, so that a large file is not copied while the buffer grows.
 func (w *contentWriter) expect(n int64) {
 	if n <= w.keepText || w.keepBinary {
 		w.kept.Grow(int(n))
@@ -261,7 +261,7 @@ func (w *contentWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// check looks for bytes that are not UTF-8.
+// check sets binary if it finds bytes that are not UTF-8.
 func (w *contentWriter) check(p []byte) {
 	for len(w.rest) > 0 && len(p) > 0 && !w.binary {
 		w.rest, p = append(w.rest, p[0]), p[1:]
@@ -286,7 +286,7 @@ func (w *contentWriter) check(p []byte) {
 	w.rest = append(w.rest, p[end:]...)
 }
 
-// result says whether the content is text, and whether it was kept.
+// result reports whether the content is text, and whether it was kept.
 func (w *contentWriter) result() (text, kept bool) {
 	text = !w.binary && len(w.rest) == 0
 	if text {
@@ -295,10 +295,10 @@ func (w *contentWriter) result() (text, kept bool) {
 	return false, !w.dropped && w.keepBinary
 }
 
-// ReadArchive unpacks an archive that somebody gives: tar or zip. Where an archive
-// of Coder's own is read with what can be used of it, this refuses paths that lead
-// out of the archive, links, and whatever else cannot be part of a template. The
-// error is an *Error of status 413 if the archive has too much in it, else of 422.
+// ReadArchive unpacks a tar or zip archive from a user. Unlike for an archive from Coder, of which
+// unusable entries are skipped, paths that lead out of the archive, links, and everything else that
+// cannot be part of a template are errors. The error is an *Error with status 413 if the archive
+// exceeds a limit, else with status 422.
 func ReadArchive(data []byte) (*Archive, error) {
 	how := unpacking{strict: true, bytes: MaxTotalBytes, text: MaxTotalBytes, binary: true}
 	var archive *Archive
@@ -319,7 +319,7 @@ func ReadArchive(data []byte) (*Archive, error) {
 	return archive, nil
 }
 
-// unpackingStatus is that of an archive that cannot be unpacked.
+// unpackingStatus returns the HTTP status for an archive that cannot be unpacked.
 func unpackingStatus(err error) int {
 	if much := (*tooMuch)(nil); errors.As(err, &much) || IsTooLarge(err) {
 		return http.StatusRequestEntityTooLarge
@@ -327,18 +327,18 @@ func unpackingStatus(err error) int {
 	return http.StatusUnprocessableEntity
 }
 
-// IsArchiveTooLarge reports whether an archive has more in it than a template may
-// have, or a request is larger than Coder accepts. It is also IsInvalid.
+// IsArchiveTooLarge reports whether an archive exceeds the limits of a template, or a request the
+// limit of Coder. IsInvalid is also true for the error.
 func IsArchiveTooLarge(err error) bool { return hasStatus(err, http.StatusRequestEntityTooLarge) }
 
-// directoryEntry is how each entry in the directory of a zip archive begins.
+// directoryEntry is the signature of each entry in the directory of a zip archive.
 var directoryEntry = []byte("PK\x01\x02")
 
-// readZip unpacks what UploadArchive was given, or an archive of zip type. The sizes
-// that its directory declares are checked before anything is unpacked.
+// readZip unpacks a zip archive. The sizes in its directory are checked before anything is
+// unpacked.
 func readZip(data []byte, how unpacking) (*Archive, error) {
 	r := newReading(how)
-	// The library reads the whole directory before it says how long it is.
+	// zip.NewReader reads the whole directory before it returns the number of entries.
 	if bytes.Count(data, directoryEntry) > maxEntries {
 		return nil, exceeded("it has more than %d entries", maxEntries)
 	}
@@ -376,7 +376,7 @@ func readZip(data []byte, how unpacking) (*Archive, error) {
 	return r.archive, nil
 }
 
-// readTar unpacks the form in which Coder stores every archive.
+// readTar unpacks a tar archive, the format in which Coder stores every archive.
 func readTar(data io.Reader, how unpacking) (*Archive, error) {
 	reader := tar.NewReader(data)
 	r := newReading(how)

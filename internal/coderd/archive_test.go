@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// entry is one of an archive, in the order in which it stands there.
+// entry is one entry of an archive.
 type entry struct {
 	name, content string
 	kind          byte
@@ -61,7 +61,7 @@ func zipOf(t testing.TB, entries ...entry) []byte {
 	for _, e := range entries {
 		header := &zip.FileHeader{Name: e.name, Method: zip.Deflate}
 		if e.content == "" {
-			header.Method = zip.Store // A compressor for each is what takes the time.
+			header.Method = zip.Store // Creating a compressor for each entry would be slow.
 		}
 		if e.kind == tar.TypeSymlink {
 			header.SetMode(fs.ModeSymlink | 0o777)
@@ -80,7 +80,7 @@ func zipOf(t testing.TB, entries ...entry) []byte {
 	return out.Bytes()
 }
 
-// all is how an archive is read of which everything is kept.
+// all reads an archive and keeps everything.
 var all = unpacking{bytes: maxUnpackedBytes, text: maxUnpackedBytes, binary: true}
 
 var readAs = map[string]func(data []byte, how unpacking) (*Archive, error){
@@ -88,17 +88,17 @@ var readAs = map[string]func(data []byte, how unpacking) (*Archive, error){
 	"zip": readZip,
 }
 
-// TestArchivesOfStrangers reads the same entries as tar and as zip: what Coder
-// holds is read with what can be used, what somebody gives is refused.
+// TestArchivesOfStrangers reads the same entries as tar and as zip. Unusable entries of an archive
+// from Coder are skipped; an archive from a user with such entries is refused.
 func TestArchivesOfStrangers(t *testing.T) {
 	bomb := strings.Repeat("\x00", 11<<20)
 	for name, c := range map[string]struct {
 		entries []entry
 		text    map[string]string
 		binary  []string
-		// refused is what is said of it where somebody gives it, unreadable of any.
+		// refused is the error for an archive from a user, unreadable the error for any archive.
 		refused, unreadable string
-		// tooMuch is what is said of it where somebody gives it.
+		// tooMuch is the error for an archive from a user that exceeds a limit.
 		tooMuch string
 	}{
 		"plain":        {entries: []entry{{name: "main.tf", content: "a"}, {name: "b/", kind: tar.TypeDir}, {name: "b/logo.png", content: "\xff"}}, text: map[string]string{"main.tf": "a"}, binary: []string{"b/logo.png"}},
@@ -182,7 +182,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestWhatTakesThePlaceOfABinaryFile: a path can be a file or a folder.
+// TestWhatTakesThePlaceOfABinaryFile: a path can be either a file or a folder.
 func TestWhatTakesThePlaceOfABinaryFile(t *testing.T) {
 	base, err := ReadArchive(tarOf(t, entry{name: "a", content: "\xff"}, entry{name: "b/c", content: "\xff"}, entry{name: "d", content: "\xff"}))
 	if err != nil {
@@ -201,8 +201,8 @@ func TestWhatTakesThePlaceOfABinaryFile(t *testing.T) {
 	}
 }
 
-// TestArchiveBombs reads small archives that unpack to much, or say so. The memory
-// that it takes stays near the limit.
+// TestArchiveBombs reads small archives that are large when unpacked, or declare that they are. The
+// used memory stays near the limit.
 func TestArchiveBombs(t *testing.T) {
 	zeros := strings.Repeat("\x00", 41<<20) // One MiB more than the limit.
 	inner := zipOf(t, entry{name: "0", content: zeros})
@@ -232,7 +232,7 @@ func TestArchiveBombs(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			if c.says == "" {
 				if err != nil || len(archive.binary) != 1 {
-					// What is packed in a file is not unpacked.
+					// An archive inside an archive is not unpacked.
 					t.Fatalf("%v, %v", archive, err)
 				}
 			} else {
@@ -245,7 +245,7 @@ func TestArchiveBombs(t *testing.T) {
 	}
 }
 
-// TestArchiveWithoutContent reads an archive of which only some text is wanted.
+// TestArchiveWithoutContent reads an archive of which only some text is kept.
 func TestArchiveWithoutContent(t *testing.T) {
 	entries := []entry{
 		{name: "a.tf", content: strings.Repeat("\u20ac", 30_000)}, {name: "logo.png", content: strings.Repeat("\u20ac", 30_000) + "\xff"},
@@ -276,7 +276,7 @@ func manyFiles(n int, content string) []entry {
 	return entries
 }
 
-// declaring changes the unpacked size in the directory of a zip archive of one file.
+// declaring changes the uncompressed size in the directory of a zip archive with one file.
 func declaring(data []byte, size uint32) []byte {
 	data = bytes.Clone(data)
 	at := bytes.Index(data, directoryEntry)
@@ -284,7 +284,7 @@ func declaring(data []byte, size uint32) []byte {
 	return data
 }
 
-// tarChecksum is that of a header.
+// tarChecksum returns the checksum of a header.
 func tarChecksum(header []byte) string {
 	sum := 0
 	for i, b := range header {
@@ -296,8 +296,8 @@ func tarChecksum(header []byte) string {
 	return fmt.Sprintf("%06o\x00 ", sum)
 }
 
-// FuzzReadArchive reads anything. What comes of it has clean paths within bounds,
-// and can be packed and read again, or says why not.
+// FuzzReadArchive reads any data. The result has clean paths within the limits and can be packed
+// and read again, or the error says why not.
 func FuzzReadArchive(f *testing.F) {
 	plain := []entry{{name: "main.tf", content: "a"}, {name: "dir/", kind: tar.TypeDir}, {name: "dir/b", content: "\xff"}}
 	evil := []entry{
@@ -367,7 +367,7 @@ func mustBeUnacceptable(t *testing.T, err error) {
 	}
 }
 
-// FuzzPackFiles packs any two files over an archive with one that is not text.
+// FuzzPackFiles packs any two files with a base archive that contains a binary file.
 func FuzzPackFiles(f *testing.F) {
 	f.Add("main.tf", "a", "b/c.tf", "b")
 	f.Add("../x", "a", "a/../b", "b")

@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// Call is one request that was made, as metrics want it: of few values, and
-// without a name, an id or a secret.
+// Call describes one request for metrics. Its fields have few different values, and contain no
+// name, id or secret.
 type Call struct {
-	// Method is that of HTTP.
+	// Method is the HTTP method.
 	Method string
-	// Endpoint is the class of the address, for example /api/v2/users/{}/roles.
+	// Endpoint is the class of the path, for example /api/v2/users/{}/roles.
 	Endpoint string
-	// Status is that of the answer, whoever gave it. It is 0 without an answer.
+	// Status is the HTTP status of the response, whichever server sent it. It is 0 if there was no
+	// response.
 	Status int
-	// Duration is the time until the answer began.
+	// Duration is the time until the response headers arrived.
 	Duration time.Duration
 }
 
-// endpointClass replaces everything in a path that is not a word of Coder's API.
-// What follows a collection is replaced even if it is such a word, because
-// somebody may have called an organization "templates".
+// endpointClass replaces every path segment that is not a fixed part of Coder's API by {}. The
+// segment after a collection is replaced even if it equals such a part, because an organization may
+// have the name "templates".
 func endpointClass(path string) string {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	collection := false
@@ -29,7 +30,7 @@ func endpointClass(path string) string {
 		case isCollection(segment) && !collection:
 			collection = true
 		case isFixed(segment) && !collection, collection && isFixedMember(segment):
-			// The tokens are a collection within the keys of a user.
+			// The tokens are a collection within a user's keys.
 			collection = segment == "tokens"
 		default:
 			segments[i], collection = "{}", false
@@ -38,7 +39,7 @@ func endpointClass(path string) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// isCollection says that the next segment names one of the things of that word.
+// isCollection reports whether the next segment is the name or id of an object.
 func isCollection(word string) bool {
 	switch word {
 	case "users", "keys", "organizations", "templates", "templateversions", "versions", "files",
@@ -48,7 +49,7 @@ func isCollection(word string) bool {
 	return false
 }
 
-// isFixedMember says that a segment after a collection is no name.
+// isFixedMember reports whether a segment after a collection is not a name or an id.
 func isFixedMember(word string) bool {
 	switch word {
 	case "first", "login", "logout", "tokens", "tokenconfig":
@@ -57,7 +58,7 @@ func isFixedMember(word string) bool {
 	return false
 }
 
-// isFixed says that a segment is a word where no name is expected.
+// isFixed reports whether a segment is a fixed part of the API in a position without a name.
 func isFixed(word string) bool {
 	switch word {
 	case "api", "v2", "buildinfo", "entitlements", "roles", "members", "builds", "ttl", "autostart",

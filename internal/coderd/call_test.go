@@ -15,7 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// observed is what a client's owner is told of its requests.
+// observed records the calls of Config.Observe.
 type observed struct {
 	mu    sync.Mutex
 	calls []coderd.Call
@@ -61,7 +61,7 @@ func TestEachRequestIsObservedByItsClass(t *testing.T) {
 			return err
 		}, "POST", "/api/v2/users/login", 401},
 		{func(ctx context.Context) error { _, err := client.Me(ctx); return err }, "GET", "/api/v2/users/{}", 200},
-		// Somebody is called as a word of the API.
+		// A user has a name that is also a part of the API.
 		{func(ctx context.Context) error { _, err := client.UserByName(ctx, "templates"); return err }, "GET", "/api/v2/users/{}", 200},
 		{func(ctx context.Context) error { return client.SetRoles(ctx, "templates", nil) }, "PUT", "/api/v2/users/{}/roles", 400},
 		{func(ctx context.Context) error { _, err := client.TokensOf(ctx, "me"); return err }, "GET", "/api/v2/users/{}/keys/tokens", 200},
@@ -111,7 +111,7 @@ func TestEachRequestIsObservedByItsClass(t *testing.T) {
 		if len(calls) == 0 {
 			t.Errorf("%s %s: not observed", test.method, test.class)
 		}
-		// Some methods ask twice before they believe what they do not find.
+		// Some methods repeat a request before they return "not found".
 		for _, got := range calls {
 			want := coderd.Call{Method: test.method, Endpoint: test.class, Status: test.status, Duration: got.Duration}
 			if test.class == "/api/v2/users/{}/workspace/{}" {
@@ -140,7 +140,8 @@ func TestARequestWithoutAnAnswerIsObserved(t *testing.T) {
 		remove := server.Fail(fault)
 		_, _ = client.Workspaces(t.Context())
 		remove()
-		// Go's client repeats a read whose connection was dropped, below us.
+		// Go's HTTP client repeats a read whose connection was dropped. The transport does not see
+		// this.
 		calls := seen.take()
 		if len(calls) != 1 || calls[0].Status != 0 || calls[0].Endpoint != "/api/v2/workspaces" || calls[0].Method != http.MethodGet {
 			t.Errorf("%s: %+v", what, calls)
@@ -148,7 +149,7 @@ func TestARequestWithoutAnAnswerIsObserved(t *testing.T) {
 	}
 }
 
-// A key in an address would stand in the log of each proxy on the way.
+// A key in a URL would be in the log of every proxy on the way.
 func TestNoAddressHoldsAKey(t *testing.T) {
 	server := coderdtest.New(t, coderdtest.WithLicensing())
 	server.SetEntitlements(map[string]string{"workspace_proxy": "entitled"})

@@ -14,8 +14,8 @@ import (
 // causeTimeout limits how long the log of a failed build is read.
 const causeTimeout = 5 * time.Second
 
-// BuildCause returns the error of Terraform in the log of a workspace build, in one line.
-// It is empty if the log has none.
+// BuildCause returns Terraform's error from the log of a workspace build, as one line. It returns
+// an empty string if the log contains none.
 func (c *Client) BuildCause(ctx context.Context, build uuid.UUID) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
 	defer cancel()
@@ -23,7 +23,7 @@ func (c *Client) BuildCause(ctx context.Context, build uuid.UUID) (string, error
 	return causeIn(ctx, stream, err)
 }
 
-// VersionCause is BuildCause for the build of a template version.
+// VersionCause is like BuildCause, for the build of a template version.
 func (c *Client) VersionCause(ctx context.Context, version uuid.UUID) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, causeTimeout)
 	defer cancel()

@@ -7,14 +7,14 @@ import (
 
 type beforeChangeKey struct{}
 
-// WithBeforeChange has a function asked before each request of the context that may change
-// something in Coder. Where it gives an error the request is not made.
+// WithBeforeChange returns a context with a function that is called before each request that may
+// change something in Coder. If the function returns an error, the request is not sent.
 func WithBeforeChange(ctx context.Context, before func(context.Context) error) context.Context {
 	return context.WithValue(ctx, beforeChangeKey{}, before)
 }
 
-// BeforeChange asks that function, for who changes something in Coder in another way than
-// by a Client.
+// BeforeChange calls that function. Code that changes something in Coder without a Client calls it
+// directly.
 func BeforeChange(ctx context.Context) error {
 	if before, ok := ctx.Value(beforeChangeKey{}).(func(context.Context) error); ok {
 		return before(ctx)
@@ -22,7 +22,7 @@ func BeforeChange(ctx context.Context) error {
 	return nil
 }
 
-// changes says that a request may change something.
+// changes reports whether a request may change something.
 func changes(req *http.Request) bool {
 	return req.Method != http.MethodGet && req.Method != http.MethodHead
 }

@@ -14,47 +14,45 @@ import (
 )
 
 const (
-	// DefaultTimeout bounds one request where Config.Timeout is 0.
+	// DefaultTimeout limits one request if Config.Timeout is 0.
 	DefaultTimeout = 30 * time.Second
-	// DefaultUserAgent is sent where Config.UserAgent is empty.
+	// DefaultUserAgent is used if Config.UserAgent is empty.
 	DefaultUserAgent = "coder-k8s"
 )
 
-// Config says which Coder a Client talks to, and as whom.
+// Config configures a Client.
 type Config struct {
-	// URL of Coder: scheme http or https, and a host. Coder serves at the root,
-	// so there is no path.
+	// URL is the address of Coder: scheme http or https, and a host. It has no path, because Coder
+	// serves its API at the root.
 	URL string
-	// Token is the session token. It may be empty for the first-user calls and
-	// for Login.
+	// Token is the session token. It may be empty for Login and for the calls that concern the
+	// first user.
 	Token string
-	// Timeout of one request, its answer included. 0 means DefaultTimeout.
+	// Timeout limits one request, including its response. 0 means DefaultTimeout.
 	Timeout time.Duration
-	// Transport sends the requests. Nil means one transport that all clients of
-	// the process share.
+	// Transport sends the requests. Nil means a transport that all clients of the process share.
 	Transport http.RoundTripper
-	// BypassRateLimit asks Coder not to limit the requests. Coder v2.30 does not
-	// listen, and later ones refuse (428) it from anybody but an owner.
+	// BypassRateLimit asks Coder not to limit the requests. Coder v2.30 ignores this. Later
+	// versions refuse it (428) for users without the role owner.
 	BypassRateLimit bool
 	// UserAgent is sent with each request. Empty means DefaultUserAgent.
 	UserAgent string
-	// OnUnauthorized is called each time that Coder refuses the token (401), so
-	// that its owner can drop it. It must be quick and safe for concurrent use. It
-	// may be nil.
+	// OnUnauthorized is called each time that Coder refuses the token (401), so that the caller can
+	// drop it. It must return quickly and be safe for concurrent use. It may be nil.
 	OnUnauthorized func()
-	// OnUnreachable is called each time that a call with the token came to nothing
-	// because Coder gave no answer or could not do its work (5xx), unless the caller
-	// gave up. It must be quick and safe for concurrent use. It may be nil.
+	// OnUnreachable is called each time that a call with the token fails because Coder does not
+	// respond or returns a server error (5xx), unless the context is done. It must return quickly
+	// and be safe for concurrent use. It may be nil.
 	OnUnreachable func()
-	// Observe is called after each request, for metrics. It must be quick and safe
-	// for concurrent use. It may be nil.
+	// Observe is called after each request, for metrics. It must return quickly and be safe for
+	// concurrent use. It may be nil.
 	Observe func(Call)
 }
 
-// Client is a connection to one Coder, safe for concurrent use.
+// Client is a client for one Coder. It is safe for concurrent use.
 type Client struct {
 	sdk *codersdk.Client
-	// streams is for answers that take as long as their reader. It has no timeout.
+	// streams is used for responses that take as long as their reader. It has no timeout.
 	streams        *codersdk.Client
 	recorder       *recorder
 	timeout        time.Duration
@@ -64,7 +62,7 @@ type Client struct {
 	logSilence     time.Duration
 }
 
-// New checks the configuration and makes a client. It makes no request.
+// New validates the configuration and returns a client. It sends no request.
 func New(cfg Config) (*Client, error) {
 	base, err := parseURL(cfg.URL)
 	if err != nil {
@@ -99,15 +97,14 @@ func newClient(base *url.URL, token string, transport *recorder, timeout time.Du
 	}
 }
 
-// URL is the address of Coder, without a password.
+// URL returns the address of Coder, without credentials.
 func (c *Client) URL() string { return c.url }
 
-// parseURL reads the address of Coder. No error repeats a user or a password
-// that stands in it.
+// parseURL parses the address of Coder. Its errors contain no user or password from the address.
 func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
-		// The parser's own error repeats the text, so it is not passed on.
+		// The error of url.Parse contains the text, so it is not wrapped.
 		return nil, errors.New("it cannot be parsed; write it as http://host[:port] or https://host[:port]")
 	}
 	shown := *u
@@ -125,8 +122,8 @@ func parseURL(raw string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
-// sharedTransport is the transport of all clients that bring none, so that
-// connections to one Coder are reused whoever asks.
+// sharedTransport is the transport of all clients without one of their own, so that connections to
+// a Coder are reused by several clients.
 var sharedTransport = sync.OnceValue(func() http.RoundTripper {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Transport{
@@ -138,15 +135,15 @@ var sharedTransport = sync.OnceValue(func() http.RoundTripper {
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		// Without it Go reads 10 MiB.
+		// The default of net/http is 10 MiB.
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
 })
 
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// call runs one operation with the token, and turns whatever went wrong into an
-// *Error. The operation makes one request, or the last one counts.
+// call runs one operation with the token, and converts every failure into an *Error. If the
+// operation sends several requests, the error describes the last one.
 func (c *Client) call(ctx context.Context, op string, do func(ctx context.Context) error) error {
 	err := c.callWithoutToken(ctx, op, do)
 	switch {
@@ -158,21 +155,21 @@ func (c *Client) call(ctx context.Context, op string, do func(ctx context.Contex
 	return err
 }
 
-// WithSDK runs one operation with Coder's own client, which sends the token and has no
-// timeout, and turns whatever went wrong into an *Error. It is for internal/coderd/agents:
-// what connections to agents need is large, and only programs that make them contain it.
+// WithSDK runs one operation with Coder's own client, which sends the token and has no timeout, and
+// converts every failure into an *Error. It is used by internal/coderd/agents. That package has
+// large dependencies, and only programs that connect to agents include it.
 func (c *Client) WithSDK(ctx context.Context, op string, do func(ctx context.Context, sdk *codersdk.Client) error) error {
 	return c.call(ctx, op, func(ctx context.Context) error { return do(ctx, c.streams) })
 }
 
-// callWithoutToken is call for what Coder does for anybody, where a refusal says
-// nothing about the token.
+// callWithoutToken is like call, for operations that require no token. Their failure does not mean
+// that the token was refused.
 func (c *Client) callWithoutToken(ctx context.Context, op string, do func(ctx context.Context) error) error {
 	var seen answer
 	err := do(context.WithValue(concealed(ctx), answerKey{}, &seen))
 	if err == nil && seen.status != 0 && seen.html {
-		// Coder's client believes some answers by their status alone, and a login
-		// page in front of Coder has the status 200.
+		// Coder's client accepts some responses because of their status alone. A login page in
+		// front of Coder has the status 200.
 		err = errNotCoder
 	}
 	if seen.status == http.StatusUnauthorized && seen.refused != nil {

@@ -37,7 +37,7 @@ func TestNewChecksTheURL(t *testing.T) {
 	}
 }
 
-// seeing calls see for each request before it is sent.
+// seeing is called with each request before it is sent.
 type seeing func(*http.Request)
 
 func (see seeing) RoundTrip(r *http.Request) (*http.Response, error) {

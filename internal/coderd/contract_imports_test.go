@@ -14,8 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// parameterSource asks for something of every kind. Required is what has no
-// default.
+// parameterSource defines parameters of every type. Required is set for those without a default.
 const parameterSource = `
 terraform {
   required_providers {
@@ -85,8 +84,7 @@ data "coder_workspace_preset" "big" {
 
 func small(n int32) *int32 { return &n }
 
-// imports holds what is known of a version: its variables, parameters, presets,
-// tags and name.
+// imports checks the data of a version: its variables, parameters, presets, tags and name.
 func (c *contract) imports(t *testing.T) {
 	ctx := t.Context()
 	packed := must[[]byte](t)(coderd.PackFiles(map[string]string{"main.tf": parameterSource + "# " + c.suffix}, nil))
@@ -138,7 +136,7 @@ func (c *contract) imports(t *testing.T) {
 	c.newPolicy(t)
 }
 
-// waiting holds what a version says whose build nobody takes.
+// waiting checks a version whose build no provisioner runs.
 func (c *contract) waiting(t *testing.T, file uuid.UUID) {
 	ctx := t.Context()
 	v := must[coderd.TemplateVersion](t)(c.admin.CreateTemplateVersion(ctx, c.org.ID,
@@ -177,7 +175,7 @@ func (c *contract) waiting(t *testing.T, file uuid.UUID) {
 	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
 }
 
-// importVersion builds a version to its end.
+// importVersion creates a version and waits for its build.
 func (c *contract) importVersion(t *testing.T, wanted coderd.NewTemplateVersion) coderd.TemplateVersion {
 	t.Helper()
 	v := must[coderd.TemplateVersion](t)(c.admin.CreateTemplateVersion(t.Context(), c.org.ID, wanted))
@@ -191,7 +189,7 @@ func (c *contract) importVersion(t *testing.T, wanted coderd.NewTemplateVersion)
 	return v
 }
 
-// newPolicy makes a template with a policy, and changes it.
+// newPolicy creates a template with a policy, and changes it.
 func (c *contract) newPolicy(t *testing.T) {
 	ctx := t.Context()
 	hours, minutes, yes, no, passthru, wrong := 2*time.Hour, 30*time.Minute, true, false, "passthru", "sometimes"
@@ -218,7 +216,7 @@ func (c *contract) newPolicy(t *testing.T) {
 	c.asking = tm
 }
 
-// archives holds that a version that nobody uses can be put away.
+// archives checks that an unused version can be archived.
 func (c *contract) archives(t *testing.T) {
 	if c.asking.ID == uuid.Nil {
 		t.Skip("there is no template that asks")

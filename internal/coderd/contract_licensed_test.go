@@ -15,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// noLicenses is what the AGPL build says of all that is licensed. A Coder that
-// takes licenses cannot tell this part of the story.
+// noLicenses checks the responses of the AGPL build for licensed features. It cannot run with a
+// Coder that supports licenses.
 func (c *contract) noLicenses(t *testing.T) {
 	ctx, id := t.Context(), uuid.New()
 	calls := map[string]error{
@@ -47,14 +47,14 @@ func (c *contract) noLicenses(t *testing.T) {
 	_, err = c.anonymous.ProvisionerKeys(ctx, c.org.ID)
 	expect(t, err, refusal{http.StatusUnauthorized, signedOut, nil})
 
-	// Who works is no secret of the licensed build.
+	// The list of provisioners is also available without a license.
 	_ = must[[]coderd.ProvisionerDaemon](t)(c.admin.ProvisionerDaemons(ctx, c.org.ID))
 	_, err = c.admin.ProvisionerDaemons(ctx, id)
 	expect(t, err, refusal{http.StatusNotFound, notFound, nil})
 }
 
-// TestLicensedContract is the story of the build that takes licenses. It is told
-// to the server for tests alone, since a license for a real one costs money.
+// TestLicensedContract checks the build of Coder that supports licenses. It runs only against the
+// fake server, because a license for a real one costs money.
 func TestLicensedContract(t *testing.T) {
 	server := coderdtest.New(t, coderdtest.WithLicensing())
 	c := &licensed{contract: contract{url: server.URL}, server: server}
@@ -107,7 +107,7 @@ func (c *licensed) unlicensed(t *testing.T) {
 	expect(t, err, refusal{http.StatusForbidden, noProvisioners, nil})
 	_, err = c.admin.CreateProvisionerKey(ctx, c.org.ID, "key", nil)
 	expect(t, err, refusal{http.StatusForbidden, noProvisioners, nil})
-	// Not even what is there can be deleted without a license.
+	// Without a license not even existing objects can be deleted.
 	text := c.server.AddProvisionerKey("coder", "old", nil)
 	expect(t, c.admin.DeleteProvisionerKey(ctx, c.org.ID, "old"), refusal{http.StatusForbidden, noProvisioners, nil})
 	if key := must[coderd.ProvisionerKey](t)(c.anonymous.CheckProvisionerKey(ctx, text)); key.Name != "old" {
@@ -119,7 +119,7 @@ func (c *licensed) unlicensed(t *testing.T) {
 	if !coderd.IsNotEntitled(err) {
 		t.Errorf("%v, want not entitled", err)
 	}
-	// The license is looked at before the user.
+	// Coder checks the license before the user.
 	_, err = c.anonymous.WorkspaceProxies(ctx)
 	expect(t, err, refusal{http.StatusForbidden, noProxies, nil})
 	_, err = c.anonymous.ProvisionerKeys(ctx, c.org.ID)
@@ -367,7 +367,7 @@ func (c *licensed) proxyTokens(t *testing.T) {
 	}
 }
 
-// end takes the license away while there are a key and a proxy.
+// end removes the license while there are a key and a proxy.
 func (c *licensed) end(t *testing.T) {
 	ctx := t.Context()
 	text := must[string](t)(c.admin.CreateProvisionerKey(ctx, c.org.ID, "last", nil))

@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// parameters holds which values a workspace gets, and which are refused.
+// parameters checks which values a workspace gets, and which are refused.
 func (c *contract) parameters(t *testing.T) {
 	if c.asking.ID == uuid.Nil {
 		t.Skip("there is no template that asks")
@@ -99,7 +99,7 @@ func (c *contract) values(t *testing.T, build uuid.UUID, want ...string) {
 	}
 }
 
-// settings holds what else is set on a workspace, and the classic parameters.
+// settings checks the other settings of a workspace, and classic parameters.
 func (c *contract) settings(t *testing.T) {
 	ctx, id := t.Context(), c.workspace.ID
 	ok(t, c.admin.SetDormant(ctx, id, true))
@@ -131,7 +131,7 @@ func (c *contract) settings(t *testing.T) {
 	}
 }
 
-// logs holds that following a log tells the same as reading it afterwards.
+// logs checks that following a log returns the same lines as reading it afterwards.
 func (c *contract) logs(t *testing.T, build uuid.UUID) {
 	followed := c.allLines(t, build, 0, true)
 	read := c.allLines(t, build, 0, false)
@@ -183,7 +183,7 @@ func drain(t *testing.T, stream *coderd.LogStream) []coderd.LogLine {
 	}
 }
 
-// pages holds how workspaces are read together.
+// pages checks how workspaces are listed.
 func (c *contract) pages(t *testing.T) {
 	ctx := t.Context()
 	count := must[int](t)(c.admin.WorkspaceCount(ctx))

@@ -53,7 +53,7 @@ func (c *contract) versions(t *testing.T) {
 	}
 }
 
-// newVersion builds a version to its end.
+// newVersion creates a version and waits for its build.
 func (c *contract) newVersion(t *testing.T, template *uuid.UUID, file uuid.UUID, message string) coderd.TemplateVersion {
 	t.Helper()
 	created := must[coderd.TemplateVersion](t)(c.admin.CreateTemplateVersion(t.Context(), c.org.ID,
@@ -99,7 +99,7 @@ func (c *contract) templates(t *testing.T) {
 	}
 }
 
-// policy holds that an edit of what people see changes nothing else.
+// policy checks that an edit of the metadata changes nothing else.
 func (c *contract) policy(t *testing.T) {
 	ctx := t.Context()
 	before := c.rawTemplate(t, http.MethodPatch, fmt.Sprintf(
@@ -119,7 +119,7 @@ func (c *contract) policy(t *testing.T) {
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("the edit changed more than the display name (-before +after):\n%s", diff)
 	}
-	// Zero and false are values too.
+	// Zero and false are values as well.
 	must[coderd.Template](t)(c.admin.UpdateTemplate(ctx, c.template.ID,
 		coderd.TemplateEdit{DefaultTTL: new(time.Duration(0)), ActivityBump: new(time.Duration(0)), AllowUserCancelWorkspaceJobs: new(false)}))
 	before["default_ttl_ms"], before["activity_bump_ms"], before["allow_user_cancel_workspace_jobs"] = 0.0, 0.0, false

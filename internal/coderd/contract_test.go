@@ -18,11 +18,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// contractURL names the environment variable with the address of a real Coder
-// for tests, which may be fresh. The contract makes its first user. It asks often,
-// so that Coder must not limit it (CODER_API_RATE_LIMIT=-1), and its provisioners
-// must be able to get the provider coder/coder, or the chapters about parameters
-// are left out.
+// contractURL is the environment variable with the URL of a real Coder for tests, which may be a
+// fresh deployment. The test creates its first user. Because it sends many requests, Coder must
+// have no rate limit (CODER_API_RATE_LIMIT=-1). If Coder's provisioners cannot download the
+// provider coder/coder, the tests of parameters are skipped.
 const contractURL = "CODER_CONTRACT_URL"
 
 const (
@@ -31,11 +30,11 @@ const (
 	contractPassword = "Contract-Passw0rd-of-Tests!"
 )
 
-// TestContract runs one story against the server for tests, and against a real
-// Coder where one is given, so that the first does not drift from the second.
+// TestContract runs the same cases against the fake server and, if configured, against a real
+// Coder, so that the fake does not drift from the real one.
 func TestContract(t *testing.T) {
 	fakes := map[string]coderdtest.Option{
-		// What a later release adds breaks nothing.
+		// Unknown fields of a later release are ignored.
 		"with unknown fields": coderdtest.WithLater(coderdtest.Later{Fields: true}),
 	}
 	for _, release := range coderdtest.Releases() {
@@ -64,15 +63,14 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// contract is the story so far.
+// contract is the state that the cases share.
 type contract struct {
 	url string
-	// hold keeps builds from ending, release ends them and lets them succeed,
-	// fail lets them fail. A real Coder does none of it: its builds take their
-	// time, and fail because of what is in them.
+	// hold keeps builds from ending, release ends them successfully, and fail makes them fail. They
+	// do nothing for a real Coder: its builds take their time, and fail because of their content.
 	hold, release, fail func()
 
-	// suffix makes names new, so that the story can be told twice to one Coder.
+	// suffix makes names unique, so that the test can run twice against one Coder.
 	suffix    string
 	anonymous *coderd.Client
 	admin     *coderd.Client
@@ -84,7 +82,7 @@ type contract struct {
 	version   coderd.TemplateVersion
 	template  coderd.Template
 	workspace coderd.Workspace
-	// asking is a template of the version imported, which has parameters.
+	// asking is a template with the version imported, which has parameters.
 	importedFile uuid.UUID
 	imported     coderd.TemplateVersion
 	preset       coderd.VersionPreset
@@ -136,7 +134,7 @@ func (c *contract) client(t *testing.T, token string) *coderd.Client {
 	return client
 }
 
-// refusal is the part of an error that both must agree on.
+// refusal is the part of an error that must be equal on both servers.
 type refusal struct {
 	Status  int
 	Message string
@@ -184,8 +182,7 @@ const (
 	invalid   = "Validation failed."
 )
 
-// noSuchUser has no message: from Coder 2.31 on it is the one of everything that is
-// not found.
+// noSuchUser has no message: since Coder 2.31 the message is the general one for "not found".
 var noSuchUser = refusal{Status: http.StatusNotFound}
 
 func (c *contract) nobody(t *testing.T) {
@@ -330,7 +327,7 @@ func (c *contract) users(t *testing.T) {
 	}
 }
 
-// rawTemplate reads all that Coder says of a template.
+// rawTemplate returns all fields of a template in Coder's API.
 func (c *contract) rawTemplate(t *testing.T, method string, body string) map[string]any {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, c.url+"/api/v2/templates/"+c.template.ID.String(), strings.NewReader(body))

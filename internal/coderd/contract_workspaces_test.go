@@ -76,8 +76,8 @@ func (c *contract) readWorkspace(t *testing.T) {
 	if w.Autostart == nil || *w.Autostart != "CRON_TZ=Europe/Berlin 30 9 * * 1-5" {
 		t.Errorf("autostart: %v", w.Autostart)
 	}
-	// A real Coder reads the build and its job one after the other, so a workspace
-	// may be running for an instant before it has a deadline.
+	// A real Coder reads the build and its job one after the other, so a workspace may be running
+	// for a moment before it has a deadline.
 	polltest.Eventually(t, "the deadline", func() bool {
 		return must[coderd.Workspace](t)(c.admin.Workspace(ctx, w.ID)).LatestBuild.Deadline != nil
 	})

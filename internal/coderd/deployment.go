@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// BuildInfo is what a Coder says about itself to anybody.
+// BuildInfo is the public information about a Coder deployment.
 type BuildInfo struct {
-	// Version, for example v2.30.0+1a2b3c4.
+	// Version is the version of Coder, for example v2.30.0+1a2b3c4.
 	Version string
-	// DeploymentID stays the same for as long as the database lives.
+	// DeploymentID does not change during the lifetime of the database.
 	DeploymentID string
 }
 
-// BuildInfo reads version and identity. It needs no token.
+// BuildInfo reads the version and the deployment id. It needs no token.
 func (c *Client) BuildInfo(ctx context.Context) (BuildInfo, error) {
 	var out BuildInfo
 	err := c.callWithoutToken(ctx, "reading the version of Coder", func(ctx context.Context) error {
@@ -25,7 +25,7 @@ func (c *Client) BuildInfo(ctx context.Context) (BuildInfo, error) {
 	return out, err
 }
 
-// MaxTokenLifetime is the longest life that Coder gives a token of this user.
+// MaxTokenLifetime returns the maximum lifetime of a token of this user.
 func (c *Client) MaxTokenLifetime(ctx context.Context, user string) (time.Duration, error) {
 	op := fmt.Sprintf("reading the longest token lifetime of user %q", user)
 	if err := checkNames(op, user); err != nil {

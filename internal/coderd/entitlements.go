@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The features that this project needs a license for.
+// The licensed features that this project uses.
 const (
 	FeatureExternalProvisioners = "external_provisioner_daemons"
 	FeatureHighAvailability     = "high_availability"
@@ -15,7 +15,7 @@ const (
 	featureMultipleOrganizations = "multiple_organizations"
 )
 
-// Entitlement says whether the licenses allow a feature.
+// Entitlement is whether the licenses allow a feature.
 type Entitlement string
 
 // The entitlements.
@@ -23,18 +23,17 @@ const (
 	Entitled    Entitlement = "entitled"
 	GracePeriod Entitlement = "grace_period"
 	NotEntitled Entitlement = "not_entitled"
-	// EntitlementUnknown is that of a feature of which Coder says nothing.
+	// EntitlementUnknown is the entitlement of a feature that Coder does not return.
 	EntitlementUnknown Entitlement = "unknown"
 )
 
-// Allows says that the feature may be used, be it for a last time.
+// Allows reports whether the feature may be used, possibly only during a grace period.
 func (e Entitlement) Allows() bool { return e == Entitled || e == GracePeriod }
 
-// LicenseTier is what the licenses amount to.
+// LicenseTier is the tier of the licenses.
 type LicenseTier string
 
-// The tiers. Premium has several organizations or custom roles, which Enterprise
-// has not.
+// The tiers. Premium includes several organizations or custom roles, Enterprise does not.
 const (
 	TierNone       LicenseTier = "none"
 	TierTrial      LicenseTier = "trial"
@@ -43,27 +42,27 @@ const (
 	TierUnknown    LicenseTier = "unknown"
 )
 
-// Feature is what the licenses say about a feature, and how much of it is used.
+// Feature is the entitlement of a feature and its usage.
 type Feature struct {
 	Entitlement Entitlement
-	// Enabled says that it is allowed and switched on.
+	// Enabled reports that the feature is allowed and enabled.
 	Enabled bool
-	// Limit and Actual are nil where the feature is not counted.
+	// Limit and Actual are nil if the feature has no limit.
 	Limit, Actual *int64
 }
 
-// Entitlements is what the licenses of a Coder allow.
+// Entitlements is what the licenses of a Coder deployment allow.
 type Entitlements struct {
 	HasLicense bool
 	Trial      bool
 	Features   map[string]Feature
-	// Warnings and Errors are Coder's sentences for its administrator.
+	// Warnings and Errors are Coder's messages for its administrator.
 	Warnings, Errors []string
-	// RefreshedAt is when Coder last computed this.
+	// RefreshedAt is when Coder last computed the entitlements.
 	RefreshedAt time.Time
 }
 
-// Of is the entitlement of one feature.
+// Of returns the entitlement of one feature.
 func (e Entitlements) Of(feature string) Entitlement {
 	if f, ok := e.Features[feature]; ok {
 		return f.Entitlement
@@ -71,7 +70,7 @@ func (e Entitlements) Of(feature string) Entitlement {
 	return EntitlementUnknown
 }
 
-// Tier is what the licenses amount to.
+// Tier derives the tier from the features.
 func (e Entitlements) Tier() LicenseTier {
 	switch {
 	case !e.HasLicense:
@@ -89,7 +88,7 @@ func (e Entitlements) Tier() LicenseTier {
 	return TierUnknown
 }
 
-// Entitlements reads what the licenses allow. Coder tells it to anybody.
+// Entitlements reads what the licenses allow. It needs no token.
 func (c *Client) Entitlements(ctx context.Context) (Entitlements, error) {
 	var out Entitlements
 	err := c.callWithoutToken(ctx, "reading what the licenses of Coder allow", func(ctx context.Context) error {

@@ -17,39 +17,38 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// Error is the one error of this package. It holds no secret: neither the token
-// nor a password, and no more of a URL than scheme and host.
+// Error is the only error type of this package. It contains no secret: neither a token nor a
+// password, and of a URL only the scheme and the host.
 type Error struct {
-	// Op is what was being done, for example `reading workspace "dev" of "ada"`.
+	// Op is the failed operation, for example `reading workspace "dev" of "ada"`.
 	Op string
-	// StatusCode is that of Coder's answer. It is 0 where Coder gave none: the
-	// connection failed, time ran out, or something else answered in its place.
+	// StatusCode is the status of Coder's response. It is 0 if Coder did not respond: the
+	// connection failed, a timeout expired, or another server responded.
 	StatusCode int
-	// Message is Coder's sentence for a person.
+	// Message is Coder's message for people.
 	Message string
-	// Detail is Coder's technical addition, and may be empty.
+	// Detail is Coder's technical detail. It may be empty.
 	Detail string
-	// Fields are the parts of the request that Coder does not accept.
+	// Fields are the fields of the request that Coder does not accept.
 	Fields []FieldError
-	// RetryAfter is how long Coder asks to wait. 0 means that it said nothing.
+	// RetryAfter is how long Coder asks the client to wait. 0 means that it sent no such header.
 	RetryAfter time.Duration
-	// RequestID is the one under which Coder logs the request, or empty. It is no
-	// part of the text: that is the same for as long as the trouble is, so that what
-	// repeats it in a status does not change with every attempt.
+	// RequestID is the id under which Coder logs the request, or empty. It is not part of the text,
+	// so that the text stays the same for the same failure and a status that contains it does not
+	// change with every attempt.
 	RequestID string
-	// ActedAs is the username of the Actor as whom the request was made. It is empty if it
-	// was made with the client's own token.
+	// ActedAs is the username of the Actor that made the request. It is empty if the client's own
+	// token was used.
 	ActedAs string
-	// Err is the cause where there was no answer, for example
-	// context.DeadlineExceeded.
+	// Err is the cause if there was no response, for example context.DeadlineExceeded.
 	Err error
 }
 
-// FieldError is one part of a request that Coder does not accept.
+// FieldError is a field of a request that Coder does not accept.
 type FieldError struct {
 	// Field is the name of the field in Coder's API.
 	Field string
-	// Detail says what is wrong with it.
+	// Detail says why it is not accepted.
 	Detail string
 }
 
@@ -71,10 +70,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// statusOf gives the status of an *Error in the chain, and whether there is one.
+// statusOf returns the status of an *Error in the chain, and whether there is one.
 func statusOf(err error) (int, bool) {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -96,30 +95,28 @@ func hasStatus(err error, wanted ...int) bool {
 	return false
 }
 
-// IsNotFound says that Coder knows no such thing, or has deleted it.
+// IsNotFound reports whether the object does not exist in Coder, or is deleted.
 func IsNotFound(err error) bool { return hasStatus(err, http.StatusNotFound, http.StatusGone) }
 
-// IsUnauthorized says that Coder does not accept the token, the password or the
-// key.
+// IsUnauthorized reports whether Coder refuses the token, the password or the key.
 func IsUnauthorized(err error) bool { return hasStatus(err, http.StatusUnauthorized) }
 
-// IsForbidden says that Coder accepts the token but not what is asked with it.
+// IsForbidden reports whether the token lacks the permission for the request.
 func IsForbidden(err error) bool { return hasStatus(err, http.StatusForbidden) }
 
-// IsConflict says that the request does not fit the present state: a name that
-// exists, or a build that is active.
+// IsConflict reports whether the request conflicts with the current state: a name that exists, or
+// an active build.
 func IsConflict(err error) bool { return hasStatus(err, http.StatusConflict) }
 
-// IsInvalid says that the request itself is not acceptable. Fields says why.
+// IsInvalid reports whether the request itself is invalid. Fields contains the reasons.
 func IsInvalid(err error) bool {
 	return hasStatus(err, http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge)
 }
 
-// IsRateLimited says that Coder asks for fewer requests. RetryAfter says when.
+// IsRateLimited reports whether Coder asks for fewer requests. RetryAfter returns how long to wait.
 func IsRateLimited(err error) bool { return hasStatus(err, http.StatusTooManyRequests) }
 
-// ActedAs returns the username of the Actor as whom a request was made that failed, or
-// nothing.
+// ActedAs returns the username of the Actor that made the failed request, or an empty string.
 func ActedAs(err error) string {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -128,8 +125,8 @@ func ActedAs(err error) string {
 	return e.ActedAs
 }
 
-// RetryAfter is how long Coder asks to wait before the request is made again. It
-// is 0 where Coder did not say.
+// RetryAfter returns how long Coder asks the client to wait before it repeats the request. It
+// returns 0 if Coder did not send that.
 func RetryAfter(err error) time.Duration {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -138,56 +135,54 @@ func RetryAfter(err error) time.Duration {
 	return e.RetryAfter
 }
 
-// IsTooEarly says that the build of a template version has not ended, so that what
-// was asked about it is not known.
+// IsTooEarly reports whether the requested information is not available yet, because the build of a
+// template version has not finished.
 func IsTooEarly(err error) bool { return hasStatus(err, http.StatusTooEarly) }
 
-// IsUnreachable says that nothing is known about the request: there was no
-// answer of Coder, or Coder could not do its work (5xx). A write may have
-// happened.
+// IsUnreachable reports whether the result of the request is unknown: Coder did not respond, or
+// returned a server error (5xx). A write may have been processed.
 func IsUnreachable(err error) bool {
 	status, ok := statusOf(err)
 	return ok && !IsNotSupported(err) && (status == 0 || status >= http.StatusInternalServerError)
 }
 
-// IsNotSupported says that this Coder has no such part of the API: its version
-// is too old, or it is the AGPL build and the part is of the licensed one.
+// IsNotSupported reports whether this Coder does not have the called part of the API: its version
+// is too old, or it is the AGPL build and the part needs the licensed one.
 func IsNotSupported(err error) bool { return errors.Is(err, errNoRoute) }
 
-// IsNotEntitled says that this Coder has such a part, but no license for it. It
-// is also IsForbidden.
+// IsNotEntitled reports whether the licenses do not include the feature. IsForbidden is also true
+// for the error.
 func IsNotEntitled(err error) bool { return errors.Is(err, errNotEntitled) }
 
-// IsExternalAuthRequired reports whether the owner of a workspace must first sign in to
-// an external provider that its template needs. It is also IsForbidden, but the token
-// has the right.
+// IsExternalAuthRequired reports whether the owner of a workspace must first sign in to an external
+// provider that its template requires. IsForbidden is also true for the error, although the token
+// has the permission.
 func IsExternalAuthRequired(err error) bool { return errors.Is(err, errExternalAuth) }
 
-// What Coder says in these sentences is something else than its status.
+// Messages of Coder that mean something else than the status of the response.
 const (
-	// routeNotFound (404) is about an address that this version does not have. It
-	// says nothing about the object that was asked for.
+	// routeNotFound (404) means that this version has no such endpoint. The object may exist.
 	routeNotFound = "Route not found."
-	// internalError (401) is said of any token while Coder has no database.
+	// internalError (401) is returned for any token while Coder's database is unavailable.
 	internalError = "An internal error occurred."
-	// unknownUser (400) is said of a user that does not exist. Since Coder 2.31 that is
-	// 404, and 400 is another fault.
+	// unknownUser (400) is returned for a user that does not exist. Since Coder 2.31 the status for
+	// this is 404, and 400 has another cause.
 	unknownUser = `"user" must be an existing uuid or username.`
-	// needsLicense (403) ends the sentence about a feature without a license.
+	// needsLicense (403) is the end of the message about a feature without a license.
 	needsLicense = "is a Premium feature. Contact sales!"
-	// notAuthorized begins the detail of an internal error (500) that is none: the
-	// token may not do what was asked.
+	// notAuthorized is the beginning of the detail of an internal error (500) whose real cause is
+	// that the token lacks the permission.
 	notAuthorized = "unauthorized: rbac: forbidden"
-	// duplicateKey stands in the detail of an internal error (500) that is none:
-	// another one is there.
+	// duplicateKey is part of the detail of an internal error (500) whose real cause is that such
+	// an object exists already.
 	duplicateKey = "duplicate key value violates unique constraint"
-	// archivedVersion (500) is about the request: the version cannot be used.
+	// archivedVersion (500) is an invalid request: an archived version cannot be used.
 	archivedVersion = "Archived template versions cannot be used to make a workspace."
-	// notImported (403, 425) is said of what is known when the build of a version has
-	// ended.
+	// notImported (403, 425) is returned for information that is available only after the build of
+	// a version has finished.
 	notImported = "Template version job has not finished"
-	// versionInUse begins the detail of an internal error (500) that is none: the
-	// version cannot be archived.
+	// versionInUse is the beginning of the detail of an internal error (500) whose real cause is
+	// that the version cannot be archived.
 	versionInUse = "Unable to archive specified version"
 )
 
@@ -200,11 +195,11 @@ var (
 	errExternalAuth = errors.New("external authentication required")
 )
 
-// fieldExternalAuth is the field that Coder names in a 403 if the owner of a workspace
-// must sign in to an external provider.
+// fieldExternalAuth is the field in a 403 response if the owner of a workspace must sign in to an
+// external provider.
 const fieldExternalAuth = "external_auth"
 
-// newError describes what came of an operation that failed.
+// newError returns the error of a failed operation.
 func newError(op, coderURL string, seen *answer, err error) *Error {
 	var own *Error
 	if errors.As(err, &own) {
@@ -230,14 +225,14 @@ func newError(op, coderURL string, seen *answer, err error) *Error {
 	return e
 }
 
-// The longest texts of an error. It lands in conditions, events and logs.
+// The maximum lengths of an error's texts, which are written to conditions, events and logs.
 const (
 	maxMessage = 1 << 10
 	maxDetail  = 2 << 10
 	maxFields  = 20
 )
 
-// truncate shortens everything in the error that another server wrote.
+// truncate shortens all texts in the error that were received from a server.
 func (e *Error) truncate() {
 	e.Message, e.Detail = truncate.String(e.Message, maxMessage), truncate.String(e.Detail, maxDetail)
 	e.Fields = e.Fields[:min(len(e.Fields), maxFields)]
@@ -254,8 +249,7 @@ func tooLarge(coderURL string, err error) string {
 		coderURL, limit.Method, limit.Endpoint, limit.Limit)
 }
 
-// meansTheSame reports whether an answer may well be a proxy's, but means the same
-// from any server.
+// meansTheSame reports whether a status has the same meaning whether Coder or a proxy returned it.
 func meansTheSame(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusRequestEntityTooLarge || status >= http.StatusInternalServerError
 }
@@ -288,7 +282,7 @@ func fillFromCoder(e *Error, answer *codersdk.Error, coderVersion string) {
 	}
 }
 
-// notInternal corrects what Coder reports as an internal error although it is none.
+// notInternal corrects the status of errors that Coder wrongly returns as internal errors.
 func (e *Error) notInternal() {
 	switch {
 	case strings.HasPrefix(e.Detail, notAuthorized):
@@ -303,14 +297,14 @@ func (e *Error) notInternal() {
 	}
 }
 
-// atLeast reports whether a version of Coder, for example v2.34.8+7bd778d, is known to
-// be at least a certain one.
+// atLeast reports whether a version of Coder, for example v2.34.8+7bd778d, is at least the given
+// one. It returns false if the version cannot be parsed.
 func atLeast(coderVersion, least string) bool {
 	parsed, err := version.ParseGeneric(coderVersion)
 	return err == nil && parsed.AtLeast(version.MustParseGeneric(least))
 }
 
-// causeOf takes off the layer that repeats method and address.
+// causeOf removes the layer that contains method and URL.
 func causeOf(err error) error {
 	var urlError *url.Error
 	if errors.As(err, &urlError) {

@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// kinds are the questions that may be asked of an error.
+// kinds are the functions that classify an error.
 var kinds = map[string]func(error) bool{
 	"not found":    coderd.IsNotFound,
 	"unauthorized": coderd.IsUnauthorized,
@@ -94,8 +94,7 @@ func TestKindsOfErrors(t *testing.T) {
 	}
 }
 
-// Coder calls some refusals an internal error. Nobody should wait for those to
-// pass.
+// Coder returns some refusals as internal errors. They must not be retried as outages.
 func TestRefusalsThatCoderCallsInternalErrors(t *testing.T) {
 	for _, test := range []struct {
 		name, body string
@@ -262,7 +261,7 @@ func TestTheOwnerOfARefusedTokenIsTold(t *testing.T) {
 	expectTold(1, "a revoked token")
 }
 
-// Coder says that a user does not exist also while its database goes away.
+// Coder also reports a missing user while its database becomes unavailable.
 func TestAMissingUserIsConfirmed(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))
@@ -282,7 +281,7 @@ func TestAMissingUserIsConfirmed(t *testing.T) {
 	}
 }
 
-// Whoever answers in Coder's place may repeat what it was sent.
+// A server in front of Coder may repeat the request in its response.
 func TestAnEchoIsNotPassedOn(t *testing.T) {
 	license := coderdtest.NewLicense(coderdtest.License{})
 	key, proxyToken := strings.Repeat("k", 43), uuid.NewString()+":"+strings.Repeat("s", 64)
@@ -308,7 +307,7 @@ func TestAnEchoIsNotPassedOn(t *testing.T) {
 	}
 }
 
-// TestNoErrorTellsASecret runs every method against every fault.
+// TestNoErrorTellsASecret calls every method with every fault.
 func TestNoErrorTellsASecret(t *testing.T) {
 	server := coderdtest.New(t)
 	token := server.AddUser("ada", "owner")
@@ -355,8 +354,8 @@ func TestNoErrorTellsASecret(t *testing.T) {
 	}
 }
 
-// TestTheOwnerIsToldOfACoderThatDoesNotWork: nobody else would notice that its
-// database is away, because Coder itself goes on to run.
+// TestTheOwnerIsToldOfACoderThatDoesNotWork: only clients notice that Coder's database is
+// unavailable, because Coder itself keeps running.
 func TestTheOwnerIsToldOfACoderThatDoesNotWork(t *testing.T) {
 	server := coderdtest.New(t)
 	token := server.AddUser("ada", "owner")

@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// No value of an enumeration that a later release of Coder invents makes a read fail.
+// No unknown value of an enumeration, from a later release of Coder, makes a read fail.
 func TestUnknownValuesBreakNoRead(t *testing.T) {
 	server := coderdtest.New(t, coderdtest.WithLicensing(), coderdtest.WithLater(coderdtest.Later{Fields: true, Values: true}))
 	client := newClient(t, server, server.AddUser("ada", "owner"))
@@ -99,7 +99,7 @@ func readLogs(stream *coderd.LogStream, err error) error {
 	return err
 }
 
-// A zip that unpacks to too much is the request's fault, whatever release says so.
+// A zip archive that is too large when unpacked is an invalid request, in every release.
 func TestAnArchiveThatUnpacksToTooMuch(t *testing.T) {
 	var packed bytes.Buffer
 	w := zip.NewWriter(&packed)
@@ -115,7 +115,7 @@ func TestAnArchiveThatUnpacksToTooMuch(t *testing.T) {
 	}
 }
 
-// Only before 2.31 does this sentence mean that a user does not exist.
+// Only before 2.31 this message means that a user does not exist.
 func TestTheSentenceAboutAnUnknownUser(t *testing.T) {
 	for _, release := range coderdtest.Releases() {
 		server := coderdtest.New(t, coderdtest.WithRelease(release))

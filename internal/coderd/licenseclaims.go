@@ -11,37 +11,36 @@ import (
 	"github.com/google/uuid"
 )
 
-// LicenseClaims is what a license says about itself. A claim that is missing or
-// not of its type has the zero value.
+// LicenseClaims are the claims of a license. A claim that is missing or has an unexpected type has
+// the zero value.
 type LicenseClaims struct {
-	// UUID names the license. Old ones have none.
+	// UUID is the id of the license. Old licenses have none.
 	UUID uuid.UUID
-	// NotBefore is when it begins to count.
+	// NotBefore is when its term begins.
 	NotBefore *time.Time
-	// ExpiresAt is when its term ends, and the grace period begins.
+	// ExpiresAt is when its term ends and its grace period begins.
 	ExpiresAt *time.Time
-	// GraceEndsAt is when it stops to count. It is ExpiresAt where there is no
-	// grace period.
+	// GraceEndsAt is when its grace period ends. It equals ExpiresAt if there is no grace period.
 	GraceEndsAt *time.Time
 	Trial       bool
 	// FeatureSet is premium, enterprise or empty.
 	FeatureSet string
-	// Features are those that the license names besides its set, and their values.
+	// Features are the additional features of the license, and their values.
 	Features map[string]int64
-	// DeploymentIDs are the deployments that may use it. None means any.
+	// DeploymentIDs are the deployments that may use the license. Empty means any.
 	DeploymentIDs []string
 
-	// raw is all of the claims, as JSON with sorted keys.
+	// raw contains all claims, as JSON with sorted keys.
 	raw []byte
 }
 
-// errNoLicense never repeats what it is about, since a license is a secret.
+// errNoLicense never contains the text, because a license is a secret.
 var errNoLicense = errors.New("not a license: it must be a JSON web token, " +
 	"three parts with dots between them of which the second holds the claims; copy the whole text that Coder sent you")
 
-// Identity names the license by its claims alone: the UUID in them, or one that
-// is made of them. Coder gives a license without a UUID one by chance, which
-// nobody can know before.
+// Identity returns an id that depends only on the claims: the UUID in them, or one that is derived
+// from them. For a license without a UUID Coder generates a random one, which is not known in
+// advance.
 func (c LicenseClaims) Identity() uuid.UUID {
 	if c.UUID != uuid.Nil {
 		return c.UUID
@@ -49,9 +48,8 @@ func (c LicenseClaims) Identity() uuid.UUID {
 	return uuid.NewSHA1(uuid.NameSpaceOID, c.raw)
 }
 
-// ParseLicense reads the claims of a license's text. It does not check the
-// signature; Coder does when it is given the license. White space around the
-// text does not matter.
+// ParseLicense reads the claims from a license's text. It does not verify the signature; Coder does
+// when the license is added. White space around the text is ignored.
 func ParseLicense(jwt string) (LicenseClaims, error) {
 	parts := strings.Split(strings.TrimSpace(jwt), ".")
 	if len(parts) != 3 {
@@ -68,10 +66,10 @@ func ParseLicense(jwt string) (LicenseClaims, error) {
 	return claims, nil
 }
 
-// newLicenseClaims reads claims. There are none where raw is nil afterwards.
+// newLicenseClaims parses claims. If they cannot be parsed, raw is nil in the result.
 func newLicenseClaims(payload []byte) LicenseClaims {
 	decoder := json.NewDecoder(bytes.NewReader(payload))
-	// A number must come out as it went in, to compare equal.
+	// Keep numbers as they are, so that claims can be compared.
 	decoder.UseNumber()
 	var all map[string]any
 	if decoder.Decode(&all) != nil || all == nil {
@@ -91,7 +89,7 @@ func newLicenseClaims(payload []byte) LicenseClaims {
 	out.FeatureSet, _ = all["feature_set"].(string)
 	out.FeatureSet = boundName(out.FeatureSet)
 	if everything, _ := all["all_features"].(bool); everything && out.FeatureSet == "" {
-		// This is how licenses said it before there were sets.
+		// Licenses without a feature set use this claim instead.
 		out.FeatureSet = "enterprise"
 	}
 	features, _ := all["features"].(map[string]any)
@@ -109,7 +107,7 @@ func newLicenseClaims(payload []byte) LicenseClaims {
 	return out
 }
 
-// numericDate reads seconds since 1970, of which a web token may have fractions.
+// numericDate parses a JWT date: seconds since 1970, possibly with a fraction.
 func numericDate(claim any) *time.Time {
 	number, ok := claim.(json.Number)
 	if !ok {

@@ -12,31 +12,29 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// License is a license that Coder holds. Coder never gives out its text.
+// License is a license in Coder. Coder never returns its text.
 type License struct {
-	// ID counts within one deployment.
+	// ID is the number of the license in one deployment.
 	ID int32
-	// UUID is that of the claims, or one of Coder's own for a license without.
+	// UUID is the UUID of the claims, or one that Coder generated for a license without.
 	UUID       uuid.UUID
 	UploadedAt time.Time
 	Claims     LicenseClaims
 }
 
-// Is says whether this license is the one with these claims. Coder shows the
-// claims of a license and not its text, so the claims are all that can be
-// compared.
+// Is reports whether this license has these claims. Coder returns the claims of a license but not
+// its text, so only the claims can be compared.
 func (l License) Is(claims LicenseClaims) bool {
 	return len(claims.raw) > 0 && string(l.Claims.raw) == string(claims.raw)
 }
 
 func newLicense(l codersdk.License) License {
-	// What came as JSON goes back to JSON.
+	// Claims that were decoded from JSON can always be encoded again.
 	raw, _ := json.Marshal(l.Claims)
 	return License{ID: l.ID, UUID: l.UUID, UploadedAt: l.UploadedAt, Claims: newLicenseClaims(raw)}
 }
 
-// Licenses lists the licenses in the order in which they came, those that have
-// run out too.
+// Licenses lists the licenses in the order in which they were added, including expired ones.
 func (c *Client) Licenses(ctx context.Context) ([]License, error) {
 	var out []License
 	err := c.call(ctx, "listing the licenses of Coder", func(ctx context.Context) error {
@@ -49,9 +47,8 @@ func (c *Client) Licenses(ctx context.Context) ([]License, error) {
 	return out, err
 }
 
-// AddLicense gives Coder a license. A text that Coder holds is a conflict; one
-// that it does not accept is invalid, and the error says why. White space around
-// the text does not matter.
+// AddLicense adds a license. The error is IsConflict if Coder already has it, and IsInvalid, with
+// the reason, if Coder does not accept it. White space around the text is ignored.
 func (c *Client) AddLicense(ctx context.Context, jwt string) (License, error) {
 	jwt = strings.TrimSpace(jwt)
 	var out License
@@ -63,7 +60,7 @@ func (c *Client) AddLicense(ctx context.Context, jwt string) (License, error) {
 	return out, withoutSecret(err, jwt)
 }
 
-// DeleteLicense takes a license away. What it allowed ends at once.
+// DeleteLicense deletes a license. It stops to apply at once.
 func (c *Client) DeleteLicense(ctx context.Context, id int32) error {
 	return c.call(ctx, fmt.Sprintf("deleting license %d of Coder", id), func(ctx context.Context) error {
 		return c.sdk.DeleteLicense(ctx, id)

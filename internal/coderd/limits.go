@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 )
 
-// The limits of one response. Anyone who may create a CoderControlPlane chooses the
-// server that answers, so no response is read without them. They apply to what is
-// read after decompression. Config.Timeout limits the time.
+// The limits of one response. Anyone with permission to create a CoderControlPlane chooses the
+// server, so every response is limited. The limits apply to the data after decompression.
+// Config.Timeout limits the time.
 const (
 	// maxHeaderBytes limits the status line and the headers.
 	maxHeaderBytes = 64 << 10
@@ -21,50 +21,49 @@ const (
 	maxErrorBytes = 256 << 10
 	// maxBodyBytes limits a response that has no larger limit.
 	maxBodyBytes = 4 << 20
-	// maxListBytes limits a list that Coder does not return in pages, or in pages of
-	// large items: a template has about 2 KiB, a version its readme.
+	// maxListBytes limits a list that Coder returns without pages, or in pages of large items: a
+	// template has about 2 KiB, a version includes its readme.
 	maxListBytes = 16 << 20
 	// maxLogBytes limits the log of one build.
 	maxLogBytes = 16 << 20
-	// maxPageBytes limits a page of workspaces. One at a time is in memory, and has
-	// at most maxWorkspaceBytes.
+	// maxPageBytes limits a page of workspaces. Only one workspace at a time is in memory, and it
+	// is limited by maxWorkspaceBytes.
 	maxPageBytes      = 64 << 20
 	maxWorkspaceBytes = 512 << 10
-	// maxFileBytes limits an archive, which is never in memory as a whole: what Coder
-	// itself takes, and the headers of its entries.
+	// maxFileBytes limits an archive, which is never in memory as a whole: Coder's own limit plus
+	// space for the headers of the entries.
 	maxFileBytes = maxUnpackedBytes + 20<<20
 
 	// maxDepth limits how deeply JSON is nested. A workspace has about ten levels.
 	maxDepth = 64
-	// maxItems limits the items of a list. An empty item has two bytes in JSON, and
-	// several hundred in memory.
+	// maxItems limits the items of a list. An empty item has two bytes in JSON, but needs several
+	// hundred bytes in memory.
 	maxItems = 20_000
-	// maxLogLines is maxItems for the lines of a log.
+	// maxLogLines is like maxItems, for the lines of a log.
 	maxLogLines = 100_000
-	// maxValues limits all values of a response, whatever they are in.
+	// maxValues limits the number of all values in a response, at any level.
 	maxValues = 500_000
-	// maxPageValues is maxValues for a page of workspaces and for a log.
+	// maxPageValues is like maxValues, for a page of workspaces and for a log.
 	maxPageValues = 4_000_000
 )
 
-// How many responses are in memory at once that are larger than smallBytes: the
-// others wait. A server takes one place, so that one alone does not keep the others
-// waiting.
+// The limits of concurrent responses that are larger than smallBytes and kept in memory; others
+// wait. Each server has its own limit, so that one server cannot block the others.
 const (
 	smallBytes      = 256 << 10
 	maxLargeAtOnce  = 3
 	maxLargePerHost = 1
 )
 
-// limits are those of one class of responses.
+// limits are the limits of one class of responses.
 type limits struct {
 	bytes int64
-	// value limits one item of a list that is decoded item by item. 0 is no limit.
+	// value limits one item of a list that is decoded item by item. 0 means no limit.
 	value int64
-	// items and values are those of JSON. A class without values is not JSON.
+	// items and values are limits for JSON. values is 0 for a response that is not JSON.
 	items, values int
 	depth         int
-	// streamed says that the response is not in memory as a whole.
+	// streamed reports that the response is not in memory as a whole.
 	streamed bool
 }
 
@@ -87,7 +86,7 @@ func limitsOf(method, endpoint string, status int) limits {
 	return l
 }
 
-// isLongList reports whether an endpoint returns as many items as there are.
+// isLongList reports whether an endpoint returns a list whose length is not limited.
 func isLongList(endpoint string) bool {
 	switch endpoint {
 	case "/api/v2/templates", "/api/v2/templates/{}/versions", "/api/v2/organizations", "/api/v2/workspaceproxies",
@@ -98,12 +97,12 @@ func isLongList(endpoint string) bool {
 	return false
 }
 
-// LimitError is that a response exceeds a limit. The rest of it is not read. It holds
-// nothing of the response.
+// LimitError reports that a response exceeds a limit. The rest of the response is not read. The
+// error contains nothing of the response.
 type LimitError struct {
-	// Method and Endpoint are those of the request, as in Call.
+	// Method and Endpoint are the values of the request, as in Call.
 	Method, Endpoint string
-	// Limit is what is exceeded, for example "is larger than 4 MiB".
+	// Limit is the exceeded limit, for example "is larger than 4 MiB".
 	Limit string
 }
 
@@ -112,7 +111,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the response to %s %s %s", e.Method, e.Endpoint, e.Limit)
 }
 
-// size returns a limit as a person writes it.
+// size formats a limit for people.
 func size(n int64) string {
 	if n%(1<<20) != 0 {
 		return fmt.Sprintf("%d KiB", n>>10)
@@ -126,12 +125,11 @@ func IsTooLarge(err error) bool {
 	return errors.As(err, &e)
 }
 
-// limitBody makes the body of a response end with a *LimitError if it exceeds the
-// limits.
+// limitBody replaces the body of a response by one that returns a *LimitError if the response
+// exceeds the limits.
 func limitBody(req *http.Request, res *http.Response, endpoint string) {
 	if res.Body == nil || res.StatusCode == http.StatusSwitchingProtocols {
-		// The connection was taken over by a WebSocket, which has limits of its own:
-		// 32 KiB for a message.
+		// A WebSocket has taken over the connection. It has its own limit: 32 KiB per message.
 		return
 	}
 	l := limitsOf(req.Method, endpoint, res.StatusCode)
@@ -143,7 +141,7 @@ func limitBody(req *http.Request, res *http.Response, endpoint string) {
 	res.Body = body
 }
 
-// limitedBody is the body of a response. It is for one goroutine but for Close.
+// limitedBody is the body of a response. Only Close is safe for concurrent use.
 type limitedBody struct {
 	body     io.ReadCloser
 	limits   limits
@@ -154,7 +152,7 @@ type limitedBody struct {
 	ctx      context.Context //nolint:containedctx // A body is read within the time of its request.
 	exceeds  func(limit string) error
 	err      error
-	// release returns the place among the large responses, once there is one.
+	// release returns the slot among the large responses. It is nil while there is none.
 	release atomic.Pointer[func()]
 }
 
@@ -169,7 +167,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}
-	// One byte more tells a body that ends at the limit from one that does not.
+	// One additional byte is read to distinguish a body that ends at the limit from a larger one.
 	if most := b.limits.bytes - b.read + 1; int64(len(p)) > most {
 		p = p[:most]
 	}
@@ -192,7 +190,7 @@ func (b *limitedBody) takePlace() error {
 	if err != nil {
 		return err
 	}
-	// Whoever forgets to close the body loses the place with the end of the request.
+	// If the body is not closed, the slot is returned when the request's context ends.
 	stop := context.AfterFunc(b.ctx, release)
 	free := func() {
 		stop()
@@ -202,7 +200,7 @@ func (b *limitedBody) takePlace() error {
 	return nil
 }
 
-// Close implements io.Closer. It is called when the content was decoded.
+// Close implements io.Closer. It is called after the content was decoded.
 func (b *limitedBody) Close() error {
 	if free := b.release.Swap(nil); free != nil {
 		(*free)()
@@ -210,7 +208,7 @@ func (b *limitedBody) Close() error {
 	return b.body.Close()
 }
 
-// places are those of the large responses.
+// places are the slots for large responses.
 type places struct {
 	all chan struct{}
 
@@ -230,7 +228,7 @@ func newPlaces(n int) *places {
 	return &places{all: make(chan struct{}, n), hosts: map[string]*hostPlaces{}}
 }
 
-// take waits for a place. The function that it returns may be called more than once.
+// take waits for a slot. The returned function may be called more than once.
 func (p *places) take(ctx context.Context, host string) (release func(), err error) {
 	own := p.enter(host)
 	if err := acquire(ctx, own.places); err != nil {
@@ -270,7 +268,7 @@ func (p *places) enter(host string) *hostPlaces {
 	return own
 }
 
-// leave forgets a server that nobody reads from.
+// leave removes the slots of a server that are no longer used.
 func (p *places) leave(host string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,13 +279,13 @@ func (p *places) leave(host string) {
 	}
 }
 
-// valueCounter counts the values in JSON as it passes by. It does not check JSON: who
-// decodes it does.
+// valueCounter counts the values in JSON while it is read. It does not validate the JSON; the
+// decoder does.
 type valueCounter struct {
 	limits limits
 	begun  bool
-	// other says that the body does not begin like a list or an object, so that it is
-	// no JSON that anybody would decode.
+	// other reports that the body does not start with a list or an object, so that it is not JSON
+	// that would be decoded.
 	other     bool
 	inString  bool
 	escaped   bool
@@ -298,10 +296,10 @@ type valueCounter struct {
 	itemBytes int64
 }
 
-// itemDepth is how deep the items of a list are at most: [item], or {"items": [item]}.
+// itemDepth is the maximum depth of a list's items: [item], or {"items": [item]}.
 const itemDepth = 2
 
-// count returns what limit is exceeded, or nothing.
+// count returns the exceeded limit, or an empty string.
 func (c *valueCounter) count(p []byte) (exceeded string) {
 	if c.limits.values == 0 || c.other {
 		return ""
@@ -332,7 +330,7 @@ func (c *valueCounter) count(p []byte) (exceeded string) {
 	return ""
 }
 
-// structure takes a character outside of strings.
+// structure handles a character outside of strings.
 func (c *valueCounter) structure(b byte) (exceeded string) {
 	switch b {
 	case '{', '[':

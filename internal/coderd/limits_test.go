@@ -21,8 +21,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// allocated returns how many bytes f allocates, the server of the test included. What
-// is collected meanwhile counts too, so it is more than what is ever in memory.
+// allocated returns the number of bytes that f allocates, including those of the fake server. It
+// includes memory that is freed in between, so it is more than the peak.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -31,7 +31,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// questions are one of each class of limits.
+// questions returns one request per class of limits.
 func questions(client *coderd.Client) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"buildinfo":  func(ctx context.Context) error { _, err := client.BuildInfo(ctx); return err },
@@ -42,7 +42,7 @@ func questions(client *coderd.Client) map[string]func(ctx context.Context) error
 	}
 }
 
-// TestHostileServer asks a server that answers with what costs its reader most.
+// TestHostileServer calls a server whose responses are as expensive as possible for the client.
 func TestHostileServer(t *testing.T) {
 	const most = 256 << 20
 	for _, hostile := range coderdtest.HostileResponses() {
@@ -78,8 +78,8 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// TestResponseLimits says which limit is met, in words. Nothing is known about what
-// was asked for.
+// TestResponseLimits checks the error message for each limit. The error is IsUnreachable, because
+// the result of the request is unknown.
 func TestResponseLimits(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, "t")
@@ -112,9 +112,9 @@ func TestResponseLimits(t *testing.T) {
 	}
 }
 
-// TestHostileServersTogether asks many hostile servers at once, and a good one beside.
+// TestHostileServersTogether calls many hostile servers and a normal one concurrently.
 func TestHostileServersTogether(t *testing.T) {
-	// The process has one too, in all installations.
+	// The process has a memory limit in all installations, too.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(256 << 20))
 	good := coderdtest.New(t)
 	client := newClient(t, good, good.AddUser("ada", "owner"))
@@ -157,7 +157,7 @@ func TestHostileServersTogether(t *testing.T) {
 	}
 }
 
-// TestVersionsWithoutEnd asks a server that has always another page.
+// TestVersionsWithoutEnd calls a server that always returns another page.
 func TestVersionsWithoutEnd(t *testing.T) {
 	page := []byte("[" + strings.Repeat("{},", 199) + "{}]")
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -175,8 +175,7 @@ func TestVersionsWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestTextsOfCoderAreCut checks that nothing which Coder writes is longer in an object
-// than a person reads.
+// TestTextsOfCoderAreCut checks that texts from Coder are truncated in objects.
 func TestTextsOfCoderAreCut(t *testing.T) {
 	long := "x" + strings.Repeat("\u20ac", 60<<10)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,14 +15,14 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// LogLine is one line that the build of a workspace or of a template version wrote,
-// or a script of an agent.
+// LogLine is one line in the log of a workspace build or template version build, or in the output
+// of an agent's script.
 type LogLine struct {
-	// ID rises from line to line.
+	// ID increases from line to line.
 	ID        int64
 	CreatedAt time.Time
-	// Stage is what the build was doing, for example Planning infrastructure. Of an
-	// agent it is the name of the script.
+	// Stage is the current stage of the build, for example Planning infrastructure. In the log of
+	// an agent it is the name of the script.
 	Stage string
 	// Level is trace, debug, info, warn or error.
 	Level string
@@ -31,59 +31,57 @@ type LogLine struct {
 	Output string
 }
 
-// LogStream gives the lines of a build one after the other. It is for one
-// goroutine, and must be closed.
+// LogStream returns the lines of a log one by one. It is not safe for concurrent use, and must be
+// closed.
 type LogStream struct {
 	client *Client
 	source logSource
 	op     string
 	follow bool
 
-	// after is the ID of the last line that was told.
+	// after is the ID of the last line that was returned.
 	after int64
-	// lines are those that were read and not told. complete says that there are no
-	// others.
+	// lines are the lines that were read but not returned yet. complete reports that no lines will
+	// follow.
 	lines    []LogLine
 	complete bool
-	// live gives lines as they are written, until closer ends it.
+	// live receives lines as they are written, until closer is closed.
 	live   <-chan sdkLogLine
 	closer io.Closer
-	// idle counts the connections in a row that gave no line.
+	// idle is the number of consecutive connections without a line.
 	idle int
 }
 
-// sdkLogLine is a line as Coder tells it. The last two are of agents.
+// sdkLogLine is a line in Coder's format. The last two fields are only set for agents.
 type sdkLogLine struct {
 	codersdk.ProvisionerJobLog
 	AgentLevel codersdk.LogLevel `json:"level"`
 	SourceID   uuid.UUID         `json:"source_id"`
 }
 
-// logSource is where a log is, and how to learn whether its build has ended.
+// logSource is the location of a log, and the functions to follow it.
 type logSource struct {
 	path   string
 	follow func(ctx context.Context, after int64) (<-chan sdkLogLine, io.Closer, error)
 	active func(ctx context.Context) (bool, error)
-	// line makes a line of Coder's, or leaves it out.
+	// line converts a line. It returns false for a line to skip.
 	line func(sdkLogLine) (LogLine, bool)
-	// silence is after how many times Client.logSilence Coder is asked whether the log
-	// goes on.
+	// silence is multiplied with Client.logSilence.
 	silence time.Duration
 }
 
 const (
-	// maxIdleConnections is how often a log is asked for again that ends before its
-	// build does without having told a line.
+	// maxIdleConnections is the maximum number of consecutive connections that end without a line
+	// before the build has finished.
 	maxIdleConnections = 3
-	// logSilence is after how long without a line Coder is asked whether the build
-	// goes on. It forgets to end the log of a build that is cancelled before it
-	// began.
+	// logSilence is the time without a line after which Coder is asked whether the build is still
+	// active. Coder does not end the log of a build that is cancelled before it started.
 	logSilence = 20 * time.Second
 )
 
-// BuildLogs reads the log of a workspace build: the lines whose ID is above after.
-// With follow it goes on until the build has ended; without, it tells what there
-// is.
+// BuildLogs reads the log of a workspace build: the lines whose ID is greater than after. With
+// follow the stream continues until the build has finished. Without it, the stream ends after the
+// existing lines.
 func (c *Client) BuildLogs(ctx context.Context, build uuid.UUID, after int64, follow bool) (*LogStream, error) {
 	return c.openLogs(ctx, fmt.Sprintf("reading the log of workspace build %s", build), after, follow, logSource{
 		path: fmt.Sprintf("/api/v2/workspacebuilds/%s/logs", build),
@@ -98,7 +96,7 @@ func (c *Client) BuildLogs(ctx context.Context, build uuid.UUID, after int64, fo
 	})
 }
 
-// VersionLogs is BuildLogs for the build of a template version.
+// VersionLogs is like BuildLogs, for the build of a template version.
 func (c *Client) VersionLogs(ctx context.Context, version uuid.UUID, after int64, follow bool) (*LogStream, error) {
 	return c.openLogs(ctx, fmt.Sprintf("reading the log of template version %s", version), after, follow, logSource{
 		path: fmt.Sprintf("/api/v2/templateversions/%s/logs", version),
@@ -113,8 +111,8 @@ func (c *Client) VersionLogs(ctx context.Context, version uuid.UUID, after int64
 	})
 }
 
-// openLogs reads what is there, so that a build which does not exist is told
-// before the first line.
+// openLogs reads the existing lines, so that an error about a missing build is returned before the
+// first line.
 func (c *Client) openLogs(ctx context.Context, op string, after int64, follow bool, source logSource) (*LogStream, error) {
 	s := &LogStream{client: c, source: source, op: op, follow: follow, after: after}
 	if err := s.catchUp(ctx); err != nil {
@@ -123,8 +121,8 @@ func (c *Client) openLogs(ctx context.Context, op string, after int64, follow bo
 	return s, nil
 }
 
-// Next waits for the next line. It is io.EOF after the last one: where the log is
-// followed, the build has ended then.
+// Next waits for the next line. It returns io.EOF after the last one. With follow this means that
+// the build has finished.
 func (s *LogStream) Next(ctx context.Context) (LogLine, error) {
 	for {
 		switch {
@@ -155,7 +153,7 @@ func (s *LogStream) receive(ctx context.Context) error {
 		return ctx.Err()
 	case line, open := <-s.live:
 		if open {
-			// A line may be told twice where a connection takes the place of another.
+			// A new connection may repeat lines of the previous one.
 			if line.ID > s.after {
 				s.take(line)
 			}
@@ -164,13 +162,14 @@ func (s *LogStream) receive(ctx context.Context) error {
 	case <-silence.C:
 		s.idle = 0
 	}
-	// Coder ends the connection with the build, and so does whatever stands between.
+	// There was no line for some time, or the connection ended: because the build finished, or
+	// because of a network failure.
 	_ = s.Close()
 	return s.catchUp(ctx)
 }
 
-// catchUp reads the lines that are there and learns whether there will be more.
-// It asks that first, because the lines that are read then are all of them.
+// catchUp reads the existing lines and whether more will follow. It first asks whether the build is
+// active. If it is not, the lines that are read afterwards are complete.
 func (s *LogStream) catchUp(ctx context.Context) error {
 	return s.client.call(ctx, s.op, func(ctx context.Context) error {
 		active := false
@@ -196,14 +195,14 @@ func (s *LogStream) catchUp(ctx context.Context) error {
 	})
 }
 
-// connect follows the log from the last line on.
+// connect follows the log after the last returned line.
 func (s *LogStream) connect(ctx context.Context) error {
 	if s.idle++; s.idle > maxIdleConnections {
 		err := errors.New("the connection ended again and again although the build goes on")
 		return &Error{Op: s.op, Message: err.Error(), Err: err}
 	}
 	return s.client.call(ctx, s.op, func(ctx context.Context) error {
-		// The time is that of the handshake alone. The connection stays.
+		// The timeout applies only to the handshake. The connection stays open.
 		ctx, cancel := context.WithTimeout(ctx, s.client.sdk.HTTPClient.Timeout)
 		defer cancel()
 		var err error
@@ -222,7 +221,7 @@ func (s *LogStream) Close() error {
 	return closer.Close()
 }
 
-// Tail leaves out all but the last lines of those that are there now.
+// Tail drops all but the last lines of those that were already read.
 func (s *LogStream) Tail(lines int64) {
 	if most := int64(len(s.lines)); lines < most {
 		s.lines = s.lines[most-lines:]
@@ -249,7 +248,7 @@ func jobLines(lines <-chan codersdk.ProvisionerJobLog, closer io.Closer, err err
 	return out, ended, nil
 }
 
-// eachLine turns what one channel holds into lines, until that ends or the returned
+// eachLine converts the items of a channel to lines, until the channel is closed or the returned
 // closer is closed.
 func eachLine[T any](in <-chan T, lines func(T) []sdkLogLine, closer io.Closer) (<-chan sdkLogLine, io.Closer) {
 	out, ended := make(chan sdkLogLine), &endedLines{Closer: closer, done: make(chan struct{})}
@@ -268,7 +267,7 @@ func eachLine[T any](in <-chan T, lines func(T) []sdkLogLine, closer io.Closer) 
 	return out, ended
 }
 
-// endedLines ends a connection, and the goroutine that reads from it.
+// endedLines closes a connection, and stops the goroutine that reads from it.
 type endedLines struct {
 	io.Closer
 	done chan struct{}

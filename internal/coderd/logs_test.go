@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// logScene is a workspace whose build waits.
+// logScene is a workspace whose build is pending.
 type logScene struct {
 	server *coderdtest.Server
 	client *Client
@@ -26,7 +26,7 @@ type logScene struct {
 
 func newLogScene(t *testing.T) logScene {
 	t.Helper()
-	// Coder may expect the cookie under a name that its client does not know.
+	// Coder may expect another cookie name than its client sends.
 	server := coderdtest.New(t, coderdtest.WithManualBuilds(), coderdtest.WithHostPrefixCookie())
 	client, err := New(Config{URL: server.URL, Token: server.AddUser("ada", "owner")})
 	if err != nil {
@@ -99,7 +99,7 @@ func TestAFollowerGoesOnWhereAConnectionEnded(t *testing.T) {
 	stream := s.open(t, true)
 	s.server.WriteLog(s.build, "Planning infrastructure", "one")
 	expectLine(t, stream, "one")
-	// As a proxy does, or Coder when it restarts.
+	// As a proxy or a restart of Coder does.
 	_ = stream.closer.Close()
 	s.server.WriteLog(s.build, "Planning infrastructure", "two")
 	expectLine(t, stream, "two")

@@ -10,14 +10,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// pathName is what Coder accepts as the name of a user, an organization, a
-// template or a workspace. Coder's client writes names into the path of the
-// address as they are, so anything else would ask for something else.
+// pathName matches the names that Coder accepts for users, organizations, templates and workspaces.
+// Coder's client inserts names into the path without escaping, so any other name could address
+// another resource.
 var pathName = regexp.MustCompile(`^[a-zA-Z0-9]+(?:-[a-zA-Z0-9]+)*$`)
 
-// confirmNotFound asks again before a missing user is believed. Coder says that
-// a user does not exist also when its database went away while it looked; the
-// second time it does not get as far.
+// confirmNotFound repeats a read that reports a missing user. Coder also reports this if its
+// database becomes unavailable during the lookup; the second request then fails with another error.
 func confirmNotFound(read func() error) error {
 	err := read()
 	if errors.Is(err, errUnknownUser) {
@@ -26,7 +25,7 @@ func confirmNotFound(read func() error) error {
 	return err
 }
 
-// checkNames answers for Coder that a name which it cannot have does not exist.
+// checkNames returns a "not found" error for a name that is not valid in Coder, without a request.
 func checkNames(op string, names ...string) error {
 	for _, name := range names {
 		if !pathName.MatchString(name) {
@@ -44,15 +43,14 @@ func notThere(op, name, because string) *Error {
 	}
 }
 
-// plainName is what stands in the path of an address as it is. As the name of a
-// provisioner key or a workspace proxy Coder takes anything, but could not be
-// asked for it afterwards.
+// plainName matches names that need no escaping in a path. Coder accepts any name for a provisioner
+// key or a workspace proxy, but other names could not be used in requests.
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$`)
 
-// plainNameRule says what plainName does.
+// plainNameRule describes plainName.
 const plainNameRule = "letters, digits, underscores, dots and dashes, and must not begin with a dot or a dash"
 
-// badName refuses a name in Coder's place.
+// badName returns the error for an invalid name, without a request.
 func badName(op string, problem error) *Error {
 	return &Error{
 		Op:         op,
@@ -62,8 +60,8 @@ func badName(op string, problem error) *Error {
 	}
 }
 
-// withoutSecret takes a text that was sent out of an error, in case that somebody
-// on the way repeated it.
+// withoutSecret removes a secret that was sent in a request from the error, because a server may
+// have repeated it.
 func withoutSecret(err error, secret string) error {
 	var e *Error
 	if secret == "" || !errors.As(err, &e) {
@@ -78,7 +76,7 @@ func withoutSecret(err error, secret string) error {
 	return &hidden
 }
 
-// withoutBeginning takes out what is left of a secret in which a text was cut off.
+// withoutBeginning removes the rest of a secret at which a text was truncated.
 func withoutBeginning(s, secret string) string {
 	kept, cut := strings.CutSuffix(s, truncate.Ellipsis)
 	if !cut {

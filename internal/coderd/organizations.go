@@ -9,11 +9,11 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// DefaultOrganization is the name under which Coder also knows the organization
-// that every deployment has, whatever its name is.
+// DefaultOrganization is an alias in Coder for the organization that every deployment has, whatever
+// its name is.
 const DefaultOrganization = "default"
 
-// Organization owns templates, and through them workspaces.
+// Organization is an organization. It owns templates, and through them workspaces.
 type Organization struct {
 	ID        uuid.UUID
 	Name      string
@@ -24,8 +24,7 @@ func newOrganization(o codersdk.Organization) Organization {
 	return Organization{ID: o.ID, Name: boundName(o.Name), IsDefault: o.IsDefault}
 }
 
-// OrganizationByName reads an organization. For DefaultOrganization the answer
-// has the real name.
+// OrganizationByName reads an organization. For DefaultOrganization the result has the real name.
 func (c *Client) OrganizationByName(ctx context.Context, name string) (Organization, error) {
 	op := fmt.Sprintf("reading organization %q", name)
 	if err := checkNames(op, name); err != nil {

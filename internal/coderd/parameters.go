@@ -11,65 +11,63 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// Parameter is the value of a parameter of a template version. Lists are JSON.
+// Parameter is the value of a parameter of a template version. Lists are encoded as JSON.
 type Parameter struct{ Name, Value string }
 
 // Variable is the value of a Terraform variable of a template. It may be secret.
 type Variable struct{ Name, Value string }
 
-// VersionParameter is something that a template version asks about each of its
-// workspaces.
+// VersionParameter is a parameter that a template version defines for its workspaces.
 type VersionParameter struct {
 	Name, DisplayName, Description string
 	// Type is string, number, bool or list(string).
 	Type string
-	// FormType is how people are asked, for example radio or slider.
+	// FormType is the type of the form field, for example radio or slider.
 	FormType string
-	// Required says that there is no default, so that a first build must give a
-	// value.
+	// Required reports that there is no default, so that the first build must set a value.
 	Required bool
 	Default  string
-	// Options are the values among which the parameter is chosen. None allows any.
+	// Options are the allowed values. Empty allows any.
 	Options []ParameterOption
-	// Mutable says that the value of an existing workspace may change.
+	// Mutable reports that the value may change for an existing workspace.
 	Mutable bool
-	// Ephemeral says that the value counts for one build and is not kept.
+	// Ephemeral reports that the value applies to one build and is not kept.
 	Ephemeral bool
-	// Regex must match a string. Min and Max bound a number. Monotonic, increasing or
-	// decreasing, holds against the value before. RegexMessage is said where a value
-	// does not fit any of them.
+	// Regex must match a string. Min and Max limit a number. Monotonic (increasing or decreasing)
+	// compares with the previous value. RegexMessage is the message if a value does not satisfy one
+	// of them.
 	Regex, RegexMessage string
 	Min, Max            *int32
 	Monotonic           string
 }
 
-// ParameterOption is one value that may be chosen.
+// ParameterOption is one of the allowed values.
 type ParameterOption struct{ Name, Value, Description string }
 
-// VersionPreset is a set of values of a template version that has a name.
+// VersionPreset is a named set of parameter values of a template version.
 type VersionPreset struct {
 	ID          uuid.UUID
 	Name        string
 	Description string
-	// Default says that people are offered it first.
+	// Default reports that the preset is selected by default.
 	Default    bool
 	Parameters []Parameter
 }
 
-// VersionVariable is a Terraform variable of a template version. The values of a
-// sensitive one are never kept.
+// VersionVariable is a Terraform variable of a template version. The values of a sensitive variable
+// are never kept.
 type VersionVariable struct {
 	Name, Description string
 	// Type is string, number or bool.
 	Type string
-	// Required says that there is no default.
+	// Required reports that there is no default.
 	Required  bool
 	Sensitive bool
-	// Value is what the version was built with, and Default is that of its files.
+	// Value is the value with which the version was built, and Default the one in its files.
 	Value, Default string
 }
 
-// BuildParameters reads the values with which a workspace was built.
+// BuildParameters reads the parameter values of a workspace build.
 func (c *Client) BuildParameters(ctx context.Context, build uuid.UUID) ([]Parameter, error) {
 	var out []Parameter
 	err := c.call(ctx, fmt.Sprintf("reading the parameters of workspace build %s", build), func(ctx context.Context) error {
@@ -82,8 +80,8 @@ func (c *Client) BuildParameters(ctx context.Context, build uuid.UUID) ([]Parame
 	return out, err
 }
 
-// VersionParameters reads what a template version asks about each workspace. A
-// version whose build is not done is IsTooEarly.
+// VersionParameters reads the parameters of a template version. The error is IsTooEarly if the
+// build of the version has not finished.
 func (c *Client) VersionParameters(ctx context.Context, version uuid.UUID) ([]VersionParameter, error) {
 	var out []VersionParameter
 	err := c.call(ctx, fmt.Sprintf("reading the parameters of template version %s", version), func(ctx context.Context) error {
@@ -137,8 +135,8 @@ func (c *Client) VersionPresets(ctx context.Context, version uuid.UUID) ([]Versi
 	return out, err
 }
 
-// VersionVariables reads the Terraform variables of a template version. A version
-// whose build is not done is IsTooEarly.
+// VersionVariables reads the Terraform variables of a template version. The error is IsTooEarly if
+// the build of the version has not finished.
 func (c *Client) VersionVariables(ctx context.Context, version uuid.UUID) ([]VersionVariable, error) {
 	var out []VersionVariable
 	err := c.call(ctx, fmt.Sprintf("reading the variables of template version %s", version), func(ctx context.Context) error {
@@ -152,7 +150,7 @@ func (c *Client) VersionVariables(ctx context.Context, version uuid.UUID) ([]Ver
 		}
 		return err
 	})
-	// Coder has no order of its own for them.
+	// Coder returns them in no defined order.
 	slices.SortFunc(out, func(a, b VersionVariable) int { return cmp.Compare(a.Name, b.Name) })
 	return out, err
 }

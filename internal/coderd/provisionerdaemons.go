@@ -11,28 +11,27 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// ProvisionerDaemon is one provisioner that works for an organization.
+// ProvisionerDaemon is one provisioner of an organization.
 type ProvisionerDaemon struct {
 	ID   uuid.UUID
 	Name string
-	// KeyID and KeyName are those of the key that it came with. Coder's own
-	// provisioners have one of the names that it keeps to itself, as have those
-	// with a pre-shared key: psk.
+	// KeyID and KeyName identify the key with which it registered. Coder's built-in provisioners
+	// have a reserved name here, and so have those with a pre-shared key: psk.
 	KeyID   uuid.UUID
 	KeyName string
-	// Busy says that it works on a job.
+	// Busy reports that it runs a job.
 	Busy       bool
 	Version    string
 	Tags       map[string]string
 	LastSeenAt time.Time
 }
 
-// ProvisionerDaemons lists the provisioners of an organization that are there at
-// this moment. The AGPL build has this as well.
+// ProvisionerDaemons lists the registered provisioners of an organization. The AGPL build supports
+// this as well.
 func (c *Client) ProvisionerDaemons(ctx context.Context, org uuid.UUID) ([]ProvisionerDaemon, error) {
 	var out []ProvisionerDaemon
 	err := c.call(ctx, fmt.Sprintf("listing the provisioners of organization %s", org), func(ctx context.Context) error {
-		// Without a limit Coder stops at 50.
+		// The default limit of Coder is 50.
 		daemons, err := c.sdk.OrganizationProvisionerDaemons(ctx, org, &codersdk.OrganizationProvisionerDaemonsOptions{Limit: math.MaxInt32})
 		for _, d := range daemons {
 			daemon := ProvisionerDaemon{

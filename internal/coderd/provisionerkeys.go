@@ -14,17 +14,16 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// MaxProvisionerKeyName is how long the name of a provisioner key may be.
+// MaxProvisionerKeyName is the maximum length of a provisioner key's name.
 const MaxProvisionerKeyName = 64
 
-// ProvisionerKey lets provisioner daemons work for an organization.
+// ProvisionerKey is a key with which provisioner daemons register for an organization.
 type ProvisionerKey struct {
 	ID             uuid.UUID
 	OrganizationID uuid.UUID
-	// Name is unique in the organization. Coder keeps it in lower case, whatever
-	// case it was given in.
+	// Name is unique in the organization. Coder stores it in lower case.
 	Name string
-	// Tags choose the jobs that the daemons take.
+	// Tags select the jobs that the daemons run.
 	Tags      map[string]string
 	CreatedAt time.Time
 }
@@ -33,8 +32,7 @@ func newProvisionerKey(k codersdk.ProvisionerKey) ProvisionerKey {
 	return ProvisionerKey{ID: k.ID, OrganizationID: k.OrganizationID, Name: boundName(k.Name), Tags: k.Tags, CreatedAt: k.CreatedAt}
 }
 
-// CheckProvisionerKeyName says what is wrong with a name of a provisioner key
-// that is to be made. It is nil for a good one.
+// CheckProvisionerKeyName returns an error if the name is invalid for a new provisioner key.
 func CheckProvisionerKeyName(name string) error {
 	reserved := slices.ContainsFunc(codersdk.ReservedProvisionerKeyNames(), func(s string) bool { return strings.EqualFold(s, name) })
 	switch {
@@ -48,8 +46,7 @@ func CheckProvisionerKeyName(name string) error {
 	return nil
 }
 
-// ProvisionerKeys lists the keys of an organization, the oldest first, without
-// Coder's own.
+// ProvisionerKeys lists the keys of an organization, the oldest first, without Coder's own keys.
 func (c *Client) ProvisionerKeys(ctx context.Context, org uuid.UUID) ([]ProvisionerKey, error) {
 	var out []ProvisionerKey
 	err := c.call(ctx, fmt.Sprintf("listing the provisioner keys of organization %s", org), func(ctx context.Context) error {
@@ -62,8 +59,8 @@ func (c *Client) ProvisionerKeys(ctx context.Context, org uuid.UUID) ([]Provisio
 	return out, err
 }
 
-// CreateProvisionerKey makes a key and gives its text, which Coder tells this
-// once. A name that exists, in whatever case, is a conflict.
+// CreateProvisionerKey creates a key and returns its text, which Coder returns only once. The error
+// is IsConflict if the name exists, in whatever case.
 func (c *Client) CreateProvisionerKey(ctx context.Context, org uuid.UUID, name string, tags map[string]string) (string, error) {
 	op := fmt.Sprintf("creating provisioner key %q", name)
 	if err := CheckProvisionerKeyName(name); err != nil {
@@ -78,8 +75,8 @@ func (c *Client) CreateProvisionerKey(ctx context.Context, org uuid.UUID, name s
 	return out, err
 }
 
-// DeleteProvisionerKey deletes a key by its name, in whatever case. The daemons
-// that came with it are forgotten and cannot come back.
+// DeleteProvisionerKey deletes a key by its name, in whatever case. The daemons that registered
+// with it are removed and cannot register again.
 func (c *Client) DeleteProvisionerKey(ctx context.Context, org uuid.UUID, name string) error {
 	op := fmt.Sprintf("deleting provisioner key %q", name)
 	if !plainName.MatchString(name) {
@@ -90,12 +87,11 @@ func (c *Client) DeleteProvisionerKey(ctx context.Context, org uuid.UUID, name s
 	})
 }
 
-// CheckProvisionerKey asks Coder which key a text is. IsUnauthorized means that
-// it is none: it was deleted, or never was one. It needs neither a session token
-// nor a license.
+// CheckProvisionerKey returns the key that has this text. The error is IsUnauthorized if there is
+// none: the key was deleted, or never existed. It needs neither a session token nor a license.
 //
-// Coder's own client writes the text into the address as well, where the logs of
-// a proxy keep it. Coder reads the header alone, so the address says "self".
+// Coder's own client also writes the text into the path, where the log of a proxy would record it.
+// Coder reads only the header, so the path contains "self".
 func (c *Client) CheckProvisionerKey(ctx context.Context, plaintext string) (ProvisionerKey, error) {
 	const op = "asking Coder about a provisioner key"
 	if plaintext == "" {
@@ -119,8 +115,8 @@ func (c *Client) CheckProvisionerKey(ctx context.Context, plaintext string) (Pro
 		return err
 	})
 	if IsInvalid(err) {
-		// A text that is too short or too long to be a key is refused in another
-		// way, and means the same.
+		// Coder refuses a text that is too short or too long for a key with another status. The
+		// meaning is the same.
 		err = &Error{Op: op, StatusCode: http.StatusUnauthorized, Message: "the text is not a provisioner key of this Coder"}
 	}
 	return out, withoutSecret(err, plaintext)

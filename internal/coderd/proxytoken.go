@@ -11,28 +11,27 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// proxyTokenHeader is where a proxy shows its token.
+// proxyTokenHeader is the header in which a proxy sends its token.
 const proxyTokenHeader = "Coder-External-Proxy-Token"
 
-// noFeatureAsked (400) is what Coder says to a proxy that it knows and that asks
-// for keys without saying which.
+// noFeatureAsked (400) is Coder's error for an authenticated proxy that requests keys without a
+// feature.
 const noFeatureAsked = "Missing feature query parameter."
 
-// ProxyOfToken gives the id of the proxy to which a token belongs, for the token
-// begins with it. It is false for a text that is no such token.
+// ProxyOfToken returns the id of the proxy to which a token belongs, which is the first part of the
+// token. It returns false if the text is not such a token.
 func ProxyOfToken(token string) (uuid.UUID, bool) {
 	id, secret, ok := strings.Cut(token, ":")
 	proxy, err := uuid.Parse(id)
 	return proxy, ok && err == nil && secret != ""
 }
 
-// CheckWorkspaceProxyToken asks Coder whether it accepts a token of a proxy. Nil
-// means that it does. IsUnauthorized means that it does not: the token is an old
-// one, or the proxy is deleted. It needs no session token.
+// CheckWorkspaceProxyToken returns nil if Coder accepts a token of a proxy. The error is
+// IsUnauthorized if Coder does not: the token was replaced, or the proxy is deleted. It needs no
+// session token.
 //
-// Coder has no question of that kind. This asks for the keys that a proxy gets,
-// and leaves out which ones, so that Coder looks at the token, complains about
-// the question, and sends no key.
+// Coder has no endpoint for this. The request asks for the keys of a proxy without a feature: Coder
+// verifies the token, then refuses the request and sends no key.
 func (c *Client) CheckWorkspaceProxyToken(ctx context.Context, token string) error {
 	const op = "asking Coder about the token of a workspace proxy"
 	if _, ok := ProxyOfToken(token); !ok {

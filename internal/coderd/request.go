@@ -9,9 +9,8 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// request makes a request of which Coder's own client would read more, or look at
-// less, than is wanted. read gets the body of an answer that has the expected
-// status.
+// request sends a request for which Coder's own client would read too much of the response, or
+// check too little. read receives the body of a response with the expected status.
 func (c *Client) request(
 	ctx context.Context, method, path string, body any, status int, read func(io.Reader) error, opts ...codersdk.RequestOption,
 ) error {
@@ -26,12 +25,12 @@ func (c *Client) request(
 	return read(res.Body)
 }
 
-// into reads the body of an answer as JSON.
+// into decodes the body of a response as JSON.
 func into(value any) func(io.Reader) error {
 	return func(body io.Reader) error { return json.NewDecoder(body).Decode(value) }
 }
 
-// withQuery sets parameters in the address.
+// withQuery sets query parameters.
 func withQuery(values map[string]string) codersdk.RequestOption {
 	return func(r *http.Request) {
 		query := r.URL.Query()

@@ -16,15 +16,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// coderRequestIDHeader is where Coder says under which id it logs a request.
+// coderRequestIDHeader is the header with the id under which Coder logs a request.
 const coderRequestIDHeader = "X-Coder-Request-Id"
 
-// send sends a request under the request id of its context, and tells of it: to the
-// metrics, the log and the trace. It may change the request.
+// send sends a request with the request id of its context, and records it in the metrics, the log
+// and the trace. It may change the request.
 func (t *recorder) send(req *http.Request) (*http.Response, error) {
 	if id := requestid.From(req.Context()); id != "" {
 		req.Header.Set(requestid.Header, id)
-		// Coder gives each request an id of its own and logs no header but this one.
+		// Coder assigns its own id to each request, and logs no header except User-Agent.
 		req.Header.Set("User-Agent", t.userAgent+" request/"+id)
 	}
 	endpoint := endpointClass(req.URL.Path)
@@ -56,8 +56,8 @@ func (t *recorder) send(req *http.Request) (*http.Response, error) {
 
 type spanKey struct{}
 
-// concealed hides the trace of a context from Coder's client, which would add spans
-// with whole addresses to it. A provisioner key is a part of one.
+// concealed removes the trace from the context for Coder's client, which would add spans with
+// complete URLs. A URL may contain a provisioner key.
 func concealed(ctx context.Context) context.Context {
 	span := trace.SpanFromContext(ctx)
 	if !span.SpanContext().IsValid() {
@@ -66,7 +66,7 @@ func concealed(ctx context.Context) context.Context {
 	return trace.ContextWithSpan(context.WithValue(ctx, spanKey{}, span), noop.Span{})
 }
 
-// revealed is its inverse.
+// revealed restores the trace that concealed removed.
 func revealed(ctx context.Context) context.Context {
 	if span, ok := ctx.Value(spanKey{}).(trace.Span); ok {
 		return trace.ContextWithSpan(ctx, span)
@@ -74,9 +74,9 @@ func revealed(ctx context.Context) context.Context {
 	return ctx
 }
 
-// logCall writes one line. What failed for somebody who waits, a request or a
-// reconcile pass, is always written; what the mirror asks again by itself only for
-// those who look for it, because an outage would fill the log with it.
+// logCall writes one line. A failure is always logged if a request or a reconcile pass waits for
+// it. Failures of the mirror, which retries by itself, are logged only at level 1, because an
+// outage would fill the log.
 func logCall(req *http.Request, call Call, coderRequestID string, err error) {
 	ctx := req.Context()
 	logger := logr.FromContextOrDiscard(ctx)
@@ -99,12 +99,12 @@ func errorValue(err error) []any {
 	if err == nil {
 		return nil
 	}
-	// A cause may quote what was sent, for example a status line.
+	// The error may contain data of the response, for example a status line.
 	return []any{"error", truncate.String(causeOf(err).Error(), maxMessage)}
 }
 
-// coderRequestID is the id under which Coder logs a request. Whoever else answers in
-// its place can say what they like, so only the form that Coder gives it counts.
+// coderRequestID returns the id under which Coder logs a request. Another server may send any
+// value, so only a UUID, Coder's format, is accepted.
 func coderRequestID(res *http.Response) string {
 	if res == nil {
 		return ""

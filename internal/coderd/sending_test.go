@@ -19,8 +19,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing/tracingtest"
 )
 
-// Coder logs the User-Agent and no other header, so that is where the id has to be;
-// proxies before Coder log the other one.
+// Coder logs only the User-Agent header, so the request id is part of it. Proxies in front of Coder
+// log the X-Request-Id header.
 func TestTheRequestIDGoesToCoder(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))
@@ -40,8 +40,7 @@ func TestTheRequestIDGoesToCoder(t *testing.T) {
 	}
 }
 
-// logging gives a context whose log is kept, with what is below the usual level or
-// without.
+// logging returns a context and the lines that are logged with it, up to the given level.
 func logging(ctx context.Context, level int) (context.Context, *[]string) {
 	lines := &[]string{}
 	return log.IntoContext(ctx, funcr.New(func(_, args string) { *lines = append(*lines, args) }, funcr.Options{Verbosity: level})), lines
@@ -95,7 +94,7 @@ func TestWhatIsLoggedOfARequest(t *testing.T) {
 	}
 }
 
-// The text of an error stands in conditions. It must not change with each attempt.
+// The text of an error is written to conditions, so it must not change with each attempt.
 func TestTheTextOfAnErrorHasNoID(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))
@@ -107,7 +106,7 @@ func TestTheTextOfAnErrorHasNoID(t *testing.T) {
 	}
 }
 
-// Who answers in Coder's place cannot put what they like into our log.
+// A server in front of Coder cannot inject text into our log.
 func TestOnlyCodersIDIsBelieved(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Coder-Request-Id", "see https://evil.example.com")
@@ -126,7 +125,7 @@ func TestOnlyCodersIDIsBelieved(t *testing.T) {
 	}
 }
 
-// A key stands in a path, and nowhere else than in the request.
+// A key in a path must be only in the request, and not in a span or a log line.
 func TestARequestIsASpan(t *testing.T) {
 	server := coderdtest.New(t)
 	client := newClient(t, server, server.AddUser("ada", "owner"))

@@ -12,23 +12,22 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// TemplateEdit is a change of what people see of a template, and of its policy.
-// Nil keeps it.
+// TemplateEdit is a change of a template's metadata and policy. Nil keeps a value.
 type TemplateEdit struct {
 	DisplayName, Description, Icon *string
-	// The rest is as in TemplatePolicy.
+	// The other fields are as in TemplatePolicy.
 	DefaultTTL, ActivityBump                              *time.Duration
 	AllowUserCancelWorkspaceJobs, UseClassicParameterFlow *bool
 	CORSBehavior                                          *string
 }
 
-// UpdateTemplate changes what the edit names and nothing else.
+// UpdateTemplate changes only the fields that are set in the edit.
 //
-// Before Coder 2.34 its call replaces the whole policy of a template: an absent
-// number or boolean is reset. Since 2.34 an absent field keeps its value. So the
-// template is read, and every field is sent explicitly: that means the same to all
-// versions. A policy that another client changes between the two is set back; Coder
-// offers no way to prevent that.
+// Before Coder 2.34 the request replaces the whole policy of a template: an omitted number or
+// boolean is reset. Since 2.34 an omitted field keeps its value. Therefore the template is read,
+// and every field is sent explicitly, which has the same effect in all versions. If another client
+// changes the policy between the two requests, its change is lost; Coder has no way to prevent
+// that.
 func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, edit TemplateEdit) (Template, error) {
 	var out Template
 	err := c.call(ctx, fmt.Sprintf("updating template %s", id), func(ctx context.Context) error {
@@ -47,7 +46,7 @@ func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, edit Template
 			out = newTemplate(updated)
 		}
 		if seen, ok := ctx.Value(answerKey{}).(*answer); ok && seen.status == http.StatusNotModified {
-			// Another client made the same change first. Coder 2.34 answers that with 200.
+			// Another client made the same change first. Coder 2.34 returns 200 in this case.
 			return nil
 		}
 		return err
@@ -58,11 +57,10 @@ func (c *Client) UpdateTemplate(ctx context.Context, id uuid.UUID, edit Template
 	return out, nil
 }
 
-// templatePatch is the body of the request. Coder's own type leaves out zero and
-// false. The fields that are no state are missing here, which leaves them alone on
-// every version: update_workspace_last_used_at, update_workspace_dormant_at and
-// disable_everyone_group_access are commands, and deprecation_message keeps its
-// value.
+// templatePatch is the body of the request. Coder's own type omits zero and false. Fields that are
+// not state are missing here, so that no version changes them: update_workspace_last_used_at,
+// update_workspace_dormant_at and disable_everyone_group_access are commands, and
+// deprecation_message keeps its value.
 type templatePatch struct {
 	Name                           string                                `json:"name"`
 	DisplayName                    string                                `json:"display_name"`
@@ -84,7 +82,7 @@ type templatePatch struct {
 	UseClassicParameterFlow        bool                                  `json:"use_classic_parameter_flow"`
 }
 
-// keepPolicy returns the request that leaves a template as it is.
+// keepPolicy returns the request that changes nothing.
 func keepPolicy(t codersdk.Template) templatePatch {
 	return templatePatch{
 		Name:                           t.Name,

@@ -17,14 +17,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// leftOut are the fields of Coder's request that are not sent: commands, and the
-// message, which stays as it is unless it is sent.
+// leftOut are the fields of Coder's request that are not sent: commands, and the deprecation
+// message, which keeps its value if it is not sent.
 var leftOut = []string{
 	"update_workspace_last_used_at", "update_workspace_dormant_at", "disable_everyone_group_access", "deprecation_message",
 }
 
-// TestKeepPolicySendsEveryField fails if a new version of Coder's client has a field
-// that keepPolicy does not send back, and if a field is not sent because it is zero.
+// TestKeepPolicySendsEveryField fails if a new version of Coder's client library has a field that
+// keepPolicy does not set, or if a field with a zero value is not sent.
 func TestKeepPolicySendsEveryField(t *testing.T) {
 	var full codersdk.Template
 	fill(t, reflect.ValueOf(&full).Elem(), "")
@@ -65,7 +65,7 @@ func asJSON(t *testing.T, value any) map[string]any {
 	return out
 }
 
-// fill gives every field a value that is not zero.
+// fill sets every field to a value other than zero.
 func fill(t *testing.T, v reflect.Value, name string) {
 	t.Helper()
 	switch {
@@ -84,7 +84,7 @@ func fill(t *testing.T, v reflect.Value, name string) {
 	case v.Type() == reflect.TypeFor[[]string]():
 		v.Set(reflect.ValueOf([]string{"monday"}))
 	case v.Kind() == reflect.Map, v.Kind() == reflect.Struct:
-		// Counts and times are no policy.
+		// Counts and times are not part of the policy.
 	default:
 		t.Fatalf("no value for %s of type %s", name, v.Type())
 	}

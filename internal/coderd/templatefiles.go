@@ -23,36 +23,36 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/truncate"
 )
 
-// The limits of a template's files. A request to the Kubernetes API has at most
-// 3 MiB, so what comes from there meets that limit first.
+// The limits of a template's files. A request to the Kubernetes API is limited to 3 MiB, so files
+// from there reach that limit first.
 const (
-	// MaxFileBytes is the limit of one file that is given as text.
+	// MaxFileBytes is the limit of one file that is sent as text.
 	MaxFileBytes = 2 << 20
 	// MaxTotalBytes is the limit of all files together, unpacked.
 	MaxTotalBytes = 40 << 20
 	// MaxArchiveBytes is the limit of all files together, packed.
 	MaxArchiveBytes = 20 << 20
-	// MaxFiles is the limit of their number.
+	// MaxFiles is the maximum number of files.
 	MaxFiles = 2000
 )
 
-// packedAt stands in each entry of an archive, so that equal files give equal
-// bytes. It is the first time that the format knows.
+// packedAt is the time of each entry in an archive, so that equal files result in equal bytes. It
+// is the earliest time that the zip format supports.
 var packedAt = time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// PackFiles packs the files of a template into a zip archive. Equal files give
-// equal bytes. Of base, which may be nil, it keeps the files that are not text
-// and that are not replaced, because they cannot be given as text.
+// PackFiles packs the files of a template into a zip archive. Equal files result in equal bytes. It
+// keeps the binary files of base that are not replaced, because they cannot be sent as text. base
+// may be nil.
 //
-// A file that cannot be packed gives an *Error of status 422 with one FieldError
-// per file, whose Field is files[<path>].
+// If a file cannot be packed, PackFiles returns an *Error with status 422 and one FieldError per
+// file, whose Field is files[<path>].
 func PackFiles(files map[string]string, base *Archive) ([]byte, error) {
 	entries, problems := cleanFiles(files)
 	keepBinary(entries, base)
 	return pack(entries, problems)
 }
 
-// PackArchive packs all files of an archive, text or not, as PackFiles does.
+// PackArchive packs all files of an archive, text and binary, as PackFiles does.
 func PackArchive(a *Archive) ([]byte, error) {
 	entries := make(map[string]string, len(a.text)+len(a.binary))
 	for name, content := range a.text {
@@ -69,9 +69,8 @@ func PackArchive(a *Archive) ([]byte, error) {
 	return pack(entries, foldersThatAreFiles(entries))
 }
 
-// keepBinary adds the files of an archive that are not text. One that cannot be
-// beside the files that are there, because it has the path of one of them or of a
-// folder of theirs, or lies in one of them, was replaced.
+// keepBinary adds the binary files of an archive. A file counts as replaced, and is not added, if
+// its path is also the path of one of the entries, of a folder that contains one, or is inside one.
 func keepBinary(entries map[string]string, base *Archive) {
 	if base == nil {
 		return
@@ -128,7 +127,7 @@ func unacceptable(problems []FieldError) *Error {
 	}
 }
 
-// cleanFiles checks each file by itself and names it as Coder will.
+// cleanFiles validates each file and returns the files by their normalized paths.
 func cleanFiles(files map[string]string) (map[string]string, []FieldError) {
 	entries := make(map[string]string, len(files))
 	givenAs := make(map[string]string, len(files))
@@ -156,7 +155,7 @@ func cleanFiles(files map[string]string) (map[string]string, []FieldError) {
 	return entries, problems
 }
 
-// cleanPath gives the path in its one form, or what is wrong with it.
+// cleanPath returns the normalized path, or a description of the problem with it.
 func cleanPath(name string) (clean, problem string) {
 	switch {
 	case name == "":
@@ -179,7 +178,7 @@ func cleanPath(name string) (clean, problem string) {
 	return clean, ""
 }
 
-// foldersThatAreFiles finds paths like a and a/b, of which only one can exist.
+// foldersThatAreFiles returns errors for paths such as a and a/b, of which only one can exist.
 func foldersThatAreFiles(entries map[string]string) []FieldError {
 	var problems []FieldError
 	for _, name := range sortedKeys(entries) {
@@ -210,7 +209,7 @@ func checkTotals(entries map[string]string) *FieldError {
 	return nil
 }
 
-// largest names the largest file and its size.
+// largest returns the name and the size of the largest file.
 func largest(entries map[string]string) string {
 	name := ""
 	for _, candidate := range sortedKeys(entries) {
@@ -221,7 +220,7 @@ func largest(entries map[string]string) string {
 	return fmt.Sprintf("%q with %d bytes", name, len(entries[name]))
 }
 
-// withFolders adds the folders in which the files lie.
+// withFolders adds the folders that contain the files.
 func withFolders(entries map[string]string) map[string]bool {
 	out := make(map[string]bool, len(entries))
 	for name := range entries {
@@ -237,8 +236,8 @@ func packZip(entries map[string]string) ([]byte, error) {
 	var packed bytes.Buffer
 	writer := zip.NewWriter(&packed)
 	buffer := make([]byte, 32<<10)
-	// Coder's provisioner makes only the folders that are entries themselves, and
-	// fails on a file in any other. A folder sorts before what lies in it.
+	// Coder's provisioner creates only folders that are entries themselves, and fails on a file in
+	// any other folder. In this order a folder precedes its content.
 	for _, name := range sortedKeys(withFolders(entries)) {
 		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: packedAt}
 		if strings.HasSuffix(name, "/") {
@@ -251,7 +250,7 @@ func packZip(entries map[string]string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Without the method WriteTo of the reader, which would copy the whole file.
+		// Hide the reader's WriteTo method, which would copy the whole file.
 		if _, err := io.CopyBuffer(entry, struct{ io.Reader }{strings.NewReader(entries[name])}, buffer); err != nil {
 			return nil, err
 		}
@@ -271,8 +270,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// UploadArchive stores a zip archive in Coder. The same bytes from the same
-// user have the same id, so an upload may be repeated.
+// UploadArchive stores a zip archive in Coder. The same bytes from the same user get the same id,
+// so an upload may be repeated.
 func (c *Client) UploadArchive(ctx context.Context, packed []byte) (uuid.UUID, error) {
 	var out uuid.UUID
 	err := c.call(ctx, "uploading the template's files", func(ctx context.Context) error {
@@ -283,9 +282,9 @@ func (c *Client) UploadArchive(ctx context.Context, packed []byte) (uuid.UUID, e
 	return out, err
 }
 
-// File is the content of an archive as it comes from Coder. It must be closed.
+// File is the content of an archive while it is downloaded from Coder. It must be closed.
 type File struct {
-	// Size is how many bytes it has, or -1 if Coder does not say so.
+	// Size is its size in bytes, or -1 if Coder does not send it.
 	Size int64
 
 	body   io.ReadCloser
@@ -294,7 +293,7 @@ type File struct {
 	wait   time.Duration
 }
 
-// Read implements io.Reader. Coder must go on sending within the time of one request.
+// Read implements io.Reader. Each read is limited by the timeout of one request.
 func (f *File) Read(p []byte) (int, error) {
 	f.idle.Reset(f.wait)
 	defer f.idle.Stop()
@@ -308,13 +307,13 @@ func (f *File) Close() error {
 	return f.body.Close()
 }
 
-// OpenFile reads an archive as Coder holds it, which is tar, or as zip.
+// OpenFile downloads an archive as tar, the format in which Coder stores it, or as zip.
 func (c *Client) OpenFile(ctx context.Context, fileID uuid.UUID, asZip bool) (*File, error) {
 	format := ""
 	if asZip {
 		format = codersdk.FormatZip
 	}
-	// Its own time ends while nothing comes, whatever the reader does with it.
+	// The timeout runs only while waiting for data, and not while the reader processes it.
 	ctx, cancel := context.WithCancelCause(ctx)
 	file := &File{cancel: cancel, wait: c.sdk.HTTPClient.Timeout}
 	file.idle = time.AfterFunc(file.wait, func() { cancel(context.DeadlineExceeded) })
@@ -334,7 +333,7 @@ func (c *Client) OpenFile(ctx context.Context, fileID uuid.UUID, asZip bool) (*F
 	return file, nil
 }
 
-// download begins to read an archive.
+// download starts to download an archive.
 func (c *Client) download(ctx context.Context, sdk *codersdk.Client, fileID uuid.UUID, format string) (*http.Response, error) {
 	res, err := sdk.Request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/files/%s", fileID), nil, withQuery(map[string]string{"format": format}))
 	if err != nil {
@@ -350,15 +349,15 @@ func (c *Client) download(ctx context.Context, sdk *codersdk.Client, fileID uuid
 	return res, nil
 }
 
-// DownloadArchive reads the files of a template version. More than a template may have
-// are IsArchiveTooLarge.
+// DownloadArchive reads the files of a template version. The error is IsArchiveTooLarge if they
+// exceed the limits of a template.
 func (c *Client) DownloadArchive(ctx context.Context, fileID uuid.UUID) (*Archive, error) {
 	return c.downloadArchive(ctx, fileID, unpacking{bytes: MaxTotalBytes, text: MaxTotalBytes, binary: true})
 }
 
-// DownloadText is DownloadArchive without the content of what is not text, and without
-// any content if there are more than limit bytes of text. So it needs no more memory
-// than that, however large the archive is.
+// DownloadText is like DownloadArchive, without the content of binary files, and without any
+// content if there are more than limit bytes of text. Therefore it needs no more memory than that,
+// however large the archive is.
 func (c *Client) DownloadText(ctx context.Context, fileID uuid.UUID, limit int64) (*Archive, error) {
 	return c.downloadArchive(ctx, fileID, unpacking{bytes: maxUnpackedBytes, text: limit})
 }
@@ -383,12 +382,12 @@ func (c *Client) downloadArchive(ctx context.Context, fileID uuid.UUID, how unpa
 		}
 		switch {
 		case body.err != nil && !IsTooLarge(body.err):
-			// What did not arrive says nothing about the archive.
+			// An incomplete download is not a problem of the archive.
 			return body.err
 		case err != nil:
 			return &Error{Op: op, StatusCode: unpackingStatus(err), Message: "the archive cannot be unpacked", Detail: truncate.String(err.Error(), maxDetail), Err: err}
 		}
-		// The connection can be used again if little is left.
+		// The connection is reused if only little data is left.
 		_, _ = io.CopyN(io.Discard, body, 64<<10)
 		return nil
 	})
@@ -398,7 +397,7 @@ func (c *Client) downloadArchive(ctx context.Context, fileID uuid.UUID, how unpa
 	return out, nil
 }
 
-// readZipFrom reads an archive whose directory is at its end.
+// readZipFrom reads a zip archive, whose directory is at its end, into memory.
 func readZipFrom(body io.Reader, how unpacking) (*Archive, error) {
 	data, err := io.ReadAll(io.LimitReader(body, MaxArchiveBytes+1))
 	if err != nil {
@@ -410,7 +409,7 @@ func readZipFrom(body io.Reader, how unpacking) (*Archive, error) {
 	return readZip(data, how)
 }
 
-// noting remembers with which error its reader ended.
+// noting records the error of its reader.
 type noting struct {
 	from io.Reader
 	err  error

@@ -10,7 +10,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// Template is a template.
+// Template is a template of Coder.
 type Template struct {
 	ID               uuid.UUID
 	OrganizationID   uuid.UUID
@@ -20,7 +20,7 @@ type Template struct {
 	Description      string
 	Icon             string
 	ActiveVersionID  uuid.UUID
-	// Deprecated says that no workspace may be made of it any more.
+	// Deprecated reports that no new workspace can be created from it.
 	Deprecated         bool
 	DeprecationMessage string
 	CreatedAt          time.Time
@@ -29,28 +29,27 @@ type Template struct {
 	TemplatePolicy
 }
 
-// TemplatePolicy is the part of a template's policy that every Coder has. The
-// rest needs a license, and this client keeps it as it is.
+// TemplatePolicy is the part of a template's policy that every Coder supports. The rest needs a
+// license, and this client does not change it.
 type TemplatePolicy struct {
-	// DefaultTTL is after how long workspaces stop whose owner chose nothing else.
-	// 0 is never.
+	// DefaultTTL is the time after which workspaces stop unless their owners chose another one. 0
+	// means never.
 	DefaultTTL time.Duration
-	// ActivityBump is by how much the use of a workspace puts off its stop.
+	// ActivityBump is by how much activity in a workspace postpones its stop.
 	ActivityBump time.Duration
-	// AllowUserCancelWorkspaceJobs lets owners cancel builds of their workspaces.
+	// AllowUserCancelWorkspaceJobs allows owners to cancel builds of their workspaces.
 	AllowUserCancelWorkspaceJobs bool
-	// CORSBehavior is that of apps which are reached through Coder: simple or
-	// passthru.
+	// CORSBehavior is the CORS behavior of apps that are reached through Coder: simple or passthru.
 	CORSBehavior string
-	// UseClassicParameterFlow shows parameters as Coder did before they were dynamic.
+	// UseClassicParameterFlow selects the form from before Coder had dynamic parameters.
 	UseClassicParameterFlow bool
 }
 
-// NewTemplate is a template to make of a version that belongs to none yet.
+// NewTemplate is a template to create from a version that has no template yet.
 type NewTemplate struct {
 	Name, DisplayName, Description, Icon string
 	VersionID                            uuid.UUID
-	// The rest is as in TemplatePolicy. Nil leaves it to Coder.
+	// The other fields are as in TemplatePolicy. Nil means Coder's default.
 	DefaultTTL, ActivityBump                              *time.Duration
 	AllowUserCancelWorkspaceJobs, UseClassicParameterFlow *bool
 	CORSBehavior                                          *string
@@ -81,13 +80,13 @@ func newTemplate(t codersdk.Template) Template {
 	}
 }
 
-// Templates lists all templates that the token may see, deprecated ones too.
-// Coder does not give them in pages.
+// Templates lists all templates that the token may see, including deprecated ones. Coder returns
+// them without pages.
 func (c *Client) Templates(ctx context.Context) ([]Template, error) {
 	var out []Template
 	seen := map[uuid.UUID]bool{}
-	// Coder's own list leaves out the deprecated ones, and each value of the
-	// filter gives one half. A template that is deprecated meanwhile is in both.
+	// Coder's default omits deprecated templates, and each value of the filter returns one part. A
+	// template that becomes deprecated in between is in both.
 	for _, query := range []string{"deprecated:false", "deprecated:true"} {
 		err := c.call(ctx, "listing the templates", func(ctx context.Context) error {
 			templates, err := c.sdk.Templates(ctx, codersdk.TemplateFilter{SearchQuery: query})
@@ -132,8 +131,8 @@ func (c *Client) Template(ctx context.Context, id uuid.UUID) (Template, error) {
 	return out, err
 }
 
-// CreateTemplate makes a template. Its version may still be building. A name
-// that exists in the organization is a conflict.
+// CreateTemplate creates a template. Its version may still be building. The error is IsConflict if
+// the name exists in the organization.
 func (c *Client) CreateTemplate(ctx context.Context, org uuid.UUID, t NewTemplate) (Template, error) {
 	request := codersdk.CreateTemplateRequest{
 		Name:                         t.Name,
@@ -156,8 +155,7 @@ func (c *Client) CreateTemplate(ctx context.Context, org uuid.UUID, t NewTemplat
 	return out, err
 }
 
-// DeleteTemplate deletes a template. Coder refuses it while there are
-// workspaces of it (400).
+// DeleteTemplate deletes a template. Coder refuses this (400) while it has workspaces.
 func (c *Client) DeleteTemplate(ctx context.Context, id uuid.UUID) error {
 	return c.call(ctx, fmt.Sprintf("deleting template %s", id), func(ctx context.Context) error {
 		return c.sdk.DeleteTemplate(ctx, id)

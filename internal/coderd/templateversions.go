@@ -16,42 +16,42 @@ import (
 // TemplateVersion is one version of a template's files, built or being built.
 type TemplateVersion struct {
 	ID uuid.UUID
-	// TemplateID is nil until a template is made of the version.
+	// TemplateID is nil until a template is created from the version.
 	TemplateID *uuid.UUID
 	Name       string
 	Message    string
 	FileID     uuid.UUID
-	// Status of the build: pending, running, succeeded, failed, canceling,
+	// Status is the status of the build: pending, running, succeeded, failed, canceling or
 	// canceled.
 	Status string
-	// Error is why the build failed.
+	// Error is the reason why the build failed.
 	Error     string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	// CreatedBy is a username.
 	CreatedBy string
-	// JobID is the build of the version.
+	// JobID is the id of the build of the version.
 	JobID uuid.UUID
-	// Archived says that nobody is offered the version any more.
+	// Archived reports that the version is no longer offered to users.
 	Archived bool
-	// ProvisionerTags choose the provisioners that build the version and its
-	// workspaces. Coder adds scope and owner to those that were given.
+	// ProvisionerTags select the provisioners that build the version and its workspaces. Coder adds
+	// scope and owner to the requested tags.
 	ProvisionerTags map[string]string
-	// MatchedProvisioners is how many provisioners have these tags, and
-	// AvailableProvisioners is how many of them were seen lately. Coder says it
-	// only of a version whose build is not done; -1 is that it did not.
+	// MatchedProvisioners is the number of provisioners with these tags, and AvailableProvisioners
+	// how many of them were seen recently. Coder returns them only while the build has not
+	// finished; otherwise they are -1.
 	MatchedProvisioners, AvailableProvisioners int
 }
 
-// NewTemplateVersion is a version to make of uploaded files.
+// NewTemplateVersion is a version to create from uploaded files.
 type NewTemplateVersion struct {
-	// TemplateID is nil for the first version, of which a template is made.
+	// TemplateID is nil for the first version of a template, which is created from it.
 	TemplateID *uuid.UUID
 	FileID     uuid.UUID
 	Message    string
-	// Name is unique within the template. Coder invents one where it is empty.
+	// Name is unique within the template. If it is empty, Coder generates one.
 	Name string
-	// Tags choose the provisioners that build the version and its workspaces.
+	// Tags select the provisioners that build the version and its workspaces.
 	Tags map[string]string
 	// Variables are values for the Terraform variables of the files.
 	Variables []Variable
@@ -60,7 +60,7 @@ type NewTemplateVersion struct {
 func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 	template := v.TemplateID
 	if template != nil && *template == uuid.Nil {
-		// So says Coder of a version of no template.
+		// Coder returns this for a version without a template.
 		template = nil
 	}
 	out := TemplateVersion{
@@ -88,19 +88,18 @@ func newTemplateVersion(v codersdk.TemplateVersion) TemplateVersion {
 }
 
 const (
-	// versionsPerPage keeps one answer small: each version holds its readme.
+	// versionsPerPage keeps a response small, because each version includes its readme.
 	versionsPerPage = 200
-	// maxVersions ends the pages of a server that has always more.
+	// maxVersions stops reading pages from a server that always returns another one.
 	maxVersions = 20_000
 )
 
-// TemplateVersions lists the versions of a template, the oldest first. Archived
-// ones are left out.
+// TemplateVersions lists the versions of a template, the oldest first, without archived ones.
 func (c *Client) TemplateVersions(ctx context.Context, template uuid.UUID) ([]TemplateVersion, error) {
 	return c.templateVersions(ctx, codersdk.TemplateVersionsByTemplateRequest{TemplateID: template})
 }
 
-// AllTemplateVersions is TemplateVersions with the archived ones.
+// AllTemplateVersions is like TemplateVersions, and includes archived versions.
 func (c *Client) AllTemplateVersions(ctx context.Context, template uuid.UUID) ([]TemplateVersion, error) {
 	return c.templateVersions(ctx, codersdk.TemplateVersionsByTemplateRequest{TemplateID: template, IncludeArchived: true})
 }
@@ -147,8 +146,8 @@ func (c *Client) TemplateVersion(ctx context.Context, id uuid.UUID) (TemplateVer
 	return out, err
 }
 
-// CreateTemplateVersion queues the build of a version with Terraform. It does
-// not become the active one. A name that the template has already is a conflict.
+// CreateTemplateVersion queues the Terraform build of a version. The version does not become the
+// active one. The error is IsConflict if the template already has the name.
 func (c *Client) CreateTemplateVersion(ctx context.Context, org uuid.UUID, v NewTemplateVersion) (TemplateVersion, error) {
 	request := codersdk.CreateTemplateVersionRequest{
 		Name:            v.Name,
@@ -171,7 +170,7 @@ func (c *Client) CreateTemplateVersion(ctx context.Context, org uuid.UUID, v New
 		return err
 	})
 	for _, variable := range v.Variables {
-		// Shorter values stand in every text by chance.
+		// Shorter values occur in texts by chance.
 		if len(variable.Value) >= shortestSecret {
 			err = withoutSecret(err, variable.Value)
 		}
@@ -179,17 +178,16 @@ func (c *Client) CreateTemplateVersion(ctx context.Context, org uuid.UUID, v New
 	return out, err
 }
 
-// shortestSecret is how long the value of a variable must be to be taken out of
-// an error.
+// shortestSecret is the minimum length of a variable's value to be removed from errors.
 const shortestSecret = 4
 
-// SetActiveVersion makes a version the one of which workspaces are built. Coder
-// refuses one whose build has not succeeded.
+// SetActiveVersion makes a version the active one, from which workspaces are built. Coder refuses a
+// version whose build has not succeeded.
 func (c *Client) SetActiveVersion(ctx context.Context, template, version uuid.UUID) error {
 	op := fmt.Sprintf("making version %s the active one of template %s", version, template)
 	return c.call(ctx, op, func(ctx context.Context) error {
-		// Coder's client reports success when this request could not be sent, so
-		// it is made here.
+		// Coder's client returns success if it could not send this request, so the request is sent
+		// here.
 		res, err := c.sdk.Request(ctx, http.MethodPatch, fmt.Sprintf("/api/v2/templates/%s/versions", template),
 			codersdk.UpdateActiveTemplateVersion{ID: version})
 		if err != nil {
@@ -210,17 +208,17 @@ func (c *Client) SetVersionMessage(ctx context.Context, id uuid.UUID, message st
 	})
 }
 
-// ArchiveVersion takes a version away from those that people are offered. One
-// that is archived already is refused (400). The active one, and one of which a
-// workspace is built, is a conflict.
+// ArchiveVersion archives a version, so that it is no longer offered to users. Coder refuses (400)
+// a version that is archived already. The error is IsConflict if the version is active or used by a
+// workspace.
 func (c *Client) ArchiveVersion(ctx context.Context, id uuid.UUID) error {
 	return c.call(ctx, fmt.Sprintf("archiving template version %s", id), func(ctx context.Context) error {
 		return c.sdk.SetArchiveTemplateVersion(ctx, id, true)
 	})
 }
 
-// CancelVersion asks the build of a version to end before it is done. One that
-// is done already is refused (400).
+// CancelVersion requests to cancel the build of a version. Coder refuses this (400) if the build
+// has finished.
 func (c *Client) CancelVersion(ctx context.Context, id uuid.UUID) error {
 	return c.call(ctx, fmt.Sprintf("cancelling the build of template version %s", id), func(ctx context.Context) error {
 		return c.sdk.CancelTemplateVersion(ctx, id)

@@ -2,12 +2,12 @@ package coderd
 
 import "github.com/coder-k8s/coder-k8s/internal/truncate"
 
-// The longest texts that leave this package. They land in objects, conditions, events
-// and logs, and Coder's own are shorter.
+// The maximum lengths of the texts that this package returns. They are written to objects,
+// conditions, events and logs. Coder's own texts are shorter.
 const (
-	// maxName limits names, statuses and whatever else is a word or a line.
+	// maxName limits names, statuses and other texts of one word or line.
 	maxName = 256
-	// maxText limits descriptions, addresses of icons and the errors of builds.
+	// maxText limits descriptions, URLs of icons and build errors.
 	maxText = 4 << 10
 	// maxTexts limits lists of such texts.
 	maxTexts = 100
@@ -15,13 +15,13 @@ const (
 	maxApps = 50
 )
 
-// boundName shortens a name.
+// boundName truncates a name to maxName bytes.
 func boundName(s string) string { return truncate.String(s, maxName) }
 
-// boundText shortens a text.
+// boundText truncates a text to maxText bytes.
 func boundText(s string) string { return truncate.String(s, maxText) }
 
-// boundTexts shortens a list of texts.
+// boundTexts truncates a list and the texts in it.
 func boundTexts(list []string) []string {
 	var out []string
 	for _, s := range list[:min(len(list), maxTexts)] {

@@ -8,7 +8,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// transit queues a build of which only the transition is given.
+// transit queues a build with only a transition.
 func transit(ctx context.Context, client *coderd.Client, workspace uuid.UUID, transition coderd.Transition) error {
 	_, err := client.Build(ctx, workspace, coderd.BuildRequest{Transition: transition})
 	return err

@@ -1,6 +1,6 @@
 package coderd
 
-// Transition is what a build does to a workspace.
+// Transition is the effect of a build on a workspace.
 type Transition string
 
 // The transitions of a workspace.

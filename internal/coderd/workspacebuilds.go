@@ -10,29 +10,27 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// BuildRequest is a build of a workspace. Only the transition must be given.
+// BuildRequest is a request to build a workspace. Only Transition is required.
 type BuildRequest struct {
 	Transition Transition
-	// TemplateVersionID is the version to build from. uuid.Nil stands for the one of
-	// the build before, whatever the workspace's automatic updates say: those count
-	// only where Coder starts it by its schedule.
+	// TemplateVersionID is the version to build from. uuid.Nil means the version of the previous
+	// build, even if the workspace has automatic updates: Coder applies those only when it starts a
+	// workspace by its schedule.
 	TemplateVersionID uuid.UUID
-	// Parameters replace the values that the workspace has. Those that are not named
-	// stay as they are.
+	// Parameters replace values of the workspace. Parameters that are not listed keep their values.
 	Parameters []Parameter
-	// PresetID gives values to the parameters of the preset, whatever Parameters
-	// says of them.
+	// PresetID sets the parameters of the preset. Its values take precedence over Parameters.
 	PresetID uuid.UUID
-	// Orphan deletes a workspace without deleting what it is made of, where nothing
-	// can delete that any more. It is for TransitionDelete alone.
+	// Orphan deletes a workspace without deleting its resources, for the case that they cannot be
+	// deleted any more. It may be set only with TransitionDelete.
 	Orphan bool
-	// Wake wakes a dormant workspace before it is started. From 2.30 a start does that
-	// itself; 2.29.1 refuses it with 403 (tried).
+	// Wake wakes a dormant workspace before it is started. Since 2.30 a start does that by itself;
+	// 2.29.1 refuses the start with 403 (tested).
 	Wake bool
 }
 
-// Build starts, stops or deletes a workspace. It returns when the build is
-// queued. A build that is active already is a conflict.
+// Build starts, stops or deletes a workspace. It returns when the build is queued. The error is
+// IsConflict if another build is active.
 func (c *Client) Build(ctx context.Context, workspaceID uuid.UUID, request BuildRequest) (Build, error) {
 	body := codersdk.CreateWorkspaceBuildRequest{
 		Transition:              codersdk.WorkspaceTransition(request.Transition),
@@ -62,9 +60,9 @@ func (c *Client) WorkspaceBuild(ctx context.Context, build uuid.UUID) (Build, er
 	return b.build(), err
 }
 
-// WorkspaceBuildByNumber reads the build of a workspace that has a number, which
-// counts from 1. Coder finds it by the names of owner and workspace only; a build of
-// another workspace that has the name meanwhile is not found.
+// WorkspaceBuildByNumber reads a build of a workspace by its number, which starts at 1. Coder looks
+// it up by the names of owner and workspace. A build of another workspace that now has this name
+// results in IsNotFound.
 func (c *Client) WorkspaceBuildByNumber(ctx context.Context, w Workspace, number int32) (Build, error) {
 	op := fmt.Sprintf("reading build %d of workspace %q of %q", number, w.Name, w.OwnerName)
 	if err := checkNames(op, w.OwnerName, w.Name); err != nil {
@@ -81,8 +79,7 @@ func (c *Client) WorkspaceBuildByNumber(ctx context.Context, w Workspace, number
 	return b.build(), err
 }
 
-// CancelBuild asks a build to end before it is done. One that is done already is
-// refused (400).
+// CancelBuild requests to cancel a build. Coder refuses this (400) if the build has finished.
 func (c *Client) CancelBuild(ctx context.Context, build uuid.UUID) error {
 	return c.call(ctx, fmt.Sprintf("cancelling workspace build %s", build), func(ctx context.Context) error {
 		return c.sdk.CancelWorkspaceBuild(ctx, build, codersdk.CancelWorkspaceBuildParams{})

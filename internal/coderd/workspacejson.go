@@ -12,9 +12,9 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// workspaceJSON is what is kept of a workspace in Coder's words. An answer holds
-// much more, scripts and icons of every app for example. Coder's own types would
-// read all of that into memory for nothing.
+// workspaceJSON contains the used fields of a workspace in Coder's API. A response contains much
+// more, for example the scripts and icons of every app, and Coder's own types would decode all of
+// it.
 type workspaceJSON struct {
 	ID                      uuid.UUID  `json:"id"`
 	Name                    string     `json:"name"`
@@ -40,7 +40,7 @@ type workspaceJSON struct {
 	} `json:"health"`
 }
 
-// buildJSON is what is kept of a build.
+// buildJSON contains the used fields of a build.
 type buildJSON struct {
 	ID                  uuid.UUID         `json:"id"`
 	WorkspaceID         uuid.UUID         `json:"workspace_id"`
@@ -63,7 +63,7 @@ type buildJSON struct {
 	} `json:"resources"`
 }
 
-// agentJSON is what is kept of an agent.
+// agentJSON contains the used fields of an agent.
 type agentJSON struct {
 	ID                uuid.UUID  `json:"id"`
 	Name              string     `json:"name"`
@@ -83,7 +83,7 @@ type agentJSON struct {
 	Apps []appJSON `json:"apps"`
 }
 
-// appJSON is what is kept of an app.
+// appJSON contains the used fields of an app.
 type appJSON struct {
 	Slug          string `json:"slug"`
 	DisplayName   string `json:"display_name"`
@@ -190,9 +190,8 @@ func (b *buildJSON) build() Build {
 	return out
 }
 
-// decodePage reads one workspace after the other, so that no more than one of
-// them is in memory in Coder's words. More than limit are an error: nobody asked for
-// them.
+// decodePage decodes the workspaces one by one, so that only one of them at a time is in memory in
+// Coder's format. More than limit workspaces are an error.
 func decodePage(r io.Reader, limit int) (WorkspacePage, error) {
 	var page WorkspacePage
 	decoder := json.NewDecoder(r)

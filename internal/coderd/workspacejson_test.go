@@ -14,8 +14,8 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// sdkWorkspace is a workspace as large as they are: an agent with scripts and
-// apps, and what Coder says of everything around it.
+// sdkWorkspace returns a workspace of a realistic size: an agent with scripts and apps, and all
+// other fields of Coder's API.
 func sdkWorkspace(n int) codersdk.Workspace {
 	at := time.Date(2026, 5, 1, 10, 0, n%60, 123456000, time.UTC)
 	ttl, schedule, preset := int64(7200000), "CRON_TZ=Europe/Berlin 30 9 * * 1-5", uuid.New()
@@ -123,8 +123,8 @@ func encodePage(t testing.TB, workspaces ...codersdk.Workspace) string {
 	return string(data)
 }
 
-// BenchmarkPage compares what a page of 1,000 workspaces costs with what Coder's
-// own types cost for it.
+// BenchmarkPage compares the cost of decoding a page of 1,000 workspaces with the cost of using
+// Coder's own types.
 func BenchmarkPage(b *testing.B) {
 	workspaces := make([]codersdk.Workspace, 1000)
 	for i := range workspaces {

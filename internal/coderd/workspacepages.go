@@ -13,25 +13,23 @@ import (
 )
 
 const (
-	// MaxWorkspacePage is the largest limit of WorkspacePage.
+	// MaxWorkspacePage is the maximum page size of Client.WorkspacePage.
 	MaxWorkspacePage = 1000
-	// MaxWorkspaceIDs is how many workspaces WorkspacesByID reads: more would not
-	// fit into an address that every proxy takes.
+	// MaxWorkspaceIDs is the maximum number of ids of WorkspacesByID: with more ids the URL would
+	// be too long for some proxies.
 	MaxWorkspaceIDs = 100
 )
 
-// WorkspacePage is a part of all workspaces, sorted as Coder does: those that run
-// first, then by owner and name. So a workspace may move to another page while
-// they are read.
+// WorkspacePage is a page of all workspaces, in Coder's order: running ones first, then by owner
+// and name. A workspace may therefore move to another page while the pages are read.
 type WorkspacePage struct {
 	Workspaces []Workspace
-	// Count is how many there are on all pages together. A page may be short
-	// although it is not the last one, because Coder counts before it leaves out
-	// what the token must not see.
+	// Count is the total number of workspaces on all pages. A page that is not the last one may
+	// still be short, because Coder counts before it removes workspaces that the token may not see.
 	Count int
 }
 
-// WorkspacePage reads one page of all workspaces. Deleted ones are never in it.
+// WorkspacePage reads one page of all workspaces. It contains no deleted workspaces.
 func (c *Client) WorkspacePage(ctx context.Context, offset, limit int) (WorkspacePage, error) {
 	limit = max(1, min(limit, MaxWorkspacePage))
 	return c.workspacePage(ctx, "listing the workspaces", limit, map[string]string{
@@ -39,8 +37,8 @@ func (c *Client) WorkspacePage(ctx context.Context, offset, limit int) (Workspac
 	})
 }
 
-// DisconnectedWorkspaces reads one page of the workspaces that have an agent from which
-// Coder no longer hears. Stopped workspaces have no agents.
+// DisconnectedWorkspaces reads one page of the workspaces that have a disconnected agent. Stopped
+// workspaces have no agents.
 func (c *Client) DisconnectedWorkspaces(ctx context.Context, offset, limit int) (WorkspacePage, error) {
 	limit = max(1, min(limit, MaxWorkspacePage))
 	return c.workspacePage(ctx, "listing the workspaces with a disconnected agent", limit, map[string]string{
@@ -48,8 +46,8 @@ func (c *Client) DisconnectedWorkspaces(ctx context.Context, offset, limit int) 
 	})
 }
 
-// WorkspacesByID reads these workspaces, at most MaxWorkspaceIDs. Those that are
-// deleted, or that the token must not see, are left out.
+// WorkspacesByID reads these workspaces, at most MaxWorkspaceIDs. Workspaces that are deleted, or
+// that the token may not see, are omitted.
 func (c *Client) WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]Workspace, error) {
 	op := fmt.Sprintf("reading %d workspaces", len(ids))
 	switch {
@@ -67,9 +65,9 @@ func (c *Client) WorkspacesByID(ctx context.Context, ids []uuid.UUID) ([]Workspa
 	return page.Workspaces, err
 }
 
-// WorkspaceCount counts the workspaces that are not deleted, as WorkspacePage
-// does. It asks for a page behind all others, which has the count alone: Coder
-// does not have to look for what belongs to the workspaces of a page.
+// WorkspaceCount returns the number of workspaces that are not deleted. It requests a page after
+// the last one, which contains only the count, so that Coder does not read the details of any
+// workspace.
 func (c *Client) WorkspaceCount(ctx context.Context) (int, error) {
 	page, err := c.workspacePage(ctx, "counting the workspaces", 1, map[string]string{
 		"q": "", "offset": strconv.Itoa(math.MaxInt32), "limit": "1",

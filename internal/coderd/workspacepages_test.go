@@ -45,7 +45,7 @@ func TestPagesHaveAllWorkspacesOnce(t *testing.T) {
 	for i := 2; i <= 30; i++ {
 		want = append(want, fmt.Sprintf("bob/scale-%06d", i+1))
 	}
-	// What does not run comes last.
+	// Workspaces that are not running are last.
 	want = append(want, "ada/scale-000071")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("workspaces (-want +got):\n%s", diff)

@@ -11,15 +11,14 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// PrimaryProxy is the name under which Coder lists itself among the proxies.
+// PrimaryProxy is the name of Coder itself in the list of proxies.
 const PrimaryProxy = "primary"
 
-// DefaultProxyIcon is what a proxy is given that is to have no icon of its own,
-// because Coder changes no proxy without one. Coder's command line offers the
-// same one.
+// DefaultProxyIcon is the icon of a proxy without its own icon, because Coder refuses to change a
+// proxy without one. Coder's command line suggests the same icon.
 const DefaultProxyIcon = "/emojis/1f5fa.png"
 
-// ProxyStatus is what Coder sees of a proxy.
+// ProxyStatus is the result of Coder's health check of a proxy.
 type ProxyStatus string
 
 // The states of a proxy.
@@ -27,47 +26,46 @@ const (
 	ProxyHealthy     ProxyStatus = "ok"
 	ProxyUnreachable ProxyStatus = "unreachable"
 	ProxyUnhealthy   ProxyStatus = "unhealthy"
-	// ProxyUnregistered is a proxy that has not yet come with its token.
+	// ProxyUnregistered is the status of a proxy that has not registered with its token yet.
 	ProxyUnregistered ProxyStatus = "unregistered"
-	// ProxyUnknown is one at which Coder has not looked yet.
+	// ProxyUnknown is the status of a proxy that Coder has not checked yet.
 	ProxyUnknown ProxyStatus = "unknown"
 )
 
-// WorkspaceProxy is a proxy that Coder knows.
+// WorkspaceProxy is a workspace proxy of Coder.
 type WorkspaceProxy struct {
 	ID          uuid.UUID
 	Name        string
 	DisplayName string
 	Icon        string
-	// PathAppURL and WildcardHostname are what the proxy itself told Coder. They
-	// are empty until it has.
+	// PathAppURL and WildcardHostname are set by the proxy's registration. They are empty before
+	// it.
 	PathAppURL       string
 	WildcardHostname string
 	Healthy          bool
 	Status           ProxyStatus
-	// Errors and Warnings are what Coder found when it last looked.
+	// Errors and Warnings are from Coder's last health check.
 	Errors, Warnings []string
 	Version          string
 	DerpEnabled      bool
 	DerpOnly         bool
 	CreatedAt        time.Time
-	// Deleted is only ever seen when a proxy is read by its id: Coder keeps what is
-	// deleted.
+	// Deleted can be true only if a proxy is read by its id, because Coder keeps deleted proxies.
 	Deleted bool
 }
 
-// Primary says that this is Coder itself and no proxy that could be changed.
+// Primary reports whether this is Coder itself, which cannot be changed.
 func (p WorkspaceProxy) Primary() bool { return strings.EqualFold(p.Name, PrimaryProxy) }
 
-// Matches says whether the proxy has these values, after what
-// CreateWorkspaceProxy and UpdateWorkspaceProxy put in place of empty ones.
+// Matches reports whether the proxy has these values. Empty values are replaced as
+// CreateWorkspaceProxy and UpdateWorkspaceProxy do.
 func (p WorkspaceProxy) Matches(name, displayName, icon string) bool {
 	displayName, icon = proxyDefaults(name, displayName, icon)
 	return p.Name == name && p.DisplayName == displayName && p.Icon == icon
 }
 
-// proxyDefaults fills in what may be empty when a proxy is made, but not when it
-// is changed.
+// proxyDefaults replaces empty values. Coder does this itself when a proxy is created, but not when
+// it is changed.
 func proxyDefaults(name, displayName, icon string) (string, string) {
 	if displayName == "" {
 		displayName = name
@@ -87,8 +85,7 @@ func newWorkspaceProxy(p codersdk.WorkspaceProxy) WorkspaceProxy {
 	}
 }
 
-// CheckProxyName says what is wrong with a name of a workspace proxy that is to
-// be made. It is nil for a good one.
+// CheckProxyName returns an error if the name is invalid for a new workspace proxy.
 func CheckProxyName(name string) error {
 	switch {
 	case !plainName.MatchString(name):
@@ -101,8 +98,7 @@ func CheckProxyName(name string) error {
 	return nil
 }
 
-// WorkspaceProxies lists the proxies that are not deleted. The first is Coder
-// itself.
+// WorkspaceProxies lists the proxies that are not deleted. The first one is Coder itself.
 func (c *Client) WorkspaceProxies(ctx context.Context) ([]WorkspaceProxy, error) {
 	var out []WorkspaceProxy
 	err := c.call(ctx, "listing the workspace proxies of Coder", func(ctx context.Context) error {
@@ -115,8 +111,8 @@ func (c *Client) WorkspaceProxies(ctx context.Context) ([]WorkspaceProxy, error)
 	return out, err
 }
 
-// WorkspaceProxyByName reads a proxy that is not deleted. The case of the name
-// matters here, though no two names may differ in case alone.
+// WorkspaceProxyByName reads a proxy that is not deleted. The name is case-sensitive here, although
+// two names may not differ only in case.
 func (c *Client) WorkspaceProxyByName(ctx context.Context, name string) (WorkspaceProxy, error) {
 	op := fmt.Sprintf("reading workspace proxy %q", name)
 	if err := CheckProxyName(name); err != nil && !strings.EqualFold(name, PrimaryProxy) {
@@ -125,7 +121,7 @@ func (c *Client) WorkspaceProxyByName(ctx context.Context, name string) (Workspa
 	return c.readWorkspaceProxy(ctx, op, name)
 }
 
-// WorkspaceProxyByID reads a proxy, a deleted one too.
+// WorkspaceProxyByID reads a proxy, which may be deleted.
 func (c *Client) WorkspaceProxyByID(ctx context.Context, id uuid.UUID) (WorkspaceProxy, error) {
 	return c.readWorkspaceProxy(ctx, fmt.Sprintf("reading workspace proxy %s", id), id.String())
 }
@@ -140,9 +136,9 @@ func (c *Client) readWorkspaceProxy(ctx context.Context, op, query string) (Work
 	return out, err
 }
 
-// CreateWorkspaceProxy makes a proxy and gives the token with which it comes to
-// Coder. Coder tells it this once. A name that exists, in whatever case, is a
-// conflict. An empty display name is the name, an empty icon DefaultProxyIcon.
+// CreateWorkspaceProxy creates a proxy and returns the token with which it registers. Coder returns
+// the token only once. The error is IsConflict if the name exists, in whatever case. An empty
+// display name is replaced by the name, an empty icon by DefaultProxyIcon.
 func (c *Client) CreateWorkspaceProxy(ctx context.Context, name, displayName, icon string) (WorkspaceProxy, string, error) {
 	op := fmt.Sprintf("creating workspace proxy %q", name)
 	if err := CheckProxyName(name); err != nil {
@@ -158,10 +154,9 @@ func (c *Client) CreateWorkspaceProxy(ctx context.Context, name, displayName, ic
 	return newWorkspaceProxy(out.Proxy), out.ProxyToken, err
 }
 
-// UpdateWorkspaceProxy gives a proxy these values, and a new token if told so;
-// the old token is refused from then on. Without a new token the one that is
-// given back is empty. Empty values become what CreateWorkspaceProxy says. A name
-// that another proxy has is a conflict.
+// UpdateWorkspaceProxy sets these values, and creates a new token if regenerateToken is set; Coder
+// then refuses the old token. Without a new token the returned one is empty. Empty values are
+// replaced as in CreateWorkspaceProxy. The error is IsConflict if another proxy has the name.
 func (c *Client) UpdateWorkspaceProxy(
 	ctx context.Context, id uuid.UUID, name, displayName, icon string, regenerateToken bool,
 ) (WorkspaceProxy, string, error) {
@@ -181,8 +176,8 @@ func (c *Client) UpdateWorkspaceProxy(
 	return newWorkspaceProxy(out.Proxy), out.ProxyToken, err
 }
 
-// DeleteWorkspaceProxy deletes a proxy. Its token is refused from then on, and
-// its name is free. To delete it again does nothing.
+// DeleteWorkspaceProxy deletes a proxy. Coder refuses its token from then on, and its name can be
+// reused. Deleting it again has no effect.
 func (c *Client) DeleteWorkspaceProxy(ctx context.Context, id uuid.UUID) error {
 	return c.call(ctx, fmt.Sprintf("deleting workspace proxy %s", id), func(ctx context.Context) error {
 		return c.sdk.DeleteWorkspaceProxyByID(ctx, id)

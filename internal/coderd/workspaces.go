@@ -13,8 +13,8 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// workspacesPerPage keeps one answer of Coder near a second: its one unpaged
-// answer for 10,000 workspaces takes minutes.
+// workspacesPerPage keeps the duration of a request at about a second: without pages, a response
+// with 10,000 workspaces takes minutes.
 const workspacesPerPage = 250
 
 // Workspace is a workspace with its latest build.
@@ -27,25 +27,24 @@ type Workspace struct {
 	OrganizationName string
 	TemplateName     string
 	TemplateID       uuid.UUID
-	// TemplateActiveVersionID is the version of the template that counts now.
+	// TemplateActiveVersionID is the active version of the template.
 	TemplateActiveVersionID uuid.UUID
-	// Outdated says that the template has a newer active version.
+	// Outdated reports that the template has a newer active version.
 	Outdated bool
-	// AutomaticUpdates is always or never: whether a start by the schedule takes the
-	// active version.
+	// AutomaticUpdates is always or never: whether a start by the schedule uses the active version.
 	AutomaticUpdates string
-	// Dormant says that it was put to sleep, for example because it was not used.
-	// DormantAt is since when, and DeletingAt is when Coder deletes it therefore.
+	// Dormant reports that the workspace is dormant, for example because it was not used. DormantAt
+	// is since when, and DeletingAt is when Coder deletes it for this reason.
 	Dormant    bool
 	DormantAt  *time.Time
 	DeletingAt *time.Time
 	CreatedAt  time.Time
-	// UpdatedAt is when the workspace was made. Coder never changes it.
+	// UpdatedAt is when the workspace was created. Coder never changes it.
 	UpdatedAt  time.Time
 	LastUsedAt time.Time
-	// TTL after which it stops. Nil is never.
+	// TTL is the time after which it stops. Nil means never.
 	TTL *time.Duration
-	// Autostart is a schedule in Coder's form of cron. Nil is never.
+	// Autostart is a schedule in Coder's cron format. Nil means never.
 	Autostart   *string
 	LatestBuild Build
 	Healthy     bool
@@ -64,25 +63,25 @@ type Build struct {
 	TemplateVersionID uuid.UUID
 	// TemplateVersionName is the name of that version.
 	TemplateVersionName string
-	// PresetID is the preset that it was built with. uuid.Nil is none.
+	// PresetID is the preset that was used. uuid.Nil means none.
 	PresetID   uuid.UUID
 	Transition Transition
 	// Reason is initiator, autostart, autostop, dormancy and so on.
 	Reason string
-	// InitiatorName is the user that asked for it.
+	// InitiatorName is the username of the user that requested it.
 	InitiatorName string
-	// Status is that of the workspace after this build: pending, starting,
-	// running, stopping, stopped, failed, canceling, canceled, deleting, deleted.
+	// Status is the status of the workspace after this build: pending, starting, running, stopping,
+	// stopped, failed, canceling, canceled, deleting or deleted.
 	Status string
-	// Error is why it failed.
+	// Error is the reason why it failed.
 	Error     string
 	CreatedAt time.Time
 	UpdatedAt time.Time
-	// Deadline is when a running workspace stops. Nil is never.
+	// Deadline is when a running workspace stops. Nil means never.
 	Deadline *time.Time
 }
 
-// Agent runs inside a workspace.
+// Agent is an agent of a workspace.
 type Agent struct {
 	ID   uuid.UUID
 	Name string
@@ -90,37 +89,37 @@ type Agent struct {
 	Status string
 	// LifecycleState is created, starting, ready, start_error and so on.
 	LifecycleState string
-	// Unhealthy is why Coder takes it for unhealthy. It is empty if it is healthy.
+	// Unhealthy is the reason why Coder considers it unhealthy. It is empty if it is healthy.
 	Unhealthy string
-	// Version is the release of the agent's program.
+	// Version is the version of the agent.
 	Version         string
 	OperatingSystem string
 	Architecture    string
-	// Directory is where sessions begin.
+	// Directory is the working directory of sessions.
 	Directory string
-	// ReadyAt is when its startup scripts ended, DisconnectedAt when its connection
-	// ended. Both may be nil.
+	// ReadyAt is when its startup scripts finished, DisconnectedAt when its connection ended. Both
+	// may be nil.
 	ReadyAt, DisconnectedAt *time.Time
 	Apps                    []App
 }
 
-// App is what users open in a workspace.
+// App is an app of an agent.
 type App struct {
 	Slug, DisplayName string
 	// Health is disabled, initializing, healthy or unhealthy.
 	Health string
-	// Hidden says that Coder does not show it.
+	// Hidden reports that Coder's dashboard does not show it.
 	Hidden bool
-	// ExternalURL is where an app is that Coder does not proxy.
+	// ExternalURL is the URL of an app that Coder does not proxy.
 	ExternalURL string
-	// Command runs in a terminal, if the app is that.
+	// Command is the command of an app that runs in a terminal.
 	Command string
-	// SubdomainName is the first label of its host name, if it has its own.
+	// SubdomainName is the first label of the app's host name, if it has its own.
 	SubdomainName string
 }
 
-// NewWorkspace is a workspace to make. It is given a template, whose active
-// version counts, or a version of one: where both are set, the version counts.
+// NewWorkspace is a workspace to create from a template, whose active version is used, or from a
+// template version. If both are set, the version is used.
 type NewWorkspace struct {
 	Name              string
 	TemplateID        uuid.UUID
@@ -129,20 +128,20 @@ type NewWorkspace struct {
 	Autostart         *string
 	// AutomaticUpdates is always or never. Empty means never.
 	AutomaticUpdates string
-	// Parameters are values for what the template version asks. The default of the
-	// version counts for those that are not named.
+	// Parameters are values for the parameters of the template version. Parameters that are not
+	// listed get their defaults.
 	Parameters []Parameter
-	// PresetID gives values to the parameters of a preset of the version, whatever
-	// Parameters says of them.
+	// PresetID sets the parameters of a preset of the version. Its values take precedence over
+	// Parameters.
 	PresetID uuid.UUID
 }
 
-// Workspaces lists all workspaces that the token may see, in no order that
-// means anything. Deleted ones are never among them.
+// Workspaces lists all workspaces that the token may see, in no defined order. It returns no
+// deleted workspaces.
 //
-// Coder sorts its pages by what runs, so a workspace that starts meanwhile may
-// be told twice, which is mended here, or not at all, which is not: believe
-// that one is gone only when Workspace says so.
+// Coder sorts running workspaces first, so a workspace that starts while the pages are read may
+// appear twice or not at all. Duplicates are removed here. A missing workspace must be confirmed
+// with Workspace before it is treated as deleted.
 func (c *Client) Workspaces(ctx context.Context) ([]Workspace, error) {
 	var out []Workspace
 	seen := map[uuid.UUID]bool{}
@@ -157,8 +156,8 @@ func (c *Client) Workspaces(ctx context.Context) ([]Workspace, error) {
 				out = append(out, w)
 			}
 		}
-		// A page may be short, because Coder leaves out what the token must not
-		// see after it has counted. Only the count says where the end is.
+		// A page may be short, because Coder removes workspaces that the token may not see after it
+		// has counted. Only the count determines the end.
 		if offset+workspacesPerPage >= page.Count {
 			return out, nil
 		}
@@ -177,14 +176,14 @@ func (c *Client) WorkspaceByName(ctx context.Context, owner, name string) (Works
 			return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/workspace/%s", owner, name), nil, http.StatusOK, into(&w))
 		})
 	})
-	// Coder takes "me" and ids for a user too. Neither is the owner's name.
+	// Coder also accepts "me" and ids as user. Neither is the owner's name.
 	if err == nil && !strings.EqualFold(w.OwnerName, owner) {
 		return Workspace{}, &Error{Op: op, StatusCode: http.StatusNotFound, Message: fmt.Sprintf("there is no user named %q", owner)}
 	}
 	return w.workspace(), err
 }
 
-// Workspace reads one workspace. A deleted one is not found.
+// Workspace reads one workspace. The error is IsNotFound if it is deleted.
 func (c *Client) Workspace(ctx context.Context, id uuid.UUID) (Workspace, error) {
 	var w workspaceJSON
 	err := c.call(ctx, fmt.Sprintf("reading workspace %s", id), func(ctx context.Context) error {
@@ -193,8 +192,7 @@ func (c *Client) Workspace(ctx context.Context, id uuid.UUID) (Workspace, error)
 	return w.workspace(), err
 }
 
-// CreateWorkspace makes a workspace, which starts at once: Coder knows no other
-// way.
+// CreateWorkspace creates a workspace and starts it. Coder cannot create one without starting it.
 func (c *Client) CreateWorkspace(ctx context.Context, owner string, w NewWorkspace) (Workspace, error) {
 	op := fmt.Sprintf("creating workspace %q of %q", w.Name, owner)
 	if err := checkNames(op, owner); err != nil {
@@ -212,7 +210,7 @@ func (c *Client) CreateWorkspace(ctx context.Context, owner string, w NewWorkspa
 		TemplateVersionPresetID: w.PresetID,
 	}
 	if request.TemplateVersionID != uuid.Nil {
-		// Coder accepts one of the two.
+		// Coder accepts only one of the two.
 		request.TemplateID = uuid.Nil
 	}
 	var created workspaceJSON
@@ -222,22 +220,22 @@ func (c *Client) CreateWorkspace(ctx context.Context, owner string, w NewWorkspa
 	return created.workspace(), err
 }
 
-// SetTTL sets after how long a workspace stops. Nil is never.
+// SetTTL sets the time after which a workspace stops. Nil means never.
 func (c *Client) SetTTL(ctx context.Context, workspaceID uuid.UUID, ttl *time.Duration) error {
 	return c.call(ctx, fmt.Sprintf("setting the TTL of workspace %s", workspaceID), func(ctx context.Context) error {
 		return c.sdk.UpdateWorkspaceTTL(ctx, workspaceID, codersdk.UpdateWorkspaceTTLRequest{TTLMillis: millis(ttl)})
 	})
 }
 
-// SetAutostart sets the schedule by which a workspace starts. Nil is never.
+// SetAutostart sets the schedule by which a workspace starts. Nil means never.
 func (c *Client) SetAutostart(ctx context.Context, workspaceID uuid.UUID, schedule *string) error {
 	return c.call(ctx, fmt.Sprintf("setting the autostart schedule of workspace %s", workspaceID), func(ctx context.Context) error {
 		return c.sdk.UpdateWorkspaceAutostart(ctx, workspaceID, codersdk.UpdateWorkspaceAutostartRequest{Schedule: schedule})
 	})
 }
 
-// SetAutomaticUpdates says whether a start by the schedule takes the active
-// version of the template: always or never.
+// SetAutomaticUpdates sets whether a start by the schedule uses the template's active version:
+// always or never.
 func (c *Client) SetAutomaticUpdates(ctx context.Context, workspaceID uuid.UUID, updates string) error {
 	return c.call(ctx, fmt.Sprintf("setting the automatic updates of workspace %s", workspaceID), func(ctx context.Context) error {
 		return c.sdk.UpdateWorkspaceAutomaticUpdates(ctx, workspaceID, codersdk.UpdateWorkspaceAutomaticUpdatesRequest{
@@ -246,7 +244,7 @@ func (c *Client) SetAutomaticUpdates(ctx context.Context, workspaceID uuid.UUID,
 	})
 }
 
-// SetDormant puts a workspace to sleep or wakes it. It starts or stops nothing.
+// SetDormant makes a workspace dormant or active. It neither starts nor stops it.
 func (c *Client) SetDormant(ctx context.Context, workspaceID uuid.UUID, dormant bool) error {
 	return c.call(ctx, fmt.Sprintf("setting the dormancy of workspace %s", workspaceID), func(ctx context.Context) error {
 		return c.sdk.UpdateWorkspaceDormancy(ctx, workspaceID, codersdk.UpdateWorkspaceDormancy{Dormant: dormant})

@@ -35,8 +35,8 @@ func TestWorkspacesReadsAllPages(t *testing.T) {
 	}
 }
 
-// Coder sorts by what runs, so a workspace that stops between two pages moves to
-// the second and is told twice.
+// Coder sorts running workspaces first, so a workspace that stops between two requests moves to the
+// second page and is returned twice.
 func TestWorkspacesAreToldOnceWhilePagesMove(t *testing.T) {
 	server := coderdtest.New(t)
 	token := server.AddUser("ada", "owner")
@@ -75,7 +75,7 @@ func TestWorkspacesFailsAsAWhole(t *testing.T) {
 	for i := range 251 {
 		server.AddWorkspace("ada", template, fmt.Sprintf("w%d", i))
 	}
-	// The first page is late and good, the second is lost.
+	// The first page is delayed and succeeds, the second one fails.
 	server.Fail(coderdtest.Fault{PathPrefix: "/api/v2/workspaces", Delay: time.Nanosecond, Times: 1})
 	server.Fail(coderdtest.Fault{PathPrefix: "/api/v2/workspaces", Status: 503})
 	if all, err := client.Workspaces(t.Context()); !coderd.IsUnreachable(err) || all != nil {

@@ -64,7 +64,7 @@ func (c cluster) read(ctx context.Context, r *report) (found, error) {
 	return out, nil
 }
 
-// each gives the objects of a resource. One that cannot be read is left out.
+// each calls take for the objects of a resource. It skips an object that cannot be read.
 func (c cluster) each(
 	ctx context.Context, client dynamic.Interface, resource string, take func(*unstructured.Unstructured) error, r *report,
 ) error {
@@ -86,7 +86,7 @@ func (c cluster) each(
 	})
 }
 
-// explained adds what to do about an API that is not there.
+// explained adds a hint to the error of a missing API.
 func explained(err error) error {
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("the cluster does not serve %s; install coder-k8s, or give --url and --token-file to ask a Coder itself: %w",
@@ -95,7 +95,7 @@ func explained(err error) error {
 	return err
 }
 
-// warnings keeps what the server warns of.
+// warnings collects the warnings of the server.
 type warnings struct {
 	mu    sync.Mutex
 	texts []string

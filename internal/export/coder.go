@@ -16,14 +16,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// coder is a Coder that is asked itself, without an operator in between.
+// coder reads from a Coder directly, without an operator.
 type coder struct {
 	client *coderd.Client
-	// namespace is where the manifests shall live. It may be empty.
+	// namespace is the namespace in the manifests. It may be empty.
 	namespace string
 }
 
-// read lists templates and workspaces, and what belongs to each.
+// read lists templates and workspaces, with their variables and parameters.
 func (c coder) read(ctx context.Context, r *report) (found, error) {
 	connection := connections.Connection{ControlPlane: types.NamespacedName{Namespace: c.namespace}, Client: c.client}
 	var out found
@@ -59,8 +59,8 @@ func (c coder) read(ctx context.Context, r *report) (found, error) {
 	return out, nil
 }
 
-// template makes the object of a template. The aggregated API shows the values of
-// those variables that it was given; here all are shown that Coder tells.
+// template returns the object of a template. The aggregated API returns only the variables that
+// were set through it; this returns all values that Coder returns.
 func (c coder) template(ctx context.Context, kind *templateregistry.Kind, connection connections.Connection, item coderd.Template) (template, error) {
 	object, err := kind.Object(ctx, connection, item, nil, nil)
 	if err != nil {
@@ -86,17 +86,17 @@ func (c coder) template(ctx context.Context, kind *templateregistry.Kind, connec
 	return out, nil
 }
 
-// workspaceReader makes objects of workspaces.
+// workspaceReader returns the objects of workspaces.
 type workspaceReader struct {
 	coder
 	connection connections.Connection
 	kind       *workspaceregistry.Kind
-	// asked are the parameters that versions ask for, and whether each is kept.
+	// asked caches the parameters of versions, and whether each value is kept.
 	asked map[uuid.UUID]map[string]bool
 }
 
-// workspace makes the object of a workspace, with the values of all parameters:
-// there is no record of which were given here.
+// workspace returns the object of a workspace, with the values of all parameters, because there is
+// no record of which ones were set explicitly.
 func (w *workspaceReader) workspace(ctx context.Context, item coderd.Workspace) (*aggregationv1alpha1.CoderWorkspace, error) {
 	object, err := w.kind.Object(ctx, w.connection, item, nil, nil)
 	if err != nil {
@@ -122,7 +122,8 @@ func (w *workspaceReader) workspace(ctx context.Context, item coderd.Workspace) 
 	return ws, nil
 }
 
-// kept gives the parameters of a version whose values last longer than one build.
+// kept returns the parameters of a version. The value is false for a parameter that applies to one
+// build only.
 func (w *workspaceReader) kept(ctx context.Context, version uuid.UUID) (map[string]bool, error) {
 	if known, ok := w.asked[version]; ok {
 		return known, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// direct gives a Coder with a template and a workspace, and the arguments to ask it.
+// direct starts a Coder with a template and a workspace, and returns the arguments for it.
 func direct(t *testing.T, files map[string]string) (*coderdtest.Server, []string) {
 	t.Helper()
 	coder := coderdtest.New(t)
@@ -25,7 +25,7 @@ func direct(t *testing.T, files map[string]string) (*coderdtest.Server, []string
 	return coder, []string{"--url", coder.URL, "--token-file", token}
 }
 
-// TestACoderItself is asked for all parameters but those that count once.
+// TestACoderItself exports all parameters except ephemeral ones.
 func TestACoderItself(t *testing.T) {
 	_, args := direct(t, map[string]string{"main.tf": `
 data "coder_parameter" "size" {
@@ -60,7 +60,7 @@ data "coder_parameter" "once" {
 	}
 }
 
-// TestOneThatCannotBeRead is named, and the rest goes on.
+// TestOneThatCannotBeRead checks that such an object is reported, and that the others are exported.
 func TestOneThatCannotBeRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault         coderdtest.Fault

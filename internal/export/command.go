@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// options are the command line.
+// options are the flags of the command.
 type options struct {
 	kube                  *genericclioptions.ConfigFlags
 	streams               genericiooptions.IOStreams
@@ -28,7 +28,7 @@ type options struct {
 	output, report        string
 }
 
-// NewCommand is "coder-k8s export".
+// NewCommand returns the command "coder-k8s export".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams}
 	cmd := &cobra.Command{
@@ -75,7 +75,7 @@ func (o *options) validate() error {
 	return nil
 }
 
-// source is where templates and workspaces are read.
+// source reads templates and workspaces.
 type source interface {
 	read(ctx context.Context, r *report) (found, error)
 }

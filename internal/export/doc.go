@@ -1,17 +1,15 @@
-// Package export owns the manifests of what lives in a Coder: its templates and
-// workspaces as CoderTemplate and CoderWorkspace.
+// Package export writes the templates and workspaces of a Coder as CoderTemplate and CoderWorkspace
+// manifests.
 //
-// They come from the aggregated API, or straight from a Coder that no operator
-// knows; both ways end in the same objects, because the second one uses the
-// conversions of the first.
+// It reads them from the aggregated API, or directly from a Coder without an operator. Both result
+// in the same objects, because the second uses the conversions of the first.
 //
 // Invariants:
-//   - What is exported applies to where it came from without a change, and to
-//     another Coder as far as that has the same organizations and users. So nothing
-//     stands in a manifest that only one Coder knows: no id, no status.
-//   - The same objects give the same bytes.
-//   - No value that is secret is exported. A list that lacks such a value is left out
-//     as a whole, because to apply a part of it would take the rest away; the comment
-//     at the head of the manifest says what it would have.
-//   - What cannot be read is named, and the rest goes on.
+//   - Applying the manifests to the Coder that they come from changes nothing. They also apply to
+//     another Coder that has the same organizations and users. Therefore they contain nothing
+//     specific to one Coder: no id and no status.
+//   - The same objects result in the same bytes.
+//   - No secret value is exported. A list with such a value is omitted as a whole, because applying
+//     a part of it would remove the rest. A comment at the top of the manifest shows the list.
+//   - An object that cannot be read is reported, and the others are exported.
 package export

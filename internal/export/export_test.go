@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// result is what a run gave.
+// result is the result of a run.
 type result struct {
 	stdout, stderr string
 	code           int
@@ -41,16 +41,16 @@ func run(t *testing.T, args ...string) result {
 	return result{out.String(), errs.String(), code}
 }
 
-// kubeAPI serves lists, or an answer that is none, by resource.
+// kubeAPI serves lists, or invalid responses, by resource.
 type kubeAPI struct {
 	templates  []aggregationv1alpha1.CoderTemplate
 	workspaces []aggregationv1alpha1.CoderWorkspace
-	// broken are items that are no objects of their kind.
+	// broken are items that cannot be decoded as their kind.
 	broken []any
-	// failures are the answers to a list, by resource.
+	// failures are the status codes of list requests, by resource.
 	failures map[string]int
 	warning  string
-	// asked are the paths that were asked for.
+	// asked are the requested URLs.
 	asked []string
 }
 
@@ -89,7 +89,7 @@ func (k *kubeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// start serves, and gives the arguments with which the command finds it.
+// start starts the server and returns the arguments for the command.
 func (k *kubeAPI) start(t *testing.T) []string {
 	t.Helper()
 	server := httptest.NewServer(k)
@@ -117,7 +117,7 @@ func metaOf(name string) metav1.ObjectMeta {
 	}
 }
 
-// inputs has a variable and a parameter of each sort.
+// inputs contains a variable and a parameter of each type.
 const inputs = `
 variable "region" {
   default = "eu"
@@ -172,7 +172,7 @@ func fullWorkspace() aggregationv1alpha1.CoderWorkspace {
 	}
 }
 
-// TestManifests compares everything that is written for one of everything.
+// TestManifests compares the complete output for objects with all fields.
 func TestManifests(t *testing.T) {
 	plain := fullWorkspace()
 	plain.Name, plain.Spec.Parameters, plain.Spec.Dormant, plain.Status.Outdated = "coder.ada.plain", plain.Spec.Parameters[:1], ptr.To(false), false
@@ -185,7 +185,7 @@ func TestManifests(t *testing.T) {
 		Type: aggregationv1alpha1.ConditionFilesAvailable, Status: metav1.ConditionFalse, Reason: aggregationv1alpha1.ReasonFilesTooLarge, Message: "the source is too large",
 	})
 	k := &kubeAPI{
-		// The server's order is not the order of what is written.
+		// The output does not have the server's order.
 		templates:  []aggregationv1alpha1.CoderTemplate{large, fullTemplate()},
 		workspaces: []aggregationv1alpha1.CoderWorkspace{plain, prebuilt, deleted, fullWorkspace()},
 	}

@@ -11,16 +11,16 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// manifest is one object as it is applied.
+// manifest is one object to apply.
 type manifest struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Metadata   metadata `json:"metadata"`
 	Spec       any      `json:"spec"`
 
-	// folder is where it stands beside others of its kind.
+	// folder is the folder for the objects of its kind.
 	folder string
-	// comments stand above it.
+	// comments are written above the object.
 	comments []string
 }
 
@@ -32,7 +32,7 @@ type metadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// lastApplied is what kubectl keeps for itself. It repeats the whole object.
+// lastApplied is an annotation of kubectl. It contains the whole object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 func newManifest(kind, folder string, from metav1.ObjectMeta) manifest {
@@ -53,11 +53,11 @@ func newManifest(kind, folder string, from metav1.ObjectMeta) manifest {
 	}
 }
 
-// endsLine says of a character that YAML takes it for the end of a line, and so of a
+// endsLine reports whether YAML treats a character as the end of a line, and therefore of a
 // comment.
 func endsLine(r rune) bool { return strings.ContainsRune("\n\r\u0085\u2028\u2029", r) }
 
-// bytes is the manifest as YAML.
+// bytes returns the manifest as YAML.
 func (m manifest) bytes() ([]byte, error) {
 	text, err := yaml.Marshal(m)
 	if err != nil {

@@ -8,16 +8,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// Only the person who exports may read what was written: a template's source may
-// hold what others must not see.
+// Only the user who exports may read the files, because a template's source may be confidential.
 const (
 	folderMode = 0o700
 	fileMode   = 0o600
 )
 
-// write brings the manifests to standard output, or into a folder where each has
-// a file. A file of an earlier export is replaced; one of an object that is there no
-// more stays.
+// write writes the manifests to standard output, or to one file each in a folder. It replaces the
+// files of an earlier export. It does not delete the files of objects that no longer exist.
 func (o *options) write(manifests []manifest) error {
 	for i, m := range manifests {
 		text, err := m.bytes()
@@ -44,7 +42,7 @@ func (o *options) write(manifests []manifest) error {
 	return nil
 }
 
-// writeReport writes the report into the file that was named for it.
+// writeReport writes the report to the file of --report.
 func (o *options) writeReport(r *report) error {
 	if o.report == "" {
 		return nil

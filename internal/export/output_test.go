@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A Coder of a stranger gives names that write nothing outside of the directory.
+// Names from an untrusted Coder cannot be used to write outside of the directory.
 func TestNamesOfStrangersStayInTheDirectory(t *testing.T) {
 	for _, meta := range []metav1.ObjectMeta{
 		{Name: "../../evil"}, {Name: "a/evil"}, {Name: ".."}, {Namespace: "../..", Name: "evil"},
@@ -30,7 +30,7 @@ func TestNamesOfStrangersStayInTheDirectory(t *testing.T) {
 	}
 }
 
-// What stands in a comment never ends it.
+// Text in a comment never ends the comment.
 func TestCommentsStayComments(t *testing.T) {
 	m := newManifest("CoderTemplate", "templates", metav1.ObjectMeta{Name: "a.b"})
 	for _, end := range []string{"\n", "\r", "\r\n", "\u0085", "\u2028", "\u2029"} {

@@ -9,12 +9,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 )
 
-// report is what a person must know of an export beside the manifests. It quotes what
-// is called as strangers like, so nothing in it can operate a terminal.
+// report is the information for the user besides the manifests. Texts from Coder are cleaned of
+// terminal control sequences.
 type report struct {
-	// leftOut is what was asked for and is not in the manifests.
+	// leftOut are requested objects and fields that are not in the manifests.
 	leftOut []string
-	// notes are what another Coder will see differently.
+	// notes are differences to expect in another Coder.
 	notes []string
 }
 
@@ -26,7 +26,7 @@ func (r *report) note(format string, args ...any) {
 	r.notes = append(r.notes, terminal.Clean(fmt.Sprintf(format, args...)))
 }
 
-// String is the report as lines.
+// String returns the report as lines.
 func (r *report) String() string {
 	var b strings.Builder
 	for _, line := range r.leftOut {
@@ -38,7 +38,7 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// err says whether the export is what was asked for.
+// err returns an error if something was left out.
 func (r *report) err(exported int) error {
 	switch {
 	case len(r.leftOut) == 0:

@@ -2,7 +2,7 @@ package export
 
 import "slices"
 
-// manifests makes the manifests of what was asked for.
+// manifests returns the manifests of the selected objects.
 func (o *options) manifests(all found, r *report) []manifest {
 	all.sort()
 	masked := map[string]map[string]bool{}

@@ -8,22 +8,22 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// found is what lives in a Coder.
+// found contains the templates and workspaces of a Coder.
 type found struct {
 	templates  []template
 	workspaces []aggregationv1alpha1.CoderWorkspace
 }
 
-// template is a template with what is known of its variables beyond its files.
+// template is a template with additional information about its variables.
 type template struct {
 	aggregationv1alpha1.CoderTemplate
-	// sensitive are the variables whose value Coder keeps for itself.
+	// sensitive are the variables whose values Coder does not return.
 	sensitive []string
-	// told says that Coder was asked which variables are sensitive.
+	// told reports that Coder was asked which variables are sensitive.
 	told bool
 }
 
-// sort gives everything the order in which it is written.
+// sort sorts the objects into the order of the output.
 func (f *found) sort() {
 	slices.SortFunc(f.templates, func(a, b template) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))

@@ -13,10 +13,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// templateManifest makes the manifest of a template.
+// templateManifest returns the manifest of a template.
 func templateManifest(t template, r *report) manifest {
 	spec := *t.Spec.DeepCopy()
-	// It is the id of a version, and only one Coder knows it. Unset keeps what is.
+	// The id of a version is specific to one Coder. An empty field keeps the current version.
 	spec.VersionID = ""
 	m := newManifest("CoderTemplate", "templates", t.ObjectMeta)
 	noteFiles(t, r)
@@ -33,7 +33,7 @@ func templateManifest(t template, r *report) manifest {
 	return m
 }
 
-// noteFiles tells of source that no manifest can hold, or that holds a secret.
+// noteFiles reports source files that a manifest cannot contain, or that contain a secret.
 func noteFiles(t template, r *report) {
 	name := qualified(t.ObjectMeta)
 	c := meta.FindStatusCondition(t.Status.Conditions, aggregationv1alpha1.ConditionFilesAvailable)
@@ -51,9 +51,9 @@ func noteFiles(t template, r *report) {
 	}
 }
 
-// secretVariables gives the variables whose value must not be told, sorted: those
-// that the source or Coder calls sensitive, those that nothing is known of, and
-// those that look like it. One that refers to a Secret tells nothing.
+// secretVariables returns the variables whose values must not be exported, sorted: those that the
+// source or Coder declares as sensitive, those without a declaration, and those that look like
+// secrets. A variable that refers to a Secret contains no value.
 func secretVariables(t template) []string {
 	declared := declarationsIn(t.Spec.Files)
 	all := map[string]bool{}
@@ -71,7 +71,7 @@ func secretVariables(t template) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// variablesComment says what spec.variables would be.
+// variablesComment returns a comment with the omitted spec.variables.
 func variablesComment(variables []aggregationv1alpha1.TemplateVariable, withheld []string) string {
 	var b strings.Builder
 	b.WriteString("spec.variables is left out, because it has secret values. To set them, keep each in a key of a\n" +
@@ -101,7 +101,7 @@ func secretVariable(name string) string {
 	return fmt.Sprintf("\n  - name: %s\n    valueFrom:\n      secretKeyRef:\n        name: CHOOSE-A-SECRET\n        key: %s", name, name)
 }
 
-// qualified is how a report names an object.
+// qualified returns the name of an object for the report.
 func qualified(m metav1.ObjectMeta) string {
 	if m.Namespace == "" {
 		return m.Name

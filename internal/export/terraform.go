@@ -11,16 +11,16 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// declarations are what the source of a template says of its inputs.
+// declarations are the inputs that the source of a template declares.
 type declarations struct {
-	// variables says of each variable whether it is sensitive.
+	// variables contains each variable, and whether it is sensitive.
 	variables map[string]bool
-	// masked are the parameters whose value people type without seeing it.
+	// masked contains the parameters with a masked input.
 	masked map[string]bool
 }
 
-// declarationsIn reads the Terraform at the root of a template. What cannot be read
-// declares nothing.
+// declarationsIn parses the Terraform files in the root folder of a template. It ignores files that
+// cannot be parsed.
 func declarationsIn(files map[string]string) declarations {
 	out := declarations{variables: map[string]bool{}, masked: map[string]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -73,7 +73,7 @@ func attribute(block *hcl.Block, name string) *hcl.Attribute {
 	return content.Attributes[name]
 }
 
-// isFalse says that an attribute is false for certain.
+// isFalse reports whether an attribute is certainly false.
 func isFalse(a *hcl.Attribute) bool {
 	value, problems := a.Expr.Value(nil)
 	return !problems.HasErrors() && value.IsKnown() && !value.IsNull() && value.Type() == cty.Bool && value.False()

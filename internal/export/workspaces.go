@@ -12,12 +12,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// prebuildsOwner owns the workspaces that Coder makes ahead of people, and makes
-// again by itself.
+// prebuildsOwner is the owner of prebuilt workspaces, which Coder creates and recreates by itself.
 const prebuildsOwner = "prebuilds"
 
-// workspaceManifest makes the manifest of a workspace. There is none of one that is
-// being deleted, or that Coder makes by itself.
+// workspaceManifest returns the manifest of a workspace. It returns false for a workspace that is
+// being deleted, or that Coder prebuilds.
 func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]bool, r *report) (manifest, bool) {
 	name := qualified(ws.ObjectMeta)
 	switch {
@@ -29,14 +28,14 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 		return manifest{}, false
 	}
 	spec := *ws.Spec.DeepCopy()
-	// It is the id of a version, and only one Coder knows it. Unset keeps what is.
+	// The id of a version is specific to one Coder. An empty field keeps the current version.
 	spec.TemplateVersionID = ""
 	if ws.Status.Outdated {
 		r.note("CoderWorkspace %s: it is built from a version of template %s that is not the active one; another Coder takes the active one",
 			name, spec.TemplateName)
 	}
 	if ptr.Deref(spec.Dormant, false) && ptr.Deref(spec.Running, false) {
-		// Coder has not stopped it yet, and together the two are refused.
+		// Coder has not stopped it yet. The aggregated API refuses the two together.
 		spec.Running = nil
 	}
 	m := newManifest("CoderWorkspace", "workspaces", ws.ObjectMeta)
@@ -50,7 +49,7 @@ func workspaceManifest(ws aggregationv1alpha1.CoderWorkspace, masked map[string]
 	return m, true
 }
 
-// secretParameters gives the parameters whose value must not be told.
+// secretParameters returns the parameters whose values must not be exported.
 func secretParameters(parameters []aggregationv1alpha1.WorkspaceParameter, masked map[string]bool) []string {
 	var out []string
 	for _, p := range parameters {
@@ -62,7 +61,7 @@ func secretParameters(parameters []aggregationv1alpha1.WorkspaceParameter, maske
 	return out
 }
 
-// parametersComment says what spec.parameters would be.
+// parametersComment returns a comment with the omitted spec.parameters.
 func parametersComment(parameters []aggregationv1alpha1.WorkspaceParameter, withheld []string) string {
 	var b strings.Builder
 	b.WriteString("spec.parameters is left out, because it has secret values. An existing workspace keeps what it\n" +
@@ -77,7 +76,7 @@ func parametersComment(parameters []aggregationv1alpha1.WorkspaceParameter, with
 	return b.String()
 }
 
-// templateOf is the namespace and name of the template of a workspace.
+// templateOf returns the namespace and name of a workspace's template.
 func templateOf(ws aggregationv1alpha1.CoderWorkspace) string {
 	name, err := objectname.ParseWorkspace(objectname.WithoutID(ws.Name))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// NewCommand is "coder-k8s migrate".
+// NewCommand returns the command "coder-k8s migrate".
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "migrate",

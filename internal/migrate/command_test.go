@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// migrate runs the command as a person does.
+// migrate runs the command.
 func migrate(t *testing.T, stdin string, args ...string) (code int, out, told string) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
@@ -75,7 +75,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// Values of a stranger write no file but the one that they were asked for.
+// Untrusted values cannot be used to write another file than the requested one.
 func TestOutputStaysInItsDirectory(t *testing.T) {
 	for name, values := range map[string]string{
 		"a name that climbs": "nameOverride: x/../../../evil\n", "a name with a folder": "nameOverride: a/b\n", "an escape": "nameOverride: \"\\e[2J\"\n",

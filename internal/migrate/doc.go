@@ -1,14 +1,15 @@
-// Package migrate owns the command "coder-k8s migrate": the way from a release of
-// Coder's Helm charts to the three kinds.
+// Package migrate implements the command "coder-k8s migrate", which converts a release of Coder's
+// Helm charts to the custom resources of this project.
 //
-// The work is done beneath it: release reads what Helm keeps of a release in the
-// cluster, values reads files of values with the line of each, parity is the table
-// of docs/reference/helm-parity.md, manifests makes objects of values, and takeover
-// hands the running objects over to the operator.
+// The subpackages do the work: release reads the Secret in which Helm stores a release, values
+// reads values files with the line of each value, parity parses the tables in
+// docs/reference/helm-parity.md, manifests converts values to manifests, and takeover hands the
+// running objects over to the operator.
 //
 // Invariants:
 //
-//   - What cannot be read is named with its file and line, and the rest goes on.
-//   - No secret is written: neither into a manifest nor into the report.
+//   - A value that cannot be read is reported with its file and line, and the other values are
+//     converted.
+//   - No secret is written, neither to a manifest nor to the report.
 //   - Without --take-over nothing in the cluster is changed.
 package migrate

@@ -27,7 +27,7 @@ const (
 	standard      = "-"
 )
 
-// options are the command line of "migrate helm".
+// options are the flags of "migrate helm".
 type options struct {
 	streams genericiooptions.IOStreams
 	config  *genericclioptions.ConfigFlags
@@ -40,7 +40,7 @@ type options struct {
 	timeout                        time.Duration
 }
 
-// check refuses a command line that cannot mean anything.
+// check refuses invalid combinations of flags.
 func (o *options) check() error {
 	switch {
 	case o.release == "" && o.releaseSecret == "" && len(o.values) == 0:
@@ -82,8 +82,8 @@ func (o *options) run(ctx context.Context) error {
 	return errors.Join(partial, unread(told))
 }
 
-// named refuses names that Kubernetes would not take. They become names of files and
-// parts of commands.
+// named refuses names that are invalid in Kubernetes. The names become parts of file names and of
+// commands.
 func named(source manifests.Source, manifest *manifests.Manifest) error {
 	for _, name := range []struct{ what, text string }{
 		{"release", source.Release}, {"namespace", source.Namespace}, {manifest.Kind, manifest.Name},
@@ -133,7 +133,7 @@ func (o *options) writeReport(told *report.Report) error {
 	return nil
 }
 
-// unread names the values that could not be read, if there are some.
+// unread returns an error with the values that could not be read, or nil.
 func unread(told *report.Report) error {
 	var all []error
 	for _, entry := range told.Of(report.Unreadable) {

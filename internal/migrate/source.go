@@ -15,8 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// source reads what is to be converted. A PartialError names files that were left
-// out.
+// source reads the input. A PartialError lists files that could not be read.
 func (o *options) source(ctx context.Context) (manifests.Source, error) {
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil && len(o.values) == 0 {
@@ -51,8 +50,8 @@ func (o *options) source(ctx context.Context) (manifests.Source, error) {
 	return o.fromRelease(found)
 }
 
-// fromFiles reads files of values one over the other. A file that cannot be read is
-// left out, unless it is the only one.
+// fromFiles merges values files in order. A file that cannot be read is skipped, unless all of them
+// cannot be read.
 func (o *options) fromFiles(namespace string) (manifests.Source, error) {
 	var all values.Set
 	var failed []error
@@ -98,7 +97,7 @@ func shown(file string) string {
 	return file
 }
 
-// chartOf guesses the chart from values that only one of the two has.
+// chartOf detects the chart by values that only one of the two has.
 func chartOf(given values.Set) string {
 	for _, path := range []string{"provisionerDaemon.keySecretName", "provisionerDaemon.keySecretKey", "provisionerDaemon.tags",
 		"provisionerDaemon.terminationGracePeriodSeconds"} {

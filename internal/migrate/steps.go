@@ -9,7 +9,7 @@ import (
 
 const howTo = "docs/how-to/migrate-from-helm.md"
 
-// nextSteps are what to do with a manifest that was only written.
+// nextSteps returns the next steps if the manifest was only written.
 func nextSteps(source manifests.Source, manifest *manifests.Manifest) []string {
 	return []string{
 		fmt.Sprintf("Look whether the cluster takes it: `kubectl apply --dry-run=server -f %s`.", manifest.FileName()),
@@ -20,7 +20,7 @@ func nextSteps(source manifests.Source, manifest *manifests.Manifest) []string {
 	}
 }
 
-// stepsAfter are what to do once the objects are the operator's.
+// stepsAfter returns the next steps after the objects were taken over.
 func stepsAfter(source manifests.Source, manifest *manifests.Manifest) []string {
 	kind := strings.ToLower(manifest.Kind)
 	return []string{

@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// handOver takes the running objects over, or says what that would do.
+// handOver takes the running objects over, or only prints the plan.
 func (o *options) handOver(ctx context.Context, source manifests.Source, manifest *manifests.Manifest, told *report.Report) error {
 	kube, err := o.client()
 	if err != nil {

@@ -19,14 +19,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// Run is the whole process: it reads the command line, does what it asks and
-// returns the exit code.
+// Run parses and executes the command line, and returns the exit code of the process.
 func Run(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	return execute(ctx, session.New(streams), args)
 }
 
-// execute returns 130 for a command that was interrupted, as a shell does for a process
-// that Ctrl-C ends. It includes those that go on until they are interrupted.
+// execute returns 130 for an interrupted command, as a shell does for a process that Ctrl-C ended.
+// This includes commands that run until they are interrupted.
 func execute(ctx context.Context, s *session.Session, args []string) int {
 	code := cli.Execute(ctx, NewCommand(s), args, s.IOStreams)
 	if ctx.Err() != nil {
@@ -35,7 +34,7 @@ func execute(ctx context.Context, s *session.Session, args []string) int {
 	return code
 }
 
-// NewCommand is kubectl coder with all that stands below it.
+// NewCommand returns the command kubectl coder with all subcommands.
 func NewCommand(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-coder",
@@ -44,7 +43,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 			"It takes the kubeconfig, context and namespace as kubectl does, and can do what you may do there.",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl coder"},
 		Version:     version.String(),
-		// The one below knows kubectl too.
+		// The completion command below also supports kubectl.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {

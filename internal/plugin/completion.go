@@ -11,14 +11,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// kubectlScript is the program that kubectl calls for the arguments of a plugin
+// kubectlScript is the program that kubectl runs to complete the arguments of a plugin
 // (https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins).
 const kubectlScript = `#!/usr/bin/env sh
 # kubectl_complete-coder: what kubectl calls to complete the arguments of kubectl coder.
 exec kubectl-coder __complete "$@"
 `
 
-// newCompletionCommand is kubectl coder completion.
+// newCompletionCommand returns the command kubectl coder completion.
 func newCompletionCommand(s *session.Session) *cobra.Command {
 	known := []string{"kubectl", "bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{

@@ -1,6 +1,6 @@
-// Package plugin owns kubectl coder: its commands, their flags and their exit codes.
+// Package plugin implements kubectl coder: its commands, their flags and their exit codes.
 //
-// The plugin talks to Kubernetes alone and contains nothing of Coder's client
-// library, so that its license stays that of this repository; a test holds that.
-// Each command stands in the package of its noun and takes a session.
+// The plugin communicates only with the Kubernetes API and contains nothing of Coder's client
+// library, so that only this repository's license applies to it; a test checks this. Each command
+// is in the package of its noun and uses a session.
 package plugin

@@ -18,15 +18,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fakeAPI answers as kube-apiserver does for objects that a test puts into it.
+// fakeAPI responds like kube-apiserver, with the objects of the test.
 type fakeAPI struct {
 	*httptest.Server
 	mu sync.Mutex
-	// objects are by the path of their collection and name.
+	// objects contains the objects by the path of their collection and by name.
 	objects map[string]map[string]*unstructured.Unstructured
-	// answers take the place of the object or collection at "VERB path".
+	// answers are handlers that replace the response for "VERB path".
 	answers map[string]http.HandlerFunc
-	// writes are the requests that are not reads: "VERB path?query".
+	// writes are the requests other than reads: "VERB path?query".
 	writes []string
 }
 
@@ -53,7 +53,7 @@ func newFakeAPI(t *testing.T, manifests ...string) *fakeAPI {
 	return f
 }
 
-// apply puts the objects of a YAML text in, one document each.
+// apply adds the objects of a YAML stream.
 func (f *fakeAPI) apply(t *testing.T, manifest string) {
 	t.Helper()
 	for document := range strings.SplitSeq(manifest, "\n---\n") {
@@ -90,19 +90,19 @@ func plural(kind string) string {
 	return kind + "s"
 }
 
-// change edits an object that is there.
+// change edits an existing object.
 func (f *fakeAPI) change(collection, name string, edit func(object map[string]any)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	edit(f.objects[collection][name].Object)
 }
 
-// answer lets requests to a path have another answer.
+// answer sets another response for requests to a path.
 func (f *fakeAPI) answer(verbAndPath string, handler http.HandlerFunc) {
 	f.answers[verbAndPath] = handler
 }
 
-// refuse answers with a Status as kube-apiserver gives it.
+// refuse responds with a Status, as kube-apiserver does.
 func refuse(code int, reason metav1.StatusReason, message string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		respond(w, code, metav1.Status{
@@ -156,7 +156,7 @@ func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("%s %q not found", resource, name))(w, r)
 	default:
 		object := &unstructured.Unstructured{}
-		// This keeps whole numbers whole.
+		// This decoder keeps integers as integers.
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
 			err = object.UnmarshalJSON(body)
@@ -173,7 +173,7 @@ func (f *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// parsePath parts /apis/GROUP/VERSION[/namespaces/NS]/RESOURCE[/NAME].
+// parsePath parses /apis/GROUP/VERSION[/namespaces/NS]/RESOURCE[/NAME].
 func parsePath(path string) (collection, namespace, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	root := 2

@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// kubectlWords returns commands of kubectl for words that people try here.
+// kubectlWords maps words that users may try to the kubectl command for them.
 func kubectlWords() map[string]string {
 	return map[string]string{
 		"get": "kubectl get coderworkspaces,codertemplates", "list": "kubectl get coderworkspaces", "ls": "kubectl get coderworkspaces",
@@ -20,8 +20,8 @@ func kubectlWords() map[string]string {
 	}
 }
 
-// printUsage prints the usage of a command: its own flags first, and of the many flags
-// that all commands have only those that people use often.
+// printUsage prints the usage of a command: its own flags first, and then only the most common of
+// the global flags.
 func printUsage(cmd *cobra.Command) error {
 	var text strings.Builder
 	text.WriteString("Usage:\n")
@@ -56,7 +56,7 @@ func printUsage(cmd *cobra.Command) error {
 	return err
 }
 
-// newOptionsCommand is kubectl coder options.
+// newOptionsCommand returns the command kubectl coder options.
 func newOptionsCommand(s *session.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "options", Short: "List the flags that all commands have",

@@ -21,10 +21,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// noon is when all tests take place.
+// noon is the time at which all tests start.
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// fakeClock passes time at once. Each wait calls after, with its number from 1.
+// fakeClock advances without waiting. Each wait calls after with its number, starting at 1.
 type fakeClock struct {
 	now   time.Time
 	waits int
@@ -42,7 +42,7 @@ func (c *fakeClock) Wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// desk is what stands around the plugin in a test.
+// desk is the environment of the plugin in a test.
 type desk struct {
 	clock       *fakeClock
 	coloured    bool
@@ -60,13 +60,13 @@ type desk struct {
 
 func newDesk() *desk { return &desk{clock: &fakeClock{now: noon}} }
 
-// answer is what came of a command.
+// answer is the result of a command.
 type answer struct {
 	code     int
 	out, err string
 }
 
-// run runs kubectl coder on the fake API.
+// run runs kubectl coder with the fake API.
 func (d *desk) run(t *testing.T, api *fakeAPI, args ...string) answer {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
@@ -90,7 +90,7 @@ func (d *desk) run(t *testing.T, api *fakeAPI, args ...string) answer {
 	return answer{code, out.String(), errs.String()}
 }
 
-// golden compares text with a file of testdata.
+// golden compares a text with a file in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
@@ -111,7 +111,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// want checks the exit code and that both outputs have their texts.
+// want checks the exit code and that both outputs contain their texts.
 func (a answer) want(t *testing.T, code int, out, err string) {
 	t.Helper()
 	if a.code != code {

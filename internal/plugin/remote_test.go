@@ -17,12 +17,12 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// inside is a workspace whose commands run on this machine. Its home is a directory.
+// inside is a workspace whose commands run on this machine, with a directory as home.
 type inside struct {
 	home string
-	// cut ends each session with an error after so many bytes of output, if it is not 0.
+	// cut ends each session with an error after this number of bytes of output, if it is not 0.
 	cut int64
-	// path is that of the programs. Empty is that of this process.
+	// path is the PATH of the commands. Empty means the PATH of this process.
 	path string
 	// asked are the queries of the sessions.
 	asked []string
@@ -76,7 +76,7 @@ func (i *inside) ExecInContainer(
 		return errors.New("the connection to the agent ended before the command did")
 	}
 	cmd.Stdout = out
-	// What Wait would wait for is the input, which may not end.
+	// Otherwise Wait would wait for the input, which may not end.
 	cmd.WaitDelay = time.Second
 	err = cmd.Run()
 	var exit *exec.ExitError
@@ -86,7 +86,7 @@ func (i *inside) ExecInContainer(
 	return nil
 }
 
-// texts are the files below a directory.
+// texts returns the files below a directory.
 func texts(t *testing.T, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -109,7 +109,7 @@ func TestCopy(t *testing.T) {
 		here, there map[string]string
 		line        string
 		want        answer
-		// now is what is below home, or below the directory of this machine.
+		// now is the expected content of home, or of the directory on this machine.
 		now map[string]string
 	}{
 		"a directory": {here: map[string]string{"src/a": "1", "src/b c/d'e": "2"}, line: "./src ada.dev:new",
@@ -164,7 +164,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestCopyIncomplete: what did not arrive is an error, with what is missing.
+// TestCopyIncomplete checks that an incomplete copy is an error that lists the missing files.
 func TestCopyIncomplete(t *testing.T) {
 	big := strings.Repeat("x", 3<<20)
 	api := scene(t)
@@ -178,7 +178,7 @@ func TestCopyIncomplete(t *testing.T) {
 		t.Errorf("there are %d files, want none that looks complete", len(now))
 	}
 	i.cut = 0
-	// A tar that cannot read something packs the rest.
+	// tar packs the remaining files if it cannot read one of them.
 	real, err := exec.LookPath("tar")
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestCopyIncomplete(t *testing.T) {
 	if now := texts(t, here); now["new/only"] != big {
 		t.Errorf("there are %d files", len(now))
 	}
-	// One that ends before it read everything.
+	// A tar that ends before it has read everything.
 	if err := os.WriteFile(filepath.Join(programs, "tar"), []byte("#!/bin/sh\necho 'tar: No space left on device' >&2\nexit 2\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -218,16 +218,16 @@ func building(api *fakeAPI, name, status string, number int64, agent string, con
 	})
 }
 
-// TestStartBeforeEntering: --start brings a workspace to where its agent is connected,
-// and reports how.
+// TestStartBeforeEntering checks that --start starts a workspace, waits until its agent is
+// connected, and prints progress.
 func TestStartBeforeEntering(t *testing.T) {
 	failed := condition("Stalled", "True", "BuildFailed", "the start build failed: no quota")
 	for name, c := range map[string]struct {
 		flags string
-		// steps are the states after each second, the first one that before the command.
+		// steps are the states after each second. The first one is the state before the command.
 		steps []func(api *fakeAPI)
 		want  answer
-		// writes says that the start was asked for.
+		// writes reports whether the start was requested.
 		writes bool
 	}{
 		"it runs": {steps: []func(*fakeAPI){
@@ -283,11 +283,11 @@ func TestStartBeforeEntering(t *testing.T) {
 	}
 }
 
-// TestSSHStdio: what OpenSSH gives to its ProxyCommand reaches the agent of the host.
+// TestSSHStdio checks that data from OpenSSH's ProxyCommand reaches the agent of the host.
 func TestSSHStdio(t *testing.T) {
 	api := scene(t)
 	i := newInside(t, api, "coder.ada.dev")
-	// The fake runs what the query names, and the query of SSH names nothing.
+	// The fake runs the command in the query, and the query for SSH contains none.
 	newDesk().run(t, api, "-n", "coder", "ssh", "--stdio", "--host-suffix", "cws", "--", "ada.dev--gpu.cws")
 	if len(i.asked) != 1 || i.asked[0] != "agent=gpu&ssh=true&stdin=true&stdout=true" {
 		t.Errorf("it asked for %q", i.asked)

@@ -99,7 +99,7 @@ func TestPodLogs(t *testing.T) {
 	}
 }
 
-// forwarding stands for a port-forward that lasts until the command is interrupted.
+// forwarding replaces port-forwards by one that lasts until the command is interrupted.
 func forwarding(t *testing.T, d *desk) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d.ctx = ctx
@@ -155,8 +155,8 @@ func TestOpen(t *testing.T) {
 	newDesk().run(t, api, "-n", "coder", "open").want(t, 1, "", "none of the 1 pods behind Service coder/coder is ready")
 }
 
-// TestOpenApp: an app is opened where it is: through the port-forward, or at its own
-// host. What is no web page is printed.
+// TestOpenApp checks that an app is opened through the port-forward, or at its own host, and that a
+// URL that is not a web page is only printed.
 func TestOpenApp(t *testing.T) {
 	api := scene(t)
 	api.change(planes, "coder/coder", func(o map[string]any) { o["status"].(map[string]any)["accessURL"] = "https://coder.example.com" })
@@ -206,7 +206,7 @@ func TestOpenApp(t *testing.T) {
 	newDesk().run(t, api, "-n", "coder", "__complete", "open", "ada.dev", "p").want(t, 0, "path\n:4\n", "ShellCompDirectiveNoFileComp")
 }
 
-// TestLogin never prints the password unless it was told to.
+// TestLogin checks that the password is printed only with the flag.
 func TestLogin(t *testing.T) {
 	d := newDesk()
 	forwarding(t, d)
@@ -231,7 +231,7 @@ func TestLogin(t *testing.T) {
 	newDesk().run(t, api, "-n", "coder", "login").want(t, 1, "", "there is no Secret coder/coder-initial-admin")
 }
 
-// directory makes a directory with files.
+// directory creates a directory with files.
 func directory(t *testing.T, content map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -247,7 +247,7 @@ func directory(t *testing.T, content map[string]string) string {
 	return root
 }
 
-// holding lets the API hold the files of a template as an archive.
+// holding makes the API serve the files of a template as an archive.
 func holding(t *testing.T, api *fakeAPI, content map[string]string) {
 	t.Helper()
 	var archive bytes.Buffer
@@ -306,7 +306,7 @@ func TestTemplatePush(t *testing.T) {
 			t.Errorf("the variables of the template (-want +got):\n%s", diff)
 		}
 	})
-	// The same once more, of which the version could not be built, is no success.
+	// An unchanged template whose version could not be built is not a success.
 	api = scene(t)
 	api.change("/apis/aggregation.coder.com/v1alpha1/codertemplates", "coder/coder.hello", func(o map[string]any) {
 		o["status"].(map[string]any)["conditions"] = []any{
@@ -343,8 +343,8 @@ func TestTemplatePushWaits(t *testing.T) {
 		}
 		return d.run(t, api, "-n", "coder", "template", "push", "hello", directory(t, map[string]string{"main.tf": "# two"}), "--wait", "--timeout", "9s"), api
 	}
-	// The fake keeps the old conditions, Ready among them, until the first wait: the
-	// generation that was observed tells them from new ones.
+	// The fake keeps the old conditions, including Ready, until the first wait. The observed
+	// generation distinguishes them from new ones.
 	got, _ := push(condition("Ready", "True", "Active", `version "two" is active`))
 	got.want(t, 0, "coder.hello pushed\n", `coder.hello: version "two" is`)
 	got, _ = push(condition("Ready", "False", "BuildFailed", "no"), condition("Stalled", "True", "BuildFailed", `building version "two" failed: no such provider`))
@@ -368,11 +368,11 @@ func TestTemplatePull(t *testing.T) {
 	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 0, "", "2 files")
 	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", "-").want(t, 0, "main.tf", "")
 
-	// Git would start what its configuration names.
+	// Git would run programs from its configuration.
 	holding(t, api, map[string]string{"main.tf": "# one\n", ".git/config": "x", "lib/.Git/hooks/post-checkout": "x", "GIT~1/config": "x"})
 	newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 0, "", "1 files of template")
 
-	// Neither the archive nor a link in the directory leads out of it.
+	// Neither the archive nor a link in the directory can be used to write outside of it.
 	for _, evil := range []string{"../evil.tf", "/evil.tf", "a/../../evil.tf"} {
 		holding(t, api, map[string]string{evil: "x"})
 		newDesk().run(t, api, "-n", "coder", "template", "pull", "hello", into, "--force").want(t, 1, "", "lies outside of it")
@@ -465,8 +465,8 @@ func TestCompletion(t *testing.T) {
 	newDesk().run(t, api, "completion").want(t, 2, "", "for what?")
 }
 
-// TestNothingOfCoder holds that the plugin contains nothing of Coder's own modules,
-// whose license is another one.
+// TestNothingOfCoder checks that the plugin contains nothing of Coder's own modules, which have
+// another license.
 func TestNothingOfCoder(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../cmd/kubectl-coder").Output()
 	if err != nil {

@@ -20,7 +20,7 @@ const (
 	inCoder    = "/apis/aggregation.coder.com/v1alpha1/namespaces/coder"
 )
 
-// scene is the API with a small installation in namespace coder.
+// scene returns the API with a small installation in namespace coder.
 func scene(t *testing.T) *fakeAPI {
 	t.Helper()
 	manifests, err := os.ReadFile("testdata/coder.yaml")
@@ -58,7 +58,7 @@ func TestStatusScreens(t *testing.T) {
 	}
 }
 
-// TestStatusCodes says what each exit code stands for.
+// TestStatusCodes checks the exit codes.
 func TestStatusCodes(t *testing.T) {
 	forbidden := refuse(http.StatusForbidden, metav1.StatusReasonForbidden, "you may not list that")
 	away := refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints available")
@@ -117,8 +117,8 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// TestStatusFaults: many objects with the same fault are one line with a count, and what
-// is scaled to zero is shown as such.
+// TestStatusFaults checks that objects with the same fault are one line with a count, and that
+// objects that are scaled to zero are shown as such.
 func TestStatusFaults(t *testing.T) {
 	api := scene(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -146,8 +146,8 @@ status:
 	newDesk().run(t, api, "status", "-n", "coder").want(t, 4, "3 CoderWorkspaces (coder/coder.cy.a, coder/coder.cy.b, coder/coder.cy.c)\n  not ready, AgentsUnavailable: the agent is disconnected\n", "")
 }
 
-// TestStatusOfWhatIsReadyAndDoesNotWork: a condition that does not decide about Ready is
-// shown if it is false.
+// TestStatusOfWhatIsReadyAndDoesNotWork checks that a false condition is shown even if it does not
+// affect Ready.
 func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 	api := scene(t)
 	api.change(planes, "coder/coder", func(object map[string]any) {
@@ -163,8 +163,8 @@ func TestStatusOfWhatIsReadyAndDoesNotWork(t *testing.T) {
 	}
 }
 
-// TestStatusWatch prints a report again when something has changed, and ends with
-// what it saw last.
+// TestStatusWatch checks that a changed report is printed again, and that the exit code is the one
+// of the last report.
 func TestStatusWatch(t *testing.T) {
 	d, api := newDesk(), scene(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,8 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// explainUnavailable lets each command name the control plane that is the cause, if the
-// aggregated API answers that Coder is not available.
+// explainUnavailable wraps each command: if the aggregated API returns that Coder is unavailable,
+// the error lists the control planes that are not ready.
 func explainUnavailable(s *session.Session, cmd *cobra.Command) {
 	for _, child := range cmd.Commands() {
 		explainUnavailable(s, child)
@@ -37,7 +37,7 @@ func explainUnavailable(s *session.Session, cmd *cobra.Command) {
 	}
 }
 
-// planesNotReady describes the control planes of the namespace that do not answer.
+// planesNotReady describes the control planes of the namespace that are not ready.
 func planesNotReady(ctx context.Context, s *session.Session) []string {
 	cluster, err := s.Cluster()
 	if err != nil {

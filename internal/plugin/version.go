@@ -19,18 +19,18 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// operatorName is the value of LabelName on all that belongs to the operator.
+// operatorName is the value of LabelName on the operator's objects.
 const operatorName = installation.Name
 
-// versions are those of all that takes part.
+// versions are the versions of all components.
 type versions struct {
 	Plugin     string `json:"plugin"`
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// Operator has the image of each of its Deployments.
+	// Operator contains the image of each Deployment of the operator.
 	Operator map[string]string `json:"operator,omitempty"`
 }
 
-// newVersionCommand is kubectl coder version.
+// newVersionCommand returns the command kubectl coder version.
 func newVersionCommand(s *session.Session) *cobra.Command {
 	var format output.Format
 	var own bool

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// taking lets the API take an action of a workspace.
+// taking makes the API accept an action of a workspace.
 func taking(api *fakeAPI, verb string, names ...string) {
 	for _, name := range names {
 		api.answer("POST "+inCoder+"/coderworkspaces/"+name+"/"+verb, func(w http.ResponseWriter, _ *http.Request) {
@@ -19,7 +19,7 @@ func taking(api *fakeAPI, verb string, names ...string) {
 	}
 }
 
-// becomes sets what the API tells of a workspace.
+// becomes sets the state of a workspace in the API.
 func becomes(api *fakeAPI, name, phase string, build int64, conditions ...any) {
 	api.change(workspaces, "coder/"+name, func(object map[string]any) {
 		status := object["status"].(map[string]any)
@@ -79,7 +79,7 @@ func TestWorkspaceSelection(t *testing.T) {
 		"--all --owner bo":       {"coder.bo.api", "coder.bo.dev"},
 		"--all -A --owner ada":   {"coder.ada.dev"},
 		"--all --template hello": {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
-		// The name of the template's object means the same.
+		// The name of the template's object selects the same workspaces.
 		"--all --template coder.hello": {"coder.ada.dev", "coder.bo.api", "coder.bo.dev"},
 		"coder.ada.dev bo.api":         {"coder.ada.dev", "coder.bo.api"},
 	} {
@@ -99,7 +99,7 @@ func TestWorkspaceSelection(t *testing.T) {
 	}
 }
 
-// TestWorkspaceQuestions asks before something ends, and does nothing without a yes.
+// TestWorkspaceQuestions checks that a disruptive action requires a confirmation.
 func TestWorkspaceQuestions(t *testing.T) {
 	for input, want := range map[string]answer{
 		"y\n":   {0, "stop asked for", "[y/N]"},
@@ -117,12 +117,12 @@ func TestWorkspaceQuestions(t *testing.T) {
 	}
 }
 
-// TestAggregatedAPIAway says where to look.
+// TestAggregatedAPIAway checks that the error contains the cause.
 func TestAggregatedAPIAway(t *testing.T) {
 	api := scene(t)
 	api.answer("GET "+inCoder+"/coderworkspaces/coder.ada.dev", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "no endpoints"))
 	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "kubectl coder: no endpoints\nkubectl coder: kubectl coder status shows what is wrong\n")
-	// Nor is a short name "not found" if the others cannot be read.
+	// If the list of workspaces cannot be read, a short name is not reported as "not found".
 	api.answer("GET "+inCoder+"/coderworkspaces", refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "Coder cannot be reached"))
 	api.change(planes, "coder/coder", func(object map[string]any) {
 		object["status"].(map[string]any)["conditions"] = []any{condition("Ready", "False", "CrashLooping", "it fell over")}
@@ -130,8 +130,8 @@ func TestAggregatedAPIAway(t *testing.T) {
 	newDesk().run(t, api, "start", "-n", "coder", "dev").want(t, 1, "", "kubectl coder: Coder cannot be reached\nkubectl coder: control plane coder/coder is CrashLooping: it fell over\n")
 }
 
-// TestUpdate writes the active version of the template into the spec, and leaves those
-// alone that have it.
+// TestUpdate checks that the active version of the template is written to the spec, unless it is
+// set already.
 func TestUpdate(t *testing.T) {
 	const v2 = "22222222-2222-2222-2222-222222222222"
 	api := scene(t)
@@ -157,7 +157,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestWorkspacePartly goes on after one that is refused.
+// TestWorkspacePartly checks that the command continues after a refused workspace.
 func TestWorkspacePartly(t *testing.T) {
 	api := scene(t)
 	taking(api, "start", "coder.bo.dev")
@@ -167,7 +167,7 @@ func TestWorkspacePartly(t *testing.T) {
 	newDesk().run(t, api, "start", "-n", "coder", "coder.ada.dev").want(t, 1, "", "workspace coder/coder.ada.dev: you may not")
 }
 
-// TestWorkspaceWait follows a build to its end, as lines and on a terminal.
+// TestWorkspaceWait follows a build to its end, with output as lines and on a terminal.
 func TestWorkspaceWait(t *testing.T) {
 	running := condition("Ready", "True", "Running", "the workspace runs")
 	starting := condition("Ready", "False", "BuildRunning", "the start build is under way")
@@ -187,12 +187,12 @@ func TestWorkspaceWait(t *testing.T) {
 			1: func(api *fakeAPI) { becomes(api, "coder.bo.dev", "Running", 3, running) },
 		}, want: answer{0, "coder.bo.dev started\n", "\r\x1b[K[--------------------] 0/1 0s  coder.bo.dev: Stopped, the workspace is stopped, as its spec asks" +
 			"\r\x1b[K[####################] 1/1 1s  coder.bo.dev: Running, the workspace runs\r\x1b[K"}},
-		// A restart is not done while the workspace still runs as before.
+		// A restart is not finished while the workspace still runs as before.
 		"restart": {line: "restart ada.dev --wait --yes", steps: map[int]func(*fakeAPI){
 			2: func(api *fakeAPI) { becomes(api, "coder.ada.dev", "Stopped", 2, stopped) },
 			3: func(api *fakeAPI) { becomes(api, "coder.ada.dev", "Running", 3, running) },
 		}, want: answer{0, "coder.ada.dev restarted\n", "Stopped, the workspace is stopped, as its spec asks (after 2s)"}},
-		// That an earlier build failed says nothing of this one.
+		// The failure of an earlier build does not affect this one.
 		"failed before": {line: "start bo.api --wait", steps: map[int]func(*fakeAPI){
 			2: func(api *fakeAPI) { becomes(api, "coder.bo.api", "Running", 5, running) },
 		}, want: answer{0, "coder.bo.api started\n", "Running"}},

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// lastScreenSeconds is how long the last screen of a recording is shown before it
-	// begins again.
+	// lastScreenSeconds is how long the last screen of a recording is shown before the animation
+	// starts again.
 	lastScreenSeconds = 5
 	// maxEventBytes limits one event of a recording.
 	maxEventBytes = 1 << 20
 )
 
-// span is what a row of the screen showed from begin to end, in seconds.
+// span is the content of a row of the screen from begin to end, in seconds.
 type span struct {
 	row        int
 	line       []cell
@@ -65,8 +65,7 @@ func animate(in io.Reader, out io.Writer) error {
 	return err
 }
 
-// changed brings the rows that are shown up to date, and returns what they showed
-// before.
+// changed updates the current rows, and returns the replaced content of rows.
 func changed(shown *screen, current map[int]span, now float64) []span {
 	var over []span
 	for row := range max(len(shown.lines), len(current)) {
@@ -87,9 +86,8 @@ func changed(shown *screen, current map[int]span, now float64) []span {
 	return over
 }
 
-// animation draws what each row showed and when, again and again. It begins with the
-// last screen, so that a reader sees first what it comes to; and where nothing moves, that
-// is shown.
+// animation returns an endless animation of all rows. It begins with the last screen, so that
+// readers see the result first. The last screen is also what a viewer without animations shows.
 func animation(columns int, spans []span, end float64) string {
 	rows := 0
 	for _, s := range spans {

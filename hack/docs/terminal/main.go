@@ -40,7 +40,7 @@ func run(in io.Reader, out io.Writer, columns int, command, while string) error 
 		if err != nil {
 			return fmt.Errorf("read the output of the command: %w", err)
 		}
-		// A line is about to be written over: what stands there now was complete.
+		// A line is about to be overwritten, so its current content is complete.
 		if while != "" && rewrites(sequence) && shown.has(while) {
 			last, found = shown.copy(), true
 		}

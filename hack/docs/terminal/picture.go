@@ -15,14 +15,14 @@ const (
 	minColumns = 60
 )
 
-// colours are those of a dark terminal, by their number in ECMA-48. A bright one,
-// 91 to 97, looks like the plain one.
+// colours returns the colors of a dark terminal by their number in ECMA-48. The bright colors, 91
+// to 97, are the same as the normal ones.
 func colours() map[int]string {
 	return map[int]string{0: "#e6edf3", 31: "#ff7b72", 32: "#3fb950", 33: "#d29922", 34: "#58a6ff", 35: "#bc8cff", 36: "#39c5cf", 37: "#e6edf3"}
 }
 
-// picture draws a screen as SVG. Each run of one style is stretched to the columns
-// that it has, so that columns stand in line with any font.
+// picture returns a screen as SVG. Each run of one style is stretched to the width of its columns,
+// so that columns are aligned with any font.
 func picture(s *screen) string {
 	columns := minColumns
 	for _, line := range s.lines {

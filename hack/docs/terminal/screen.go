@@ -9,30 +9,30 @@ import (
 
 const tabColumns = 8
 
-// cell is one place of the screen.
+// cell is one character cell of the screen.
 type cell struct {
 	char  rune
 	style style
 }
 
-// style is how a character is shown: a colour of ECMA-48, 31 to 37 or 91 to 97,
-// or 0 for that of the terminal.
+// style is the style of a character: a color of ECMA-48, 31 to 37 or 91 to 97, or 0 for the
+// default.
 type style struct {
 	colour      int
 	bold, faint bool
 }
 
-// screen is what a terminal shows that is as long as it has to be. Its zero value
-// is empty, and as wide as it has to be.
+// screen is the screen of a terminal of unlimited height. The zero value is empty and has unlimited
+// width.
 type screen struct {
-	// columns is where a line goes on in the next one; 0 is nowhere.
+	// columns is the width at which lines are wrapped. 0 means no wrapping.
 	columns     int
 	lines       [][]cell
 	row, column int
 	style       style
 }
 
-// next gives the next character, or a whole escape sequence.
+// next returns the next character, or a whole escape sequence.
 func next(reader *bufio.Reader) (string, error) {
 	char, _, err := reader.ReadRune()
 	if err != nil || char != '\x1b' {
@@ -51,8 +51,8 @@ func next(reader *bufio.Reader) (string, error) {
 	}
 }
 
-// ended says whether an escape sequence is complete: a control sequence ends with
-// a letter, a command to the operating system with a bell, others have one letter.
+// ended reports whether an escape sequence is complete: a control sequence ends with a letter, an
+// operating system command ends with a bell character, and others have one letter.
 func ended(sequence []rune) bool {
 	last := sequence[len(sequence)-1]
 	switch {
@@ -64,12 +64,12 @@ func ended(sequence []rune) bool {
 	return last >= '@' && last <= '~'
 }
 
-// rewrites says whether a sequence goes back in the line.
+// rewrites reports whether a sequence overwrites the current line.
 func rewrites(sequence string) bool {
 	return sequence == "\r" || sequence == "\x1b[K"
 }
 
-// write shows text, with whole escape sequences in it.
+// write writes text with complete escape sequences to the screen.
 func (s *screen) write(text string) {
 	reader := bufio.NewReader(strings.NewReader(text))
 	for {
@@ -98,7 +98,7 @@ func (s *screen) obey(sequence string) {
 	}
 }
 
-// control obeys what a program writes for colours and for lines that change.
+// control applies control sequences for colors and for lines that change.
 func (s *screen) control(parameters string, command byte) {
 	switch command {
 	case 'm':
@@ -150,7 +150,7 @@ func (s *screen) put(char rune) {
 	s.column++
 }
 
-// has says whether a line of the screen has a text.
+// has reports whether a line of the screen contains a text.
 func (s *screen) has(text string) bool {
 	return slices.ContainsFunc(s.lines, func(line []cell) bool { return strings.Contains(plain(line), text) })
 }

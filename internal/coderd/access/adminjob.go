@@ -23,8 +23,9 @@ const (
 	lastJobRetry  = 30 * time.Minute
 )
 
-// accountByJob makes the account in a Coder that has users, where nobody lets
-// the operator in: a Job writes it into the database with Coder's own command.
+// accountByJob creates the operator's account in a Coder that already has users and in which the
+// operator has no account: a Job runs Coder's own command, which writes the account into the
+// database.
 func (p *pass) accountByJob(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
 	fresh := !creds.complete() || creds.madeBy() != BootstrapAdminJob
 	if fresh {
@@ -41,7 +42,7 @@ func (p *pass) accountByJob(ctx context.Context, anonymous *coderd.Client, creds
 		return nil, jobRunning(job)
 	}
 	if job != nil && fresh {
-		// It made, or tried to make, another account than the one of now.
+		// The Job created, or tried to create, an account with older credentials.
 		return nil, p.restartJob(ctx, "its credentials changed")
 	}
 	if until := retryAt(creds, job); p.now().Before(until) {
@@ -62,7 +63,7 @@ func (p *pass) accountByJob(ctx context.Context, anonymous *coderd.Client, creds
 	return nil, p.restartJob(ctx, "it failed before")
 }
 
-// restartJob deletes the Job. The next pass starts it anew.
+// restartJob deletes the Job. The next pass creates it again.
 func (p *pass) restartJob(ctx context.Context, why string) error {
 	if err := p.deleteJob(ctx); err != nil {
 		return err
@@ -70,7 +71,7 @@ func (p *pass) restartJob(ctx context.Context, why string) error {
 	return outcome.Waits(coderv1alpha1.ReasonAdminJobRunning, time.Second, "the Job that makes the operator's account is started again: %s", why)
 }
 
-// wantedJob is the Job as the controller builds it.
+// wantedJob returns the Job as the controller builds it, or nil if no Job can be created.
 func (p *pass) wantedJob() *batchv1.Job {
 	if p.req.AdminJob == nil {
 		return nil
@@ -82,8 +83,8 @@ func (p *pass) wantedJob() *batchv1.Job {
 	return job
 }
 
-// currentJob reads the Job. It is nil where there is none, or one that was made
-// from an older spec and is deleted now: what was wrong may have been mended.
+// currentJob returns the Job, or nil if there is none. It deletes a Job that was created from an
+// older generation of the spec, because the spec change may have fixed the cause of a failure.
 func (p *pass) currentJob(ctx context.Context) (*batchv1.Job, error) {
 	job, err := p.readJob(ctx)
 	if err != nil || job == nil {
@@ -135,7 +136,7 @@ func (p *pass) startJob(ctx context.Context) error {
 	return jobRunning(job)
 }
 
-// deleteJob deletes the Job with its pods, where it is this control plane's.
+// deleteJob deletes the Job and its pods, if this control plane owns it.
 func (p *pass) deleteJob(ctx context.Context) error {
 	job, err := p.readJob(ctx)
 	if err != nil || job == nil {
@@ -149,8 +150,8 @@ func (p *pass) deleteJob(ctx context.Context) error {
 	return nil
 }
 
-// noteFailure remembers that a Job failed, and when the next one starts: after a
-// minute, and each further time after twice as long, up to half an hour.
+// noteFailure records that a Job failed and when the next one starts: after one minute, and after
+// each further failure twice as long, up to 30 minutes.
 func (p *pass) noteFailure(ctx context.Context, creds *account, job *batchv1.Job) error {
 	failures, err := strconv.Atoi(creds.annotation(AnnotationJobFailures))
 	if err != nil || failures < 0 {
@@ -170,8 +171,8 @@ func (p *pass) noteFailure(ctx context.Context, creds *account, job *batchv1.Job
 	return stopped
 }
 
-// retryAt is when a Job that failed is tried again. It is zero for one whose
-// failure is not noted yet.
+// retryAt returns the time at which a failed Job is tried again. It is zero if the failure is not
+// recorded yet.
 func retryAt(creds *account, job *batchv1.Job) time.Time {
 	if job == nil || creds.annotation(AnnotationFailedJob) != string(job.UID) {
 		return time.Time{}

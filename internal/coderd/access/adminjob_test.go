@@ -46,7 +46,7 @@ func TestUsersExist(t *testing.T) {
 	}
 }
 
-// podOf is the pod of a Job that ended with these words.
+// podOf returns the pod of a finished Job with this termination message.
 func podOf(said string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: testNamespace, Name: "p", Labels: map[string]string{batchv1.JobNameLabel: jobName}},
@@ -116,7 +116,7 @@ func TestAdminJobIsTriedAgainWithBackoff(t *testing.T) {
 		}
 		w.forward(want)
 	}
-	// A change of the spec may have mended it: no need to wait.
+	// A change of the spec may have fixed the cause, so the Job is retried without a delay.
 	w.pass()
 	w.pass()
 	job := &batchv1.Job{}
@@ -157,8 +157,8 @@ func TestJobOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// A control plane that is made again on the database of an earlier one gets in,
-// though the account of the earlier one is in the way.
+// A control plane that is created again on the database of an earlier one gets access, although the
+// account of the earlier one still exists.
 func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -171,8 +171,8 @@ func TestSecondControlPlaneOnTheSameDatabase(t *testing.T) {
 	w.checkWhole()
 }
 
-// The operator was cut off before it made the first user, and a person was
-// faster than its next try.
+// The operator was interrupted before it created the first user, and someone else created it before
+// the next attempt.
 func TestSomebodyElseBecomesTheFirstUser(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"between two passes": func(w *world) {
@@ -199,8 +199,8 @@ func TestSomebodyElseBecomesTheFirstUser(t *testing.T) {
 	}
 }
 
-// The database was swapped for an empty one: the operator starts again, with the
-// passwords that people already hold.
+// The database was replaced by an empty one: the operator starts again and keeps the passwords that
+// users already have.
 func TestDatabaseIsReplacedByAnEmptyOne(t *testing.T) {
 	w := newWorld(t)
 	w.settle()
@@ -214,7 +214,7 @@ func TestDatabaseIsReplacedByAnEmptyOne(t *testing.T) {
 	}
 }
 
-// The credentials were deleted while a Job of theirs was there.
+// The credentials were deleted while a Job with these credentials existed.
 func TestJobOfOtherCredentialsIsStartedAgain(t *testing.T) {
 	w := newWorld(t)
 	w.addAda()

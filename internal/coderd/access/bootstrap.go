@@ -10,21 +10,21 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// session is a login with a password. It ends with the pass.
+// session is a session of Coder that was opened with a password. It ends with the pass.
 type session struct {
 	client *coderd.Client
 	user   coderd.User
 }
 
-// end logs out. A session that cannot be ended runs out after a day.
+// end logs out. If that fails, the session expires after a day.
 func (s *session) end(ctx context.Context) {
 	if err := s.client.Logout(ctx); err != nil {
 		log.FromContext(ctx).V(1).Info("Leaving a session of the operator's account to run out", "error", err.Error())
 	}
 }
 
-// signIn logs in with the operator's own account, and makes that account where
-// there is none: as the first user, or by a Job.
+// signIn logs in with the operator's own account. If there is no such account, signIn creates it:
+// as the first user, or with a Job.
 func (p *pass) signIn(ctx context.Context) (*session, error) {
 	creds, err := p.credentials(ctx)
 	if err != nil {
@@ -49,9 +49,9 @@ func (p *pass) signIn(ctx context.Context) (*session, error) {
 	}
 }
 
-// becomeFirstUser makes the account in a Coder without users. Credentials that
-// are there keep their password: where the database was swapped by mistake, they
-// still open the old one.
+// becomeFirstUser creates the operator's account in a Coder without users. Existing credentials
+// keep their password: if the control plane points to the wrong database by mistake, they still
+// work for the old one.
 func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
 	var err error
 	if creds.complete() {
@@ -74,8 +74,8 @@ func (p *pass) becomeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	return p.comeBack(ctx, anonymous, creds)
 }
 
-// resumeFirstUser finds out whether the operator is the first user: an earlier
-// pass was cut off while it made that account.
+// resumeFirstUser finds out whether the first user is the operator's account: an earlier pass may
+// have been interrupted while it created that account.
 func (p *pass) resumeFirstUser(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
 	s, err := p.login(ctx, anonymous, creds)
 	if !coderd.IsUnauthorized(err) {
@@ -84,13 +84,13 @@ func (p *pass) resumeFirstUser(ctx context.Context, anonymous *coderd.Client, cr
 	return p.accountByJob(ctx, anonymous, creds)
 }
 
-// comeBack logs in with an account that exists.
+// comeBack logs in with an existing account.
 func (p *pass) comeBack(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
 	s, err := p.login(ctx, anonymous, creds)
 	return s, p.loginFailure(creds, err)
 }
 
-// login makes a session, and notes that Coder accepts the credentials.
+// login opens a session and records that Coder accepts the credentials.
 func (p *pass) login(ctx context.Context, anonymous *coderd.Client, creds *account) (*session, error) {
 	token, err := anonymous.Login(ctx, creds.email, creds.password)
 	if err != nil {
@@ -110,8 +110,8 @@ func (p *pass) login(ctx context.Context, anonymous *coderd.Client, creds *accou
 	return s, nil
 }
 
-// accept checks the account that was logged in to and remembers that it is the
-// operator's. A Job that made it has done its work.
+// accept checks that the account has the role owner and records that it is the operator's. If a Job
+// created the account, accept deletes the Job.
 func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) error {
 	if !isOwner(user) {
 		return outcome.Fails(coderv1alpha1.ReasonCredentialsRefused, retryFailed,
@@ -130,7 +130,7 @@ func (p *pass) accept(ctx context.Context, creds *account, user coderd.User) err
 	})
 }
 
-// loginFailure says what a person can do about a login that Coder refuses.
+// loginFailure turns a refused login into an error that says how to fix it.
 func (p *pass) loginFailure(creds *account, err error) error {
 	name := CredentialsSecretName(p.cp)
 	switch {

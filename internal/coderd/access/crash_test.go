@@ -12,7 +12,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/crashtest"
 )
 
-// scenario is a state from which Ensure has a number of steps to do.
+// scenario is a state from which Ensure takes several steps.
 type scenario struct {
 	prepare func(w *world)
 	check   func(w *world)
@@ -86,8 +86,8 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// TestCrash kills the process at every single write and request, once before the
-// other side hears of it and once after, and lets a new process go on.
+// TestCrash interrupts the process at every write and request, once before the other side receives
+// it and once after, and continues with a new process.
 func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		for _, lost := range []bool{false, true} {
@@ -98,7 +98,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crashAt says whether there was a step to crash at.
+// crashAt reports whether there was a step at which to interrupt.
 func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
 	t.Helper()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
-// account is a Secret with username, email and password, read.
+// account is the parsed content of a Secret with username, email and password.
 type account struct {
 	secret                    *corev1.Secret
 	username, email, password string
@@ -36,13 +36,13 @@ func (a *account) annotation(key string) string {
 	return a.secret.Annotations[key]
 }
 
-// known says that Coder has accepted these credentials before.
+// known reports whether Coder has accepted these credentials before.
 func (a *account) known() bool { return a.annotation(AnnotationAccountID) != "" }
 
-// madeBy says how the account is made, or was.
+// madeBy returns how the account is, or was, created: BootstrapFirstUser or BootstrapAdminJob.
 func (a *account) madeBy() string { return a.annotation(AnnotationBootstrap) }
 
-// loadAccount reads a Secret with an account. It is nil where there is none.
+// loadAccount reads a Secret with an account. It returns nil if the Secret does not exist.
 func (p *pass) loadAccount(ctx context.Context, secretName string) (*account, error) {
 	secret, err := p.ownSecret(ctx, secretName)
 	if err != nil || secret == nil {
@@ -51,8 +51,7 @@ func (p *pass) loadAccount(ctx context.Context, secretName string) (*account, er
 	return readAccount(secret), nil
 }
 
-// saveAccount writes an account with a new password. It replaces one that is
-// there.
+// saveAccount writes an account with a new password. It replaces an existing account in the Secret.
 func (p *pass) saveAccount(ctx context.Context, old *account, secretName, username, email string, annotations map[string]string) (*account, error) {
 	password, err := p.random()
 	if err != nil {
@@ -73,14 +72,14 @@ func (p *pass) saveAccount(ctx context.Context, old *account, secretName, userna
 	return readAccount(secret), nil
 }
 
-// credentials are those of the operator's own account.
+// credentials reads the operator's own account. It returns nil if the Secret does not exist.
 func (p *pass) credentials(ctx context.Context) (*account, error) {
 	return p.loadAccount(ctx, CredentialsSecretName(p.cp))
 }
 
-// newCredentials writes credentials for an account that does not exist yet. The
-// first user has the plain name; an account made by a Job has a suffix, so that
-// one left behind by an earlier control plane is not in the way.
+// newCredentials writes credentials for an account that does not exist yet. The first user has the
+// plain name. An account created by a Job has a random suffix, so that it does not conflict with an
+// account that an earlier control plane left behind.
 func (p *pass) newCredentials(ctx context.Context, old *account, bootstrap string) (*account, error) {
 	username := Username
 	if bootstrap == BootstrapAdminJob {
@@ -93,8 +92,7 @@ func (p *pass) newCredentials(ctx context.Context, old *account, bootstrap strin
 	return p.saveAccount(ctx, old, CredentialsSecretName(p.cp), username, username+"@"+EmailDomain, unknownAccount(bootstrap))
 }
 
-// unknownAccount are the annotations of credentials that Coder has not accepted
-// yet.
+// unknownAccount returns the annotations of credentials that Coder has not accepted yet.
 func unknownAccount(bootstrap string) map[string]string {
 	return map[string]string{
 		AnnotationBootstrap:    bootstrap,
@@ -106,7 +104,7 @@ func unknownAccount(bootstrap string) map[string]string {
 	}
 }
 
-// setCredentials changes annotations of the credentials, where they differ.
+// setCredentials writes annotations to the credentials Secret if one of them differs.
 func (p *pass) setCredentials(ctx context.Context, a *account, annotations map[string]string) error {
 	for key, value := range annotations {
 		if a.annotation(key) != value {

@@ -1,50 +1,46 @@
-// Package access gets the operator into Coder and keeps it there: it makes,
-// verifies, rotates and revokes the API token with which everything else here
-// talks to one Coder, and makes the account with which a person logs in first.
+// Package access manages the operator's access to Coder. It creates, verifies, rotates and revokes
+// the API token that the operator uses for one Coder, and creates the initial admin account for the
+// first human login.
 //
-// It owns three Secrets of a control plane, each with a controller reference to
-// it, and touches no other:
+// It owns three Secrets of a control plane, each with a controller reference to the control plane,
+// and changes no other:
 //
-//   - <name>-operator-token: the token. Its life (id, name, expiry, account) is
-//     in annotations, so that a pass can judge it without asking Coder.
-//   - <name>-operator-credentials: the operator's own account. It is written
-//     before the account exists, so that an account of which nobody knows the
-//     password cannot come to be.
-//   - <name>-initial-admin: the account of a person, written first as well.
+//   - <name>-operator-token: the token. Its metadata (id, name, expiry, account) is in annotations,
+//     so that a pass can evaluate it without a request to Coder.
+//   - <name>-operator-credentials: the operator's own account. The Secret is written before the
+//     account is created, so that the password of an existing account is never lost.
+//   - <name>-initial-admin: the account for a person. It is also written before the account is
+//     created.
 //
-// # Ways in
+// # How the operator gets access
 //
-// A token that spec.operatorAccess.tokenSecretRef names is verified and nothing
-// else. Otherwise, in a Coder without users, the operator makes the first user.
-// In a Coder that has users, a Job of Coder's own image runs
-// `coder server create-admin-user`. That command reads the credentials from
-// EnvUsername, EnvEmail and EnvPassword and the database from EnvPostgresURL
-// (and CODER_PG_CONNECTION_AUTH for AWS IAM), so the Job needs the environment
-// of coderd besides; without EnvPostgresURL it starts a built-in PostgreSQL of
-// its own, which would not be Coder's. It makes user, role owner and membership
-// of every organization (organization-admin) in one transaction: where the name
-// or the email address exists it changes nothing and exits 1. An account made by
-// a Job has a random suffix in its name, so that an account which an earlier
-// control plane left behind is neither in the way nor taken over.
+// A token from spec.operatorAccess.tokenSecretRef is only verified. Otherwise, in a Coder without
+// users, the operator creates the first user. In a Coder that has users, a Job with Coder's own
+// image runs `coder server create-admin-user`. That command reads the credentials from EnvUsername,
+// EnvEmail and EnvPassword and the database from EnvPostgresURL (and CODER_PG_CONNECTION_AUTH for
+// AWS IAM), so the Job also needs the environment of coderd. Without EnvPostgresURL the command
+// starts its own built-in PostgreSQL, which is not Coder's database. It creates the user, the role
+// owner and the membership of every organization (organization-admin) in one transaction. If the
+// name or the email address exists, it changes nothing and exits with 1. An account created by a
+// Job has a random suffix in its name, so that it neither conflicts with nor takes over an account
+// that an earlier control plane left behind.
 //
 // # Invariants
 //
-//   - Every step looks at the world again; a pass that was cut off anywhere is
-//     completed by the next one, with one token in Coder and none orphaned.
-//     Coder allows one token of a name per user, so the operator's tokens use
-//     two names in turn, and what stands under them without being in the Secret
-//     is deleted before a new one is minted.
+//   - Every step reads the current state. If a pass is interrupted at any point, the next one
+//     completes it, with one token in Coder and no orphaned token. Coder allows one token of a name
+//     per user. Therefore the operator's tokens alternate between two names, and a token that has
+//     one of these names but is not in the Secret is deleted before a new one is created.
 //   - The new token is stored before the old one is deleted.
 //   - A pass that changes nothing writes nothing and makes at most one call.
-//   - No token and no password is in an error, an event, a message or a log.
-//   - Nobody's account is taken over: a login that Coder refuses is told, not
-//     worked around, because a person may have locked the operator out.
+//   - No error, event, message or log contains a token or a password.
+//   - No other account is taken over: a login that Coder refuses is reported and not worked around,
+//     because an administrator may have locked the operator out.
 //
-// Coder has no way for an account to delete or suspend itself, so the operator's
-// account stays when its token is revoked; nobody knows its password once the
-// Secret is gone. Another owner can delete it.
+// An account cannot delete or suspend itself in Coder, so the operator's account remains when its
+// token is revoked. Its password is lost when the Secret is deleted. Another owner can delete the
+// account.
 //
-// Where password login is off (CODER_DISABLE_PASSWORD_AUTH), Coder 2.30 refuses
-// it to owners as well; there only a given token, or one that is rotated before
-// it ends, works.
+// If password login is off (CODER_DISABLE_PASSWORD_AUTH), Coder 2.30 refuses it to owners as well.
+// Then only a given token works, or an existing token that is rotated before it expires.
 package access

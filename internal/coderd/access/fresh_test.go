@@ -10,8 +10,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// checkWhole says what is true of a control plane that has access: one token in
-// Coder, which is the one in the Secret.
+// checkWhole checks the invariants of a control plane with access: one token in Coder, which is the
+// one in the Secret.
 func (w *world) checkWhole() {
 	w.t.Helper()
 	creds := readAccount(w.secret("dev-operator-credentials"))

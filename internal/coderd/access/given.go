@@ -11,9 +11,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// given verifies the token that spec.operatorAccess.tokenSecretRef names. That
-// Secret is a person's: it is never written. A token that the operator made
-// before is taken back once the given one works.
+// given verifies the token from spec.operatorAccess.tokenSecretRef. That Secret belongs to the user
+// and is never written. A token that the operator created before is revoked once the given one
+// works.
 func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference) error {
 	if ref.Key == "" {
 		ref.Key = coderv1alpha1.SecretKeyToken
@@ -43,7 +43,8 @@ func (p *pass) given(ctx context.Context, ref coderv1alpha1.TokenSecretReference
 	return nil
 }
 
-// lifeOf reads when a token expires. A token may lack the right to read that.
+// lifeOf reads when a token expires. It returns the zero value if the token lacks the permission to
+// read that.
 func lifeOf(ctx context.Context, api *coderd.Client, token string) (coderd.TokenInfo, error) {
 	// The part of a token before the dash is its id.
 	id, _, _ := strings.Cut(token, "-")
@@ -54,9 +55,9 @@ func lifeOf(ctx context.Context, api *coderd.Client, token string) (coderd.Token
 	return life, err
 }
 
-// reportLife reports a token that Coder accepts, and warns when the last third of
-// its life begins, at most warnBefore before its end. Since Coder 2.34.3 the use of
-// a token does not extend its life.
+// reportLife reports a token that Coder accepts. It warns during the last third of the token's
+// lifetime, but not earlier than warnBefore before the token expires. Since Coder 2.34.3, using a
+// token no longer extends its lifetime.
 func (p *pass) reportLife(life coderd.TokenInfo, ref coderv1alpha1.TokenSecretReference) {
 	p.ready(coderv1alpha1.ReasonTokenAccepted, "Coder accepts the token that spec.operatorAccess.tokenSecretRef names")
 	if life.ExpiresAt.IsZero() {

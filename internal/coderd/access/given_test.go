@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// giveToken puts a token of a person into a Secret and names it in the spec.
+// giveToken puts a user's token into a Secret and references it in the spec.
 func (w *world) giveToken(value string) {
 	w.t.Helper()
 	if len(value) > 10 {
@@ -108,7 +108,7 @@ func TestGivenTokenReplacesOurs(t *testing.T) {
 	if asked := w.asked(); asked != 0 || w.writes != 0 {
 		t.Errorf("a pass that changes nothing makes %d requests and %d writes", asked, w.writes)
 	}
-	// And back again: the account is still the operator's.
+	// After removing the reference, the operator's account is used again.
 	w.cp.Spec.OperatorAccess.TokenSecretRef = nil
 	wantState(t, w.pass(), Ready, coderv1alpha1.ReasonTokenAccepted)
 	w.checkWhole()
@@ -117,7 +117,7 @@ func TestGivenTokenReplacesOurs(t *testing.T) {
 	}
 }
 
-// What was believed of a token says nothing about the one that replaces it.
+// The cached verification of a token does not apply to its replacement.
 func TestGivenTokenIsReplaced(t *testing.T) {
 	w := newWorld(t)
 	w.addAda()
@@ -131,7 +131,7 @@ func TestGivenTokenIsReplaced(t *testing.T) {
 	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
 }
 
-// A given token cannot be renewed by the operator, so its end is reported early.
+// The operator cannot renew a given token, so its expiry is reported early.
 func TestGivenTokenThatExpires(t *testing.T) {
 	w := newWorld(t, coderdtest.WithRelease(coderdtest.Release234))
 	w.addAda()
@@ -152,7 +152,7 @@ func TestGivenTokenThatExpires(t *testing.T) {
 	}
 
 	w.forward(time.Second)
-	// What was believed a moment ago is enough: nothing is asked again.
+	// The verification is cached: no request is made.
 	w.asked()
 	got = w.pass()
 	wantState(t, got, Ready, coderv1alpha1.ReasonTokenExpiring)
@@ -167,8 +167,8 @@ func TestGivenTokenThatExpires(t *testing.T) {
 	wantState(t, w.pass(), Failed, coderv1alpha1.ReasonTokenRefused)
 }
 
-// A token of which Coder tells nothing is used without a warning, and an outage is
-// not taken for that.
+// A token whose expiry Coder does not return is used without a warning. An outage is not treated
+// this way.
 func TestGivenTokenOfUnknownLife(t *testing.T) {
 	for status, want := range map[int]State{403: Ready, 404: Ready, 500: Waiting} {
 		w := newWorld(t)

@@ -28,7 +28,7 @@ const (
 	jobName       = "dev-create-admin"
 )
 
-// world is a cluster, a Coder and the Manager between them.
+// world is the fixture: a cluster, a Coder and a Manager.
 type world struct {
 	t       *testing.T
 	ctx     context.Context
@@ -40,13 +40,13 @@ type world struct {
 	fault   *crashtest.Fault
 	writes  int
 	random  int
-	// ada is the token of a person with the role owner, where there is one.
+	// ada is the token of a human user with the role owner, if there is one.
 	ada string
-	// secrets are all passwords and tokens that were ever used.
+	// secrets contains all passwords and tokens that were ever used.
 	secrets map[string]bool
 }
 
-// knownKinds are those of the cluster.
+// knownKinds are the kinds that the cluster supports.
 var knownKinds = applytest.KindsOf(corev1.AddToScheme, batchv1.AddToScheme, coderv1alpha1.AddToScheme)
 
 func newWorld(t *testing.T, opts ...coderdtest.Option) *world {
@@ -64,7 +64,7 @@ func newWorld(t *testing.T, opts ...coderdtest.Option) *world {
 	return w
 }
 
-// restart is what a new process starts with: an empty memory.
+// restart replaces the Manager by one with empty caches, as after a restart of the process.
 func (w *world) restart() {
 	w.fault.Set(0, false)
 	w.manager = &Manager{
@@ -98,7 +98,7 @@ func (w *world) request() Request {
 	}}
 }
 
-// pass runs Ensure once, and looks for secrets in what it says.
+// pass runs Ensure once, and checks that its texts contain no secret.
 func (w *world) pass() Result {
 	w.t.Helper()
 	result, err := w.manager.Ensure(w.ctx, w.request())
@@ -132,7 +132,7 @@ func (w *world) checkSilence(result Result, err error) {
 	}
 }
 
-// settle runs passes until one is Ready, and Jobs between them.
+// settle runs passes, and Jobs between them, until one is Ready.
 func (w *world) settle() Result {
 	w.t.Helper()
 	var result Result
@@ -147,13 +147,13 @@ func (w *world) settle() Result {
 	return result
 }
 
-// addAda makes a person's account, so that Coder has users.
+// addAda adds a human user, so that Coder has users.
 func (w *world) addAda() {
 	w.ada = w.coder.AddUser("ada", "owner")
 	w.secrets[w.ada] = true
 }
 
-// as is a client of Coder that no fault touches.
+// as returns a client of Coder that is not affected by faults.
 func (w *world) as(token string) *coderd.Client {
 	w.t.Helper()
 	c, err := coderd.New(coderd.Config{URL: w.coder.URL, Token: token})
@@ -163,7 +163,7 @@ func (w *world) as(token string) *coderd.Client {
 	return c
 }
 
-// addUser makes an account in Coder as somebody else would.
+// addUser creates an account in Coder, as another user would.
 func (w *world) addUser(username, email, password string, roles ...string) error {
 	w.t.Helper()
 	ada := w.as(w.ada)
@@ -180,7 +180,7 @@ func (w *world) addUser(username, email, password string, roles ...string) error
 	return ada.SetRoles(w.ctx, username, roles)
 }
 
-// runJob does what the Job's container does, where there is a Job.
+// runJob does the work of the Job's container, if there is a Job.
 func (w *world) runJob() {
 	w.t.Helper()
 	job := &batchv1.Job{}
@@ -214,7 +214,7 @@ func (w *world) get(name string, obj client.Object) bool {
 	return err == nil
 }
 
-// secret reads a Secret that has to be there.
+// secret reads a Secret that must exist.
 func (w *world) secret(name string) *corev1.Secret {
 	w.t.Helper()
 	secret := &corev1.Secret{}
@@ -238,13 +238,13 @@ func (w *world) put(obj client.Object) {
 	}
 }
 
-// token is the value in the operator's Secret.
+// token returns the token in the operator's Secret.
 func (w *world) token() string {
 	w.t.Helper()
 	return string(w.secret("dev-operator-token").Data["token"])
 }
 
-// asked counts the requests since the last time.
+// asked returns the number of requests since the last call.
 func (w *world) asked() int {
 	n := 0
 	for _, count := range w.coder.Requests() {

@@ -11,11 +11,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// initialAdmin makes the account with which a person logs in first, once, in a
-// Coder whose first user is the operator. Where others had accounts before, none
-// is made: people can log in already. That the question is settled stands on the
-// credentials, not on the Secret of the account, because a person may delete
-// that one after having changed the password.
+// initialAdmin creates the account for the first human login, once, in a Coder whose first user is
+// the operator. If Coder had users before, no account is created, because people can log in
+// already. The result is recorded on the credentials Secret and not on the Secret of the account,
+// because a user may delete the latter after changing the password.
 func (p *pass) initialAdmin(ctx context.Context, token *storedToken) (note string, err error) {
 	if p.cp.Spec.InitialAdmin.Disabled {
 		return "", nil
@@ -59,8 +58,8 @@ func (p *pass) existsNote() string {
 		p.adminName(), p.adminEmail())
 }
 
-// adminAccount writes the Secret before there is an account, and follows the
-// spec for as long as there is none.
+// adminAccount writes the Secret before the account exists. Until the account exists, it updates
+// the Secret when the spec changes.
 func (p *pass) adminAccount(ctx context.Context) (*account, error) {
 	name := InitialAdminSecretName(p.cp)
 	admin, err := p.loadAccount(ctx, name)
@@ -87,9 +86,9 @@ func (p *pass) adminEmail() string {
 	return "admin@" + EmailDomain
 }
 
-// createAdmin makes the account in Coder. An account of that name that does not
-// have our password is somebody else's and stays as it is; one that has it was
-// made by an earlier pass that was cut off.
+// createAdmin creates the account in Coder. If an account of that name exists and does not have our
+// password, it belongs to someone else and is not changed. If it has our password, an earlier,
+// interrupted pass created it.
 func (p *pass) createAdmin(ctx context.Context, token *storedToken, admin *account) (settled string, err error) {
 	api, err := p.connect(token.value)
 	if err != nil {
@@ -117,7 +116,7 @@ func (p *pass) createAdmin(ctx context.Context, token *storedToken, admin *accou
 	return InitialAdminCreated, nil
 }
 
-// opens says whether the credentials of an account are accepted.
+// opens reports whether Coder accepts the credentials of an account.
 func (p *pass) opens(ctx context.Context, a *account) (bool, error) {
 	anonymous, err := p.connect("")
 	if err != nil {
@@ -138,7 +137,7 @@ func (p *pass) opens(ctx context.Context, a *account) (bool, error) {
 	return true, nil
 }
 
-// adminRefused blames the spec for what Coder does not accept in the account.
+// adminRefused returns ReasonInvalidSpec if Coder rejects the values of spec.initialAdmin.
 func (p *pass) adminRefused(err error) error {
 	if coderd.IsInvalid(err) {
 		return outcome.Fails(coderv1alpha1.ReasonInvalidSpec, retryFailed,

@@ -17,7 +17,8 @@ import (
 
 const longestQuote = 200
 
-// jobEnd is how a Job ended: Complete or Failed, or empty while it runs.
+// jobEnd returns how a Job ended: Complete or Failed. It returns an empty string while the Job
+// runs.
 func jobEnd(job *batchv1.Job) batchv1.JobConditionType {
 	for _, c := range job.Status.Conditions {
 		if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
@@ -27,7 +28,8 @@ func jobEnd(job *batchv1.Job) batchv1.JobConditionType {
 	return ""
 }
 
-// jobFailed says why a Job made no account that works, and what to do.
+// jobFailed returns an error with the reason why a Job created no working account, and how to fix
+// it.
 func (p *pass) jobFailed(ctx context.Context, creds *account, job *batchv1.Job, after time.Duration) error {
 	if jobEnd(job) == batchv1.JobComplete {
 		return outcome.Fails(coderv1alpha1.ReasonAdminJobFailed, after,
@@ -40,8 +42,8 @@ func (p *pass) jobFailed(ctx context.Context, creds *account, job *batchv1.Job, 
 		job.Name, p.jobCause(ctx, creds, job))
 }
 
-// jobCause finds out why a Job failed from what its container said last, and
-// otherwise from its condition.
+// jobCause derives the cause of a failed Job from the termination message of its container, or else
+// from the Job's condition.
 func (p *pass) jobCause(ctx context.Context, creds *account, job *batchv1.Job) string {
 	said := p.lastWords(ctx, job)
 	switch {
@@ -64,8 +66,8 @@ func (p *pass) jobCause(ctx context.Context, creds *account, job *batchv1.Job) s
 	return fmt.Sprintf("see `kubectl logs -n %s job/%s`", job.Namespace, job.Name)
 }
 
-// lastWords is the termination message of the Job's container, where the kubelet
-// kept one.
+// lastWords returns the termination message of the Job's container, or an empty string if there is
+// none.
 func (p *pass) lastWords(ctx context.Context, job *batchv1.Job) string {
 	pods := &corev1.PodList{}
 	err := p.Client.List(ctx, pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name}, client.Limit(20))
@@ -86,8 +88,8 @@ func (p *pass) lastWords(ctx context.Context, job *batchv1.Job) string {
 	return said
 }
 
-// quotable is the last line that a container said, or nothing where it might
-// hold a secret: an address with its password, or the password itself.
+// quotable returns the last line of a container's message. It returns an empty string if the line
+// may contain a secret: a URL, which may include a password, or the password itself.
 func quotable(said, password string) string {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	line := strings.TrimSpace(lines[len(lines)-1])

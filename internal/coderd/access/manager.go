@@ -19,69 +19,67 @@ import (
 )
 
 const (
-	// defaultTrust is how long a verified token is believed.
+	// defaultTrust is how long the verification of a token is cached.
 	defaultTrust = time.Minute
-	// defaultRecheck is when a token that works is looked at again.
+	// defaultRecheck is the interval at which a working token is checked again.
 	defaultRecheck = time.Hour
 )
 
-// Manager gives the operator access to Coder. Client is required; the zero value
-// of every other field works. One Manager serves all control planes, and is safe
-// for concurrent use for different ones.
+// Manager manages the operator's access to Coder. Client is required; every other field may be
+// zero. One Manager serves all control planes and is safe for concurrent use with different control
+// planes.
 type Manager struct {
-	// Client reads Secrets and Jobs by name, uncached, lists the pods of a Job
-	// that failed, and writes.
+	// Client reads Secrets and Jobs by name, uncached, lists the pods of a failed Job and the
+	// Secrets of a control plane, and writes.
 	Client client.Client
-	// Clock decides about expiry. Nil means the real one.
+	// Clock is used to evaluate expiry. Nil means the real clock.
 	Clock clock.PassiveClock
-	// Random gives a text that nobody can guess, for passwords: 16 to 64
-	// characters. Nil means crypto/rand.
+	// Random returns an unguessable string for passwords, 16 to 64 characters long. Nil means
+	// crypto/rand.
 	Random func() (string, error)
-	// NewClient connects to Coder. Nil means coderd.New.
+	// NewClient creates a client for Coder. Nil means coderd.New.
 	NewClient func(coderd.Config) (*coderd.Client, error)
-	// Trust is how long a verified token is believed without asking Coder again.
-	// 0 means a minute.
+	// Trust is how long the verification of a token is cached. 0 means one minute.
 	Trust time.Duration
-	// Recheck bounds the time until a token that works is looked at again. 0
-	// means an hour.
+	// Recheck is the longest interval at which a working token is checked again. 0 means one hour.
 	Recheck time.Duration
 
 	mu       sync.Mutex
 	verified map[types.UID]verification
 }
 
-// verification says that Coder accepted a token.
+// verification records that Coder accepted a token.
 type verification struct {
 	subject [sha256.Size]byte
 	user    coderd.User
-	// life is that of a token of spec.operatorAccess.tokenSecretRef. It is zero if
-	// Coder does not tell it.
+	// life describes a token from spec.operatorAccess.tokenSecretRef. It is zero if Coder does not
+	// return it.
 	life  coderd.TokenInfo
 	until time.Time
 }
 
-// Request is one control plane to get access to.
+// Request is one control plane for which Manager obtains access.
 type Request struct {
 	ControlPlane *coderv1alpha1.CoderControlPlane
-	// URL is where the operator itself reaches coderd.
+	// URL is the address at which the operator reaches coderd.
 	URL string
-	// AdminJob builds the Job that runs `coder server create-admin-user` with the
-	// credentials of the named Secret. Owner and generation are added here. It
-	// may be nil where no Job can be made.
+	// AdminJob builds the Job that runs `coder server create-admin-user` with the credentials of
+	// the named Secret. Manager adds the owner and the generation. AdminJob may be nil if no Job
+	// can be created.
 	AdminJob func(credentialsSecret string) *batchv1.Job
 }
 
-// Ensure makes the access what the spec asks for. It is level-triggered: it can
-// be called at any time, any number of times. An error is one of Kubernetes, to
-// be tried again with backoff; everything else is in the Result.
+// Ensure reconciles the access with the spec. It is level-triggered: it can be called at any time
+// and any number of times. A returned error comes from the Kubernetes API and is to be retried with
+// backoff; everything else is in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.ensure(ctx)
 	return p.finish(err)
 }
 
-// Forget drops what is believed about the token of a control plane, so that the
-// next Ensure asks Coder. Whoever sees a 401 calls it.
+// Forget drops the cached verification of a control plane's token, so that the next Ensure asks
+// Coder. Callers that receive a 401 call it.
 func (m *Manager) Forget(controlPlane types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -94,9 +92,9 @@ type pass struct {
 	cp     *coderv1alpha1.CoderControlPlane
 	req    Request
 	result Result
-	// secrets are those of the control plane.
+	// secrets reads and writes the Secrets of the control plane.
 	secrets ownsecret.Secrets
-	// swept counts the tokens that were deleted in Coder.
+	// swept counts the tokens that this pass deleted in Coder.
 	swept int
 }
 
@@ -104,7 +102,7 @@ func (m *Manager) newPass(req Request) *pass {
 	return &pass{Manager: m, cp: req.ControlPlane, req: req, secrets: m.secretsOf(req.ControlPlane)}
 }
 
-// finish makes a Result of a pass that may have been stopped.
+// finish returns the Result of a pass that may have been stopped.
 func (p *pass) finish(err error) (Result, error) {
 	s, err := outcome.End(err)
 	if s != nil {
@@ -129,7 +127,7 @@ func (p *pass) ready(reason, message string) {
 	p.result.State, p.result.Reason, p.result.Message = Ready, reason, message
 }
 
-// connect makes a client of this control plane's Coder. The token may be empty.
+// connect returns a client for this control plane's Coder. The token may be empty.
 func (p *pass) connect(token string) (*coderd.Client, error) {
 	connect := p.NewClient
 	if connect == nil {
@@ -139,7 +137,7 @@ func (p *pass) connect(token string) (*coderd.Client, error) {
 	return c, answered(coderv1alpha1.ReasonUnreachable, err)
 }
 
-// believed returns what Coder said a moment ago about a token that it accepts.
+// believed returns the cached verification of a token that Coder accepted.
 func (m *Manager) believed(controlPlane types.UID, subject [sha256.Size]byte) (verification, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,16 +9,16 @@ import (
 
 // The operator's account in Coder.
 const (
-	// Username is the name of the account in a Coder whose first user it is.
-	// Where a Job makes it, a dash and eight random digits follow.
+	// Username is the name of the account if it is Coder's first user. If a Job creates the
+	// account, a dash and eight random hexadecimal digits follow.
 	Username = "coder-k8s-operator"
-	// EmailDomain cannot receive mail: .invalid is reserved for that.
+	// EmailDomain cannot receive mail: the top-level domain .invalid is reserved (RFC 2606).
 	EmailDomain = "coder-k8s.invalid"
 )
 
-// What the container of Request.AdminJob reads: the first three from the keys
-// username, email and password of the credentials Secret, the last one as
-// coderd itself does.
+// The environment variables of the container of Request.AdminJob. The first three come from the
+// keys username, email and password of the credentials Secret, the last one is the same as for
+// coderd.
 const (
 	EnvUsername    = "CODER_USERNAME"
 	EnvEmail       = "CODER_EMAIL"
@@ -30,37 +30,36 @@ const (
 const (
 	// AnnotationTokenID is the id of the token in Coder.
 	AnnotationTokenID = "coder.com/token-id"
-	// AnnotationTokenName is its name in Coder.
+	// AnnotationTokenName is the name of the token in Coder.
 	AnnotationTokenName = "coder.com/token-name"
-	// AnnotationTokenUser is the account that it belongs to.
+	// AnnotationTokenUser is the name of the account that owns the token.
 	AnnotationTokenUser = "coder.com/token-user"
-	// AnnotationTokenIssuedAt and AnnotationTokenExpiresAt are in RFC 3339.
+	// AnnotationTokenIssuedAt and AnnotationTokenExpiresAt are times in RFC 3339 format.
 	AnnotationTokenIssuedAt  = "coder.com/token-issued-at"
 	AnnotationTokenExpiresAt = "coder.com/token-expires-at"
-	// AnnotationPreviousTokenID is the token that was replaced and is not deleted
-	// in Coder yet.
+	// AnnotationPreviousTokenID is the id of the replaced token while it is not deleted in Coder
+	// yet.
 	AnnotationPreviousTokenID = "coder.com/previous-token-id"
 )
 
 // Annotations on the credentials Secret, and on the Job.
 const (
-	// AnnotationBootstrap is how the account is made: BootstrapFirstUser or
-	// BootstrapAdminJob.
+	// AnnotationBootstrap is how the account is created: BootstrapFirstUser or BootstrapAdminJob.
 	AnnotationBootstrap = "coder.com/bootstrap"
-	// AnnotationAccountID is the account's id in Coder. It is there once Coder
-	// has accepted the credentials.
+	// AnnotationAccountID is the account's id in Coder. It is set once Coder has accepted the
+	// credentials.
 	AnnotationAccountID = "coder.com/account-id"
-	// AnnotationInitialAdmin says that the question of the initial admin is
-	// settled, and how: InitialAdminCreated or InitialAdminExists.
+	// AnnotationInitialAdmin records that the step for the initial admin is done, and its result:
+	// InitialAdminCreated or InitialAdminExists.
 	AnnotationInitialAdmin = "coder.com/initial-admin"
-	// AnnotationFailedJob is the uid of the last Job that failed,
-	// AnnotationJobFailures how many did, AnnotationJobRetryAt when the next one
-	// starts, in RFC 3339.
+	// AnnotationFailedJob is the UID of the last Job that failed, AnnotationJobFailures the number
+	// of failed Jobs, and AnnotationJobRetryAt the time at which the next one starts, in RFC 3339
+	// format.
 	AnnotationFailedJob   = "coder.com/admin-job-failed"
 	AnnotationJobFailures = "coder.com/admin-job-failures"
 	AnnotationJobRetryAt  = "coder.com/admin-job-retry-at"
-	// AnnotationGeneration is the generation of the control plane from which a
-	// Job was made. A Job of an older one is replaced at once.
+	// AnnotationGeneration is the generation of the control plane from which a Job was created. A
+	// Job of an older generation is replaced at once.
 	AnnotationGeneration = "coder.com/control-plane-generation"
 )
 
@@ -72,8 +71,8 @@ const (
 	InitialAdminExists  = "exists"
 )
 
-// TokenSecretName is the Secret in which the operator keeps the token that it
-// made.
+// TokenSecretName returns the name of the Secret in which the operator stores the token that it
+// created.
 func TokenSecretName(cp *coderv1alpha1.CoderControlPlane) string {
 	if name := cp.Spec.OperatorAccess.GeneratedTokenSecretName; name != "" {
 		return name
@@ -81,18 +80,18 @@ func TokenSecretName(cp *coderv1alpha1.CoderControlPlane) string {
 	return coderv1alpha1.SuffixedName(cp.Name, "-operator-token")
 }
 
-// CredentialsSecretName is the Secret with the operator's own account.
+// CredentialsSecretName returns the name of the Secret with the operator's own account.
 func CredentialsSecretName(cp *coderv1alpha1.CoderControlPlane) string {
 	return coderv1alpha1.SuffixedName(cp.Name, "-operator-credentials")
 }
 
-// InitialAdminSecretName is the Secret with the account of a person.
+// InitialAdminSecretName returns the name of the Secret with the initial admin account.
 func InitialAdminSecretName(cp *coderv1alpha1.CoderControlPlane) string {
 	return coderv1alpha1.InitialAdminSecretName(cp.Name)
 }
 
-// TokenName is the name of the operator's token in Coder. While a token is being
-// replaced, the new one has the other of the two names.
+// TokenName returns the name of the operator's token in Coder. During a rotation the new token gets
+// the other one of the two names.
 func TokenName(cp *coderv1alpha1.CoderControlPlane) string {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(cp.Namespace + "\x00" + cp.Name))
@@ -101,7 +100,8 @@ func TokenName(cp *coderv1alpha1.CoderControlPlane) string {
 
 func otherTokenName(cp *coderv1alpha1.CoderControlPlane) string { return TokenName(cp) + "-2" }
 
-// suffixFrom makes eight digits of any random text, without repeating it.
+// suffixFrom derives eight hexadecimal digits from a random text. The text cannot be read from
+// them.
 func suffixFrom(random string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(random))

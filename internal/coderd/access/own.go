@@ -11,7 +11,7 @@ import (
 
 const acceptedMessage = "Coder accepts the operator's token"
 
-// own makes and keeps a token of the operator's own account.
+// own creates and maintains a token of the operator's own account.
 func (p *pass) own(ctx context.Context) error {
 	stored, err := p.loadToken(ctx)
 	if err != nil {
@@ -33,7 +33,7 @@ func (p *pass) own(ctx context.Context) error {
 	return nil
 }
 
-// tokenAccess gives a token that Coder accepts: the stored one, or a new one.
+// tokenAccess returns a token that Coder accepts: the stored one, or a new one.
 func (p *pass) tokenAccess(ctx context.Context, stored *storedToken) (*storedToken, error) {
 	if stored.usable() {
 		p.useToken(stored)
@@ -59,8 +59,7 @@ func (p *pass) tokenAccess(ctx context.Context, stored *storedToken) (*storedTok
 	return stored, nil
 }
 
-// keepFresh replaces a token that Coder accepts once it is old enough, and
-// deletes the one that it replaced.
+// keepFresh rotates a token that Coder accepts once it is old enough, and deletes the replaced one.
 func (p *pass) keepFresh(ctx context.Context, stored *storedToken, user coderd.User) (*storedToken, error) {
 	api, err := p.connect(stored.value)
 	if err != nil {
@@ -84,8 +83,8 @@ func (p *pass) keepFresh(ctx context.Context, stored *storedToken, user coderd.U
 	return stored, p.finishRotation(ctx, api, stored)
 }
 
-// finishRotation deletes the token that was replaced. Until that is done its id
-// stands on the Secret.
+// finishRotation deletes the replaced token. Until that is done, its id is in an annotation of the
+// Secret.
 func (p *pass) finishRotation(ctx context.Context, api *coderd.Client, stored *storedToken) error {
 	previous := stored.secret.Annotations[AnnotationPreviousTokenID]
 	if previous == "" {
@@ -98,7 +97,7 @@ func (p *pass) finishRotation(ctx context.Context, api *coderd.Client, stored *s
 	return p.secrets.Save(ctx, stored.secret)
 }
 
-// useToken reports a token that works, as far as is known.
+// useToken reports the token in the Result.
 func (p *pass) useToken(stored *storedToken) {
 	p.result.TokenRef = &coderv1alpha1.TokenSecretReference{Name: stored.secret.Name, Key: coderv1alpha1.SecretKeyToken}
 	expires := stored.expires
@@ -106,7 +105,7 @@ func (p *pass) useToken(stored *storedToken) {
 	p.result.RequeueAfter = min(p.recheck(), max(stored.renewAt().Sub(p.now()), time.Second))
 }
 
-// dropToken takes back the report of a token that does not work.
+// dropToken removes a token that does not work from the Result.
 func (p *pass) dropToken() { p.result.TokenRef, p.result.ExpiresAt = nil, nil }
 
 func (p *pass) recheck() time.Duration {
@@ -116,9 +115,8 @@ func (p *pass) recheck() time.Duration {
 	return p.Recheck
 }
 
-// dropRenamed deletes the token Secret of an earlier
-// spec.operatorAccess.generatedTokenSecretName. Its token was deleted in Coder
-// when the present one was minted.
+// dropRenamed deletes the token Secret of an earlier spec.operatorAccess.generatedTokenSecretName.
+// Its token was deleted in Coder when the current one was created.
 func (p *pass) dropRenamed(ctx context.Context) error {
 	ref := p.cp.Status.OperatorTokenSecretRef
 	if ref == nil || ref.Name == TokenSecretName(p.cp) {

@@ -9,17 +9,16 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// State is what a pass came to.
+// State is the result of a pass.
 type State = outcome.State
 
 // The states of a pass.
 const (
-	// Ready: what the spec asks for is so.
+	// Ready means that the access matches the spec.
 	Ready = outcome.Ready
-	// Waiting: it will be so without anybody's help.
+	// Waiting means that it will match without any action by a user.
 	Waiting = outcome.Waiting
-	// Failed: somebody has to help. RequeueAfter still says when it is tried
-	// again.
+	// Failed means that a user must act. RequeueAfter still says when the next attempt is made.
 	Failed = outcome.Failed
 )
 
@@ -28,31 +27,31 @@ const (
 	retryFailed    = time.Minute
 	retrySecret    = 30 * time.Second
 	lifetimeWanted = 7 * 24 * time.Hour
-	// warnBefore is how long before its end a given token is reported at the latest.
+	// warnBefore is the longest time before its expiry at which a given token is reported as
+	// expiring.
 	warnBefore = 14 * 24 * time.Hour
 )
 
-// Result is what a pass came to. Its texts are stable from pass to pass and
-// hold no secret.
+// Result is the result of a pass. Its texts do not change from pass to pass if nothing else does,
+// and contain no secret.
 type Result struct {
 	State State
 	// Reason is a constant of api/v1alpha1.
 	Reason  string
 	Message string
-	// TokenRef is the token to use. It stays while Coder gives no answer, and
-	// where only the initial admin is missing; it is nil where there is no token,
-	// or Coder refuses it.
+	// TokenRef is the token to use. It is kept while Coder does not respond and while only the
+	// initial admin is missing. It is nil if there is no token or Coder refuses it.
 	TokenRef *coderv1alpha1.TokenSecretReference
-	// ExpiresAt is when that token expires, if known.
+	// ExpiresAt is the time when that token expires, if known.
 	ExpiresAt *time.Time
-	// RequeueAfter is when to look again. 0 means no need.
+	// RequeueAfter is the time until the next check. 0 means that no check is needed.
 	RequeueAfter time.Duration
-	// Events are to be told whatever the State, and also beside an error.
+	// Events are to be recorded for every State, and also if Ensure or Revoke returns an error.
 	Events outcome.Events
 }
 
-// answered turns a failed call into what the pass comes to: an outage is waited
-// for, a refusal is told with the given reason.
+// answered maps the error of a call to Coder: an outage or a rate limit becomes Waiting, a refusal
+// becomes Failed with the given reason.
 func answered(reason string, err error) error {
 	var own *coderd.Error
 	switch {

@@ -13,11 +13,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// Revoke takes back what the operator made: its tokens in Coder, then the Secrets
-// with token and credentials. A Secret named in the spec and the initial admin
-// are people's and stay. While Coder gives no answer the Result is Waiting and
-// the Secrets stay, so that it can be tried again; the caller decides for how
-// long. It is Ready once nothing is left, also where there never was anything.
+// Revoke removes everything that the operator created for its access: its tokens in Coder, then the
+// Secrets with the token and the credentials. A Secret from the spec and the initial admin belong
+// to the user and stay. While Coder does not respond, the Result is Waiting and the Secrets stay,
+// so that Revoke can be retried; the caller decides for how long. The Result is Ready once nothing
+// is left, also if there was nothing to remove.
 func (m *Manager) Revoke(ctx context.Context, req Request) (Result, error) {
 	p := m.newPass(req)
 	err := p.withdraw(ctx)
@@ -27,7 +27,7 @@ func (m *Manager) Revoke(ctx context.Context, req Request) (Result, error) {
 	return p.finish(err)
 }
 
-// disabled is Ready once nothing is left of the operator's access.
+// disabled reports Ready once nothing is left of the operator's access.
 func (p *pass) disabled(ctx context.Context) error {
 	if err := p.withdraw(ctx); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (p *pass) disabled(ctx context.Context) error {
 	return nil
 }
 
-// withdraw takes back token and credentials.
+// withdraw revokes the tokens and deletes the Secrets with the token and the credentials.
 func (p *pass) withdraw(ctx context.Context) error {
 	p.Forget(p.cp.UID)
 	tokens, err := p.tokenSecrets(ctx)
@@ -48,7 +48,7 @@ func (p *pass) withdraw(ctx context.Context) error {
 		return err
 	}
 	if creds != nil {
-		// First of all, so that no account appears behind our back.
+		// Delete the Job first, so that it cannot create an account afterwards.
 		if err := p.deleteJob(ctx); err != nil && outcome.Stopped(err) == nil {
 			return err
 		}
@@ -71,9 +71,8 @@ func (p *pass) deleteSecrets(ctx context.Context, secrets []*corev1.Secret) erro
 	return nil
 }
 
-// tokenSecrets are the Secrets in which the operator keeps a token of this control
-// plane: the one of the present name, and what is left of an earlier
-// spec.operatorAccess.generatedTokenSecretName.
+// tokenSecrets returns the Secrets that hold a token of this control plane: the one with the
+// current name, and those that remain from an earlier spec.operatorAccess.generatedTokenSecretName.
 func (p *pass) tokenSecrets(ctx context.Context) ([]*corev1.Secret, error) {
 	var all []*corev1.Secret
 	present, err := p.secrets.GetMine(ctx, TokenSecretName(p.cp))
@@ -95,8 +94,8 @@ func (p *pass) tokenSecrets(ctx context.Context) ([]*corev1.Secret, error) {
 	return all, nil
 }
 
-// withdrawToken takes back a token that the operator made, and keeps its
-// account: where the token of the spec is removed again, that is used.
+// withdrawToken revokes a token that the operator created and keeps its account, which is used
+// again if the token is removed from the spec.
 func (p *pass) withdrawToken(ctx context.Context) error {
 	tokens, err := p.tokenSecrets(ctx)
 	if err != nil || len(tokens) == 0 {
@@ -112,9 +111,9 @@ func (p *pass) withdrawToken(ctx context.Context) error {
 	return p.deleteSecrets(ctx, tokens)
 }
 
-// takeBack deletes the operator's tokens in Coder: with one of them, which goes
-// last, or, where Coder refuses them, with the credentials. Where it refuses all,
-// nothing works that could be taken back.
+// takeBack deletes the operator's tokens in Coder. It uses one of these tokens, which it deletes
+// last, or the credentials if Coder refuses all tokens. If Coder refuses the credentials as well,
+// no token is left that works.
 func (p *pass) takeBack(ctx context.Context, tokens []*corev1.Secret, creds *corev1.Secret) error {
 	for _, token := range tokens {
 		done, err := p.takeBackWith(ctx, readToken(token))
@@ -128,7 +127,7 @@ func (p *pass) takeBack(ctx context.Context, tokens []*corev1.Secret, creds *cor
 	return p.takeBackByLogin(ctx, readAccount(creds))
 }
 
-// takeBackWith uses the token itself. It is not done where Coder refuses it.
+// takeBackWith uses the token itself. It returns done=false if Coder refuses the token.
 func (p *pass) takeBackWith(ctx context.Context, t *storedToken) (done bool, err error) {
 	if !t.usable() {
 		return false, nil

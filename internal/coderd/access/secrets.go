@@ -11,8 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/ownsecret"
 )
 
-// secretsOf are the Secrets of a control plane, with the labels that all of them
-// have.
+// secretsOf returns access to the Secrets of a control plane, with their common labels.
 func (m *Manager) secretsOf(cp *coderv1alpha1.CoderControlPlane) ownsecret.Secrets {
 	return ownsecret.Secrets{
 		Client: m.Client, Owner: cp, Kind: "CoderControlPlane", Noun: "control plane",
@@ -20,8 +19,8 @@ func (m *Manager) secretsOf(cp *coderv1alpha1.CoderControlPlane) ownsecret.Secre
 	}
 }
 
-// ownSecret reads a Secret of this control plane. It is nil where there is none.
-// A Secret of that name which is not this control plane's stops the pass.
+// ownSecret reads a Secret of this control plane. It returns nil if the Secret does not exist. A
+// Secret of that name that this control plane does not own stops the pass.
 func (p *pass) ownSecret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret, err := p.secrets.Get(ctx, name)
 	if err != nil || secret == nil || p.secrets.Mine(secret) {
@@ -30,7 +29,7 @@ func (p *pass) ownSecret(ctx context.Context, name string) (*corev1.Secret, erro
 	return nil, p.notOwned("Secret", secret)
 }
 
-// notOwned says whose an object is that stands where one of ours belongs.
+// notOwned returns an error that names the owner of an object whose name is already taken.
 func (p *pass) notOwned(kind string, obj client.Object) error {
 	if message, is := p.secrets.Leftover(kind, obj); is {
 		return outcome.Waits(coderv1alpha1.ReasonWaiting, soon, "%s", message)
@@ -39,7 +38,7 @@ func (p *pass) notOwned(kind string, obj client.Object) error {
 		"%s %q exists and is %s, so it was not touched; delete it or give it another name", kind, obj.GetName(), ownsecret.Whose(obj))
 }
 
-// write puts values and annotations into a Secret, and makes it where it is nil.
+// write puts values and annotations into a Secret, and creates the Secret if it is nil.
 func (p *pass) write(ctx context.Context, secret *corev1.Secret, name string, values, annotations map[string]string) (*corev1.Secret, error) {
 	if secret == nil {
 		var err error

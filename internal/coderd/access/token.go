@@ -17,7 +17,7 @@ import (
 
 const roleOwner = "owner"
 
-// storedToken is the token Secret, read.
+// storedToken is the parsed content of the token Secret.
 type storedToken struct {
 	secret          *corev1.Secret
 	value           string
@@ -25,19 +25,19 @@ type storedToken struct {
 	issued, expires time.Time
 }
 
-// usable says that the Secret holds a token which the operator minted. One that
-// somebody else put there is not of its account, so nothing is known about it.
+// usable reports whether the Secret holds a token that the operator created. A token that someone
+// else put there belongs to an unknown account.
 func (t *storedToken) usable() bool {
 	return t != nil && t.value != "" && t.id == t.secret.Annotations[AnnotationTokenID]
 }
 
-// renewAt is when two thirds of the token's life are over. A token whose life is
-// not known is renewed at once.
+// renewAt returns the time when two thirds of the token's lifetime are over. A token with an
+// unknown lifetime is renewed at once.
 func (t *storedToken) renewAt() time.Time {
 	return t.issued.Add(t.expires.Sub(t.issued) / 3 * 2)
 }
 
-// loadToken reads the token Secret. It is nil where there is none.
+// loadToken reads the token Secret. It returns nil if the Secret does not exist.
 func (p *pass) loadToken(ctx context.Context) (*storedToken, error) {
 	secret, err := p.ownSecret(ctx, TokenSecretName(p.cp))
 	if err != nil || secret == nil {
@@ -63,15 +63,15 @@ func readToken(secret *corev1.Secret) *storedToken {
 	return t
 }
 
-// isTokenSecret says that a Secret is this control plane's and holds a token of
-// the operator's own.
+// isTokenSecret reports whether this control plane owns a Secret and the Secret holds a token that
+// the operator created.
 func (p *pass) isTokenSecret(secret *corev1.Secret) bool {
 	_, marked := secret.Annotations[AnnotationTokenID]
 	return marked && p.secrets.Mine(secret)
 }
 
-// verify asks Coder whose token this is, unless it said so a moment ago. readLife
-// reads more about the token, and may be nil.
+// verify asks Coder for the user of the token, unless the answer is cached. readLife reads the
+// token's expiry; it may be nil.
 func (p *pass) verify(
 	ctx context.Context, token string, readLife func(context.Context, *coderd.Client, string) (coderd.TokenInfo, error),
 ) (verification, error) {
@@ -98,9 +98,9 @@ func (p *pass) verify(
 	return v, nil
 }
 
-// mint makes a token, stores it, and reports it. Before that it deletes what
-// stands in Coder under the operator's names, except the token to keep: that is
-// what an earlier pass minted and could not store.
+// mint creates a token, stores it and returns it. Before that, it deletes the tokens in Coder that
+// have the operator's names, except the one to keep: an earlier pass created them and could not
+// store them.
 func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, stored *storedToken, keep string) (*storedToken, error) {
 	kept, err := p.sweep(ctx, api, keep)
 	if err != nil {
@@ -133,8 +133,8 @@ func (p *pass) mint(ctx context.Context, api *coderd.Client, user coderd.User, s
 	})
 }
 
-// createToken creates a token of the operator's account. If the name is taken, by a
-// token that the sweep did not see, it deletes that one: nobody holds its value.
+// createToken creates a token of the operator's account. If a token that the sweep did not see has
+// the same name, createToken deletes it first: its value is not stored anywhere.
 func createToken(ctx context.Context, api *coderd.Client, request coderd.TokenRequest) (coderd.Token, error) {
 	token, err := api.CreateToken(ctx, coderd.Me, request)
 	if !coderd.IsConflict(err) {
@@ -162,8 +162,8 @@ func (p *pass) storeToken(ctx context.Context, stored *storedToken, token coderd
 	return readToken(secret), nil
 }
 
-// sweep deletes the operator's tokens of this control plane in Coder, except one,
-// and gives the name of that one.
+// sweep deletes the operator's tokens of this control plane in Coder, except the one to keep, and
+// returns the name of that one.
 func (p *pass) sweep(ctx context.Context, api *coderd.Client, keep string) (kept string, err error) {
 	tokens, err := api.TokensOf(ctx, coderd.Me)
 	if err != nil {

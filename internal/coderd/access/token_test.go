@@ -43,7 +43,7 @@ func TestRotationAtTwoThirds(t *testing.T) {
 		t.Errorf("expires %v, want %v", got.ExpiresAt, want)
 	}
 
-	// The names are used in turn.
+	// The two names alternate.
 	w.forward(2 * day)
 	w.settle()
 	w.checkWhole()
@@ -64,7 +64,7 @@ func TestTokenThatRanOutIsRenewed(t *testing.T) {
 	w.checkWhole()
 }
 
-// An expired token keeps its name, and some versions of Coder list it only on demand.
+// An expired token keeps its name, and some versions of Coder list it only on request.
 func TestTokenThatRanOutKeepsItsName(t *testing.T) {
 	for _, release := range coderdtest.Releases() {
 		t.Run(string(release), func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestTokenThatRanOutKeepsItsName(t *testing.T) {
 	}
 }
 
-// The name may be taken all the same, for example because an answer was lost.
+// The name may still be taken, for example because a response was lost.
 func TestTokenOfATakenName(t *testing.T) {
 	for name, processed := range map[string]bool{"by a token that is there": true, "by a token that is gone": false} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestRefusedCredentials(t *testing.T) {
 			t.Errorf("message %q, events %v, %d writes, token ref %v", got.Message, got.Events, w.writes, got.TokenRef)
 		}
 	}
-	// The way out that the message tells.
+	// The remedy from the message.
 	w.addAda()
 	w.remove(w.secret("dev-operator-credentials"))
 	w.settle()

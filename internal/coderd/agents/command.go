@@ -13,32 +13,31 @@ import (
 )
 
 const (
-	// The terminal has this type, and this size until the client reports its own.
+	// The type of the terminal, and its initial size until the client reports its own.
 	terminalType                  = "xterm-256color"
 	terminalRows, terminalColumns = 24, 80
 )
 
-// Command is what runs in a workspace.
+// Command is a command to run in a workspace.
 type Command struct {
-	// Args are the program and its arguments. None is the user's login shell.
+	// Args are the program and its arguments. Empty means the user's login shell.
 	Args []string
-	// TTY gives the command a terminal. Its errors then go to Stdout.
+	// TTY allocates a terminal for the command. Its standard error is then part of Stdout.
 	TTY bool
 
 	// Stdin, Stdout and Stderr may be nil.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Resize are the sizes of the client's terminal. It is closed when the client is
-	// gone. It may be nil.
+	// Resize receives the sizes of the client's terminal. It is closed when the client disconnects.
+	// It may be nil.
 	Resize <-chan remotecommand.TerminalSize
 }
 
-// Run runs a command until it ends, the context is done, or the client is gone. Its
-// error is a utilexec.CodeExitError if the command ended with an exit code other than
-// 0.
+// Run runs a command until it ends, the context is done, or the client disconnects. It returns a
+// utilexec.CodeExitError if the command ended with an exit code other than 0.
 //
-// A command that has not ended when the context is done, or when the client is gone,
-// receives SIGHUP. Without a terminal the agent itself lets it run on.
+// A command that is still running when the context is done or the client disconnects receives
+// SIGHUP. Without that signal, the agent would not stop a command that has no terminal.
 func Run(ctx context.Context, client *ssh.Client, c Command) error {
 	session, err := client.NewSession()
 	if err != nil {
@@ -83,7 +82,7 @@ func Run(ctx context.Context, client *ssh.Client, c Command) error {
 
 var errClientGone = errors.New("the client is gone")
 
-// feed copies to the command what the client sends, and closes its input after that.
+// feed copies the client's input to the command, and closes the command's input at its end.
 func feed(to io.WriteCloser, from io.Reader) {
 	if from != nil {
 		_, _ = io.Copy(to, from)
@@ -98,7 +97,7 @@ func resize(session *ssh.Session, sizes <-chan remotecommand.TerminalSize, cance
 	cancel(errClientGone)
 }
 
-// output returns a writer that ends the session if the client takes no more.
+// output returns a writer that ends the session if writing to the client fails.
 func output(to io.Writer, cancel context.CancelCauseFunc) io.Writer {
 	if to == nil {
 		return io.Discard
@@ -129,8 +128,8 @@ func exitOf(err error) error {
 	return err
 }
 
-// quote makes one line for the user's shell of the arguments, because SSH sends a
-// line. Each argument reaches the program as it is.
+// quote returns the arguments as one line for the user's shell, because SSH transmits a command as
+// a line. Each argument reaches the program unchanged.
 func quote(args []string) string {
 	quoted := make([]string, len(args))
 	for i, arg := range args {

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// mtuVariable sets the size of the packets of Tailscale. An agent reads it too.
+	// mtuVariable sets the packet size of Tailscale. The agent reads it as well.
 	mtuVariable = "TS_DEBUG_MTU"
-	// relayMTU replaces Tailscale's 1280 bytes, which fit every network. Packets to the
-	// relay go through TCP, so they do not have to. An agent that has another size gets
+	// relayMTU replaces Tailscale's 1280 bytes, which is small enough for every network. Packets to
+	// the relay are sent through TCP, so they may be larger. An agent with another size receives
 	// packets of that size.
 	relayMTU = "32768"
 )
@@ -31,16 +31,16 @@ var errReplaced = errors.New("the agent was restarted")
 // relayed is a connection through Coder's relay. It is safe for concurrent use.
 type relayed struct {
 	conn workspacesdk.AgentConn
-	// agent is the key of the agent's process.
+	// agent is the public key of the agent's process. A restarted agent has another key.
 	agent nodekey.NodePublic
 }
 
-// dial connects to an agent through Coder's relay. The context limits the time
-// until the agent answers, and not the connection, which lasts until Close.
+// dial connects to an agent through Coder's relay. The context limits the time until the agent
+// responds. It does not limit the connection, which lasts until Close.
 //
-// A direct connection to the agent is never tried: the operator then needs no UDP, a
-// network policy that lets it reach Coder is enough, and a Coder cannot make it send
-// packets to addresses of its choice.
+// A direct connection to the agent is never tried. Therefore the operator needs no UDP, a network
+// policy that allows it to reach Coder is enough, and a Coder cannot make it send packets to
+// addresses of its choice.
 func dial(ctx context.Context, client *coderd.Client, id uuid.UUID) (Conn, error) {
 	if os.Getenv(mtuVariable) == "" {
 		envknob.Setenv(mtuVariable, relayMTU)
@@ -74,15 +74,15 @@ func (a *relayed) Check(ctx context.Context) error {
 	return err
 }
 
-// DialSSH connects to the agent's SSH server, which asks for no password.
+// DialSSH connects to the agent's SSH server, which requires no password.
 func (a *relayed) DialSSH(ctx context.Context) (net.Conn, error) {
 	return a.conn.SSH(ctx) //nolint:wrapcheck // The caller says what it is for.
 }
 
-// Dial connects to a TCP port of the agent's own address. What the agent does not
-// serve there itself, it forwards to the workspace's loopback address.
+// Dial connects to a TCP port of the agent's own address. The agent forwards ports that it does not
+// serve itself to the workspace's loopback address.
 func (a *relayed) Dial(ctx context.Context, port uint16) (net.Conn, error) {
-	// An agent that is gone does not refuse.
+	// An agent that has stopped does not refuse connections, so a timeout is needed.
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	return a.conn.DialContext(ctx, "tcp", fmt.Sprintf("localhost:%d", port))

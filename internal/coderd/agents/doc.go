@@ -1,16 +1,15 @@
-// Package agents holds the connections to the agents of workspaces and runs commands
-// through them.
+// Package agents holds the connections to the agents of workspaces and runs commands through them.
 //
-// A session is one use of a connection: a command, or a forwarded TCP connection.
-// Sessions of the same agent share one connection. The first session opens it, and it
-// is closed after no session used it for a while. Nothing is opened before.
+// A session is one use of a connection: a command, or a forwarded TCP connection. Sessions of the
+// same agent share one connection. The first session opens it. It is closed after it has had no
+// session for two minutes (idleTimeout).
 //
 // Invariants:
 //
-//   - A connection belongs to one coderd.Client. A Coder that claims the agent id of
-//     another Coder therefore never gets its connection.
-//   - The number of sessions is limited, for the process and for an agent.
-//   - Dial never reaches a port that the agent serves itself, where it asks for no
-//     password. Only DialSSH and SSH do, for callers who may run commands.
+//   - A connection belongs to one coderd.Client. If a Coder claims the agent id of another Coder,
+//     it never gets the other's connection.
+//   - The number of sessions is limited, per process and per agent.
+//   - Session.Dial refuses the ports that the agent serves itself, which require no password. Only
+//     DialSSH and SSH connect to them, for callers with permission to run commands.
 //   - Close ends all sessions.
 package agents

@@ -16,12 +16,12 @@ import (
 const (
 	// dialTimeout limits how long a new connection may take.
 	dialTimeout = 15 * time.Second
-	// idleTimeout is how long a connection without a session stays open.
+	// idleTimeout is how long a connection without sessions stays open.
 	idleTimeout = 2 * time.Minute
 	// maxSessions limits the sessions of the process, maxAgentSessions those of one agent.
 	maxSessions, maxAgentSessions = 400, 100
-	// checkInterval is how often an open connection is checked. An agent that has not
-	// answered for silenceTimeout is gone: Coder's relay may restart in that time.
+	// checkInterval is how often an open connection is checked. An agent that has not responded for
+	// silenceTimeout is considered stopped. Coder's relay may restart within that time.
 	checkInterval, silenceTimeout = 5 * time.Second, 30 * time.Second
 )
 
@@ -29,10 +29,10 @@ const (
 type Conn interface {
 	// DialSSH connects to the agent's SSH server.
 	DialSSH(ctx context.Context) (net.Conn, error)
-	// Dial connects to a port of the agent, which may be one that it serves itself.
+	// Dial connects to a port of the agent, including those that the agent serves itself.
 	Dial(ctx context.Context, port uint16) (net.Conn, error)
-	// Check asks the agent for an answer. It returns errReplaced if the agent that the
-	// connection was opened to has ended.
+	// Check sends a ping to the agent. It returns errReplaced if the agent was restarted after the
+	// connection was opened.
 	Check(ctx context.Context) error
 	Close() error
 }
@@ -40,12 +40,12 @@ type Conn interface {
 // Dialer connects to an agent.
 type Dialer func(ctx context.Context, client *coderd.Client, agent uuid.UUID) (Conn, error)
 
-// ErrTooManySessions is that a limit of sessions is reached.
+// ErrTooManySessions is returned if a limit of sessions is reached.
 var ErrTooManySessions = errors.New("too many sessions")
 
 var errClosed = errors.New("this replica is stopping")
 
-// Pool holds the connections. It is safe for concurrent use.
+// Pool manages the connections. It is safe for concurrent use.
 type Pool struct {
 	dial Dialer
 	idle time.Duration
@@ -90,7 +90,7 @@ type Session struct {
 	once  sync.Once
 }
 
-// Open starts a session with an agent. The caller ends it with End.
+// Open starts a session with an agent. The caller must call End.
 func (p *Pool) Open(ctx context.Context, client *coderd.Client, agent uuid.UUID) (*Session, error) {
 	s := &Session{pool: p, key: key{client, agent}}
 	if err := p.join(s); err != nil {
@@ -110,8 +110,8 @@ func (p *Pool) Open(ctx context.Context, client *coderd.Client, agent uuid.UUID)
 	return s, nil
 }
 
-// join adds a session to the connection of its agent, and begins to open one if there
-// is none.
+// join adds a session to the connection of its agent, and starts to open a connection if there is
+// none.
 func (p *Pool) join(s *Session) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +138,8 @@ func (p *Pool) join(s *Session) error {
 	return nil
 }
 
-// open opens a connection. It does not depend on the request of the first session,
-// because others may wait for it too.
+// open opens a connection. It does not depend on the request of the first session, because other
+// sessions may wait for the connection too.
 func (p *Pool) open(k key, e *entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
@@ -154,8 +154,8 @@ func (p *Pool) open(k key, e *entry) {
 	go p.watch(k, e)
 }
 
-// watch closes a connection whose agent is gone, which ends its sessions. A session
-// that sends nothing would never notice it.
+// watch closes the connection if the agent has stopped, which ends its sessions. A session that
+// sends nothing would never notice this.
 func (p *Pool) watch(k key, e *entry) {
 	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
@@ -181,8 +181,7 @@ func (p *Pool) watch(k key, e *entry) {
 	e.close()
 }
 
-// forget removes a connection from the pool, so that the next session opens a new
-// one.
+// forget removes a connection from the pool, so that the next session opens a new one.
 func (p *Pool) forget(k key, e *entry) {
 	if p.entries[k] == e {
 		delete(p.entries, k)
@@ -200,15 +199,15 @@ func (e *entry) close() {
 	}
 }
 
-// Broken reports that the connection does not work. The next session opens a new one.
+// Broken removes the connection from the pool because it does not work. The next session opens a
+// new one.
 func (s *Session) Broken() {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	s.pool.forget(s.key, s.entry)
 }
 
-// swap makes a session use the connection of another one, which must not be used
-// after that.
+// swap makes s use the connection of other, and ends other.
 func (p *Pool) swap(s, other *Session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

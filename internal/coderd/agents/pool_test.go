@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// stub is a connection that counts.
+// stub is a connection that records its use.
 type stub struct {
 	broken bool
 	closed atomic.Bool
@@ -44,7 +44,7 @@ func (s *stub) Close() error {
 	return nil
 }
 
-// dialed is a pool whose connections are kept in order.
+// dialed returns a pool and a function that returns its connections in order.
 func dialed(t *testing.T) (*Pool, func() []*stub) {
 	t.Helper()
 	made := make(chan *stub, 2*maxSessions)
@@ -80,7 +80,7 @@ func TestSessionsShareAConnection(t *testing.T) {
 	if first.Conn != second.Conn {
 		t.Error("two sessions of one agent have two connections")
 	}
-	// Another Coder may claim any id.
+	// Any Coder may claim this agent id.
 	if foreign := open(t, p, other, agent); foreign.Conn == first.Conn {
 		t.Error("another Coder got the connection to the agent")
 	}
@@ -173,8 +173,8 @@ func TestFailuresAreNotKept(t *testing.T) {
 	}
 }
 
-// TestAgentThatIsGone: an agent may be silent while Coder restarts, and not for longer.
-// One that was restarted has forgotten its sessions.
+// TestAgentThatIsGone checks that an agent may be silent for a limited time, as long as Coder may
+// take to restart. A restarted agent has lost its sessions.
 func TestAgentThatIsGone(t *testing.T) {
 	silent := errors.New("no answer")
 	for name, c := range map[string]struct {
@@ -218,8 +218,8 @@ func TestAgentThatIsGone(t *testing.T) {
 	}
 }
 
-// TestAgentsOwnPorts: what the agent serves without a password is no port of the
-// workspace.
+// TestAgentsOwnPorts checks that ports which the agent serves without a password are not reachable
+// as ports of the workspace.
 func TestAgentsOwnPorts(t *testing.T) {
 	p, _ := dialed(t)
 	s := open(t, p, &coderd.Client{}, uuid.New())

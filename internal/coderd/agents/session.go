@@ -12,15 +12,14 @@ import (
 	"github.com/coder/coder/v2/codersdk/workspacesdk"
 )
 
-// pooledTimeout limits how long a connection that was open before may take to carry a
-// new session. After it, a new connection is opened.
+// pooledTimeout limits how long an existing connection may take for a new session. After that, a
+// new connection is opened.
 const pooledTimeout = 5 * time.Second
 
 // Dial connects to a TCP port of the workspace's own loopback address.
 //
-// It refuses the ports on which the agent serves a shell, files and its own HTTP API
-// to everyone who reaches it, because a caller may be allowed to connect to ports and
-// not to run commands.
+// It refuses the ports on which the agent serves a shell, files and its own HTTP API without
+// authentication, because a caller may have permission to connect to ports but not to run commands.
 func (s *Session) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	if port < workspacesdk.AgentMinimumListeningPort || port == workspacesdk.AgentStandardSSHPort {
 		return nil, fmt.Errorf("port %d belongs to the agent itself, which runs commands there without a password: "+
@@ -29,8 +28,8 @@ func (s *Session) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	return s.Conn.Dial(ctx, port)
 }
 
-// DialSSH connects to the agent's SSH server. It opens a new connection to the agent
-// if the one that the session shares does not work any more.
+// DialSSH connects to the agent's SSH server. It opens a new connection to the agent if the shared
+// one no longer works.
 func (s *Session) DialSSH(ctx context.Context) (net.Conn, error) {
 	first, cancel := context.WithTimeout(ctx, pooledTimeout)
 	defer cancel()
@@ -47,9 +46,8 @@ func (s *Session) DialSSH(ctx context.Context) (net.Conn, error) {
 	return s.Conn.DialSSH(ctx)
 }
 
-// SSH returns a client of the agent's SSH server. The agent's host key is not checked:
-// it follows from public names, and the connection already ends at the agent whose id
-// Coder reported.
+// SSH returns a client of the agent's SSH server. The agent's host key is not checked: it is
+// derived from public names, and the connection already ends at the agent whose id Coder reported.
 func (s *Session) SSH(ctx context.Context) (*ssh.Client, error) {
 	conn, err := s.DialSSH(ctx)
 	if err != nil {
@@ -67,8 +65,8 @@ func (s *Session) SSH(ctx context.Context) (*ssh.Client, error) {
 	return ssh.NewClient(client, channels, requests), nil
 }
 
-// Relay copies between a client that speaks SSH and the agent's SSH server, until the
-// server ends the connection, the context is done, or the client is gone.
+// Relay copies data between an SSH client and the agent's SSH server, until the server closes the
+// connection, the context is done, or the client disconnects.
 func Relay(ctx context.Context, conn net.Conn, stdin io.Reader, stdout io.Writer) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	go func() {
@@ -76,7 +74,7 @@ func Relay(ctx context.Context, conn net.Conn, stdin io.Reader, stdout io.Writer
 			_ = conn.Close()
 			return
 		}
-		// What the server still has to say is not lost.
+		// Only close the write side, so that the rest of the server's output is not lost.
 		if half, ok := conn.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}

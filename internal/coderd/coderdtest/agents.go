@@ -17,16 +17,16 @@ type Agent struct {
 	Apps                         []codersdk.WorkspaceApp
 }
 
-// agentLog is what the scripts of an agent wrote.
+// agentLog is the output of an agent's scripts.
 type agentLog struct {
 	sources []codersdk.WorkspaceAgentLogSource
 	lines   []codersdk.WorkspaceAgentLog
 }
 
-// agentID is the id of an agent. Each build has new ones.
+// agentID returns the id of an agent. Each build has new agent ids.
 func agentID(build uuid.UUID, name string) uuid.UUID { return uuid.NewSHA1(build, []byte(name)) }
 
-// agentSDK follows what Coder's db2sdk.WorkspaceAgent says of health.
+// agentSDK converts an agent. The health follows db2sdk.WorkspaceAgent of Coder.
 func (s *Server) agentSDK(build uuid.UUID, a Agent) codersdk.WorkspaceAgent {
 	out := codersdk.WorkspaceAgent{
 		ID:              agentID(build, a.Name),
@@ -59,7 +59,7 @@ func (s *Server) agentSDK(build uuid.UUID, a Agent) codersdk.WorkspaceAgent {
 	return out
 }
 
-// WriteAgentLog is a script of an agent of the newest build writing lines.
+// WriteAgentLog adds lines to the log of a script, for an agent of the newest build.
 func (s *Server) WriteAgentLog(id uuid.UUID, agent, script string, lines ...string) {
 	s.change(id, func(w *workspace) {
 		of := agentID(w.latest().id, agent)
@@ -87,7 +87,7 @@ func (s *Server) routeAgents(closed route) {
 		_, agent := s.pathAgent(r)
 		r.write(http.StatusOK, agent)
 	})
-	// The log of an agent of an older build stays.
+	// The log of an agent of an older build is still available.
 	closed("GET /api/v2/workspaceagents/{agent}/logs", func(r *request) {
 		w := s.agentWorkspaces[r.id("agent")]
 		if w == nil {
@@ -106,7 +106,7 @@ func (s *Server) routeAgents(closed route) {
 	})
 }
 
-// pathAgent is the agent in the path. Agents of older builds are gone.
+// pathAgent returns the agent in the path. Agents of older builds are not found.
 func (s *Server) pathAgent(r *request) (*workspace, codersdk.WorkspaceAgent) {
 	id := r.id("agent")
 	for _, w := range s.index.workspaces {
@@ -132,8 +132,7 @@ func (s *Server) agentLinesAfter(agent uuid.UUID, after int64) []codersdk.Worksp
 	return out
 }
 
-// followAgentLogs sends the lines as they are written, until the workspace is built
-// again.
+// followAgentLogs sends the lines as they are written, until a new build of the workspace starts.
 func (s *Server) followAgentLogs(r *request, id, agent uuid.UUID, after int64) {
 	s.follow(r, func() (messages []any, ended bool) {
 		if lines := s.agentLinesAfter(agent, after); len(lines) > 0 {

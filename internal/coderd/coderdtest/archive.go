@@ -9,7 +9,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// archiveVersion archives a version that nobody uses, or brings it back.
+// archiveVersion archives an unused version, or unarchives it.
 func (s *Server) archiveVersion(archive bool) handlerFunc {
 	verb := "archived"
 	if !archive {
@@ -32,8 +32,8 @@ func (s *Server) archiveVersion(archive bool) handlerFunc {
 	}
 }
 
-// inUse says that a version is the active one, is being built, or is that of the
-// latest build of a workspace.
+// inUse reports whether a version is the active one, is being built, or is used by the latest build
+// of a workspace.
 func (s *Server) inUse(v *version) bool {
 	if t := s.templateByID(v.template); t == nil || t.ActiveVersionID == v.id {
 		return true
@@ -58,7 +58,7 @@ func (s *Server) versionNamed(template uuid.UUID, name string) *version {
 	return nil
 }
 
-// versionSDK is a version with what Coder says of one alone.
+// versionSDK converts a version, with the fields that Coder returns only for a single version.
 func (s *Server) versionSDK(v *version) codersdk.TemplateVersion {
 	out := v.sdk()
 	if v.job.status == codersdk.ProvisionerJobPending {

@@ -66,7 +66,7 @@ func (s *Server) getBuildByNumber(r *request) {
 	refuse(http.StatusNotFound, fmt.Sprintf("Workspace %q Build %d does not exist.", w.name, number))
 }
 
-// pathBuild is the build in the path, and its workspace, which may be deleted.
+// pathBuild returns the build in the path and its workspace, which may be deleted.
 func (s *Server) pathBuild(r *request) (*workspace, *build) {
 	id := r.id("build")
 	w := s.index.builds[id]
@@ -82,7 +82,7 @@ func (s *Server) pathBuild(r *request) (*workspace, *build) {
 	return nil, nil
 }
 
-// checkImported refuses a version of which nothing can be built.
+// checkImported refuses a version that was not imported successfully.
 func checkImported(v *version) {
 	switch v.job.status {
 	case codersdk.ProvisionerJobPending, codersdk.ProvisionerJobRunning:
@@ -94,8 +94,8 @@ func checkImported(v *version) {
 	}
 }
 
-// postBuild takes the version of the build before where none is given, whatever
-// the automatic updates of the workspace say.
+// postBuild uses the version of the previous build if the request names none, even if the workspace
+// has automatic updates.
 func (s *Server) postBuild(r *request) {
 	w := s.pathWorkspace(r)
 	var body codersdk.CreateWorkspaceBuildRequest
@@ -167,7 +167,7 @@ func (s *Server) startBuild(r *request, w *workspace, wanted build) *build {
 	return b
 }
 
-// doneBuild is a build that has ended well, for state that a test begins with.
+// doneBuild adds a build that has already succeeded, as initial state of a test.
 func (s *Server) doneBuild(w *workspace, transition codersdk.WorkspaceTransition) {
 	wanted := build{transition: transition, version: w.template.ActiveVersionID}
 	if len(w.builds) > 0 {

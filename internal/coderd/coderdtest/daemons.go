@@ -12,7 +12,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// daemon is a provisioner that is there.
+// daemon is a registered provisioner.
 type daemon struct {
 	id    uuid.UUID
 	name  string
@@ -26,9 +26,9 @@ type daemon struct {
 	createdAt time.Time
 }
 
-// AddProvisionerDaemon is a provisioner coming with a key of an organization,
-// which is given by its name. The empty name stands for Coder's own provisioners.
-// It is uuid.Nil where there is no such key.
+// AddProvisionerDaemon registers a provisioner with the named key of an organization. An empty key
+// means one of Coder's built-in provisioners. It returns uuid.Nil if there is no such organization
+// or key.
 func (s *Server) AddProvisionerDaemon(organization, key, name string) uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *Server) AddProvisionerDaemon(organization, key, name string) uuid.UUID 
 	return d.id
 }
 
-// SetDaemonBusy gives a provisioner a job, or ends it.
+// SetDaemonBusy assigns a job to a provisioner, or removes it.
 func (s *Server) SetDaemonBusy(id uuid.UUID, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *Server) SetDaemonBusy(id uuid.UUID, busy bool) {
 	}
 }
 
-// RemoveProvisionerDaemon is a provisioner going away.
+// RemoveProvisionerDaemon removes a provisioner.
 func (s *Server) RemoveProvisionerDaemon(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,11 +1,10 @@
-// Package coderdtest is a Coder for tests: the part of its API that this
-// project uses, over HTTP, with state in memory. Its answers are those of Coder
-// v2.30, held by the contract test of package coderd, which runs the same table
-// against this server and against a real Coder. WithRelease chooses another release;
-// releases.go has the table of what differs, and where that was read.
+// Package coderdtest provides a fake Coder for tests: the part of Coder's API that this project
+// uses, over HTTP, with state in memory. Its responses follow Coder v2.30. The contract test of
+// package coderd verifies this: it runs the same cases against this server and against a real
+// Coder. WithRelease selects another release; releases.go lists the differences and their sources.
 //
-// Time stands in a clock that the test may give. Builds finish at once, or when
-// the test says so. Any request can be made to fail. With WithLicensing it is the
-// build of Coder that takes licenses; those answers follow the source of Coder
-// v2.30, because a real one needs a license that costs money.
+// A test can set the clock. Builds finish at once, or when the test requests it. Any request can be
+// made to fail. With WithLicensing the server behaves like the build of Coder that supports
+// licenses. Those responses follow the source code of Coder v2.30, because a real server needs a
+// paid license.
 package coderdtest

@@ -14,27 +14,27 @@ import (
 
 // Fault makes requests fail.
 type Fault struct {
-	// Method and PathPrefix choose the requests. Empty chooses all.
+	// Method and PathPrefix select the requests. Empty selects all.
 	Method, PathPrefix string
-	// Status is answered with a body as Coder's. 0 with none of the others set
-	// means 500.
+	// Status is the status of the response, which has a body as Coder sends it. 0 means 500, except
+	// for a fault that only delays and for a hostile response.
 	Status int
-	// Message is the message of the body. Empty means one of our own.
+	// Message is the message in the body. Empty means a default message.
 	Message string
-	// HTML answers with a page instead, as a proxy in front of Coder does.
+	// HTML sends an HTML page instead, as a proxy in front of Coder does.
 	HTML bool
-	// RetryAfter is sent as the header of that name.
+	// RetryAfter is the value of the Retry-After header.
 	RetryAfter time.Duration
-	// Hostile answers as no Coder does, with Status or 200.
+	// Hostile sends a hostile response, with Status or 200.
 	Hostile Hostile
-	// DropConnection ends the connection without an answer.
+	// DropConnection closes the connection without a response.
 	DropConnection bool
-	// Delay holds the request back. Block holds it back until it is closed.
+	// Delay delays the request. Block blocks it until the channel is closed.
 	Delay time.Duration
 	Block <-chan struct{}
-	// Processed carries the request out first and loses the answer only.
+	// Processed handles the request first, so that only the response is lost.
 	Processed bool
-	// Times is how many requests fail. 0 means all, until the fault is removed.
+	// Times is the number of requests that fail. 0 means all, until the fault is removed.
 	Times int
 }
 
@@ -43,8 +43,8 @@ type activeFault struct {
 	left int
 }
 
-// Fail makes requests fail from now on. The function that it returns ends that.
-// The first fault that fits a request counts.
+// Fail makes requests fail from now on, until the returned function is called. If several faults
+// match a request, the first one applies.
 func (s *Server) Fail(f Fault) (remove func()) {
 	active := &activeFault{Fault: f, left: f.Times}
 	s.trafficMu.Lock()
@@ -57,7 +57,7 @@ func (s *Server) Fail(f Fault) (remove func()) {
 	}
 }
 
-// ClearFaults ends all faults.
+// ClearFaults removes all faults.
 func (s *Server) ClearFaults() {
 	s.trafficMu.Lock()
 	defer s.trafficMu.Unlock()
@@ -91,7 +91,8 @@ func (s *Server) faultFor(r *http.Request) *activeFault {
 	return nil
 }
 
-// late holds a request back by the latency of the server.
+// late delays a request by the latency of the server. It returns false if the request was
+// cancelled.
 func (s *Server) late(r *http.Request) bool {
 	s.trafficMu.Lock()
 	latency := s.latency
@@ -99,7 +100,7 @@ func (s *Server) late(r *http.Request) bool {
 	return latency == 0 || s.wait(&activeFault{Fault: Fault{Delay: latency}}, r)
 }
 
-// wait holds a request back. It is false when there is nobody left to answer.
+// wait delays a request. It returns false if the client is gone or the server has stopped.
 func (s *Server) wait(f *activeFault, r *http.Request) bool {
 	var delay <-chan time.Time
 	if f.Delay > 0 {
@@ -121,7 +122,7 @@ func (s *Server) wait(f *activeFault, r *http.Request) bool {
 	return true
 }
 
-// answer fails a request. A fault that only delays lets the caller go on.
+// answer sends the failed response.
 func (f *activeFault) answer(w http.ResponseWriter) {
 	if f.DropConnection {
 		panic(http.ErrAbortHandler)
@@ -150,7 +151,7 @@ func (f *activeFault) answer(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(codersdk.Response{Message: message})
 }
 
-// onlyDelays says that the request is answered as always, but later.
+// onlyDelays reports whether the request is handled normally after the delay.
 func (f *activeFault) onlyDelays() bool {
 	return f.Status == 0 && !f.HTML && f.Hostile == "" && !f.DropConnection && !f.Processed && (f.Delay > 0 || f.Block != nil)
 }
@@ -161,16 +162,15 @@ func (s *Server) count(class string) {
 	s.requests[class]++
 }
 
-// Requests counts the requests since the start or ResetRequests by their class,
-// for example "GET /api/v2/templates/{template}". Those that a fault failed
-// count too.
+// Requests returns the number of requests since the start or ResetRequests by their class, for
+// example "GET /api/v2/templates/{template}". Requests that failed because of a fault are included.
 func (s *Server) Requests() map[string]int {
 	s.trafficMu.Lock()
 	defer s.trafficMu.Unlock()
 	return maps.Clone(s.requests)
 }
 
-// Writes counts the requests that are no GET.
+// Writes returns the number of requests with a method other than GET.
 func (s *Server) Writes() int {
 	n := 0
 	for class, count := range s.Requests() {
@@ -181,7 +181,7 @@ func (s *Server) Writes() int {
 	return n
 }
 
-// ResetRequests starts the counts again.
+// ResetRequests resets the counts.
 func (s *Server) ResetRequests() {
 	s.trafficMu.Lock()
 	defer s.trafficMu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// file is an archive, which Coder keeps as tar whatever it was given.
+// file is an uploaded archive. Coder stores it as tar, whatever the format of the upload was.
 type file struct {
 	id    uuid.UUID
 	hash  [sha256.Size]byte
@@ -28,7 +28,7 @@ type file struct {
 
 const maxFileBytes = 100 << 20
 
-// AddFile stores an archive that holds these files, which need not be text.
+// AddFile stores an archive with these files. The contents may be binary.
 func (s *Server) AddFile(files map[string]string) uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func packTar(files map[string]string) []byte {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		// Writing to memory does not fail.
+		// Writing to memory cannot fail.
 		_ = w.WriteHeader(&tar.Header{Name: name, Size: int64(len(files[name])), Mode: 0o644, ModTime: time.Unix(0, 0), Uid: 1000, Gid: 1000})
 		_, _ = w.Write([]byte(files[name]))
 	}
@@ -61,8 +61,8 @@ func (s *Server) insertFile(owner uuid.UUID, data []byte) (f *file, isNew bool) 
 	return f, true
 }
 
-// problem is why Coder's provisioner cannot unpack the archive: it makes no
-// folder that is not an entry itself.
+// problem returns the reason why Coder's provisioner cannot unpack the archive, or an empty string:
+// the provisioner does not create folders that have no entry of their own.
 func (f *file) problem() string {
 	folders := map[string]bool{".": true}
 	reader := tar.NewReader(bytes.NewReader(f.data))

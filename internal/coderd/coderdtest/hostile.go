@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Hostile is a response that costs its reader as much as possible.
+// Hostile is a kind of response that is as expensive as possible for the client.
 type Hostile string
 
-// The hostile responses. A client must not read them to the end.
+// The hostile responses. A client must not read them completely.
 const (
-	// EndlessBody is one string in JSON without an end.
+	// EndlessBody is a JSON string without an end.
 	EndlessBody Hostile = "endless body"
-	// GzipBomb is a string of 400 MiB that is sent as a few hundred KiB.
+	// GzipBomb is a string of 400 MiB, compressed to a few hundred KiB.
 	GzipBomb Hostile = "gzip bomb"
-	// SlowDrip is an endless body of which a byte comes from time to time.
+	// SlowDrip is an endless body that is sent byte by byte, with pauses.
 	SlowDrip Hostile = "slow drip"
-	// HugeHeader is a header of 8 MiB before a small body.
+	// HugeHeader is a header of 8 MiB with a small body.
 	HugeHeader Hostile = "huge header"
-	// DeepJSON is JSON that is nested a million levels deep.
+	// DeepJSON is JSON with a million levels of nesting.
 	DeepJSON Hostile = "deep JSON"
 	// EmptyItems is a list of a million empty objects.
 	EmptyItems Hostile = "empty items"
 )
 
-// HostileResponses are those that no client can read.
+// HostileResponses returns all hostile responses.
 func HostileResponses() []Hostile {
 	return []Hostile{EndlessBody, GzipBomb, SlowDrip, HugeHeader, DeepJSON, EmptyItems}
 }
@@ -39,8 +39,7 @@ const (
 	manyTimes  = 1_000_000
 )
 
-// What is sent is made once, so that a test which measures memory measures that of the
-// client.
+// The payloads are built once, so that a test that measures memory measures only the client's.
 var (
 	hugeHeader = sync.OnceValue(func() string { return strings.Repeat("x", 8<<20) })
 	chunk      = sync.OnceValue(func() []byte { return bytes.Repeat([]byte("x"), 1<<20) })
@@ -49,7 +48,7 @@ var (
 	emptyItems = sync.OnceValue(func() []byte { return bytes.Repeat([]byte(",{}"), manyTimes) })
 )
 
-// attack answers a request until the client, or the test, has had enough.
+// attack sends a hostile response until the client disconnects or the test ends.
 func (s *Server) attack(f Fault, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	switch f.Hostile {
@@ -79,7 +78,7 @@ func (s *Server) attack(f Fault, w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 	case GzipBomb:
-		// The parts of a gzip stream are read one after the other.
+		// A gzip stream may have several parts, which are read in sequence.
 		send(gzipped([]byte(`{"version":"`)))
 		for n := 0; n < bombChunks && send(bombChunk()); n++ {
 			continue
@@ -96,7 +95,7 @@ func (s *Server) attack(f Fault, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// drip sends a byte from time to time.
+// drip sends one byte at a time, with pauses.
 func (s *Server) drip(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{"version":"`)
 	control := http.NewResponseController(w)
@@ -120,7 +119,7 @@ func (s *Server) drip(w http.ResponseWriter, r *http.Request) {
 func gzipped(text []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	// Writing to memory does not fail.
+	// Writing to memory cannot fail.
 	_, _ = w.Write(text)
 	_ = w.Close()
 	return out.Bytes()

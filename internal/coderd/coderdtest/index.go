@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// index finds things among tens of thousands of them. Nothing is ever taken out
-// of the maps by id but a workspace whose row is removed.
+// index finds objects quickly when there are tens of thousands of them. Objects are not removed
+// from the maps by id, except a workspace whose row is removed.
 type index struct {
 	users      map[uuid.UUID]*user
 	usernames  map[string]*user
@@ -19,9 +19,10 @@ type index struct {
 	files      map[uuid.UUID]*file
 	workspaces map[uuid.UUID]*workspace
 	builds     map[uuid.UUID]*workspace
-	// names are the workspaces that are not deleted.
+	// names contains the workspaces that are not deleted.
 	names map[workspaceName]*workspace
-	// order are the same, sorted as Coder lists them. Nil is that it is not known.
+	// order contains the same workspaces, sorted as Coder lists them. Nil means that it must be
+	// recomputed.
 	order []*workspace
 }
 
@@ -45,7 +46,7 @@ func newIndex() index {
 
 func (w *workspace) key() workspaceName { return workspaceName{w.owner, w.sortKey} }
 
-// insertWorkspace makes a workspace known.
+// insertWorkspace adds a new workspace to the index.
 func (s *Server) insertWorkspace(w *workspace) {
 	w.id, w.createdAt = uuid.New(), s.now()
 	w.lastUsedAt = w.createdAt
@@ -67,7 +68,7 @@ func (s *Server) moveWorkspace(w *workspace, owner *user, name string) {
 	s.index.order = nil
 }
 
-// markDeleted keeps a workspace that people do not see any more.
+// markDeleted hides a deleted workspace from lists and names. It can still be found by id.
 func (s *Server) markDeleted(w *workspace) {
 	if !w.deleted {
 		w.deleted = true
@@ -76,8 +77,8 @@ func (s *Server) markDeleted(w *workspace) {
 	}
 }
 
-// ordered are the workspaces that are not deleted, in Coder's order: what runs
-// comes first, so that pages move while workspaces start and stop.
+// ordered returns the workspaces that are not deleted, in Coder's order: running ones first, so
+// that workspaces move between pages when they start and stop.
 func (s *Server) ordered() []*workspace {
 	if s.index.order != nil {
 		return s.index.order

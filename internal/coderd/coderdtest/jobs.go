@@ -8,22 +8,22 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// BuildResult is what becomes of a build.
+// BuildResult is the result of a build.
 type BuildResult struct {
-	// Error makes the build fail. Empty is success.
+	// Error makes the build fail with this message. Empty means success.
 	Error string
-	// Hold leaves it pending until AdvanceBuilds or FinishBuilds.
+	// Hold keeps the build pending until AdvanceBuilds or FinishBuilds.
 	Hold bool
 }
 
-// job is the work of a build: of a template version or of a workspace.
+// job is the provisioner job of a template version or of a workspace build.
 type job struct {
 	id        uuid.UUID
 	fileID    uuid.UUID
 	orgID     uuid.UUID
 	initiator uuid.UUID
 	tags      map[string]string
-	// workspace and buildID are nil in the build of a template version.
+	// workspace and buildID are zero in the job of a template version.
 	workspace *workspace
 	buildID   uuid.UUID
 	versionID uuid.UUID
@@ -31,8 +31,8 @@ type job struct {
 	failure   string
 	errorCode codersdk.JobErrorCode
 	logs      []codersdk.ProvisionerJobLog
-	// silent says that its log is not ended, as Coder forgets to where a build is
-	// cancelled before it began.
+	// silent reports that the log has no end marker. Coder omits it if a build is cancelled before
+	// it started.
 	silent      bool
 	result      BuildResult
 	createdAt   time.Time
@@ -42,24 +42,23 @@ type job struct {
 	succeeded   func()
 }
 
-// SetBuildResult says what becomes of the builds that begin from now on, of the
-// workspace or template of that name. The empty name stands for all that have
-// no result of their own.
+// SetBuildResult sets the result of the builds that start from now on and belong to the workspace
+// or template of that name. The empty name sets the default result.
 func (s *Server) SetBuildResult(name string, result BuildResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.results[name] = result
 }
 
-// AdvanceBuilds moves each build that is not done one step: from pending to
-// running, from running to its end.
+// AdvanceBuilds moves each unfinished build one step: from pending to running, or from running to
+// its end.
 func (s *Server) AdvanceBuilds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance(s.queued...)
 }
 
-// FinishBuilds brings each build to its end.
+// FinishBuilds finishes all builds.
 func (s *Server) FinishBuilds() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,15 +67,15 @@ func (s *Server) FinishBuilds() {
 	}
 }
 
-// ActiveBuilds counts the builds that are not done.
+// ActiveBuilds returns the number of unfinished builds.
 func (s *Server) ActiveBuilds() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queued)
 }
 
-// enqueue begins the build of what has that name. succeeded is called when it
-// ends well.
+// enqueue starts the build of the workspace or template with that name. j.succeeded is called when
+// it succeeds.
 func (s *Server) enqueue(r *request, name string, j job) *job {
 	j.id, j.createdAt, j.status = uuid.New(), s.now(), codersdk.ProvisionerJobPending
 	j.initiator = r.user.id
@@ -93,7 +92,7 @@ func (s *Server) enqueue(r *request, name string, j job) *job {
 	return added
 }
 
-// done is a job that has ended well, for state that a test begins with.
+// done returns a job that has already succeeded, as initial state of a test.
 func (s *Server) done(fileID, orgID, initiator uuid.UUID) *job {
 	now := s.now()
 	return &job{
@@ -161,7 +160,7 @@ func (j *job) sdk() codersdk.ProvisionerJob {
 	return out
 }
 
-// updatedAt is when anything happened to the job.
+// updatedAt returns the time of the job's last change.
 func (j *job) updatedAt() time.Time {
 	switch {
 	case j.completedAt != nil:

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Later is what a release of Coder that does not exist yet may answer.
+// Later changes responses to what a future release of Coder may send.
 type Later struct {
-	// Fields adds a field that no client knows to each object.
+	// Fields adds an unknown field to each object.
 	Fields bool
-	// Values replaces each value of an enumeration by one that no client knows.
+	// Values replaces each value of an enumeration by an unknown one.
 	Values bool
 }
 
-// WithLater changes all answers that are no refusals.
+// WithLater changes all responses except errors.
 func WithLater(later Later) Option { return func(s *Server) { s.later = later } }
 
 const (
@@ -21,7 +21,7 @@ const (
 	unknownValue = "value-of-a-later-release"
 )
 
-// enumerations are the fields whose values are enumerations.
+// enumerations returns the names of the fields whose values are enumerations.
 func enumerations() []string {
 	return []string{
 		"status", "transition", "reason", "login_type", "provisioner", "type", "form_type", "max_port_share_level", "cors_behavior",
@@ -31,12 +31,12 @@ func enumerations() []string {
 	}
 }
 
-// isMap lists the objects whose keys are no fields.
+// isMap reports whether an object is a map, with keys that are data and not field names.
 func isMap(key string) bool {
 	return slices.Contains([]string{"tags", "features", "build_time_stats", "claims", "job_counts"}, key)
 }
 
-// change returns a body as a later release answers it.
+// change returns a body as a future release may send it.
 func (l Later) change(body any) any {
 	if l == (Later{}) {
 		return body

@@ -16,26 +16,26 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// License is a license to make. Only this package's server accepts it.
+// License describes a license to create. Only the server of this package accepts it.
 type License struct {
-	// UUID names it. Zero means a new one.
+	// UUID is the license's id. Zero means a new one.
 	UUID uuid.UUID
 	// FeatureSet is premium, enterprise or empty.
 	FeatureSet string
-	// Features are those beside the set: 1, or a limit.
+	// Features are additional features: 1 for enabled, or a limit.
 	Features map[string]int64
 	Trial    bool
-	// Expires is the end of its term. Zero means in a year.
+	// Expires is the end of its term. Zero means one year from now.
 	Expires time.Time
-	// GraceEnds is when it stops to count. Zero means Expires.
+	// GraceEnds is the end of its grace period. Zero means Expires.
 	GraceEnds time.Time
-	// NotBefore is when it begins to count. Zero means two years before Expires.
+	// NotBefore is the begin of its term. Zero means two years before Expires.
 	NotBefore time.Time
-	// DeploymentIDs are the deployments that may use it. None means any.
+	// DeploymentIDs are the deployments that may use it. Empty means any.
 	DeploymentIDs []string
 }
 
-// HeldLicense is a license that the server holds.
+// HeldLicense is a license that was added to the server.
 type HeldLicense struct {
 	ID   int32
 	UUID uuid.UUID
@@ -70,7 +70,7 @@ func (c licenseClaims) from() time.Time    { return time.Unix(c.NotBefore, 0) }
 func (c licenseClaims) until() time.Time   { return time.Unix(c.ExpiresAt, 0) }
 func (c licenseClaims) expires() time.Time { return time.Unix(c.LicenseExpires, 0) }
 
-// NewLicense makes the text of a license.
+// NewLicense returns the text of a license.
 func NewLicense(l License) string {
 	if l.UUID == uuid.Nil {
 		l.UUID = uuid.New()
@@ -102,14 +102,13 @@ func NewLicense(l License) string {
 	return unsigned + "." + licenseSignature(unsigned)
 }
 
-// licenseSignature stands for a signature: it says that nothing was changed, but
-// not by whom.
+// licenseSignature replaces a signature: it detects changes, but does not authenticate the issuer.
 func licenseSignature(unsigned string) string {
 	sum := sha256.Sum256([]byte(unsigned))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Licenses lists the licenses in the order in which they came.
+// Licenses returns the licenses in the order in which they were added.
 func (s *Server) Licenses() []HeldLicense {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +119,8 @@ func (s *Server) Licenses() []HeldLicense {
 	return out
 }
 
-// AddLicense is somebody giving Coder a license. It says whether Coder took it.
+// AddLicense adds a license, as another user of Coder would. It reports whether the server accepted
+// it.
 func (s *Server) AddLicense(text string) (taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,8 @@ func (s *Server) AddLicense(text string) (taken bool) {
 	return true
 }
 
-// RemoveLicense is somebody taking a license away. It says whether there was one.
+// RemoveLicense removes a license, as another user of Coder would. It reports whether the license
+// existed.
 func (s *Server) RemoveLicense(id int32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +150,7 @@ func (s *Server) removeLicense(id int32) bool {
 }
 
 func (s *Server) routeLicenses(open route) {
-	// The AGPL build does not ask who it is before it says that there is nothing.
+	// The AGPL build returns its error before it authenticates the request.
 	closed := func(pattern string, handle handlerFunc) {
 		open(pattern, func(r *request) { s.needsLicensing(); s.identify(r); handle(r) })
 	}
@@ -167,7 +168,7 @@ func (s *Server) routeLicenses(open route) {
 }
 
 func (s *Server) getLicenses(r *request) {
-	// Coder encodes a list of none as null.
+	// Coder encodes an empty list as null.
 	var out []codersdk.License
 	for _, l := range s.licenses {
 		if r.user.has("owner") {
@@ -211,7 +212,7 @@ func (s *Server) insertLicense(text string) *license {
 	return l
 }
 
-// checkLicense reads a license as Coder does.
+// checkLicense validates a license as Coder does.
 func (s *Server) checkLicense(text string) (claims licenseClaims, raw map[string]any) {
 	unusable := func(detail string) { refuseDetailed(http.StatusBadRequest, "Invalid license", detail) }
 	const anything = "license has multiple issues; contact support"

@@ -11,14 +11,12 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// WithLicensing makes the server the build of Coder that takes licenses. Without
-// it the server is the AGPL build, which has none of the addresses that a license
-// is about.
+// WithLicensing makes the server behave like the build of Coder that supports licenses. Without it
+// the server behaves like the AGPL build, which has no endpoints for licensed features.
 func WithLicensing() Option { return func(s *Server) { s.licensing = true } }
 
-// SetFeature decides the entitlement of a feature, whatever the licenses say:
-// entitled, grace_period or not_entitled. An empty entitlement leaves it to the
-// licenses again.
+// SetFeature overrides the entitlement of a feature: entitled, grace_period or not_entitled. An
+// empty entitlement removes the override.
 func (s *Server) SetFeature(name, entitlement string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,8 +27,8 @@ func (s *Server) SetFeature(name, entitlement string) {
 	s.features[codersdk.FeatureName(name)] = codersdk.Entitlement(entitlement)
 }
 
-// SetEntitlements is SetFeature for these features and for no other. Nil leaves
-// all to the licenses again.
+// SetEntitlements overrides the entitlements of these features and removes all other overrides. Nil
+// removes all.
 func (s *Server) SetEntitlements(features map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,14 +38,15 @@ func (s *Server) SetEntitlements(features map[string]string) {
 	}
 }
 
-// needsLicensing answers for the AGPL build.
+// needsLicensing refuses a request with the error of the AGPL build, unless the server supports
+// licenses.
 func (s *Server) needsLicensing() {
 	if !s.licensing {
 		routeNotFound()
 	}
 }
 
-// needsFeature is what Coder says where no license allows a feature.
+// needsFeature refuses a request with Coder's error if no license allows a feature.
 func (s *Server) needsFeature(name codersdk.FeatureName) {
 	if !s.entitlements().Features[name].Enabled {
 		refuse(http.StatusForbidden, name.Humanize()+" is a Premium feature. Contact sales!")
@@ -64,8 +63,7 @@ func (s *Server) routeLicensing(open, closed route) {
 	s.routeProxies(open)
 }
 
-// switchedOn are the features that this server uses where a license allows them,
-// apart from those that Coder always does.
+// switchedOn reports whether this server enables a feature if a license allows it.
 func switchedOn(name codersdk.FeatureName) bool {
 	switch name {
 	case codersdk.FeatureAuditLog, codersdk.FeatureTemplateRBAC, codersdk.FeatureAdvancedTemplateScheduling,
@@ -75,7 +73,7 @@ func switchedOn(name codersdk.FeatureName) bool {
 	return name.AlwaysEnable()
 }
 
-// entitlements computes what the licenses allow at this moment.
+// entitlements computes what the licenses allow at the current time.
 func (s *Server) entitlements() codersdk.Entitlements {
 	now, users := s.clock.Now(), int64(len(s.users))
 	out := codersdk.Entitlements{
@@ -119,7 +117,7 @@ func addFeatures(out *codersdk.Entitlements, claims licenseClaims, now time.Time
 	for name, value := range claims.Features {
 		switch {
 		case value <= 0 || out.Features[name].Entitlement == "" || name.UsesUsagePeriod():
-			// Coder passes over what it does not know.
+			// Coder ignores unknown features.
 		case name.UsesLimit():
 			limit := value
 			out.AddFeature(name, codersdk.Feature{Entitlement: entitlement, Enabled: true, Limit: &limit, Actual: out.Features[name].Actual})
@@ -150,20 +148,19 @@ func warn(out *codersdk.Entitlements, end, now time.Time) {
 	}
 }
 
-// internalError is what Coder says where its database refuses.
+// internalError refuses a request with Coder's error for a failed database call.
 func internalError(detail string) {
 	refuseDetailed(http.StatusInternalServerError, "An internal server error occurred.", detail)
 }
 
-// mayNot is what Coder says of a write that its database layer does not allow to
-// this user.
+// mayNot refuses a request with Coder's error for a write that its database layer does not permit.
 func mayNot() { internalError("unauthorized: rbac: forbidden") }
 
 func duplicate(index string) string {
 	return fmt.Sprintf("pq: duplicate key value violates unique constraint %q", index)
 }
 
-// secretOf makes a random text of a length.
+// secretOf returns a random text of the given length.
 func secretOf(length int) string {
 	var b strings.Builder
 	for b.Len() < length {

@@ -131,7 +131,7 @@ func TestTheAGPLBuildIsOnlyAsked(t *testing.T) {
 	if got := server.Requests()["GET /api/v2/entitlements"]; got != 1 || server.Writes() != 0 {
 		t.Errorf("%d requests, %d writes", got, server.Writes())
 	}
-	// An address that no Coder has is no write either.
+	// A request for an unknown route is not a write either.
 	answer, err := http.Get(server.URL + "/api/v2/nothing")
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func linesAfter(j *job, after int64) []codersdk.ProvisionerJobLog {
 	return out
 }
 
-// followLogs tells each line as it is written, until the job ends.
+// followLogs sends each line as it is written, until the job ends.
 func (s *Server) followLogs(r *request, j *job, after int64) {
 	s.follow(r, func() (messages []any, ended bool) {
 		for _, line := range linesAfter(j, after) {
@@ -81,8 +81,8 @@ func (s *Server) followLogs(r *request, j *job, after int64) {
 	})
 }
 
-// follow sends what is new through a WebSocket each time something is logged, until
-// there will be nothing more. Next is called while the server is locked.
+// follow sends new messages through a WebSocket each time something is logged, until next reports
+// the end. next is called while s.mu is held.
 func (s *Server) follow(r *request, next func() (messages []any, ended bool)) {
 	conn, err := websocket.Accept(r.w, r.Request, nil)
 	if err != nil {

@@ -2,15 +2,15 @@ package coderdtest
 
 import "github.com/google/uuid"
 
-// AddOrganization is somebody making a further organization. An owner may do
-// everything there without being a member.
+// AddOrganization adds an organization, as another user of Coder would. An owner may do everything
+// in it without being a member.
 func (s *Server) AddOrganization(name string) uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.addOrganization(name, false).ID
 }
 
-// RenameOrganization is somebody renaming an organization.
+// RenameOrganization renames an organization, as another user of Coder would.
 func (s *Server) RenameOrganization(name, to string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,19 +6,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Option changes a Server.
+// Option configures a Server.
 type Option func(*Server)
 
-// WithClock sets the clock. Without it the server has the real time.
+// WithClock sets the clock. The default is the real time.
 func WithClock(c clock.PassiveClock) Option { return func(s *Server) { s.clock = c } }
 
-// WithManualBuilds leaves each build pending until AdvanceBuilds or
-// FinishBuilds. Without it a build is done as soon as the request that queued
-// it has its answer.
+// WithManualBuilds leaves each build pending until AdvanceBuilds or FinishBuilds. By default a
+// build finishes right after the response to the request that queued it.
 func WithManualBuilds() Option { return func(s *Server) { s.manual = true } }
 
-// WithMaxTokenLifetimes sets how long a token of an owner and of anybody else
-// may live. Without it these are Coder's defaults: 7 days and 100 years.
+// WithMaxTokenLifetimes sets the maximum lifetime of tokens of owners and of other users. The
+// defaults are Coder's: 7 days and 100 years.
 func WithMaxTokenLifetimes(owner, others time.Duration) Option {
 	return func(s *Server) { s.ownerTokenLifetime, s.tokenLifetime = owner, others }
 }
@@ -27,6 +26,6 @@ func WithMaxTokenLifetimes(owner, others time.Duration) Option {
 // since 2.31 if CODER_HOST_PREFIX_COOKIE is set.
 func WithHostPrefixCookie() Option { return func(s *Server) { s.hostPrefixCookie = true } }
 
-// WithPasswordLoginDisabled lets nobody log in with a password, as
+// WithPasswordLoginDisabled disables the login with a password for all users, as
 // CODER_DISABLE_PASSWORD_AUTH does.
 func WithPasswordLoginDisabled() Option { return func(s *Server) { s.noPasswords = true } }

@@ -9,7 +9,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// OrganizationID is the id of an organization.
+// OrganizationID returns the id of an organization.
 func (s *Server) OrganizationID(name string) uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +38,7 @@ func (s *Server) organizationByID(id uuid.UUID) *codersdk.Organization {
 	return nil
 }
 
-// pathOrganization is the organization in the path: an id, a name or "default".
+// pathOrganization returns the organization in the path: an id, a name or "default".
 func (s *Server) pathOrganization(r *request) *codersdk.Organization {
 	arg := r.PathValue("organization")
 	org := s.organizationNamed(arg)

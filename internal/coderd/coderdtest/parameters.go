@@ -21,7 +21,7 @@ func find(parameters buildParameters, name string) *codersdk.WorkspaceBuildParam
 	return &parameters[i]
 }
 
-// defaultsOf are the values of a workspace whose owner chose none.
+// defaultsOf returns the default values of a version's parameters.
 func defaultsOf(v *version) buildParameters {
 	var out buildParameters
 	for _, p := range v.content.parameters {
@@ -30,8 +30,8 @@ func defaultsOf(v *version) buildParameters {
 	return out
 }
 
-// resolve gives the values for a build, and the preset that they stand for. last
-// is nil in the first build of a workspace.
+// resolve returns the parameter values for a build, and the preset that matches them. last is nil
+// in the first build of a workspace.
 func (s *Server) resolve(t *template, v *version, last *build, preset uuid.UUID, given buildParameters) (buildParameters, uuid.UUID) {
 	var before buildParameters
 	if last != nil {
@@ -39,7 +39,7 @@ func (s *Server) resolve(t *template, v *version, last *build, preset uuid.UUID,
 	}
 	wanted := slices.Clone(presetOf(v, preset))
 	for _, g := range given {
-		// The values of a preset count before those that are given.
+		// The values of a preset take precedence over those in the request.
 		if find(wanted, g.Name) == nil {
 			wanted = append(wanted, g)
 		}
@@ -68,7 +68,7 @@ func presetOf(v *version, id uuid.UUID) buildParameters {
 	return out
 }
 
-// matchingPreset is the largest preset all of whose values are there.
+// matchingPreset returns the largest preset whose values are all set.
 func matchingPreset(v *version, values buildParameters) uuid.UUID {
 	id, size := uuid.Nil, -1
 	for _, p := range v.content.presets {
@@ -83,13 +83,14 @@ func matchingPreset(v *version, values buildParameters) uuid.UUID {
 	return id
 }
 
-// resolveClassic refuses the first value that does not fit.
+// resolveClassic refuses the request at the first invalid value.
 func resolveClassic(v *version, before, wanted buildParameters) buildParameters {
 	resolver := codersdk.ParameterResolver{Rich: before}
 	var out buildParameters
 	for _, p := range v.content.parameters {
 		if p.ValidationError == "" && p.ValidationRegex == "" && p.ValidationMonotonic == "" {
-			// So does Coder: the bounds alone are held by Terraform, and fail the build.
+			// Coder does the same: if only the bounds are set, Terraform checks them and fails the
+			// build.
 			p.ValidationMin, p.ValidationMax = nil, nil
 		}
 		value, err := resolver.ValidateResolve(p, find(wanted, p.Name))
@@ -101,7 +102,7 @@ func resolveClassic(v *version, before, wanted buildParameters) buildParameters 
 	return out
 }
 
-// resolveDynamic refuses all values together that do not fit.
+// resolveDynamic refuses the request with all invalid values together.
 func resolveDynamic(v *version, before, wanted buildParameters) buildParameters {
 	var out buildParameters
 	var problems []codersdk.ValidationError
@@ -174,8 +175,8 @@ func (s *Server) getVariables(r *request) {
 	r.write(http.StatusOK, out)
 }
 
-// VariableValues are the values with which a version was built, the sensitive ones
-// too, which nobody sees through the API.
+// VariableValues returns the values with which a version was built, including the sensitive ones,
+// which the API does not return.
 func (s *Server) VariableValues(version uuid.UUID) map[string]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +189,8 @@ func (s *Server) VariableValues(version uuid.UUID) map[string]string {
 	return out
 }
 
-// fill gives values to the variables of a version, and says which have none.
+// fill sets the values of a version's variables, and returns the required variables without a
+// value.
 func (c *content) fill(values []codersdk.VariableValue) (missing []string) {
 	for i := range c.variables {
 		variable := &c.variables[i]

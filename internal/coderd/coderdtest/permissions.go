@@ -8,7 +8,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// postAuthCheck says what a user may do, with the roles owner, template-admin and member.
+// postAuthCheck reports what a user may do, for the roles owner, template-admin and member.
 func (s *Server) postAuthCheck(r *request) {
 	var body codersdk.AuthorizationRequest
 	r.read(&body)
@@ -34,8 +34,7 @@ func (s *Server) mayMember(u *user, check codersdk.AuthorizationCheck) bool {
 	return check.Object.ResourceType == codersdk.ResourceWorkspace && owner == u.id.String()
 }
 
-// Initiators lists the builds of a workspace, as transition and username of who asked for
-// it.
+// Initiators returns the builds of a workspace, as transition and username of the initiator.
 func (s *Server) Initiators(id uuid.UUID) (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +46,7 @@ func (s *Server) Initiators(id uuid.UUID) (all []string) {
 	return all
 }
 
-// SetEmail gives a user an email, which another one may have too.
+// SetEmail sets the email address of a user, which may be the same as another user's.
 func (s *Server) SetEmail(username, email string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,16 +13,16 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// builtInProvisioners is how many Coder has of its own. A server that was given no
-// provisioner has them.
+// builtInProvisioners is the number of Coder's built-in provisioners. They are used if no
+// provisioner was added to the server.
 const builtInProvisioners = 3
 
 func (s *Server) routeJobs(closed route) {
 	closed("GET /api/v2/organizations/{organization}/provisionerjobs", s.getJobs)
 }
 
-// getJobs tells of jobs that are not done. The server for tests does not keep the
-// others, and so must not be asked for them.
+// getJobs lists unfinished jobs. The server does not keep the others, so it refuses requests for
+// them.
 func (s *Server) getJobs(r *request) {
 	org := s.pathOrganization(r)
 	if !r.mayProvision() {
@@ -51,7 +51,7 @@ func (s *Server) getJobs(r *request) {
 	r.write(http.StatusOK, out)
 }
 
-// jobSDK is a job with what only the list of jobs has.
+// jobSDK converts a job, with the fields that only the list of jobs has.
 func (s *Server) jobSDK(j *job) codersdk.ProvisionerJob {
 	out := j.sdk()
 	if v := s.versionByID(j.versionID); v != nil {
@@ -66,7 +66,7 @@ func (s *Server) jobSDK(j *job) codersdk.ProvisionerJob {
 	return out
 }
 
-// cancel ends a job that waits, and asks one that runs to end.
+// cancel ends a pending job, and requests the end of a running one.
 func (s *Server) cancel(r *request, j *job) {
 	switch {
 	case j.completedAt != nil:
@@ -86,7 +86,7 @@ func (s *Server) cancel(r *request, j *job) {
 	r.write(http.StatusOK, codersdk.Response{Message: "Job has been marked as canceled..."})
 }
 
-// tagsOf are the tags of a job as Coder completes them.
+// tagsOf returns the tags of a job, with the ones that Coder adds.
 func tagsOf(user uuid.UUID, given map[string]string) map[string]string {
 	tags := maps.Clone(given)
 	if tags == nil {
@@ -100,7 +100,7 @@ func tagsOf(user uuid.UUID, given map[string]string) map[string]string {
 	return tags
 }
 
-// matching counts the provisioners that may take a job.
+// matching returns the number of provisioners that may run a job.
 func (s *Server) matching(j *job) int {
 	if len(s.daemons) == 0 {
 		if len(j.tags) > 2 {

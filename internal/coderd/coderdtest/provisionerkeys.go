@@ -12,12 +12,12 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// ProvisionerKey is a provisioner key that the server holds.
+// ProvisionerKey is a provisioner key of the server.
 type ProvisionerKey struct {
 	ID   uuid.UUID
 	Name string
 	Tags map[string]string
-	// Text is what a provisioner shows. Coder itself keeps only a hash of it.
+	// Text is the key that a provisioner presents. Coder itself stores only a hash of it.
 	Text string
 }
 
@@ -27,7 +27,7 @@ type provisionerKey struct {
 	createdAt time.Time
 }
 
-// ProvisionerKeys lists the keys of an organization, the oldest first.
+// ProvisionerKeys returns the keys of an organization, the oldest first.
 func (s *Server) ProvisionerKeys(organization string) []ProvisionerKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,8 +40,7 @@ func (s *Server) ProvisionerKeys(organization string) []ProvisionerKey {
 	return out
 }
 
-// AddProvisionerKey is somebody making a key in Coder's own interface. It needs
-// no license.
+// AddProvisionerKey adds a key, as another user of Coder would. It needs no license.
 func (s *Server) AddProvisionerKey(organization, name string, tags map[string]string) (text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +51,8 @@ func (s *Server) AddProvisionerKey(organization, name string, tags map[string]st
 	return s.insertProvisionerKey(org.ID, name, tags).Text
 }
 
-// RemoveProvisionerKey is somebody deleting a key. It says whether there was one.
+// RemoveProvisionerKey removes a key, as another user of Coder would. It reports whether the key
+// existed.
 func (s *Server) RemoveProvisionerKey(organization, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +99,7 @@ func (s *Server) insertProvisionerKey(org uuid.UUID, name string, tags map[strin
 	return k
 }
 
-// removeProvisionerKey takes the daemons of the key with it, as Coder's database
-// does.
+// removeProvisionerKey also removes the daemons of the key, as Coder's database does.
 func (s *Server) removeProvisionerKey(k *provisionerKey) {
 	s.provisionerKeys = slices.DeleteFunc(s.provisionerKeys, func(other *provisionerKey) bool { return other == k })
 	s.daemons = slices.DeleteFunc(s.daemons, func(d *daemon) bool { return d.key.id == k.ID })
@@ -156,7 +155,7 @@ func (s *Server) postProvisionerKey(r *request, org *codersdk.Organization) {
 
 func (s *Server) deleteProvisionerKey(r *request, org *codersdk.Organization) {
 	name := r.PathValue("key")
-	// Coder keeps its own keys in the default organization.
+	// Coder's own keys are in the default organization.
 	if org.IsDefault && slices.Contains(codersdk.ReservedProvisionerKeyNames(), strings.ToLower(name)) {
 		refuse(http.StatusBadRequest, fmt.Sprintf("Cannot delete reserved '%s' provisioner key", strings.ToLower(name)))
 	}
@@ -168,7 +167,7 @@ func (s *Server) deleteProvisionerKey(r *request, org *codersdk.Organization) {
 	r.w.WriteHeader(http.StatusNoContent)
 }
 
-// getOwnProvisionerKey looks at the header alone. The path may say anything.
+// getOwnProvisionerKey reads the key from the header. It ignores the path.
 func (s *Server) getOwnProvisionerKey(r *request) {
 	s.needsLicensing()
 	text := r.Header.Get(codersdk.ProvisionerDaemonKey)

@@ -11,13 +11,13 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// Proxy is a workspace proxy that the server knows.
+// Proxy is a workspace proxy of the server.
 type Proxy struct {
 	ID                      uuid.UUID
 	Name, DisplayName, Icon string
-	// Token is the one that counts. Coder itself keeps only a hash of it.
+	// Token is the current token. Coder itself stores only a hash of it.
 	Token string
-	// URL and WildcardHostname are what the proxy told when it came.
+	// URL and WildcardHostname are the values from the proxy's registration.
 	URL, WildcardHostname string
 	// Status is ok, unreachable, unhealthy or unregistered.
 	Status string
@@ -31,7 +31,8 @@ type proxy struct {
 	deleted              bool
 }
 
-// Proxies lists the workspace proxies that are not deleted, without Coder itself.
+// Proxies returns the workspace proxies that are not deleted, without the primary one (Coder
+// itself).
 func (s *Server) Proxies() []Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,16 +45,15 @@ func (s *Server) Proxies() []Proxy {
 	return out
 }
 
-// AddProxy is somebody making a workspace proxy in Coder's own interface. It
-// needs no license.
+// AddProxy adds a workspace proxy, as another user of Coder would. It needs no license.
 func (s *Server) AddProxy(name, displayName, icon string) Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.insertProxy(name, displayName, icon).Proxy
 }
 
-// RegisterProxy is a workspace proxy coming with its token. It says whether Coder
-// accepts that.
+// RegisterProxy registers a workspace proxy with its token. It reports whether the server accepts
+// the token.
 func (s *Server) RegisterProxy(token, url, wildcardHostname string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *Server) RegisterProxy(token, url, wildcardHostname string) bool {
 	return false
 }
 
-// SetProxyStatus is what Coder finds when it looks at a workspace proxy: a status
-// and what is wrong.
+// SetProxyStatus sets the result of Coder's health check of a workspace proxy: a status and its
+// errors.
 func (s *Server) SetProxyStatus(name, status string, problems ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +76,8 @@ func (s *Server) SetProxyStatus(name, status string, problems ...string) {
 	}
 }
 
-// RemoveProxy is somebody deleting a workspace proxy. It says whether there was
-// one.
+// RemoveProxy removes a workspace proxy, as another user of Coder would. It reports whether the
+// proxy existed.
 func (s *Server) RemoveProxy(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (s *Server) RemoveProxy(name string) bool {
 	return p != nil
 }
 
-// proxyNamed cares for case, as Coder does when it is asked for a name.
+// proxyNamed is case-sensitive, as Coder's lookup by name is.
 func (s *Server) proxyNamed(name string) *proxy {
 	for _, p := range s.proxies {
 		if !p.deleted && p.Name == name {
@@ -121,7 +121,7 @@ func (s *Server) insertProxy(name, displayName, icon string) *proxy {
 func proxyToken(id uuid.UUID) string { return id.String() + ":" + secretOf(64) }
 
 func (s *Server) routeProxies(open route) {
-	// The license is looked at before the user.
+	// Coder checks the license before the user.
 	licensed := func(pattern string, handle handlerFunc) {
 		open(pattern, func(r *request) {
 			s.needsLicensing()
@@ -155,8 +155,8 @@ func (s *Server) routeProxies(open route) {
 	licensed("GET /api/v2/workspaceproxies/me/crypto-keys", s.getCryptoKeys)
 }
 
-// pathProxy is the proxy in the path, by name or id, and nil for Coder itself. By
-// its id a deleted proxy is found as well.
+// pathProxy returns the proxy in the path, by name or id. It returns nil for the primary proxy
+// (Coder itself). A deleted proxy is found by its id only.
 func (s *Server) pathProxy(r *request) *proxy {
 	query := r.PathValue("proxy")
 	if query == "primary" || query == s.deploymentID.String() {
@@ -240,7 +240,7 @@ func (s *Server) deleteProxy(r *request) {
 	r.write(http.StatusOK, codersdk.Response{Message: "Proxy has been deleted!"})
 }
 
-// getCryptoKeys gives a proxy no keys, but says all that Coder says before.
+// getCryptoKeys returns no keys, but validates the request as Coder does.
 func (s *Server) getCryptoKeys(r *request) {
 	s.identifyProxy(r)
 	switch feature := r.URL.Query().Get("feature"); feature {

@@ -7,18 +7,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// Received is one request as it came.
+// Received is one received request.
 type Received struct {
 	Method, Path string
 	Header       http.Header
-	// ID is the one that the server gave it, and told in its answer.
+	// ID is the id that the server assigned and returned in its response.
 	ID string
 }
 
-// maxReceived is how many requests are remembered.
+// maxReceived is the number of requests that are kept.
 const maxReceived = 1000
 
-// receive remembers a request and gives it an id.
+// receive records a request and returns its id.
 func (s *Server) receive(r *http.Request) string {
 	s.trafficMu.Lock()
 	defer s.trafficMu.Unlock()
@@ -28,7 +28,7 @@ func (s *Server) receive(r *http.Request) string {
 	return id
 }
 
-// Received are the last requests, in their order.
+// Received returns the last requests in the order of their arrival.
 func (s *Server) Received() []Received {
 	s.trafficMu.Lock()
 	defer s.trafficMu.Unlock()

@@ -5,8 +5,8 @@ import "slices"
 // Release is a release of Coder that the server emulates.
 type Release string
 
-// The emulated releases. Each is the newest patch of its minor version that was
-// read; 2.30.0 is the one whose client this project uses.
+// The emulated releases. Each is the newest patch release of its minor version whose source was
+// read; 2.30.0 is the version of the client library that this project uses.
 const (
 	Release229 Release = "v2.29.19+f8bdec5"
 	Release230 Release = "v2.30.0+43e67d1"
@@ -17,7 +17,7 @@ const (
 // Releases returns all emulated releases, the oldest first.
 func Releases() []Release { return []Release{Release229, Release230, Release234, Release236} }
 
-// WithRelease sets the release. Without it the server is a Coder 2.30.0.
+// WithRelease sets the release. The default is Coder 2.30.0.
 func WithRelease(release Release) Option { return func(s *Server) { s.release = release } }
 
 // Release returns the emulated release.
@@ -27,29 +27,28 @@ func (s *Server) Release() Release { return s.release }
 type difference int
 
 const (
-	// partialTemplatePatch: PATCH of a template keeps what the body leaves out, and
-	// answers 200 if nothing changes. Others replace absent numbers and booleans by
-	// zero, and answer 304.
+	// partialTemplatePatch: PATCH of a template keeps fields that the body omits, and returns 200
+	// if nothing changes. Other releases replace omitted numbers and booleans by zero values, and
+	// return 304.
 	partialTemplatePatch difference = iota
-	// hidesExpiredTokens: the list of tokens has expired ones only with
+	// hidesExpiredTokens: the list of tokens contains expired tokens only with
 	// include_expired=true.
 	hidesExpiredTokens
-	// fixedTokenLife: the use of a token does not extend its life.
+	// fixedTokenLife: using a token does not extend its lifetime.
 	fixedTokenLife
-	// unknownUserNotFound: an unknown user is 404. Others answer 400.
+	// unknownUserNotFound: the response for an unknown user is 404. Other releases return 400.
 	unknownUserNotFound
-	// needsExternalAuth: the owner of a new workspace must have signed in to the
-	// external providers of the template, or creating it is 403.
+	// needsExternalAuth: creating a workspace returns 403 unless its owner has signed in to the
+	// external providers of the template.
 	needsExternalAuth
-	// bombTooLarge: a zip that unpacks to more than 100 MiB is 413. Others answer 500.
+	// bombTooLarge: a zip that unpacks to more than 100 MiB returns 413. Other releases return 500.
 	bombTooLarge
-	// startsNoDormant: starting a dormant workspace is 403. Others wake it.
+	// startsNoDormant: starting a dormant workspace returns 403. Other releases wake it.
 	startsNoDormant
 )
 
-// differences says which emulated releases have which behavior, and where that was
-// read: pull requests and files of coder/coder, at the commits in the releases'
-// names.
+// differences returns the emulated releases that have a behavior, and the source: pull requests and
+// files of coder/coder, at the commits in the releases' names.
 func differences(d difference) (releases []Release, source string) {
 	switch d {
 	case partialTemplatePatch:

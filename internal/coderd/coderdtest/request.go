@@ -11,23 +11,23 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// request is one request and what is known about who makes it.
+// request is one request with its user.
 type request struct {
 	*http.Request
 	w    http.ResponseWriter
 	user *user
 	key  *key
-	// later changes the answer.
+	// later changes the response.
 	later Later
-	// after runs when the answer is written, and unlocked when others may ask again.
+	// after is called when the response is written, and unlocked after s.mu is released.
 	after    []func()
 	unlocked func()
 }
 
 type handlerFunc func(r *request)
 
-// refusal is thrown by refuse and caught by endpoint, so that handlers read like
-// what they do when all is well.
+// refusal is the panic value of refuse, which serve recovers. Handlers therefore contain no error
+// handling.
 type refusal struct {
 	status int
 	body   codersdk.Response
@@ -41,18 +41,19 @@ func refuseDetailed(status int, message, detail string, fields ...codersdk.Valid
 	panic(refusal{status: status, body: codersdk.Response{Message: message, Detail: detail, Validations: fields}})
 }
 
-// notFound is what Coder says of everything that is not there or not for you.
+// notFound refuses a request with Coder's error for objects that do not exist or are not visible to
+// the user.
 func notFound() {
 	refuse(http.StatusNotFound, "Resource not found or you do not have access to this resource")
 }
 
-// routeNotFound is what Coder says of an address that it does not have.
+// routeNotFound refuses a request with Coder's error for an unknown route.
 func routeNotFound() { refuse(http.StatusNotFound, "Route not found.") }
 
 const signedOut = "You are signed out or your session has expired. Please sign in again to continue."
 
-// endpoint counts, fails where a fault says so, identifies the caller and
-// handles.
+// endpoint counts the request, applies a matching fault, authenticates the caller and calls the
+// handler.
 func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(codersdk.BuildVersionHeader, string(s.release))
@@ -95,9 +96,8 @@ func (s *Server) endpoint(class string, handle handlerFunc, needsUser bool) http
 	}
 }
 
-// giveUp ends a request for whose answer nobody waits. Who returned instead would
-// answer 200 with nothing, and a client might take that in the instant in which its
-// time runs out.
+// giveUp aborts a request whose client is gone. If the handler returned instead, net/http would
+// send an empty 200 response, which the client might receive just before its timeout.
 func giveUp() { panic(http.ErrAbortHandler) }
 
 func (s *Server) serve(r *request, handle handlerFunc, needsUser bool) {
@@ -130,14 +130,14 @@ func (r *request) write(status int, body any) {
 	_ = json.NewEncoder(r.w).Encode(body)
 }
 
-// read decodes the body.
+// read decodes the request body.
 func (r *request) read(into any) {
 	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		refuseDetailed(http.StatusBadRequest, "Request body must be valid JSON.", err.Error())
 	}
 }
 
-// id reads a part of the path that must be a UUID.
+// id returns a path parameter that must be a UUID.
 func (r *request) id(name string) uuid.UUID {
 	id, err := uuid.Parse(r.PathValue(name))
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *request) id(name string) uuid.UUID {
 	return id
 }
 
-// discard takes an answer that a fault replaces.
+// discard drops a response that a fault replaces.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }

@@ -9,8 +9,8 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// AddWorkspaces makes many workspaces at once, as AddWorkspace does. It gives
-// their ids, or nil where there is no such owner or template.
+// AddWorkspaces adds n workspaces, as AddWorkspace does. It returns their ids, or nil if the owner
+// or the template does not exist.
 func (s *Server) AddWorkspaces(n int, owner string, template uuid.UUID) []uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +33,7 @@ func (s *Server) seedWorkspace(u *user, t *template, name string) *workspace {
 	return w
 }
 
-// SetLatency makes every request take that much longer. Faults come on top.
+// SetLatency delays every request. Delays of faults are added.
 func (s *Server) SetLatency(latency time.Duration) {
 	s.trafficMu.Lock()
 	defer s.trafficMu.Unlock()

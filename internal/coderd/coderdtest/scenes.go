@@ -8,8 +8,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// AddWorkspace makes a workspace of a template's active version that is running.
-// The owner must exist.
+// AddWorkspace adds a running workspace with a template's active version. The owner must exist.
 func (s *Server) AddWorkspace(owner string, template uuid.UUID, name string) uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -20,19 +19,19 @@ func (s *Server) AddWorkspace(owner string, template uuid.UUID, name string) uui
 	return s.seedWorkspace(u, t, name).id
 }
 
-// BuildWorkspace is somebody starting, stopping or deleting a workspace in
-// Coder's own interface. The build is done at once.
+// BuildWorkspace starts, stops or deletes a workspace, as another user of Coder would. The build
+// finishes at once.
 func (s *Server) BuildWorkspace(id uuid.UUID, transition string) {
 	s.change(id, func(w *workspace) { s.doneBuild(w, codersdk.WorkspaceTransition(transition)) })
 }
 
-// RenameWorkspace is somebody renaming a workspace.
+// RenameWorkspace renames a workspace, as another user of Coder would.
 func (s *Server) RenameWorkspace(id uuid.UUID, name string) {
 	s.change(id, func(w *workspace) { s.moveWorkspace(w, w.owner, name) })
 }
 
-// TransferWorkspace gives a workspace to another user, which Coder does where it
-// hands out a prebuilt one.
+// TransferWorkspace changes the owner of a workspace, as Coder does when a user claims a prebuilt
+// workspace.
 func (s *Server) TransferWorkspace(id uuid.UUID, owner string) {
 	s.change(id, func(w *workspace) {
 		if u := s.userNamed(owner); u != nil {
@@ -41,8 +40,8 @@ func (s *Server) TransferWorkspace(id uuid.UUID, owner string) {
 	})
 }
 
-// RemoveWorkspace takes a workspace out of the database, so that it is not found
-// any more. Coder itself only marks it as deleted.
+// RemoveWorkspace removes a workspace from the database, so that it is not found any more. Coder
+// itself only marks it as deleted.
 func (s *Server) RemoveWorkspace(id uuid.UUID) {
 	s.change(id, func(w *workspace) {
 		s.markDeleted(w)
@@ -50,7 +49,8 @@ func (s *Server) RemoveWorkspace(id uuid.UUID) {
 	})
 }
 
-// SetTTL is somebody changing after how long a workspace stops. Nil is never.
+// SetTTL changes the time after which a workspace stops, as another user of Coder would. Nil means
+// never.
 func (s *Server) SetTTL(id uuid.UUID, ttl *time.Duration) {
 	s.change(id, func(w *workspace) {
 		w.ttl = nil
@@ -61,23 +61,24 @@ func (s *Server) SetTTL(id uuid.UUID, ttl *time.Duration) {
 	})
 }
 
-// SetAutostart is somebody changing the schedule of a workspace. Nil is never.
+// SetAutostart changes the schedule of a workspace, as another user of Coder would. Nil means no
+// schedule.
 func (s *Server) SetAutostart(id uuid.UUID, schedule *string) {
 	s.change(id, func(w *workspace) { w.autostart = schedule })
 }
 
-// SetAutomaticUpdates is somebody changing whether a workspace updates itself:
+// SetAutomaticUpdates changes the automatic updates of a workspace, as another user of Coder would:
 // always or never.
 func (s *Server) SetAutomaticUpdates(id uuid.UUID, updates string) {
 	s.change(id, func(w *workspace) { w.automaticUpdates = codersdk.AutomaticUpdates(updates) })
 }
 
-// SetAgents sets the agents that a workspace has while it runs.
+// SetAgents sets the agents that a workspace has while it is running.
 func (s *Server) SetAgents(id uuid.UUID, agents ...Agent) {
 	s.change(id, func(w *workspace) { w.agents = agents })
 }
 
-// SetDormant puts a workspace to sleep or wakes it.
+// SetDormant makes a workspace dormant, or active again.
 func (s *Server) SetDormant(id uuid.UUID, dormant bool) {
 	s.change(id, func(w *workspace) {
 		w.dormantAt = nil
@@ -88,13 +89,12 @@ func (s *Server) SetDormant(id uuid.UUID, dormant bool) {
 	})
 }
 
-// SetLastUsed sets when a workspace was used last.
+// SetLastUsed sets the time when a workspace was used last.
 func (s *Server) SetLastUsed(id uuid.UUID, at time.Time) {
 	s.change(id, func(w *workspace) { w.lastUsedAt = at })
 }
 
-// Transitions lists the builds of a workspace, the oldest first: start, stop or
-// delete.
+// Transitions returns the builds of a workspace, the oldest first: start, stop or delete.
 func (s *Server) Transitions(id uuid.UUID) []string {
 	var out []string
 	s.change(id, func(w *workspace) {
@@ -105,8 +105,8 @@ func (s *Server) Transitions(id uuid.UUID) []string {
 	return out
 }
 
-// WorkspaceStatus is the status of a workspace's latest build, for example
-// running. It is empty where there is no such workspace.
+// WorkspaceStatus returns the status of a workspace's latest build, for example running. It returns
+// an empty string if there is no such workspace.
 func (s *Server) WorkspaceStatus(id uuid.UUID) string {
 	status := ""
 	s.change(id, func(w *workspace) {

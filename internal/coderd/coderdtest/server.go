@@ -13,9 +13,9 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// Server is a Coder for tests. All methods are safe for concurrent use.
+// Server is a fake Coder for tests. All methods are safe for concurrent use.
 type Server struct {
-	// URL is its address.
+	// URL is the base URL of the server.
 	URL string
 
 	clock              clock.PassiveClock
@@ -30,7 +30,7 @@ type Server struct {
 	deploymentID       uuid.UUID
 	stopped            chan struct{}
 
-	// mu protects everything below. A request holds it while it is handled.
+	// mu protects everything below. It is held while a request is handled.
 	mu            sync.Mutex
 	lastTime      time.Time
 	counter       int
@@ -44,7 +44,7 @@ type Server struct {
 	results       map[string]BuildResult
 	queued        []*job
 	lastLog       int64
-	// agentLogs and agentWorkspaces are those of agents that wrote, by their ids.
+	// agentLogs and agentWorkspaces contain the agents with log lines, by agent id.
 	agentLogs       map[uuid.UUID]*agentLog
 	agentWorkspaces map[uuid.UUID]*workspace
 	// logged is closed and replaced when a line is written or a job ends.
@@ -57,7 +57,7 @@ type Server struct {
 	daemons         []*daemon
 	proxies         []*proxy
 
-	// trafficMu protects the faults and counts, which do not wait for a request.
+	// trafficMu protects the faults and counts, which must not wait for mu.
 	trafficMu sync.Mutex
 	latency   time.Duration
 	faults    []*activeFault
@@ -65,7 +65,7 @@ type Server struct {
 	received  []Received
 }
 
-// New starts a server without any user that ends with the test.
+// New starts a server without users. It stops when the test ends.
 func New(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := &Server{
@@ -97,8 +97,8 @@ func New(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// now is the server's time, strictly rising, in the precision that Coder's
-// database keeps.
+// now returns the server's time. It is strictly increasing and has the precision of Coder's
+// database.
 func (s *Server) now() time.Time {
 	now := s.clock.Now().UTC().Truncate(time.Microsecond)
 	if !now.After(s.lastTime) {
@@ -108,8 +108,7 @@ func (s *Server) now() time.Time {
 	return now
 }
 
-// handler routes the requests. Each class of requests has the name of its
-// pattern.
+// handler returns the router. The name of a request class is its pattern.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	open := func(pattern string, handle handlerFunc) { mux.HandleFunc(pattern, s.endpoint(pattern, handle, false)) }

@@ -75,7 +75,7 @@ func TestABlockedRequestWaits(t *testing.T) {
 	server.Fail(coderdtest.Fault{PathPrefix: "/api/v2/users", Block: gate, Times: 1})
 	done := make(chan error, 1)
 	go func() { _, err := client.Me(context.WithoutCancel(t.Context())); done <- err }()
-	// The one that is blocked does not hold up others.
+	// A blocked request does not block others.
 	for server.Requests()["GET /api/v2/users/{user}"] == 0 {
 		if _, err := client.BuildInfo(t.Context()); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestSuspendedUsersAndPasswords(t *testing.T) {
 
 	closed := coderdtest.New(t, coderdtest.WithPasswordLoginDisabled())
 	client = newClient(t, closed, closed.AddUser("ada", "owner"))
-	// Coder's documentation lets owners in. Coder v2.30 does not.
+	// According to Coder's documentation owners can log in. Coder v2.30 refuses them.
 	if _, err := client.Login(t.Context(), "ada@example.com", "ada-Passw0rd!"); !coderd.IsForbidden(err) {
 		t.Errorf("%v, want forbidden", err)
 	}

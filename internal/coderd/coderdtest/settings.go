@@ -30,7 +30,7 @@ func (s *Server) putAutomaticUpdates(r *request) {
 	r.w.WriteHeader(http.StatusNoContent)
 }
 
-// putDormant neither stops nor starts the workspace.
+// putDormant changes only the dormancy: it neither stops nor starts the workspace.
 func (s *Server) putDormant(r *request) {
 	w := s.pathWorkspace(r)
 	var body codersdk.UpdateWorkspaceDormancy
@@ -83,7 +83,7 @@ func (s *Server) putAutostart(r *request) {
 	r.w.WriteHeader(http.StatusNoContent)
 }
 
-// wholeMinutes is the TTL as Coder keeps it.
+// wholeMinutes returns the TTL as Coder stores it, truncated to minutes.
 func wholeMinutes(millis *int64, fallback int64) (ttl *int64, problem string) {
 	if millis == nil || *millis == 0 {
 		if fallback == 0 {
@@ -102,7 +102,7 @@ func wholeMinutes(millis *int64, fallback int64) (ttl *int64, problem string) {
 	return &kept, ""
 }
 
-// scheduleProblem is a small part of Coder's check of a weekly schedule.
+// scheduleProblem implements a small part of Coder's validation of a weekly schedule.
 func scheduleProblem(schedule *string) string {
 	if schedule == nil || *schedule == "" {
 		return ""

@@ -8,9 +8,9 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// patchTemplate changes the policy of a template, as a Coder with a license does.
-// Before Coder 2.34 it replaces the whole policy: an absent number becomes 0 and an
-// absent boolean false, while null keeps the value of any other field.
+// patchTemplate changes the policy of a template, as a Coder with a license does. Before Coder 2.34
+// it replaces the whole policy: an omitted number becomes 0 and an omitted boolean false, while any
+// other field keeps its value if it is null.
 func (s *Server) patchTemplate(r *request) {
 	t := s.pathTemplate(r)
 	r.needsRole("owner", "template-admin")
@@ -35,7 +35,7 @@ func (s *Server) patchTemplate(r *request) {
 	r.write(http.StatusOK, t.Template)
 }
 
-// presentPolicy is what a body starts with where absent fields keep their values.
+// presentPolicy returns the initial values of a body in which omitted fields keep their values.
 func presentPolicy(t codersdk.Template) codersdk.UpdateTemplateMeta {
 	return codersdk.UpdateTemplateMeta{
 		Name:                           t.Name,
@@ -51,7 +51,7 @@ func presentPolicy(t codersdk.Template) codersdk.UpdateTemplateMeta {
 	}
 }
 
-// checkNewPolicy refuses the policy of a new template.
+// checkNewPolicy validates the policy of a new template.
 func (s *Server) checkNewPolicy(body codersdk.CreateTemplateRequest) {
 	var problems []codersdk.ValidationError
 	if body.DefaultTTLMillis != nil && *body.DefaultTTLMillis < 0 {

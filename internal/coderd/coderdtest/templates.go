@@ -16,11 +16,11 @@ import (
 type template struct {
 	codersdk.Template
 	deleted bool
-	// externalAuth is the external provider in which owners must have signed in.
+	// externalAuth is the external provider to which owners must have signed in.
 	externalAuth string
 }
 
-// AddTemplate makes a template of files that have been built.
+// AddTemplate adds a template with files that have already been built.
 func (s *Server) AddTemplate(organization, name string, files map[string]string) uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,8 +32,8 @@ func (s *Server) AddTemplate(organization, name string, files map[string]string)
 	return s.insertTemplate(org, codersdk.Template{Name: name}, v).ID
 }
 
-// PatchTemplate changes fields of a template behind everybody's back, by their
-// names in Coder's API, for example default_ttl_ms or deprecated.
+// PatchTemplate changes fields of a template directly, by their names in Coder's API, for example
+// default_ttl_ms or deprecated.
 func (s *Server) PatchTemplate(t testing.TB, id uuid.UUID, fields map[string]any) {
 	t.Helper()
 	data, err := json.Marshal(fields)
@@ -52,8 +52,8 @@ func (s *Server) PatchTemplate(t testing.TB, id uuid.UUID, fields map[string]any
 	found.UpdatedAt = s.now()
 }
 
-// TemplateFields are the fields of a template by their names in Coder's API. It
-// is nil where there is no such template.
+// TemplateFields returns the fields of a template by their names in Coder's API. It returns nil if
+// there is no such template.
 func (s *Server) TemplateFields(id uuid.UUID) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,7 @@ func (s *Server) TemplateFields(id uuid.UUID) map[string]any {
 	return out
 }
 
-// RequireExternalAuth makes a template need an external provider in which nobody
-// has signed in.
+// RequireExternalAuth makes a template require an external provider to which no user has signed in.
 func (s *Server) RequireExternalAuth(id uuid.UUID, provider string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +81,7 @@ func (s *Server) RequireExternalAuth(id uuid.UUID, provider string) {
 	}
 }
 
-// DeleteTemplate deletes a template and leaves its workspaces, as nobody can
-// through the API.
+// DeleteTemplate deletes a template but not its workspaces, which is not possible through the API.
 func (s *Server) DeleteTemplate(id uuid.UUID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

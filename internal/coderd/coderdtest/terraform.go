@@ -15,17 +15,16 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// content is what the files of a version say, as far as the server for tests
-// reads them: the blocks variable, data "coder_parameter" and data
-// "coder_workspace_preset" of the .tf files at the root, with values that are
-// written out.
+// content is the parsed content of a version's files, as far as this server supports it: the blocks
+// variable, data "coder_parameter" and data "coder_workspace_preset" of the .tf files in the root
+// folder, with literal values.
 type content struct {
 	parameters []codersdk.TemplateVersionParameter
 	presets    []codersdk.Preset
 	variables  []codersdk.TemplateVersionVariable
 }
 
-// block is a block of Terraform, or the braces behind an equals sign.
+// block is a Terraform block, or a map value after an equals sign.
 type block struct {
 	words  []string
 	values map[string]string
@@ -34,13 +33,12 @@ type block struct {
 
 func newBlock(words ...string) *block { return &block{words: words, values: map[string]string{}} }
 
-// is says that a block begins with these words.
+// is reports whether a block begins with these words.
 func (b *block) is(words ...string) bool {
 	return len(b.words) >= len(words) && slices.Equal(b.words[:len(words)], words)
 }
 
-// readContent reads the files of an archive. What it does not understand it
-// passes over.
+// readContent parses the files of an archive. It ignores unsupported syntax.
 func readContent(archive []byte) content {
 	var out content
 	reader := tar.NewReader(bytes.NewReader(archive))
@@ -101,8 +99,8 @@ func parseBlocks(source string) *block {
 	return root
 }
 
-// oneBraceAtMost gives the lines without comments, with a break behind each brace
-// that opens and around each that closes.
+// oneBraceAtMost returns the lines without comments. It adds a line break after each opening brace
+// and around each closing brace.
 func oneBraceAtMost(source string) []string {
 	var out []string
 	for line := range strings.SplitSeq(source, "\n") {
@@ -173,7 +171,7 @@ func (b *block) parameter() codersdk.TemplateVersionParameter {
 	return out
 }
 
-// formTypeOf is how Coder asks people where a template does not say it.
+// formTypeOf returns Coder's default form type for a parameter.
 func formTypeOf(p codersdk.TemplateVersionParameter) string {
 	switch {
 	case len(p.Options) > 0:

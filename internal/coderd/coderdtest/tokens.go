@@ -31,7 +31,7 @@ func (s *Server) insertKey(u *user, name string, loginType codersdk.LoginType, l
 	return k
 }
 
-// AddToken adds an API token of a user that expires after the given time.
+// AddToken adds an API token of a user with the given lifetime.
 func (s *Server) AddToken(username string, lifetime time.Duration) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,8 +42,7 @@ func (s *Server) AddToken(username string, lifetime time.Duration) (token string
 	return s.insertKey(u, "token_"+strings.ToLower(rand.Text()[:6]), codersdk.LoginTypeToken, lifetime).value()
 }
 
-// RevokeToken makes Coder refuse a token from now on. It says whether there was
-// one.
+// RevokeToken makes the server refuse a token from now on. It reports whether the token existed.
 func (s *Server) RevokeToken(value string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +51,7 @@ func (s *Server) RevokeToken(value string) bool {
 	return len(s.keys) < before
 }
 
-// TokenNames lists the API tokens of a user by name.
+// TokenNames returns the names of a user's API tokens.
 func (s *Server) TokenNames(username string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +64,7 @@ func (s *Server) TokenNames(username string) []string {
 	return out
 }
 
-// Sessions counts the logins of a user that have not ended.
+// Sessions returns the number of a user's open sessions.
 func (s *Server) Sessions(username string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,12 +77,12 @@ func (s *Server) Sessions(username string) int {
 	return n
 }
 
-// identify finds the user of a request.
+// identify authenticates a request.
 func (s *Server) identify(r *request) {
 	refuseToken := func(detail string) { refuseDetailed(http.StatusUnauthorized, signedOut, detail) }
 	value := r.Header.Get(codersdk.SessionTokenHeader)
 	if cookie, err := r.Cookie(codersdk.SessionTokenCookie); err == nil && value == "" && !s.hostPrefixCookie {
-		// So do websockets.
+		// WebSocket clients send the cookie.
 		value = cookie.Value
 	}
 	if value == "" {

@@ -25,9 +25,8 @@ type user struct {
 	suspended bool
 }
 
-// AddUser makes a user with the password "<username>-Passw0rd!" and gives a
-// token for it that does not run out. The roles are those of the deployment, for
-// example owner.
+// AddUser adds a user with the password "<username>-Passw0rd!" and returns a token of the user that
+// does not expire. The roles are those of the deployment, for example owner.
 func (s *Server) AddUser(username string, roles ...string) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +41,7 @@ func (s *Server) AddUser(username string, roles ...string) (token string) {
 	return s.insertKey(u, "", codersdk.LoginTypeToken, 100*365*24*time.Hour).value()
 }
 
-// SuspendUser makes Coder refuse all that a user asks.
+// SuspendUser makes the server refuse all requests of a user.
 func (s *Server) SuspendUser(username string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +50,7 @@ func (s *Server) SuspendUser(username string) {
 	}
 }
 
-// HasRole says whether a user of that name has a role of the deployment.
+// HasRole reports whether a user has a role of the deployment.
 func (s *Server) HasRole(username, role string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +58,7 @@ func (s *Server) HasRole(username, role string) bool {
 	return u != nil && slices.Contains(u.roles, role)
 }
 
-// Usernames lists the users in the order in which they were made.
+// Usernames returns the users in the order in which they were created.
 func (s *Server) Usernames() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +93,7 @@ func (s *Server) userByID(id uuid.UUID) *user {
 	return s.index.users[id]
 }
 
-// pathUser is the user in the path: me, an id or a name.
+// pathUser returns the user in the path: me, an id or a name.
 func (s *Server) pathUser(r *request) *user {
 	query := r.PathValue("user")
 	if query == codersdk.Me {
@@ -104,7 +103,7 @@ func (s *Server) pathUser(r *request) *user {
 	if id, err := uuid.Parse(query); err == nil {
 		found = s.userByID(id)
 	}
-	// Only an owner or a user admin sees others.
+	// Only owners and user admins can see other users.
 	if found == nil || found != r.user && !r.user.has("owner") && !r.user.has("user-admin") {
 		if s.has(unknownUserNotFound) {
 			notFound()
@@ -160,7 +159,7 @@ func (s *Server) routeUsers(open, closed route) {
 	closed("PUT /api/v2/users/{user}/roles", s.putRoles)
 }
 
-// getUsers finds users by a part of their name or email, as Coder does.
+// getUsers searches users by a part of their name or email address, as Coder does.
 func (s *Server) getUsers(r *request) {
 	r.needsRole("owner", "user-admin")
 	q := strings.ToLower(r.URL.Query().Get("q"))

@@ -8,8 +8,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// validation collects what is wrong with the fields of a body, in the words of
-// Coder's validator.
+// validation collects the errors in the fields of a body, with the messages of Coder's validator.
 type validation []codersdk.ValidationError
 
 func (v *validation) check(ok bool, field, tag string, value any) {
@@ -42,7 +41,7 @@ func (v validation) refuse() {
 	}
 }
 
-// checkPassword stands in for Coder's measure of entropy.
+// checkPassword replaces Coder's entropy check.
 func checkPassword(password string) {
 	problem := ""
 	switch {

@@ -25,8 +25,7 @@ type version struct {
 	updatedAt time.Time
 }
 
-// AddTemplateVersion makes a version of a template that has been built and is
-// not the active one.
+// AddTemplateVersion adds a version of a template that has already been built and is not active.
 func (s *Server) AddTemplateVersion(template uuid.UUID, message string, files map[string]string) uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +38,7 @@ func (s *Server) AddTemplateVersion(template uuid.UUID, message string, files ma
 	return v.id
 }
 
-// VersionCount is how many versions there are, of templates and of none.
+// VersionCount returns the number of versions, with or without a template.
 func (s *Server) VersionCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

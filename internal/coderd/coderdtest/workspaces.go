@@ -43,7 +43,7 @@ func (s *Server) workspaceNamed(owner *user, name string) *workspace {
 	return s.index.names[workspaceName{owner, strings.ToLower(name)}]
 }
 
-// pathWorkspace is the workspace in the path, deleted or not.
+// pathWorkspace returns the workspace in the path, deleted or not.
 func (s *Server) pathWorkspace(r *request) *workspace {
 	w := s.workspaceByID(r.id("workspace"))
 	if w == nil || !w.visibleTo(r.user) {
@@ -75,7 +75,7 @@ func (s *Server) routeWorkspaces(closed route) {
 	closed("POST /api/v2/users/{user}/workspaces", s.postWorkspace)
 }
 
-// getWorkspaces gives a page in Coder's order.
+// getWorkspaces returns a page in Coder's order.
 func (s *Server) getWorkspaces(r *request) {
 	limit, offset := r.positive("limit"), r.positive("offset")
 	visible := s.searched(r)
@@ -90,8 +90,8 @@ func (s *Server) getWorkspaces(r *request) {
 	r.write(http.StatusOK, out)
 }
 
-// searched are the workspaces that the query chooses. Of the words that Coder
-// knows there it understands id and has-agent.
+// searched returns the workspaces that match the query. It supports only the terms id and has-agent
+// of Coder's query language.
 func (s *Server) searched(r *request) []*workspace {
 	all := s.ordered()
 	if q := r.URL.Query().Get("q"); strings.HasPrefix(q, "has-agent:") {
@@ -130,7 +130,7 @@ func (r *request) ids(q string) map[uuid.UUID]bool {
 	return wanted
 }
 
-// hasAgent reports whether an agent of a workspace that was started has a status.
+// hasAgent reports whether a started workspace has an agent with the given status.
 func (w *workspace) hasAgent(status string) bool {
 	return w.latest().transition == codersdk.WorkspaceTransitionStart &&
 		slices.ContainsFunc(w.agents, func(a Agent) bool { return a.Status == status })
@@ -205,7 +205,7 @@ func (s *Server) postWorkspace(r *request) {
 	r.write(http.StatusCreated, s.workspaceSDK(w))
 }
 
-// templateOf finds what a new workspace is made of.
+// templateOf returns the template and the version of a new workspace.
 func (s *Server) templateOf(body codersdk.CreateWorkspaceRequest) (*template, *version) {
 	templateID := body.TemplateID
 	if templateID == uuid.Nil {

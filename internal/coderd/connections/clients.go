@@ -17,29 +17,28 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// defaultTokenKey is the key of a token in a Secret where none is named.
+// defaultTokenKey is the default key of the token in a Secret.
 const defaultTokenKey = "token"
 
-// entry is the client of one control plane and what it was made of.
+// entry is the cached client of one control plane with its inputs.
 type entry struct {
 	client *coderd.Client
 	madeOf source
-	// readAt and version are when the token was read, and the resourceVersion that
-	// the control plane had then.
+	// readAt and version are the time when the token was read, and the control plane's
+	// resourceVersion at that time.
 	readAt  time.Time
 	version string
-	// refusedAt is when Coder refused the token.
+	// refusedAt is the time when Coder refused the token. It is zero if Coder did not.
 	refusedAt time.Time
 }
 
-// source is everything that a client depends on. The token itself is kept only
-// as a hash.
+// source is everything that a client depends on. The token is stored only as a hash.
 type source struct {
 	url       string
 	tokenHash [sha256.Size]byte
 }
 
-// open gives the client of a control plane, or why there is none yet.
+// open returns the client of a control plane, or the reason why there is none yet.
 func (d *Dynamic) open(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (c *coderd.Client, reason string) {
 	if reason := notReady(cp); reason != "" {
 		d.forget(cp.UID)
@@ -50,7 +49,7 @@ func (d *Dynamic) open(ctx context.Context, cp *coderv1alpha1.CoderControlPlane)
 	}
 	token, reason, err := d.readToken(ctx, cp)
 	if err != nil {
-		// The API server has a bad moment. What was good stays so meanwhile.
+		// The API server fails at the moment. A client that worked stays in use.
 		if c := d.known(cp, false); c != nil {
 			return c, ""
 		}
@@ -63,8 +62,8 @@ func (d *Dynamic) open(ctx context.Context, cp *coderv1alpha1.CoderControlPlane)
 	return d.client(cp, token)
 }
 
-// known gives the client that there is, where Coder has not refused it. Fresh
-// is one whose token need not be read again.
+// known returns the cached client, unless Coder has refused its token. With fresh, it returns only
+// a client whose token need not be read again.
 func (d *Dynamic) known(cp *coderv1alpha1.CoderControlPlane, fresh bool) *coderd.Client {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,8 +77,8 @@ func (d *Dynamic) known(cp *coderv1alpha1.CoderControlPlane, fresh bool) *coderd
 	return e.client
 }
 
-// readToken reads the token, or says why there is none. The error is set where
-// that may pass by itself.
+// readToken reads the token, or returns the reason why there is none. err is set if the failure may
+// be temporary.
 func (d *Dynamic) readToken(ctx context.Context, cp *coderv1alpha1.CoderControlPlane) (token, reason string, err error) {
 	ref := cp.Status.OperatorTokenSecretRef
 	key := cmp.Or(ref.Key, defaultTokenKey)
@@ -100,7 +99,7 @@ func (d *Dynamic) readToken(ctx context.Context, cp *coderv1alpha1.CoderControlP
 	return token, "", nil
 }
 
-// client gives the client for a token that was just read.
+// client returns the client for a token that was just read.
 func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *coderd.Client, reason string) {
 	want := source{url: cp.Status.URL, tokenHash: sha256.Sum256([]byte(token))}
 	d.mu.Lock()
@@ -138,7 +137,7 @@ func (d *Dynamic) client(cp *coderv1alpha1.CoderControlPlane, token string) (c *
 	return e.client, ""
 }
 
-// refuse drops a client whose token Coder refused, and tells of it once.
+// refuse drops a client whose token Coder refused, and calls OnUnauthorized once for it.
 func (d *Dynamic) refuse(e *entry, controlPlane types.NamespacedName) {
 	if d.markRefused(e) && d.opts.OnUnauthorized != nil {
 		d.opts.OnUnauthorized(controlPlane)

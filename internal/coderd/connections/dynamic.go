@@ -17,49 +17,46 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// The defaults of Options.
+// Default values of Options.
 const (
 	DefaultRetryAfter  = time.Second
 	DefaultTokenMaxAge = 10 * time.Second
 	DefaultRefusedFor  = 30 * time.Second
 )
 
-// Options of Dynamic.
+// Options configures a Dynamic.
 type Options struct {
-	// Namespaces are those of which the cache knows. None means all. In any other one
-	// nothing is served.
+	// Namespaces are the namespaces that the cache contains. Empty means all. No control plane of
+	// another namespace is served.
 	Namespaces []string
-	// Timeout of one request to Coder. 0 means coderd.DefaultTimeout.
+	// Timeout is the timeout of one request to Coder. 0 means coderd.DefaultTimeout.
 	Timeout time.Duration
-	// UserAgent of the requests to Coder.
+	// UserAgent is the User-Agent header of the requests to Coder.
 	UserAgent string
-	// RetryAfter is told with an UnavailableError. 0 means DefaultRetryAfter.
+	// RetryAfter is the value of UnavailableError.RetryAfter. 0 means DefaultRetryAfter.
 	RetryAfter time.Duration
-	// TokenMaxAge is how long a token is used without looking at its Secret again.
-	// A control plane that changed and a token that Coder refused are looked at
-	// at once. 0 means DefaultTokenMaxAge.
+	// TokenMaxAge is how long a token is used before its Secret is read again. The Secret is read
+	// at once if the control plane changed or Coder refused the token. 0 means DefaultTokenMaxAge.
 	TokenMaxAge time.Duration
-	// RefusedFor is how long a token that Coder refused is not tried again. 0
-	// means DefaultRefusedFor.
+	// RefusedFor is how long a token that Coder refused is not used again. 0 means
+	// DefaultRefusedFor.
 	RefusedFor time.Duration
-	// OnUnauthorized is told of a control plane whose Coder refuses the operator's
-	// token. It must be quick and safe for concurrent use. It may be nil.
+	// OnUnauthorized is called when the Coder of a control plane refuses the operator's token. It
+	// must return quickly and be safe for concurrent use. It may be nil.
 	OnUnauthorized func(controlPlane types.NamespacedName)
-	// OnUnreachable is told of a control plane whose Coder gives no answer or cannot
-	// do its work, each time. It must be quick and safe for concurrent use. It may be
-	// nil.
+	// OnUnreachable is called each time the Coder of a control plane does not respond or fails with
+	// a server error. It must return quickly and be safe for concurrent use. It may be nil.
 	OnUnreachable func(controlPlane types.NamespacedName)
-	// Observe is told of each request to Coder. It must be quick and safe for
+	// Observe is called for each request to Coder. It must return quickly and be safe for
 	// concurrent use. It may be nil.
 	Observe func(coderd.Call)
-	// Clock is the time. Nil means the real one.
+	// Clock provides the current time. Nil means the real clock.
 	Clock clock.PassiveClock
-	// NewClient makes a client. Nil means coderd.New.
+	// NewClient creates a client. Nil means coderd.New.
 	NewClient func(coderd.Config) (*coderd.Client, error)
 }
 
-// Dynamic gives a connection for each CoderControlPlane of the cluster that may
-// be served.
+// Dynamic provides a connection for each CoderControlPlane of the cluster that may be served.
 type Dynamic struct {
 	cached  client.Reader
 	secrets client.Reader
@@ -71,8 +68,8 @@ type Dynamic struct {
 
 var _ Provider = (*Dynamic)(nil)
 
-// NewDynamic makes the provider. Control planes are read from a cache, Secrets
-// by name from the API server, so that no right to list Secrets is needed.
+// NewDynamic returns a provider. It reads control planes from a cache, and Secrets by name from the
+// API server, so that it needs no permission to list Secrets.
 func NewDynamic(cached, secrets client.Reader, opts Options) *Dynamic {
 	if opts.NewClient == nil {
 		opts.NewClient = coderd.New
@@ -94,8 +91,8 @@ func (d *Dynamic) ForNamespace(ctx context.Context, namespace string) ([]Connect
 	return d.connect(ctx, client.InNamespace(namespace))
 }
 
-// knows says whether the cache has a namespace. It gives an error for one that it has
-// not, which would be an answer about a namespace that is none of our business.
+// knows reports whether the cache contains a namespace. Reading any other namespace from the cache
+// returns an error.
 func (d *Dynamic) knows(namespace string) bool {
 	return len(d.opts.Namespaces) == 0 || slices.Contains(d.opts.Namespaces, namespace)
 }
@@ -195,7 +192,7 @@ func (d *Dynamic) connect(ctx context.Context, scope ...client.ListOption) ([]Co
 	return out, nil
 }
 
-// list gives the control planes in the order of their names.
+// list returns the control planes, sorted by namespace and name.
 func (d *Dynamic) list(ctx context.Context, scope ...client.ListOption) ([]coderv1alpha1.CoderControlPlane, error) {
 	var list coderv1alpha1.CoderControlPlaneList
 	if err := d.cached.List(ctx, &list, scope...); err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/apply/applytest"
 )
 
-// cluster is a Kubernetes API in memory that counts who reads Secrets.
+// cluster is an in-memory Kubernetes API that counts the reads of Secrets.
 type cluster struct {
 	client.Client
 	clock       *clocktesting.FakePassiveClock
@@ -36,7 +36,7 @@ type cluster struct {
 	unreachable []types.NamespacedName
 }
 
-// knownKinds are those of the cluster.
+// knownKinds are the kinds that the cluster supports.
 var knownKinds = applytest.KindsOf(corev1.AddToScheme, coderv1alpha1.AddToScheme)
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
@@ -72,7 +72,7 @@ func (c *cluster) provider() *connections.Dynamic {
 		OnUnreachable: func(controlPlane types.NamespacedName) { c.unreachable = append(c.unreachable, controlPlane) }})
 }
 
-// controlPlane is one that can be called.
+// controlPlane returns a control plane that can be called.
 func controlPlane(namespace, name, url string, changes ...func(*coderv1alpha1.CoderControlPlane)) *coderv1alpha1.CoderControlPlane {
 	prefix := ""
 	cp := &coderv1alpha1.CoderControlPlane{
@@ -149,7 +149,7 @@ func TestEligibility(t *testing.T) {
 	}
 }
 
-// scopes are the two questions that a provider answers.
+// scopes returns the two methods of a provider that return connections.
 func scopes() map[string]func(context.Context, connections.Provider) ([]connections.Connection, error) {
 	return map[string]func(context.Context, connections.Provider) ([]connections.Connection, error){
 		"namespace": func(ctx context.Context, p connections.Provider) ([]connections.Connection, error) {
@@ -188,8 +188,9 @@ func TestNamespaceWithoutControlPlaneIsEmpty(t *testing.T) {
 	}
 }
 
-// TestOtherNamespacesHoldNothing: the cache of an operator that watches some namespaces
-// gives an error for the others, and an error would keep them from being deleted.
+// TestOtherNamespacesHoldNothing: the cache of an operator that watches only some namespaces
+// returns an error for the others. If the provider returned that error, it would block the deletion
+// of those namespaces.
 func TestOtherNamespacesHoldNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -285,7 +286,8 @@ func update(t *testing.T, c *cluster, object client.Object) {
 	}
 }
 
-// A Coder whose database is away keeps its pods ready, so only who calls it knows.
+// A Coder whose database is unavailable keeps its pods ready, so only its clients notice the
+// failure.
 func TestACoderThatDoesNotWorkIsTold(t *testing.T) {
 	server := coderdtest.New(t)
 	c := newCluster(t, controlPlane("team", "prod", server.URL), tokenSecret("team", "prod", server.AddUser("operator", "owner")))
@@ -355,7 +357,7 @@ func TestARefusedTokenIsNotUsedAgain(t *testing.T) {
 	if _, err := again[0].Client.Me(t.Context()); err != nil {
 		t.Error(err)
 	}
-	// The old client still tells its owner, who has long another one.
+	// The old client still reports the refusal, although it was replaced long ago.
 	_, _ = got[0].Client.Me(t.Context())
 	if _, err := provider.ForNamespace(t.Context(), "team"); err != nil {
 		t.Errorf("the old token took the new one with it: %v", err)

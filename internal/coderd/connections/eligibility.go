@@ -6,19 +6,19 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// Served says whether the objects of a control plane are served at all.
+// Served reports whether the objects of a control plane are served.
 func Served(cp *coderv1alpha1.CoderControlPlane) bool {
 	return cp.DeletionTimestamp == nil && served(cp)
 }
 
-// served is Served also of one that is being deleted.
+// served is like Served, but also reports true for a control plane that is being deleted.
 func served(cp *coderv1alpha1.CoderControlPlane) bool {
 	return !cp.Spec.OperatorAccess.Disabled &&
 		!strings.Contains(cp.Name, ".")
 }
 
-// neverServed reports whether the operator never had access to a control plane, so
-// that nobody can have seen its objects. If in doubt it is false.
+// neverServed reports whether the operator never had access to a control plane, so that no client
+// can have seen its objects. It returns false if this is uncertain.
 func neverServed(status *coderv1alpha1.CoderControlPlaneStatus) bool {
 	switch {
 	case status.OperatorAccessReady, status.OperatorTokenSecretRef != nil:
@@ -26,12 +26,12 @@ func neverServed(status *coderv1alpha1.CoderControlPlaneStatus) bool {
 	case status.EverServed != nil:
 		return !*status.EverServed
 	}
-	// An operator that does not have the field yet wrote this status, or nobody did.
+	// The status was written by an operator that does not have the field yet, or was never written.
 	return status.ObjectNamePrefix == nil || status.Version == ""
 }
 
-// notReady says why a control plane that is served cannot be called yet. It is
-// empty where it can.
+// notReady returns the reason why a control plane that is served cannot be called yet. It returns
+// an empty string if it can.
 func notReady(cp *coderv1alpha1.CoderControlPlane) string {
 	switch {
 	case cp.Status.URL == "":

@@ -8,30 +8,30 @@ import (
 
 // Member is a control plane whose objects are served.
 type Member struct {
-	// ControlPlane is its name. A static one has only the namespace.
+	// ControlPlane is its namespace and name. A static member has only the namespace.
 	ControlPlane types.NamespacedName
-	// UID tells it from another one that had the name before. A static one has none.
+	// UID distinguishes it from an earlier control plane of the same name. A static member has
+	// none.
 	UID types.UID
-	// NamePrefix stands in front of the names of its objects: empty, or
-	// "<control plane>.". It never changes once it is settled.
+	// NamePrefix is the prefix of its objects' names: empty, or "<control plane>.". It does not
+	// change once it is set in the status.
 	NamePrefix string
-	// Named says that NamePrefix is settled. Without it there is no connection either.
+	// Named reports that NamePrefix is set. Without it there is no connection.
 	Named bool
-	// NeverServed says that there was never a connection, so that nobody can have seen
-	// its objects.
+	// NeverServed reports that there was never a connection, so that no client can have seen its
+	// objects.
 	NeverServed bool
-	// PodNamespaces are those in which pods with the label of a workspace count: the
-	// control plane's own, and those in which spec.rbac lets Coder make workspaces and
-	// that this process watches. A
-	// pod elsewhere may carry a forged label.
+	// PodNamespaces are the namespaces in which pods with the label of a workspace are considered:
+	// the control plane's own, and those in which spec.rbac allows Coder to create workspaces and
+	// that this process watches. A pod in any other namespace may carry a forged label.
 	PodNamespaces []string
-	// Rules are spec.identity.rules. They may not be written to.
+	// Rules are spec.identity.rules. They must not be modified.
 	Rules []coderv1alpha1.IdentityRule
-	// Connection is nil where there is none now.
+	// Connection is nil if there is none at the moment.
 	Connection *Connection
-	// Reason says for people why there is none.
+	// Reason is a readable reason why there is no connection.
 	Reason string
-	// Deleting says that it is being deleted: its objects are released, and it has no
-	// connection any more.
+	// Deleting reports that the control plane is being deleted: its objects are released, and it
+	// has no connection any more.
 	Deleting bool
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// described is a member in one line.
+// described formats a member as one line.
 func described(m connections.Member) string {
 	url := "none"
 	if m.Connection != nil {
@@ -23,7 +23,7 @@ func described(m connections.Member) string {
 		m.ControlPlane, m.UID, m.NamePrefix, m.Named, m.Deleting, url, m.Reason)
 }
 
-// TestMembers tells apart why a control plane has no connection.
+// TestMembers checks the reasons why a control plane has no connection.
 func TestMembers(t *testing.T) {
 	second := func(cp *coderv1alpha1.CoderControlPlane) {
 		prefix := cp.Name + "."
@@ -69,7 +69,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestNeverServed: if in doubt, a control plane was served.
+// TestNeverServed checks that an uncertain status counts as served before.
 func TestNeverServed(t *testing.T) {
 	yes, no, prefix := true, false, ""
 	for name, c := range map[string]struct {

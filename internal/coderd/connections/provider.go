@@ -14,43 +14,41 @@ import (
 
 // Connection is a control plane whose Coder can be called.
 type Connection struct {
-	// ControlPlane is its name. A static connection has only the namespace.
+	// ControlPlane is its namespace and name. A static connection has only the namespace.
 	ControlPlane types.NamespacedName
-	// NamePrefix stands in front of the names of its objects: empty, or
-	// "<control plane>.".
+	// NamePrefix is the prefix of its objects' names: empty, or "<control plane>.".
 	NamePrefix string
-	// AccessURL is where users reach Coder, and WildcardHost the host name of apps with a
-	// host of their own, for example *.coder.example.com. Both may be empty.
+	// AccessURL is the URL at which users reach Coder. WildcardHost is the host name of apps with a
+	// host name of their own, for example *.coder.example.com. Both may be empty.
 	AccessURL, WildcardHost string
-	// UID tells the control plane from another one that had the name before. A static one
+	// UID distinguishes the control plane from an earlier one of the same name. A static connection
 	// has none.
 	UID types.UID
-	// Rules are spec.identity.rules. They may not be written to.
+	// Rules are spec.identity.rules. They must not be modified.
 	Rules []coderv1alpha1.IdentityRule
-	// Client acts as the operator.
+	// Client authenticates as the operator.
 	Client *coderd.Client
 }
 
-// Provider gives the connections.
+// Provider provides the connections.
 type Provider interface {
-	// ForNamespace gives the connections of one namespace, sorted by the name of
-	// the control plane. Without a control plane there it gives nil and nil.
-	// Where one that should be served is not ready, it gives the others and an
-	// *UnavailableError.
+	// ForNamespace returns the connections of one namespace, sorted by the name of the control
+	// plane. It returns nil and nil if the namespace has no control plane. If one that should be
+	// served is not ready, it returns the others and an *UnavailableError.
 	ForNamespace(ctx context.Context, namespace string) ([]Connection, error)
-	// All does the same for the whole cluster, sorted by namespace first.
+	// All is like ForNamespace for the whole cluster, sorted by namespace first.
 	All(ctx context.Context) ([]Connection, error)
-	// Members gives all control planes that are served, also those that cannot be
-	// called now or are being deleted, sorted by namespace and name. After an error
-	// nothing is known: it does not mean that there are none.
+	// Members returns all control planes that are served, including those that cannot be called now
+	// or are being deleted, sorted by namespace and name. An error means that the members are
+	// unknown, not that there are none.
 	Members(ctx context.Context) ([]Member, error)
 }
 
-// UnavailableError says which control planes should be served and are not.
+// UnavailableError lists the control planes that should be served and are not.
 type UnavailableError struct {
-	// ControlPlanes has one entry "namespace/name: reason" for each.
+	// ControlPlanes has one entry "namespace/name: reason" for each of them.
 	ControlPlanes []string
-	// RetryAfter is when it makes sense to ask again.
+	// RetryAfter is the time to wait before the next attempt.
 	RetryAfter time.Duration
 }
 

@@ -9,8 +9,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// Serves says whether a namespace has a control plane whose objects are served and
-// have their names. It reads the cache alone, and no token.
+// Serves reports whether a namespace has a control plane that is served and whose name prefix is
+// set. It reads only the cache, and no token.
 func (d *Dynamic) Serves(ctx context.Context, namespace string) (bool, error) {
 	if !d.knows(namespace) {
 		return false, nil
@@ -28,7 +28,7 @@ func (d *Dynamic) Serves(ctx context.Context, namespace string) (bool, error) {
 	return false, nil
 }
 
-// Serves says whether it is the namespace of the one Coder.
+// Serves reports whether namespace is the namespace of the one Coder.
 func (s *Static) Serves(_ context.Context, namespace string) (bool, error) {
 	return namespace == s.connection.ControlPlane.Namespace, nil
 }

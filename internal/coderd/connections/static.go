@@ -8,7 +8,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// Static is the one Coder that was given on the command line. It belongs to one
+// Static provides the one Coder that was configured on the command line. It belongs to one
 // namespace; all others are empty.
 type Static struct {
 	connection Connection
@@ -16,7 +16,7 @@ type Static struct {
 
 var _ Provider = (*Static)(nil)
 
-// NewStatic pins a client to a namespace.
+// NewStatic returns a Static that provides client in one namespace.
 func NewStatic(namespace string, client *coderd.Client) *Static {
 	return &Static{connection: Connection{
 		ControlPlane: types.NamespacedName{Namespace: namespace},

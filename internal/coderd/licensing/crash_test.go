@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// scenario is a state from which there are a number of steps to do.
+// scenario is a state from which Ensure takes several steps.
 type scenario struct {
 	prepare func(w *world)
-	// uploads is how many licenses Coder is given, and steps how many steps there
-	// are, records included.
+	// uploads is the number of licenses uploaded to Coder, and steps the number of steps, including
+	// records.
 	uploads, steps int
 	check          func(w *world)
 }
@@ -41,8 +41,8 @@ func scenarios() map[string]scenario {
 	}
 }
 
-// TestCrash kills the process at every single record and request, once before the
-// other side hears of it and once after, and lets a new process go on.
+// TestCrash interrupts the process at every record and request, once before the other side receives
+// it and once after, and continues with a new process.
 func TestCrash(t *testing.T) {
 	for name, s := range scenarios() {
 		for _, lost := range []bool{false, true} {
@@ -59,7 +59,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crashAt says whether there was a step to crash at.
+// crashAt reports whether there was a step at which to interrupt.
 func crashAt(t *testing.T, s scenario, at int, lost bool) bool {
 	t.Helper()
 	w := newLicensedWorld(t)

@@ -1,29 +1,28 @@
-// Package licensing keeps the license of a Coder deployment what its control
-// plane asks for, and knows what the licenses allow. It knows nothing of
-// Kubernetes: whoever calls it reads the Secret and keeps the record.
+// Package licensing reconciles the license of a Coder deployment with its control plane, and reads
+// what the licenses allow. It does not access Kubernetes: the caller reads the Secret and stores
+// the record.
 //
-// # Whose a license is
+// # Ownership of a license
 //
-// Coder shows the claims of the licenses that it holds, and not their texts, so
-// that a license is recognised by its claims. Coder does not say who added one.
-// Therefore the identity of a license goes into the record (Request.Own) before
-// the license goes to Coder: a license that is in the record is the operator's,
-// wherever the pass was cut off, and any other is a person's.
+// Coder returns the claims of the licenses that it has, but not their text, so that a license is
+// identified by its claims. Coder does not return who added a license. Therefore the identity of a
+// license is written into the record (Request.Own) before the license is uploaded: a license in the
+// record is the operator's, also if the pass was interrupted, and every other license belongs to a
+// user.
 //
-// A person's license is never removed. That holds also for one that equals the
-// license which is asked for: it is not added a second time, which Coder would
-// refuse, and it does not enter the record, because a record would have the
-// operator remove later what a person put there. The message says so.
+// A user's license is never removed, also if it equals the requested license. In that case the
+// license is not uploaded a second time, because Coder would refuse it, and it is not recorded,
+// because the operator would later remove a recorded license. The condition's message reports this.
 //
 // # Invariants
 //
-//   - Every pass looks at the world again; one that was cut off anywhere is
-//     completed by the next, with no license uploaded twice and none left behind.
-//   - The new license is added before the old one is removed. Where Coder refuses
-//     the new one, or it begins to count later, the old one stays.
-//   - A pass that changes nothing writes nothing, and what Coder said is believed
-//     for an hour, so that at rest it makes two calls an hour where there is a
-//     license to look after, and one where there is none.
-//   - No text of a license is in an error, an event or a message.
-//   - The build of Coder that takes no licenses is no error.
+//   - Every pass reads the current state. If a pass is interrupted at any point, the next one
+//     completes it, with no license uploaded twice and none left behind.
+//   - The new license is added before the old one is removed. If Coder refuses the new one, or its
+//     term begins later, the old one stays.
+//   - A pass that changes nothing writes nothing. Responses of Coder are cached for an hour
+//     (Manager.Rest), so that in steady state there are two calls per hour if there is a
+//     license, and one otherwise.
+//   - No error, event or message contains the text of a license.
+//   - A build of Coder that supports no licenses is not an error.
 package licensing

@@ -9,8 +9,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// entitlements finds out what the licenses allow. That Coder does not say is no
-// trouble of the license: it is asked again soon.
+// entitlements reads what the licenses allow. If Coder does not return that, the state of the
+// license does not change, and the next attempt follows soon.
 func (p *pass) entitlements(ctx context.Context) error {
 	about := subject(p.req.Instance)
 	if allowance, known := p.memory.entitlements.about(about, p.now); known {
@@ -45,7 +45,7 @@ func (p *pass) entitlements(ctx context.Context) error {
 	return nil
 }
 
-// entitlement is a word that the API knows, whatever a newer Coder says.
+// entitlement maps values that the API does not define, for example of a newer Coder, to unknown.
 func entitlement(e coderd.Entitlement) string {
 	known := []coderd.Entitlement{coderd.Entitled, coderd.GracePeriod, coderd.NotEntitled}
 	if !slices.Contains(known, e) {

@@ -35,7 +35,7 @@ func TestTwoCallsAnHourAtRest(t *testing.T) {
 	w.asked()
 	records := w.records
 	for range 3 {
-		// Passes that other things cause ask nothing.
+		// Passes with other causes make no request.
 		for range 4 {
 			result := w.want(text, Ready, coderv1alpha1.ReasonApplied)
 			if result.Allowance == nil || result.Hash == "" {

@@ -22,7 +22,7 @@ import (
 
 var begin = time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
 
-// world is a Coder, a record, and the Manager between them.
+// world is the fixture: a Coder, a record, and a Manager.
 type world struct {
 	t       *testing.T
 	coder   *coderdtest.Server
@@ -30,15 +30,15 @@ type world struct {
 	manager *Manager
 	fault   *crashtest.Fault
 	token   string
-	// license and unread are what the Secret says, own is the record.
+	// license and unread describe the Secret, own is the record.
 	license  string
 	unread   bool
 	instance string
 	own      []string
 	records  int
-	// connectErr is why Coder cannot even be asked.
+	// connectErr is the error that Connect returns.
 	connectErr error
-	// said is all that was ever told.
+	// said contains all texts that were ever reported.
 	said []string
 }
 
@@ -57,7 +57,7 @@ func newLicensedWorld(t *testing.T) *world {
 	return newWorld(t, coderdtest.WithLicensing())
 }
 
-// restart is what a new process starts with: an empty memory.
+// restart replaces the Manager by one with empty caches, as after a restart of the process.
 func (w *world) restart() { w.manager = &Manager{Clock: w.clock} }
 
 func (w *world) request() Request {
@@ -81,8 +81,7 @@ func (w *world) record(own []string) error {
 	})
 }
 
-// try runs one pass, and records what it says as a status is written: only where
-// it differs.
+// try runs one pass and records its result as a status is written: only if it differs.
 func (w *world) try() (Result, error) {
 	w.t.Helper()
 	result, err := w.manager.Ensure(w.t.Context(), w.request())
@@ -108,7 +107,7 @@ func (w *world) pass() Result {
 	return result
 }
 
-// want sets the Secret and runs a pass that has to come to a state.
+// want sets the Secret and runs a pass that must end with this state.
 func (w *world) want(license string, state State, reason string) Result {
 	w.t.Helper()
 	w.license = license
@@ -121,7 +120,7 @@ func (w *world) want(license string, state State, reason string) Result {
 
 func (w *world) forward(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
 
-// asked are the classes of requests since the last time.
+// asked returns the classes of the requests since the last call.
 func (w *world) asked() string {
 	var out []string
 	for class, n := range w.coder.Requests() {
@@ -140,8 +139,7 @@ func (w *world) wantAsked(want string) {
 	}
 }
 
-// wantHeld compares the texts that Coder holds, and the record with those of
-// them that are ours.
+// wantHeld compares the licenses in Coder, and compares the record with the operator's licenses.
 func (w *world) wantHeld(held, ours []string) {
 	w.t.Helper()
 	var texts, ids []string
@@ -168,7 +166,7 @@ func identityOf(t *testing.T, text string) string {
 	return identity(claims)
 }
 
-// checkSilence looks for the parts of licenses in all that was told.
+// checkSilence searches for parts of licenses in all reported texts.
 func (w *world) checkSilence() {
 	for _, text := range append([]string{w.license}, texts(w.coder)...) {
 		for _, part := range strings.Split(text, ".") {
@@ -189,8 +187,8 @@ func texts(coder *coderdtest.Server) []string {
 	return out
 }
 
-// license makes a license that runs for days from the beginning, and ten more in
-// grace.
+// license returns a license that is valid for some days after the start, plus ten days of grace
+// period.
 func license(days int) string {
 	return coderdtest.NewLicense(coderdtest.License{
 		FeatureSet: "premium", NotBefore: begin.AddDate(-1, 0, 0), Expires: begin.AddDate(0, 0, days), GraceEnds: begin.AddDate(0, 0, days+10),
@@ -205,7 +203,7 @@ func reasons(r Result) string {
 	return strings.Join(out, ",")
 }
 
-// late is a Coder to which a license comes between the list and the upload.
+// late is a Coder to which a license is added between the list and the upload.
 type late struct {
 	Coder
 	arrive func()
@@ -216,8 +214,7 @@ func (l *late) AddLicense(ctx context.Context, text string) (coderd.License, err
 	return l.Coder.AddLicense(ctx, text)
 }
 
-// noUUID makes a license of the old kind, which has no UUID. The server for tests
-// signs with a SHA-256.
+// noUUID returns a license in the old format, without a UUID. The fake server signs with a SHA-256.
 func noUUID(expires time.Time) string {
 	text := coderdtest.NewLicense(coderdtest.License{UUID: uuid.Max, FeatureSet: "premium", Expires: expires})
 	parts := strings.Split(text, ".")

@@ -14,24 +14,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// verdict is what Coder says about the license that is asked for.
+// verdict is the result of comparing the requested license with Coder.
 type verdict struct {
-	// unsupported says that this Coder takes no licenses.
+	// unsupported reports that this Coder supports no licenses.
 	unsupported bool
-	// held says that Coder has the license, since the given time, and ours that
-	// the operator added it.
+	// held reports that Coder has the license, since is when it was uploaded, and ours reports that
+	// the operator uploaded it.
 	held  bool
 	since time.Time
 	ours  bool
-	// refused are Coder's words where it does not accept the license.
+	// refused is Coder's message if it does not accept the license.
 	refused string
-	// waitsForTerm says that the license counts later, and keepsOld that others of
-	// ours stay until then, or for as long as the new one is refused.
+	// waitsForTerm reports that the license's term begins later. keepsOld reports that the
+	// operator's previous licenses stay until then, or while the new one is refused.
 	waitsForTerm bool
 	keepsOld     bool
 }
 
-// licenses makes the licenses in Coder what is asked for.
+// licenses reconciles the licenses in Coder with the request.
 func (p *pass) licenses(ctx context.Context) error {
 	p.text = strings.TrimSpace(p.req.License)
 	if p.req.Unread || p.text == "" && len(p.own) == 0 {
@@ -56,7 +56,7 @@ func (p *pass) licenses(ctx context.Context) error {
 	return p.judge(v)
 }
 
-// bring gives Coder the license, and takes those of ours away that it replaces.
+// bring uploads the license to Coder, and removes the operator's licenses that it replaces.
 func (p *pass) bring(ctx context.Context) (verdict, error) {
 	held, err := p.list(ctx)
 	if coderd.IsNotSupported(err) {
@@ -95,7 +95,7 @@ func (p *pass) list(ctx context.Context) ([]coderd.License, error) {
 	return coder.Licenses(ctx)
 }
 
-// add gives Coder the license where it does not have it.
+// add uploads the license if Coder does not have it.
 func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) {
 	recorded := slices.Contains(p.own, p.identity())
 	if v, ok := p.find(held); ok {
@@ -103,8 +103,8 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 		return v, nil
 	}
 	if !recorded {
-		// The record comes first, so that a pass that is cut off after the upload
-		// leaves a license of which it is known whose it is.
+		// The license is recorded first, so that its owner is known if the pass is interrupted
+		// after the upload.
 		own := append(slices.Clone(p.own), p.identity())
 		if err := p.req.Record(ctx, own); err != nil {
 			return verdict{}, err
@@ -117,8 +117,8 @@ func (p *pass) add(ctx context.Context, held []coderd.License) (verdict, error) 
 	case coderd.IsInvalid(err):
 		return verdict{refused: words(err)}, nil
 	case coderd.IsConflict(err):
-		// It came since the list was read: by an earlier try of ours that Coder was
-		// slow to carry out, which is in the record, or by somebody else.
+		// The license was added after the list was read: by an earlier attempt of ours that Coder
+		// completed late, which is in the record, or by someone else.
 		return p.findAgain(ctx, recorded, err)
 	case err != nil:
 		return verdict{}, err
@@ -150,7 +150,7 @@ func (p *pass) find(held []coderd.License) (verdict, bool) {
 	return verdict{}, false
 }
 
-// remove takes licenses of ours away.
+// remove deletes licenses of the operator.
 func (p *pass) remove(ctx context.Context, old []coderd.License) error {
 	why := "because spec.licenseSecretRef names another one"
 	if p.text == "" {
@@ -184,7 +184,7 @@ func hash(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// words are what Coder says to a person, without what was being done.
+// words returns Coder's message and details, without the name of the failed operation.
 func words(err error) string {
 	var own *coderd.Error
 	if !errors.As(err, &own) {

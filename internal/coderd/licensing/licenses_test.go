@@ -14,8 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// TestReplacedLicensesGo protects against the predecessor's way (K9): any license
-// counted as applied, and old ones stayed.
+// TestReplacedLicensesGo prevents a bug of the predecessor (K9): any license counted as applied,
+// and old ones stayed.
 func TestReplacedLicensesGo(t *testing.T) {
 	w := newLicensedWorld(t)
 	theirs, first, second := license(400), license(100), license(200)
@@ -82,7 +82,7 @@ func TestALicenseThatComesWhileOursIsOnItsWay(t *testing.T) {
 		w.license = text
 		req := w.request()
 		if lost {
-			// An earlier try was recorded, and Coder was slow to carry it out.
+			// An earlier attempt was recorded, and Coder completed it late.
 			req.Own = []string{identityOf(t, text)}
 		}
 		connect := req.Connect
@@ -107,7 +107,7 @@ func TestALicenseThatSomebodyRemovesComesBack(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 	w.wantHeld([]string{text}, []string{text})
-	// The same for one that is not asked for any more.
+	// The same for a license that is no longer requested.
 	w.coder.RemoveLicense(w.coder.Licenses()[0].ID)
 	if result := w.want("", None, ""); len(result.Events) > 0 || len(result.Own) > 0 {
 		t.Errorf("%+v", result)
@@ -116,7 +116,8 @@ func TestALicenseThatSomebodyRemovesComesBack(t *testing.T) {
 
 func TestLicensesWithoutAnIDAreTold(t *testing.T) {
 	w := newLicensedWorld(t)
-	// Of one that has no UUID Coder makes one up, so that it cannot be recorded.
+	// Coder generates a random UUID for a license without one. The record therefore contains an id
+	// that is derived from the claims.
 	first, second := noUUID(begin.AddDate(1, 0, 0)), noUUID(begin.AddDate(2, 0, 0))
 	w.want(first, Ready, coderv1alpha1.ReasonApplied)
 	w.want(second, Ready, coderv1alpha1.ReasonApplied)
@@ -156,7 +157,8 @@ func TestRefusedLicenses(t *testing.T) {
 			if result.Allowance == nil || result.Allowance.Tier != "premium" {
 				t.Errorf("what the old one allows: %+v", result.Allowance)
 			}
-			// It is asked once in an hour, which writes no record, and the old one stays.
+			// The license is uploaded once per hour, without writing the record, and the old one
+			// stays.
 			records := w.records
 			w.asked()
 			if again := w.want(test.text, Failed, coderv1alpha1.ReasonInvalidLicense); again.Message != result.Message {
@@ -168,7 +170,7 @@ func TestRefusedLicenses(t *testing.T) {
 			if got := texts(w.coder); !slices.Equal(got, []string{old}) || w.records != records {
 				t.Errorf("licenses %q, %d records", got, w.records-records)
 			}
-			// A good one ends it.
+			// A valid license resolves it.
 			good := license(300)
 			w.want(good, Ready, coderv1alpha1.ReasonApplied)
 			w.wantHeld([]string{good}, []string{good})
@@ -200,11 +202,11 @@ func TestTheBuildWithoutLicensesIsNoError(t *testing.T) {
 	w.asked()
 	w.want(w.license, Failed, coderv1alpha1.ReasonNotSupported)
 	w.wantAsked("")
-	// A build that takes licenses comes in its place.
+	// A build that supports licenses replaces it.
 	licensed := newLicensedWorld(t)
 	w.coder, w.token, w.instance = licensed.coder, licensed.token, "v2"
 	w.want(w.license, Ready, coderv1alpha1.ReasonApplied)
-	// And goes again: what is ours is not forgotten.
+	// And back again: the operator's license is not forgotten.
 	w.coder = coderdtest.New(t)
 	w.token, w.instance = w.coder.AddUser("ada", "owner"), "v3"
 	if result := w.want("", Failed, coderv1alpha1.ReasonNotSupported); len(result.Own) != 1 {
@@ -259,8 +261,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestWithoutATokenNothingIsDecided: that the token cannot be read is an error of
-// Kubernetes.
+// TestWithoutATokenNothingIsDecided: a failure to read the token is a Kubernetes error.
 func TestWithoutATokenNothingIsDecided(t *testing.T) {
 	for _, text := range []string{"", license(100)} {
 		w := newLicensedWorld(t)

@@ -17,10 +17,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// DefaultRest is how long an answer of Coder is believed where Manager.Rest is 0.
+// DefaultRest is how long responses of Coder are cached if Manager.Rest is 0.
 const DefaultRest = time.Hour
 
-// Coder is what is needed of a coderd.Client with the token of an owner.
+// Coder is the subset of coderd.Client that this package uses. The token must belong to an owner.
 type Coder interface {
 	Licenses(ctx context.Context) ([]coderd.License, error)
 	AddLicense(ctx context.Context, text string) (coderd.License, error)
@@ -28,43 +28,41 @@ type Coder interface {
 	Entitlements(ctx context.Context) (coderd.Entitlements, error)
 }
 
-// Manager looks after licenses. The zero value works. One Manager serves all
-// control planes, and is safe for concurrent use for different ones.
+// Manager reconciles licenses. The zero value is ready to use. One Manager serves all control
+// planes and is safe for concurrent use with different control planes.
 type Manager struct {
-	// Clock decides about expiry. Nil means the real one.
+	// Clock is used to evaluate expiry. Nil means the real clock.
 	Clock clock.PassiveClock
-	// Rest is how long an answer of Coder is believed. 0 means DefaultRest.
+	// Rest is how long responses of Coder are cached. 0 means DefaultRest.
 	Rest time.Duration
 
 	mu       sync.Mutex
 	memories map[string]memory
 }
 
-// Request is one control plane whose license is to be looked after.
+// Request is one control plane whose license is reconciled.
 type Request struct {
-	// Key tells the control planes apart.
+	// Key identifies the control plane.
 	Key string
-	// Instance changes where another Coder answers than before, for example one of
-	// another version. What the one before said is then not believed.
+	// Instance changes when a different Coder responds, for example one of another version.
+	// Responses of the previous one are then no longer used.
 	Instance string
-	// License is the text of the license that is asked for. Empty means that none
-	// is.
+	// License is the text of the requested license. Empty means that no license is requested.
 	License string
-	// Unread says that a license is asked for but its text is not known. Then
-	// nothing is added or removed.
+	// Unread reports that a license is requested but its text could not be read. Then nothing is
+	// added or removed.
 	Unread bool
-	// Own is Result.Own as it was last recorded.
+	// Own is the Result.Own that was recorded last.
 	Own []string
-	// Record stores Own before a license goes to Coder.
+	// Record stores Own before a license is uploaded to Coder.
 	Record func(ctx context.Context, own []string) error
-	// Connect gives the Coder to look after. It is called when something has to be
-	// asked, which is seldom.
+	// Connect returns a client for Coder. It is called only if no cached response can be used.
 	Connect func(ctx context.Context) (Coder, error)
 }
 
-// Ensure makes the license what is asked for. It is level-triggered: it can be
-// called at any time, any number of times. An error is one of Record or Connect,
-// to be tried again with backoff; everything else is in the Result.
+// Ensure reconciles the license with the request. It is level-triggered: it can be called at any
+// time and any number of times. A returned error comes from Record or Connect and is to be retried
+// with backoff; everything else is in the Result.
 func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	p := &pass{Manager: m, req: req, now: m.clock().Now(), own: slices.Clone(req.Own), memory: m.recall(req.Key)}
 	err := p.ensure(ctx)
@@ -72,7 +70,7 @@ func (m *Manager) Ensure(ctx context.Context, req Request) (Result, error) {
 	return p.finish(err)
 }
 
-// Forget drops what is believed about a control plane.
+// Forget drops the cached responses for a control plane.
 func (m *Manager) Forget(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,13 +91,13 @@ func (m *Manager) rest() time.Duration {
 	return m.Rest
 }
 
-// memory is what Coder said about one control plane.
+// memory holds the cached responses for one control plane.
 type memory struct {
 	licenses     belief[verdict]
 	entitlements belief[Allowance]
 }
 
-// belief is an answer, the question that it is about, and until when it counts.
+// belief is a cached response, a hash of everything that it depends on, and its expiry.
 type belief[T any] struct {
 	subject [sha256.Size]byte
 	answer  T
@@ -133,12 +131,12 @@ type pass struct {
 	memory memory
 	result Result
 
-	// text and claims are those of the license that is asked for.
+	// text and claims describe the requested license.
 	text   string
 	claims coderd.LicenseClaims
-	// own is the record as it has to be after what was done so far.
+	// own is the record after the changes of this pass.
 	own []string
-	// connected is the Coder, once it was needed.
+	// connected is the client for Coder. It is nil until the first call.
 	connected Coder
 }
 
@@ -162,7 +160,7 @@ func (p *pass) ensure(ctx context.Context) error {
 	return errors.Join(err, p.entitlements(ctx))
 }
 
-// finish makes a Result of a pass that may have been stopped.
+// finish returns the Result of a pass that may have been stopped.
 func (p *pass) finish(err error) (Result, error) {
 	p.result.Own = p.own
 	s, err := outcome.End(err)
@@ -177,7 +175,7 @@ func (p *pass) finish(err error) (Result, error) {
 	return p.result, err
 }
 
-// silenced takes the text of the license out of what somebody may have repeated.
+// silenced removes the text of the license from a message.
 func (p *pass) silenced(said string) string {
 	if p.text == "" {
 		return said
@@ -195,7 +193,7 @@ func (p *pass) ready(reason, message string) {
 	p.result.State, p.result.Reason, p.result.Message = Ready, reason, message
 }
 
-// subject identifies a question by all that its answer depends on.
+// subject returns a hash of everything that a cached response depends on.
 func subject(parts ...string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 }
@@ -204,8 +202,7 @@ func (p *pass) licensesSubject() [sha256.Size]byte {
 	return subject(append([]string{p.req.Instance, p.text}, p.own...)...)
 }
 
-// believeLicenses keeps what Coder said about the license, until something about
-// it is due.
+// believeLicenses caches the verdict, at most until the license's term begins.
 func (p *pass) believeLicenses(v verdict) {
 	until := p.now.Add(p.rest())
 	if v.waitsForTerm && p.claims.NotBefore.Before(until) {
@@ -214,11 +211,11 @@ func (p *pass) believeLicenses(v verdict) {
 	p.memory.licenses = belief[verdict]{subject: p.licensesSubject(), answer: v, until: until}
 }
 
-// changing is called before something changes in Coder: what was believed before
-// does not count any more, whatever comes of it.
+// changing is called before every change in Coder. It drops the cached responses, because the
+// change may succeed or fail.
 func (p *pass) changing() { p.memory = memory{} }
 
-// answered turns a failed call into what the pass comes to.
+// answered maps the error of a call to Coder to a Stop. Other errors are returned as they are.
 func answered(err error) error {
 	var own *coderd.Error
 	switch {

@@ -7,19 +7,18 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/outcome"
 )
 
-// State is what a pass came to.
+// State is the result of a pass.
 type State = outcome.State
 
 // The states of a pass.
 const (
-	// None: no license is asked for, and none of the operator's own is left.
+	// None means that no license is requested and none of the operator's licenses is left.
 	None State = ""
-	// Ready: Coder has the license that is asked for.
+	// Ready means that Coder has the requested license.
 	Ready = outcome.Ready
-	// Waiting: it will be so without anybody's help.
+	// Waiting means that no user action is needed.
 	Waiting = outcome.Waiting
-	// Failed: somebody has to help. RequeueAfter still says when it is tried
-	// again.
+	// Failed means that a user must act. RequeueAfter still says when the next attempt is made.
 	Failed = outcome.Failed
 )
 
@@ -29,7 +28,7 @@ const (
 	retryFailed      = time.Minute
 )
 
-// Allowance is what the licenses of a Coder allow, in the words of the API.
+// Allowance is what the licenses of a Coder allow, in the values of the API.
 type Allowance struct {
 	// Tier is none, trial, enterprise, premium or unknown.
 	Tier string
@@ -40,43 +39,41 @@ type Allowance struct {
 	HighAvailability     string
 }
 
-// Result is what a pass came to. Its texts are stable from pass to pass and
-// hold no secret.
+// Result is the result of a pass. Its texts do not change from pass to pass if nothing else does,
+// and contain no secret.
 type Result struct {
 	State State
 	// Reason is a constant of api/v1alpha1. It is empty with None.
 	Reason  string
 	Message string
-	// Own are the identities of the licenses that the operator added, and of the
-	// one that it is about to add, to be recorded.
+	// Own are the identities, to be recorded, of the licenses that the operator added or is about
+	// to add.
 	Own []string
-	// Applied says that this pass gave Coder the license.
+	// Applied reports that this pass uploaded the license to Coder.
 	Applied bool
-	// AppliedAt is when Coder got the license that is asked for, and Hash the
-	// SHA-256 of its text. They are empty where Coder does not have it.
+	// AppliedAt is when the requested license was uploaded to Coder, and Hash the SHA-256 of its
+	// text. They are empty if Coder does not have the license.
 	AppliedAt *time.Time
 	Hash      string
-	// ExpiresAt is the end of the term of the license that is asked for, whether
-	// Coder has it or not.
+	// ExpiresAt is when the requested license expires, whether Coder has it or not.
 	ExpiresAt *time.Time
-	// Allowance is what the licenses allow. It is nil where Coder did not say;
-	// then AllowanceErr says why.
+	// Allowance is what the licenses allow. It is nil if Coder did not return it; AllowanceErr is
+	// then the reason.
 	Allowance    *Allowance
 	AllowanceErr error
-	// RequeueAfter is when to look again.
+	// RequeueAfter is the time until the next check.
 	RequeueAfter time.Duration
-	// Events are to be told whatever the State, and also beside an error.
+	// Events are to be recorded for every State, and also if Ensure returns an error.
 	Events outcome.Events
 }
 
-// heardStop is a stop after Coder did answer, so that it can be asked what the
-// licenses allow.
+// heardStop is a Stop for which Coder did respond. The pass then still reads the entitlements.
 type heardStop struct{ *outcome.Stop }
 
-// Unwrap gives the stop to who ends the pass with it.
+// Unwrap returns the wrapped Stop.
 func (h heardStop) Unwrap() error { return h.Stop }
 
-// heard stops the part of a pass that is about the licenses, and no other one.
+// heard stops only the part of a pass that handles the licenses.
 func heard(reason string, after time.Duration, message string) error {
 	return heardStop{outcome.Fails(reason, after, "%s", message)}
 }

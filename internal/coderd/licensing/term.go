@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// notice is how long before its end a license is told to expire, and
-	// trialNotice how long before that of a trial, which is short itself.
+	// notice is how long before its expiry a license is reported as expiring. trialNotice is the
+	// same for trial licenses, which have a short term.
 	notice      = 30 * 24 * time.Hour
 	trialNotice = 7 * 24 * time.Hour
 )
 
-// judge says what the verdict means now: a license that was well an hour ago may
-// have run out since.
+// judge evaluates the verdict at the current time: a cached verdict stays, but the license may have
+// expired since.
 func (p *pass) judge(v verdict) error {
 	switch {
 	case v.unsupported:
@@ -48,7 +48,8 @@ func (p *pass) refused(v verdict) error {
 	return heard(coderv1alpha1.ReasonInvalidLicense, 0, message)
 }
 
-// term tells where in its life the license is, and when the next part begins.
+// term reports the state of the license's term: expired, in its grace period, expiring, not begun
+// or valid. It also schedules the next change of that state.
 func (p *pass) term(v verdict) error {
 	whose := ""
 	if !v.ours {
@@ -95,7 +96,8 @@ func (p *pass) notice() time.Duration {
 	return notice
 }
 
-// end is when the license stops to count.
+// end returns the time after which the license no longer applies: the end of the grace period, or
+// else the expiry.
 func (p *pass) end() *time.Time {
 	if p.claims.GraceEndsAt != nil {
 		return p.claims.GraceEndsAt
@@ -103,7 +105,7 @@ func (p *pass) end() *time.Time {
 	return p.claims.ExpiresAt
 }
 
-// wake looks again when something about the license is due.
+// wake schedules the next check for the given time, at the earliest in one second.
 func (p *pass) wake(at time.Time) { p.requeue(max(at.Sub(p.now), time.Second)) }
 
 func passed(at *time.Time, now time.Time) bool { return at != nil && !now.Before(*at) }

@@ -12,8 +12,7 @@ import (
 
 const day = 24 * time.Hour
 
-// TestExpiryIsTold follows a license through its life. The predecessor did not
-// look at it (K9).
+// TestExpiryIsTold follows a license through its term. The predecessor did not check it (K9).
 func TestExpiryIsTold(t *testing.T) {
 	type moment struct {
 		at     time.Duration
@@ -61,7 +60,7 @@ func TestExpiryIsTold(t *testing.T) {
 	}
 }
 
-// TestItLooksAgainWhenSomethingIsDue: nothing else tells that a license runs out.
+// TestItLooksAgainWhenSomethingIsDue: nothing else triggers a pass when a license expires.
 func TestItLooksAgainWhenSomethingIsDue(t *testing.T) {
 	w := newLicensedWorld(t)
 	for _, due := range []time.Duration{70 * day, 100 * day, 110 * day} {
@@ -76,7 +75,7 @@ func TestItLooksAgainWhenSomethingIsDue(t *testing.T) {
 		if after := w.pass(); after.Reason == before.Reason {
 			t.Errorf("%s: still %s", due, after.Reason)
 		}
-		// What it allows may have changed with it.
+		// The entitlements may have changed with it.
 		w.wantAsked("1 GET entitlements")
 	}
 }
@@ -112,7 +111,7 @@ func orElse(text, other string) string {
 	return text
 }
 
-// reasonNow is that of license(100) at this moment.
+// reasonNow returns the reason for license(100) at the current time.
 func (w *world) reasonNow() string {
 	switch age := w.clock.Now().Sub(begin); {
 	case age < 70*day:

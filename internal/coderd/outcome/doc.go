@@ -1,10 +1,10 @@
-// Package outcome is what a pass over Coder came to, and how it says so.
+// Package outcome defines the result of a pass over Coder.
 //
-// A pass ends Ready, or with a Stop, which travels as an error: Waiting (it will be
-// so without anybody's help) or Failed (somebody has to help), with the reason and
-// the message of a condition and the time after which to look again. Every other
-// error is one of Kubernetes, to be tried again with backoff.
+// A pass ends Ready, or with a Stop, which is returned as an error. A Stop is Waiting (no user
+// action needed) or Failed (a user must act), and has the reason and the message of a condition and
+// the time until the next attempt. Every other error comes from the Kubernetes API and is to be
+// retried with backoff.
 //
-// Invariants: no client, no clock, no knowledge of what Coder answers mean. Each
-// package of passes has its own Result, and maps Coder's errors to reasons itself.
+// Invariants: the package uses no client and no clock, and does not interpret responses of Coder.
+// Each package with passes has its own Result and maps Coder's errors to reasons itself.
 package outcome

@@ -8,68 +8,68 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// State is what a pass came to.
+// State is the result of a pass.
 type State string
 
 // The states of a pass.
 const (
-	// Ready: what the spec asks for is so.
+	// Ready means that the state in Coder matches the spec.
 	Ready State = "Ready"
-	// Waiting: it will be so without anybody's help.
+	// Waiting means that it will match without any action by a user.
 	Waiting State = "Waiting"
-	// Failed: somebody has to help. RequeueAfter still says when it is tried
-	// again.
+	// Failed means that a user must act. The Result's RequeueAfter still says when the next attempt
+	// is made.
 	Failed State = "Failed"
 )
 
-// Event tells of something that changed.
+// Event is a change to record as a Kubernetes Event.
 type Event struct {
-	// Type is that of Kubernetes: Normal or Warning.
+	// Type is the type of the Kubernetes Event: Normal or Warning.
 	Type string
 	// Reason is a constant of api/v1alpha1.
 	Reason string
-	// Message is a sentence for a person, with the values.
+	// Message is a sentence for people, with the values filled in.
 	Message string
 }
 
-// Events are what a pass tells.
+// Events are the events of a pass.
 type Events []Event
 
-// Normal tells of something that was done.
+// Normal adds an event about something that was done.
 func (e *Events) Normal(reason, message string) {
 	*e = append(*e, Event{Type: corev1.EventTypeNormal, Reason: reason, Message: message})
 }
 
-// Warning tells of something that went wrong.
+// Warning adds an event about a failure.
 func (e *Events) Warning(reason, message string) {
 	*e = append(*e, Event{Type: corev1.EventTypeWarning, Reason: reason, Message: message})
 }
 
-// Stop ends a pass before it is Ready. It travels as an error.
+// Stop ends a pass before it is Ready. It is returned as an error.
 type Stop struct {
 	State State
 	// Reason is a constant of api/v1alpha1.
 	Reason  string
 	Message string
-	// After is when to look again.
+	// After is the time until the next attempt.
 	After time.Duration
 }
 
 // Error implements error.
 func (s *Stop) Error() string { return s.Message }
 
-// Waits is a Stop that is over without anybody's help.
+// Waits returns a Stop with the state Waiting, which resolves itself.
 func Waits(reason string, after time.Duration, format string, args ...any) *Stop {
 	return &Stop{State: Waiting, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }
 
-// Fails is a Stop that somebody has to mend.
+// Fails returns a Stop with the state Failed, which a user must resolve.
 func Fails(reason string, after time.Duration, format string, args ...any) *Stop {
 	return &Stop{State: Failed, Reason: reason, After: after, Message: fmt.Sprintf(format, args...)}
 }
 
-// End takes the Stop out of the error with which a pass ended. Where there is one,
-// nothing is left of the error; else it is nil.
+// End splits the error with which a pass ended into a Stop and any other error. At most one of the
+// two is not nil.
 func End(err error) (stop *Stop, other error) {
 	if stop = Stopped(err); stop != nil {
 		return stop, nil
@@ -77,7 +77,7 @@ func End(err error) (stop *Stop, other error) {
 	return nil, err
 }
 
-// Stopped is the Stop with which something ended, or nil.
+// Stopped returns the Stop in the chain of err, or nil.
 func Stopped(err error) *Stop {
 	var s *Stop
 	if !errors.As(err, &s) {

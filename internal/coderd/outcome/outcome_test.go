@@ -9,12 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// marked is a Stop with something that one package alone knows about it.
+// marked wraps a Stop with information of one package.
 type marked struct{ *Stop }
 
 func (m marked) Unwrap() error { return m.Stop }
 
-// TestStopped finds the Stop however it travels, and nothing else.
+// TestStopped finds the Stop in any error chain, and finds nothing else.
 func TestStopped(t *testing.T) {
 	waits := Waits("Busy", time.Minute, "waits for %q", "a")
 	fails := Fails("Wrong", time.Hour, "correct %q", "b")

@@ -163,7 +163,7 @@ func reportedPods(f *workspaceFacts) []conclusion {
 	if c.Status != metav1.ConditionFalse || slices.ContainsFunc(f.podTroubles(), func(c conclusion) bool { return c.Severity == severityError }) {
 		return nothing()
 	}
-	return one(f.finding(severityError, c, oneLine(c.Message, longestSentence), "correct "+f.remedy.process+", or what the message names, and restart the workspace"),
+	return one(f.finding(severityError, c, "its pods are not healthy", "correct "+f.remedy.process+", or what the message names, and restart the workspace"),
 		f.callTemplate(), showEvents(f.object.Namespace, "Pod", ""))
 }
 

@@ -16,34 +16,34 @@ const (
 	ChartProvisioner = "coder-provisioner"
 )
 
-// Source is what is converted.
+// Source is the input of a conversion.
 type Source struct {
-	// Description says for the report what was read.
+	// Description describes the input for the report.
 	Description string
 	// Chart is ChartCoder or ChartProvisioner.
 	Chart string
-	// Release and Namespace are those of the release.
+	// Release and Namespace are the name and the namespace of the release.
 	Release, Namespace string
-	// AppVersion is the version of Coder that the chart brings, or empty.
+	// AppVersion is the version of Coder in the chart, or empty.
 	AppVersion string
-	// Values are what people gave, without the defaults of the chart.
+	// Values are the user's values, without the defaults of the chart.
 	Values values.Set
 }
 
-// conversion is one Source on its way.
+// conversion is the state of one conversion.
 type conversion struct {
 	source   Source
 	table    parity.Table
 	manifest *Manifest
 	report   *report.Report
-	// all is the values over the defaults of the chart.
+	// all contains the values, merged over the defaults of the chart.
 	all values.Set
 }
 
-// converter makes of a value what is not a copy. It tells the report itself.
+// converter converts a value that cannot be copied. It adds its own entries to the report.
 type converter func(c *conversion, path string, value any) error
 
-// Convert makes the manifest and the report about it.
+// Convert returns the manifest and the report about it.
 func Convert(source Source) (*Manifest, *report.Report) {
 	c := &conversion{
 		source: source, report: &report.Report{Source: source.Description},
@@ -62,7 +62,7 @@ func Convert(source Source) (*Manifest, *report.Report) {
 	return c.manifest, c.report
 }
 
-// chart decides about the kind and its table, and gives the converters for it.
+// chart sets the kind and its table, and returns the converters for it.
 func (c *conversion) chart() map[string]converter {
 	if c.source.Chart == ChartProvisioner {
 		c.manifest.Kind, c.table = KindProvisioner, parity.Read(parity.Provisioner)
@@ -76,8 +76,9 @@ func (c *conversion) chart() map[string]converter {
 	return controlPlaneConverters()
 }
 
-// name is that of the Deployment for a control plane, because the Service and with
-// it the address of Coder has it too, and that of the release for the others.
+// name returns the name of the custom resource. For a control plane it is the name of the
+// Deployment, because the Service, and with it the address of Coder, has the same name. For the
+// other kinds it is the name of the release.
 func (c *conversion) name() string {
 	if c.manifest.Kind == KindControlPlane {
 		return DeploymentName(c.source.Chart, c.source.Values)
@@ -85,7 +86,7 @@ func (c *conversion) name() string {
 	return c.source.Release
 }
 
-// DeploymentName is the name of the Deployment of a release.
+// DeploymentName returns the name of the Deployment of a release.
 func DeploymentName(chart string, given values.Set) string {
 	name := chart
 	if override, ok := given.Get("nameOverride"); ok {
@@ -96,8 +97,8 @@ func DeploymentName(chart string, given values.Set) string {
 	return strings.TrimSuffix(name[:min(len(name), 63)], "-")
 }
 
-// value converts one value that was given. A value that is neither in the table nor
-// below one that is taken whole is none of this chart.
+// value converts one value. A value that is neither in the table nor below a value that is
+// converted as a whole does not belong to this chart.
 func (c *conversion) value(special map[string]converter, path string, done map[string]bool) {
 	for at := path; at != ""; at = at[:max(strings.LastIndex(at, "."), 0)] {
 		convert := special[at]
@@ -120,7 +121,7 @@ func (c *conversion) value(special map[string]converter, path string, done map[s
 	c.tell(path, "", report.Unreadable, "is no value of the chart "+c.source.Chart)
 }
 
-// copied is the converter for a value with one field: it is put there as it is.
+// copied is the converter that copies a value to its only field.
 func copied(c *conversion, path string, value any) error {
 	row := c.table[path]
 	if empty(value) {
@@ -148,8 +149,8 @@ func byHand(c *conversion, path string, value any) error {
 	return nil
 }
 
-// put puts a value into a field of the spec, without the secrets in it, and tells of
-// it.
+// put writes a value to a field of the spec, with references instead of secrets, and adds it to the
+// report.
 func (c *conversion) put(path, field string, value any) error {
 	value, err := screened(path, value, c.refer)
 	if err != nil {
@@ -163,8 +164,8 @@ func (c *conversion) put(path, field string, value any) error {
 	return nil
 }
 
-// refer replaces a variable that holds a secret by a reference to a Secret that is to
-// be made.
+// refer replaces a variable with a secret value by a reference to a Secret that the user must
+// create.
 func (c *conversion) refer(path, variable string) map[string]any {
 	secret := c.source.Release + "-env"
 	c.report.Need(c.source.Namespace, secret, variable)
@@ -175,8 +176,8 @@ func (c *conversion) refer(path, variable string) map[string]any {
 	}}
 }
 
-// tell notes what became of a value. One of which a secret was left out is told of as
-// that, with the field.
+// tell adds an entry to the report. If a secret was replaced in the value, the entry keeps the
+// outcome Secret and only gets the field.
 func (c *conversion) tell(path, field string, outcome report.Outcome, note string) {
 	if last := len(c.report.Entries) - 1; last >= 0 && outcome == report.Mapped &&
 		c.report.Entries[last].Outcome == report.Secret && c.report.Entries[last].Value == path {
@@ -186,14 +187,14 @@ func (c *conversion) tell(path, field string, outcome report.Outcome, note strin
 	c.report.Add(report.Entry{Value: path, Where: c.source.Values.At(path), Field: field, Outcome: outcome, Note: note})
 }
 
-// text is a value of the chart or its default as text, or empty.
+// text returns a value or its default as a string. It returns an empty string if there is none.
 func (c *conversion) text(path string) string {
 	value, _ := c.all.Get(path)
 	text, _ := value.(string)
 	return text
 }
 
-// always sets what does not follow from a value that was given.
+// always sets fields that do not depend on a single value.
 func (c *conversion) always() {
 	spec := c.manifest.Spec
 	if get(spec, "image") == nil {
@@ -228,7 +229,7 @@ func empty(value any) bool {
 	return false
 }
 
-// with is converters over others.
+// with merges sets of converters. Later sets take precedence.
 func with(sets ...map[string]converter) map[string]converter {
 	all := map[string]converter{}
 	for _, set := range sets {

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Each file of values in testdata has the manifest and the report beside it.
+// Each values file in testdata has an expected manifest and report.
 func TestGoldenManifests(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "*-values.yaml"))
 	if err != nil || len(files) < 4 {
@@ -86,8 +86,8 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// TestEachValueOfTheChartsIsUnderstood gives each value of the charts its default: no
-// one is called unknown, and none does not fit.
+// TestEachValueOfTheChartsIsUnderstood sets each value of the charts to its default: no value is
+// unknown, and each one fits.
 func TestEachValueOfTheChartsIsUnderstood(t *testing.T) {
 	for chart, file := range map[string]string{ChartCoder: "coder", ChartProvisioner: "provisioner"} {
 		content := chartValues(t, file)
@@ -98,8 +98,8 @@ func TestEachValueOfTheChartsIsUnderstood(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreThoseOfTheCharts compares what stands here with the charts beside the
-// source of Coder's client.
+// TestDefaultsAreThoseOfTheCharts compares the defaults in this package with the charts in the
+// source of Coder's client library.
 func TestDefaultsAreThoseOfTheCharts(t *testing.T) {
 	for chart, file := range map[string]string{ChartCoder: "coder", ChartProvisioner: "provisioner"} {
 		theirs := values.Of("chart", chartValues(t, file))

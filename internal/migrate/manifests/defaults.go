@@ -15,7 +15,7 @@ var coderDefaults []byte
 //go:embed coder-provisioner.yaml
 var provisionerDefaults []byte
 
-// defaults are those of the chart that matter for what is made of it.
+// defaults returns the chart's default values that the conversion uses.
 func defaults(chart string) values.Set {
 	raw := coderDefaults
 	if chart == ChartProvisioner {

@@ -1,15 +1,14 @@
-// Package manifests owns how values of Coder's Helm charts become a
-// CoderControlPlane, a CoderProvisioner or a CoderWorkspaceProxy.
+// Package manifests converts values of Coder's Helm charts to a CoderControlPlane, a
+// CoderProvisioner or a CoderWorkspaceProxy.
 //
-// Which field stands for which value is read from the table of package parity. A
-// value with one field is copied; what needs more than a copy has a function in
-// the list of its chart. So a value of a newer chart needs a row on the page and,
-// only where it is no copy, a function here.
+// The table of package parity maps values to fields. A value with one field is copied. A value that
+// needs more has a function in the list of its chart. Therefore a new value of a chart needs a row
+// in the table, and a function only if it cannot be copied.
 //
 // Invariants:
 //
-//   - Each value that was given is told of in the report, once.
-//   - A value that does not fit its field is named, and the others go on.
-//   - What looks like a secret is not copied: a reference to a key of a Secret
-//     stands in its place, or nothing.
+//   - Each value is in the report once.
+//   - A value that does not fit its field is reported, and the other values are converted.
+//   - A value that looks like a secret is not copied: it is replaced by a reference to a key of a
+//     Secret, or omitted.
 package manifests

@@ -6,15 +6,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
 )
 
-// variableField is a field of a kind that stands for a variable.
+// variableField is a field of a custom resource that replaces an environment variable.
 type variableField struct {
-	// secret says that the field takes a reference to a key of a Secret, else it takes
-	// the value itself.
+	// secret reports that the field contains a reference to a key of a Secret, and not the value
+	// itself.
 	secret bool
 	field  string
 }
 
-// variableFields are the variables for which a kind has a field.
+// variableFields returns the fields of a kind that replace environment variables.
 func variableFields(kind string) map[string]variableField {
 	switch kind {
 	case KindProvisioner:
@@ -32,8 +32,8 @@ func variableFields(kind string) map[string]variableField {
 	return map[string]variableField{"CODER_PG_CONNECTION_URL": {true, "database.secretRef"}}
 }
 
-// environment converts the variables one by one. Of two with one name the last one
-// counts, as in a pod.
+// environment converts the variables one by one. If a name is repeated, the last entry applies, as
+// in a pod.
 func environment(c *conversion, path string, value any) error {
 	entries, ok := value.([]any)
 	if !ok && value != nil {
@@ -71,7 +71,7 @@ func environment(c *conversion, path string, value any) error {
 	return nil
 }
 
-// lastOf is where each name stands for the last time.
+// lastOf returns the index of the last entry for each name.
 func lastOf(entries []any) map[string]int {
 	last := map[string]int{}
 	for i, entry := range entries {
@@ -98,7 +98,7 @@ func readVariable(entry any) (map[string]any, string, error) {
 	return variable, name, nil
 }
 
-// setVariable puts a variable into the field that stands for it, if it can.
+// setVariable writes a variable to the field that replaces it. It reports whether that is possible.
 func (c *conversion) setVariable(at, name string, to variableField, variable map[string]any) bool {
 	value := variable["value"]
 	if to.secret {

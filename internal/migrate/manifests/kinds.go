@@ -10,7 +10,7 @@ func controlPlaneConverters() map[string]converter {
 	return with(workloadConverters(), servingConverters(), map[string]converter{"coder.workspaceProxy": decided})
 }
 
-// proxyConverters leave out the rights for workspaces, which a proxy has none of.
+// proxyConverters omits the RBAC values for workspaces, which a proxy does not need.
 func proxyConverters() map[string]converter {
 	all := with(workloadConverters(), servingConverters(), map[string]converter{"coder.workspaceProxy": decided})
 	delete(all, "coder.serviceAccount.extraRules")
@@ -27,13 +27,13 @@ func provisionerConverters() map[string]converter {
 	})
 }
 
-// decided values chose the kind.
+// decided is the converter for values that select the kind.
 func decided(c *conversion, path string, _ any) error {
 	c.tell(path, "", report.Mapped, "it decides about the kind: "+c.manifest.Kind)
 	return nil
 }
 
-// credential values are read together, by completeProvisioner.
+// credential is the converter for values that completeProvisioner reads together.
 func credential(c *conversion, path string, value any) error {
 	if _, isText := value.(string); !isText && value != nil {
 		return fmt.Errorf("is not text")
@@ -46,7 +46,7 @@ func credential(c *conversion, path string, value any) error {
 	return nil
 }
 
-// tags are text here, also where the values have numbers or truth values.
+// tags converts the values to strings, because the chart also accepts numbers and booleans.
 func tags(c *conversion, path string, value any) error {
 	given, ok := value.(map[string]any)
 	if !ok && value != nil {
@@ -59,8 +59,8 @@ func tags(c *conversion, path string, value any) error {
 	return copied(c, path, texts)
 }
 
-// completeProvisioner sets where Coder is and how the daemons log in, as the chart
-// does where nothing is said.
+// completeProvisioner sets the URL of Coder and the credential of the daemons to the chart's
+// defaults if the values do not set them.
 func (c *conversion) completeProvisioner() {
 	spec := c.manifest.Spec
 	if get(spec, "url") == nil {
@@ -78,7 +78,7 @@ func (c *conversion) completeProvisioner() {
 	}
 }
 
-// completeProxy says what the values do not, and a proxy cannot be without.
+// completeProxy reports required fields of a proxy that the values do not set.
 func (c *conversion) completeProxy() {
 	for _, needed := range []struct{ field, variable string }{
 		{"primaryAccessURL", "CODER_PRIMARY_ACCESS_URL"}, {"proxySessionTokenSecretRef", "CODER_PROXY_SESSION_TOKEN"},

@@ -11,15 +11,14 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// Manifest is one object of ours, as a person would write it: without a status and
-// without defaults.
+// Manifest is one custom resource as a user would write it: without status and defaults.
 type Manifest struct {
 	Kind, Namespace, Name string
 	Annotations           map[string]string
 	Spec                  map[string]any
 }
 
-// Object is the manifest as the content of a file.
+// Object returns the manifest as an unstructured object.
 func (m *Manifest) Object() map[string]any {
 	metadata := map[string]any{"name": m.Name, "namespace": m.Namespace}
 	if len(m.Annotations) > 0 {
@@ -34,12 +33,12 @@ func (m *Manifest) Object() map[string]any {
 	}
 }
 
-// YAML is that as text.
+// YAML returns the manifest as YAML.
 func (m *Manifest) YAML() ([]byte, error) {
 	return yaml.Marshal(m.Object())
 }
 
-// FileName is what a file with the manifest is called.
+// FileName returns the name of the manifest's file.
 func (m *Manifest) FileName() string {
 	return strings.ToLower(m.Kind) + "-" + m.Name + ".yaml"
 }
@@ -51,7 +50,7 @@ const (
 	KindWorkspaceProxy = "CoderWorkspaceProxy"
 )
 
-// specOf is an empty spec of a kind, into which JSON can be read.
+// specOf returns an empty spec of a kind, into which JSON can be decoded.
 func specOf(kind string) any {
 	switch kind {
 	case KindProvisioner:
@@ -62,7 +61,8 @@ func specOf(kind string) any {
 	return &coderv1alpha1.CoderControlPlaneSpec{}
 }
 
-// fits says whether a field of the spec takes a value. The error holds no value.
+// fits returns an error if a field of the spec does not accept a value. The error does not contain
+// the value.
 func fits(kind, path string, value any) error {
 	spec := map[string]any{}
 	set(spec, path, value)
@@ -78,7 +78,7 @@ func fits(kind, path string, value any) error {
 	return nil
 }
 
-// withoutValue is what the decoder says, with the types of Go left out.
+// withoutValue returns the decoder's message without Go types.
 func withoutValue(err error) string {
 	message := strings.TrimPrefix(err.Error(), "json: ")
 	if found, _, ok := strings.Cut(message, " into Go "); ok {
@@ -87,7 +87,7 @@ func withoutValue(err error) string {
 	return message
 }
 
-// set puts a value into nested maps, by a path of keys.
+// set writes a value to nested maps, by a path of keys.
 func set(into map[string]any, path string, value any) {
 	keys := strings.Split(path, ".")
 	for _, key := range keys[:len(keys)-1] {
@@ -101,7 +101,7 @@ func set(into map[string]any, path string, value any) {
 	into[keys[len(keys)-1]] = value
 }
 
-// get is a value in nested maps, or nil.
+// get returns a value of nested maps, or nil.
 func get(from map[string]any, path string) any {
 	var value any = from
 	for key := range strings.SplitSeq(path, ".") {

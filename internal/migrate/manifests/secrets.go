@@ -8,7 +8,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/redaction"
 )
 
-// secretVariable says whether a variable holds a secret.
+// secretVariable reports whether an environment variable contains a secret.
 func secretVariable(name, value string) bool {
 	if value == "" || strings.HasPrefix(value, "$(") {
 		return false
@@ -16,7 +16,7 @@ func secretVariable(name, value string) bool {
 	return redaction.HoldsSecret(value) || redaction.VariableNamesSecret(name) && !plainValue(name, value)
 }
 
-// plainValue is a value that is none, such as a flag, or an address of a database
+// plainValue reports whether a value is not a secret, for example a flag, or the URL of a database
 // without a password.
 func plainValue(name, value string) bool {
 	switch strings.ToLower(value) {
@@ -26,12 +26,12 @@ func plainValue(name, value string) bool {
 	return strings.Contains(strings.ToUpper(name), "CONNECTION_URL") && strings.Contains(value, "://")
 }
 
-// HoldsSecret says whether one of the texts holds a secret by itself.
+// HoldsSecret reports whether one of the texts contains a secret.
 func HoldsSecret(texts ...string) bool { return slices.ContainsFunc(texts, redaction.HoldsSecret) }
 
-// screened is a value without the secrets in it: a variable with one refers to a
-// key of a Secret instead, which refer names, and any other text with one is an
-// error that says where it stands. The value itself is not changed.
+// screened returns a value without secrets: a variable with a secret becomes a reference to a key
+// of a Secret, which refer returns. Any other text with a secret results in an error with its path.
+// The original value is not changed.
 func screened(path string, value any, refer func(path, variable string) map[string]any) (any, error) {
 	switch v := value.(type) {
 	case string:
@@ -70,8 +70,8 @@ func screened(path string, value any, refer func(path, variable string) map[stri
 	return value, nil
 }
 
-// sensitiveKey says whether the key of a map names a secret and holds one. Names of
-// Secrets and of their keys are none.
+// sensitiveKey reports whether the key of a map denotes a secret and has a value. Keys for the
+// names of Secrets and of their keys do not count.
 func sensitiveKey(key, value string) bool {
 	switch strings.ToLower(key) {
 	case "password", "passwd", "token", "apikey", "api_key", "client_secret", "clientsecret":

@@ -13,7 +13,7 @@ const (
 	typeNodePort     = "NodePort"
 )
 
-// servingConverters are those of the kinds that serve HTTP.
+// servingConverters returns the converters of the kinds that serve HTTP.
 func servingConverters() map[string]converter {
 	all := map[string]converter{
 		"coder.service.externalTrafficPolicy": loadBalancerOnly,
@@ -44,7 +44,7 @@ func (c *conversion) enabled(path string) bool {
 	return value == true
 }
 
-// whereEnabled converts only where another value is true, as the chart does.
+// whereEnabled converts a value only if another value is true, as the chart does.
 func whereEnabled(enable string, convert converter) converter {
 	return func(c *conversion, path string, value any) error {
 		if !c.enabled(enable) {
@@ -55,7 +55,7 @@ func whereEnabled(enable string, convert converter) converter {
 	}
 }
 
-// exposed makes the field that is there or is not.
+// exposed is the converter for a flag. If it is true, its field is set to an empty object.
 func exposed(c *conversion, path string, value any) error {
 	if _, ok := value.(bool); !ok {
 		return fmt.Errorf("is neither true nor false")
@@ -72,7 +72,8 @@ func exposed(c *conversion, path string, value any) error {
 	return nil
 }
 
-// parentRefs have no group here: both kinds are of that of the Gateway API.
+// parentRefs removes the group, which the field does not have: both kinds belong to the Gateway
+// API.
 func parentRefs(c *conversion, path string, value any) error {
 	entries, ok := value.([]any)
 	if !ok {
@@ -95,7 +96,8 @@ func parentRefs(c *conversion, path string, value any) error {
 	return c.put(path, "expose.gateway.parentRefs", kept)
 }
 
-// loadBalancerOnly values are written by the chart with that type alone.
+// loadBalancerOnly is the converter for values that the chart uses only with the Service type
+// LoadBalancer.
 func loadBalancerOnly(c *conversion, path string, value any) error {
 	if kind := c.text("coder.service.type"); kind != typeLoadBalancer {
 		c.tell(path, "", report.Unneeded, "has no effect in the chart with the type "+kind)
@@ -104,7 +106,7 @@ func loadBalancerOnly(c *conversion, path string, value any) error {
 	return copied(c, path, value)
 }
 
-// nodePort is a number, also where the values have it as text.
+// nodePort converts the value to a number, because the chart also accepts a string.
 func nodePort(c *conversion, path string, value any) error {
 	if empty(value) {
 		c.tell(path, "", report.Unneeded, "is empty")
@@ -124,7 +126,7 @@ func nodePort(c *conversion, path string, value any) error {
 	return copied(c, path, value)
 }
 
-// setService says the type of the Service: the default of the chart is another.
+// setService sets the type of the Service explicitly, because the chart has a different default.
 func (c *conversion) setService() {
 	if c.enabled("coder.service.enable") && get(c.manifest.Spec, "service.type") == nil {
 		set(c.manifest.Spec, "service.type", c.text("coder.service.type"))

@@ -8,14 +8,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/migrate/report"
 )
 
-// fallbackTag is the version of Coder where nothing names one: that which is the
+// fallbackTag is the version of Coder if neither the values nor the chart contain one. It is the
 // default of a control plane.
 const fallbackTag = "v2.30.0"
 
-// developmentVersion is the version of a chart that was not released.
+// developmentVersion is the version of an unreleased chart.
 const developmentVersion = "0.1.0"
 
-// workloadConverters are those of all kinds.
+// workloadConverters returns the converters of all kinds.
 func workloadConverters() map[string]converter {
 	return map[string]converter{
 		"coder.image.repo":                         imagePart,
@@ -55,8 +55,8 @@ func imagePart(c *conversion, path string, value any) error {
 	return nil
 }
 
-// securityContext takes all of it, so that defaults of the operator replace nothing. A
-// user that the values leave to the platform is left to it.
+// securityContext writes all fields, so that no default of the operator applies. If the values
+// leave the user to the platform, so does the manifest.
 func securityContext(c *conversion, path string, _ any) error {
 	whole, _ := c.all.Get(path)
 	fields, ok := whole.(map[string]any)
@@ -69,7 +69,7 @@ func securityContext(c *conversion, path string, _ any) error {
 	return c.put(path, "securityContext", fields)
 }
 
-// affinity takes an empty one as well: it means none in both.
+// affinity also writes an empty affinity, which means none in both.
 func affinity(c *conversion, path string, value any) error {
 	if value == nil {
 		value = map[string]any{}
@@ -103,7 +103,7 @@ func lifecycle(c *conversion, path string, value any) error {
 	return nil
 }
 
-// ContainerName is that of Coder's container.
+// ContainerName returns the name of Coder's container.
 func ContainerName(kind string) string {
 	switch kind {
 	case KindProvisioner:
@@ -122,7 +122,7 @@ func extraRules(c *conversion, path string, value any) error {
 	return c.put(path, "rbac.extraRules", ruleList(value))
 }
 
-// ruleList is rules as a list: the chart takes a single one without.
+// ruleList returns rules as a list, because the chart also accepts a single rule.
 func ruleList(value any) any {
 	if _, single := value.(map[string]any); single {
 		return []any{value}
@@ -130,7 +130,7 @@ func ruleList(value any) any {
 	return value
 }
 
-// workspaceNamespaces are names, or mappings with a name and settings of their own.
+// workspaceNamespaces converts names, and mappings with a name and further settings.
 func workspaceNamespaces(c *conversion, path string, value any) error {
 	entries, ok := value.([]any)
 	if !ok && value != nil {

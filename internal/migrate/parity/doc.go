@@ -1,4 +1,3 @@
-// Package parity reads the tables of docs/reference/helm-parity.md: which field
-// stands for which value of the charts. The page is the only place where that is
-// written.
+// Package parity parses the tables in docs/reference/helm-parity.md, which map values of the charts
+// to fields. That page is the only source of the mapping.
 package parity

@@ -16,11 +16,12 @@ const (
 
 // Row is one value of a chart.
 type Row struct {
-	// Value is its path, for example coder.image.tag.
+	// Value is the path of the value, for example coder.image.tag.
 	Value string
-	// Fields stand for it. None means that there is another way, or no need.
+	// Fields are the fields that replace it. Empty means that there is another way, or that the
+	// value is not needed.
 	Fields []string
-	// Remark says what to know about it.
+	// Remark is a note about the mapping.
 	Remark string
 }
 
@@ -32,8 +33,8 @@ var (
 	field = regexp.MustCompile("`(spec(?:\\.[A-Za-z]+(?:\\[\\])?)+)`")
 )
 
-// Read gives the table under a heading. A row that says "As above." has the remark
-// of the one before.
+// Read returns the table under a heading. A row with the remark "As above." gets the remark of the
+// row before.
 func Read(heading string) Table {
 	table := Table{}
 	_, text, _ := strings.Cut("\n"+docs.HelmParity, "\n## "+heading+"\n")
@@ -57,8 +58,7 @@ func Read(heading string) Table {
 	return table
 }
 
-// Whole says whether a path is a value of its own: it has a row, and no row is below
-// it.
+// Whole reports whether a path is converted as a whole: it has a row, and no row is below it.
 func (t Table) Whole(path string) bool {
 	if _, ok := t[path]; !ok {
 		return false

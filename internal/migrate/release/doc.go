@@ -1,6 +1,5 @@
-// Package release owns what Helm keeps of a release in the cluster: a Secret for
-// each revision, whose only key holds JSON, compressed and in base64. Helm 3 and 4
-// write the same.
+// Package release reads releases that Helm stores in the cluster: a Secret for each revision, with
+// one key that contains compressed JSON in base64. Helm 3 and 4 use the same format.
 //
-// The values in it may hold secrets, so nothing of them stands in an error.
+// The values may contain secrets, so errors contain none of them.
 package release

@@ -36,9 +36,9 @@ type Release struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
 	Revision  int    `json:"version"`
-	// Config is the values that people gave.
+	// Config contains the user's values.
 	Config map[string]any `json:"config"`
-	// Manifest is what Helm applied, as a stream of YAML.
+	// Manifest contains the objects that Helm applied, as a YAML stream.
 	Manifest string `json:"manifest"`
 	Chart    Chart  `json:"chart"`
 	Info     Info   `json:"info"`
@@ -58,13 +58,13 @@ type Metadata struct {
 	AppVersion string `json:"appVersion"`
 }
 
-// Info says how a revision stands.
+// Info contains the status of a revision.
 type Info struct {
 	Status string `json:"status"`
 }
 
-// Decode reads what a Secret of Helm holds under its key, without the base64 of the
-// Secret itself.
+// Decode decodes the content of a Helm Secret's key, after the base64 encoding of the Secret itself
+// is removed.
 func Decode(stored []byte) (*Release, error) {
 	compressed := make([]byte, base64.StdEncoding.DecodedLen(len(stored)))
 	n, err := base64.StdEncoding.Decode(compressed, bytes.TrimSpace(stored))
@@ -94,7 +94,7 @@ func Decode(stored []byte) (*Release, error) {
 	return release, nil
 }
 
-// FromSecret reads a Secret of Helm.
+// FromSecret decodes a Secret of Helm.
 func FromSecret(secret *corev1.Secret) (*Release, error) {
 	stored, ok := secret.Data[secretKey]
 	if !ok {
@@ -110,8 +110,8 @@ func FromSecret(secret *corev1.Secret) (*Release, error) {
 	return release, nil
 }
 
-// FromFile reads a manifest of such a Secret, as "kubectl get secret -o yaml" writes
-// it, or JSON.
+// FromFile decodes a file with the manifest of such a Secret, as "kubectl get secret -o yaml"
+// writes it, or as JSON.
 func FromFile(file string, raw []byte) (*Release, error) {
 	secret := &corev1.Secret{}
 	if err := yaml.Unmarshal(raw, secret); err != nil || secret.Kind != "Secret" {
@@ -124,7 +124,7 @@ func FromFile(file string, raw []byte) (*Release, error) {
 	return release, nil
 }
 
-// Find is the newest revision of a release in the cluster.
+// Find returns the newest revision of a release in the cluster.
 func Find(ctx context.Context, client kubernetes.Interface, namespace, name string) (*Release, error) {
 	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{labelOwner: ownerHelm, labelName: name}})
 	list, err := client.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})

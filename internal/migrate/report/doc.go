@@ -1,4 +1,4 @@
-// Package report owns what a migration tells a person: where each value went, what
-// has no field and what to do instead, which Secrets to make, and the next steps.
-// It never holds a value.
+// Package report writes the report of a migration: the field for each value, the values without a
+// field and their alternatives, the Secrets to create, and the next steps. It never contains a
+// value.
 package report

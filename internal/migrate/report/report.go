@@ -11,58 +11,57 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
 )
 
-// Outcome is what became of a value.
+// Outcome is the result of converting a value.
 type Outcome string
 
 // The outcomes.
 const (
-	// Mapped values stand in the manifest.
+	// Mapped values are in the manifest.
 	Mapped Outcome = "mapped"
-	// Unneeded values have no effect here, or are what the operator does anyway.
+	// Unneeded values have no effect here, or match the operator's default.
 	Unneeded Outcome = "not needed"
-	// Manual values have another way, which the note tells.
+	// Manual values need another way, which the note describes.
 	Manual Outcome = "to do by hand"
-	// Secret values were left out, and a reference to a Secret stands in their place.
+	// Secret values were replaced by a reference to a Secret.
 	Secret Outcome = "secret"
-	// Unreadable values are not of the type that the chart takes, or are not the
-	// chart's at all.
+	// Unreadable values do not have the type that the chart expects, or do not belong to the chart.
 	Unreadable Outcome = "cannot be read"
 )
 
-// Entry is what became of one value.
+// Entry is the result for one value.
 type Entry struct {
 	Value string
 	Where values.Position
-	// Field of the manifest, empty where there is none.
+	// Field is the field of the manifest, or empty.
 	Field   string
 	Outcome Outcome
-	// Note says what to know, and what to do.
+	// Note is an explanation or instruction for the user.
 	Note string
 }
 
-// NeededSecret is a Secret that must be made before the manifest works.
+// NeededSecret is a Secret that the user must create before the manifest works.
 type NeededSecret struct {
 	Namespace, Name string
-	// Keys are those that the manifest refers to.
+	// Keys are the keys that the manifest refers to.
 	Keys []string
 }
 
-// Report is what a person reads about one migration.
+// Report is the report about one migration.
 type Report struct {
-	// Source says what was read.
+	// Source describes the input.
 	Source string
-	// Object is what was made of it, for example CoderControlPlane coder/coder.
+	// Object is the resulting object, for example CoderControlPlane coder/coder.
 	Object  string
 	Entries []Entry
 	Secrets []NeededSecret
-	// Steps are what to do next, in order.
+	// Steps are the next steps, in order.
 	Steps []string
 }
 
-// Add notes what became of a value.
+// Add adds an entry.
 func (r *Report) Add(entry Entry) { r.Entries = append(r.Entries, entry) }
 
-// Need notes a key of a Secret that must be made.
+// Need adds a key of a Secret that the user must create.
 func (r *Report) Need(namespace, name, key string) {
 	at := slices.IndexFunc(r.Secrets, func(s NeededSecret) bool { return s.Name == name && s.Namespace == namespace })
 	if at < 0 {
@@ -74,7 +73,7 @@ func (r *Report) Need(namespace, name, key string) {
 	}
 }
 
-// Of are the entries with an outcome, in order.
+// Of returns the entries with an outcome, in order.
 func (r *Report) Of(outcome Outcome) []Entry {
 	var all []Entry
 	for _, entry := range r.Entries {
@@ -122,7 +121,8 @@ func (r *Report) Write(out io.Writer) error {
 	return err
 }
 
-// line is one entry. Names in values can be anything, also what a terminal obeys.
+// line formats one entry. Names in values may contain terminal control sequences, which are
+// removed.
 func line(entry Entry) string {
 	text := fmt.Sprintf("- %s: `%s`", entry.Where, entry.Value)
 	if entry.Field != "" {
@@ -134,10 +134,10 @@ func line(entry Entry) string {
 	return terminal.Clean(text) + "\n"
 }
 
-// plainWord is what a shell takes as it is.
+// plainWord matches a word that a shell needs no quotes for.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./=-]+$`)
 
-// word is a text as one word of a shell, in quotes where it needs them.
+// word returns a text as one shell word, quoted if necessary.
 func word(text string) string {
 	if text = terminal.Clean(text); plainWord.MatchString(text) {
 		return text
@@ -145,7 +145,7 @@ func word(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// commands make the Secrets from files, so that no value stands in a shell's
+// commands returns commands that create the Secrets from files, so that no value is in the shell's
 // history.
 func (r *Report) commands() string {
 	if len(r.Secrets) == 0 {

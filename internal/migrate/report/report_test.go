@@ -7,8 +7,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/migrate/values"
 )
 
-// Names in values of a stranger neither operate the terminal nor start anything when
-// the commands of the report are run.
+// Names from untrusted values neither control the terminal nor run anything when a user runs the
+// commands of the report.
 func TestNamesOfStrangers(t *testing.T) {
 	r := &Report{Object: "CoderControlPlane team/coder", Source: "values.yaml"}
 	r.Add(Entry{Value: "coder.\x1b]0;owned\a", Where: values.Position{File: "values.yaml", Line: 1}, Outcome: Secret, Note: "one\n## two"})

@@ -19,8 +19,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/migrate/manifests"
 )
 
-// accepted is the custom resource as the API server would have it, with all
-// defaults. What it refuses is an error with its words.
+// accepted returns the custom resource with all defaults, from a dry run. It returns the API
+// server's error if the API server refuses the resource.
 func (t *Takeover) accepted(ctx context.Context) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(plain(t.Manifest.Object()))}
 	err := t.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), client.FieldOwner(fieldOwner), client.DryRunAll)
@@ -31,7 +31,7 @@ func (t *Takeover) accepted(ctx context.Context) (*unstructured.Unstructured, er
 	return obj, nil
 }
 
-// workloadOf is the custom resource as the controllers see it.
+// workloadOf converts the custom resource as its controller does.
 func (t *Takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deployment) (workload.Workload, error) {
 	read := func(into any) error {
 		return runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, into)
@@ -66,9 +66,9 @@ func (t *Takeover) workloadOf(obj *unstructured.Unstructured, live *appsv1.Deplo
 	return w, nil
 }
 
-// rollout says in which fields the pods would differ from those that run: the
-// template that the operator would apply is completed by the API server, as a
-// Deployment that is not made.
+// rollout returns the fields in which the new pods would differ from the running ones. The API
+// server completes the template that the operator would apply, in a dry run that creates a
+// Deployment.
 func (t *Takeover) rollout(ctx context.Context, w workload.Workload, live *appsv1.Deployment) ([]string, error) {
 	known, err := t.envFromNames(ctx, w)
 	if err != nil {
@@ -88,8 +88,8 @@ func (t *Takeover) rollout(ctx context.Context, w workload.Workload, live *appsv
 	return Differences(&live.Spec.Template, &trial.Spec.Template)
 }
 
-// envFromNames are the variables that spec.envFrom brings: the operator sets none
-// over them. Only keys are looked at.
+// envFromNames returns the names of the variables that spec.envFrom sets, because the operator does
+// not override them. Only keys are read.
 func (t *Takeover) envFromNames(ctx context.Context, w workload.Workload) (map[string]bool, error) {
 	known := map[string]bool{}
 	for _, source := range w.Spec.EnvFrom {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// flat is a pod template as one text for each field. An entry of a list is named by
-// its place and its name, because the order counts too.
+// flat returns the fields of a pod template by path. The path of a list entry contains its index
+// and its name, because the order matters.
 func flat(template *corev1.PodTemplateSpec) (map[string]string, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template)
 	if err != nil {
@@ -23,7 +23,7 @@ func flat(template *corev1.PodTemplateSpec) (map[string]string, error) {
 func flatten(into map[string]string, path string, value any) {
 	switch v := value.(type) {
 	case map[string]any:
-		// What is there and empty is another thing than what is not there.
+		// An empty object differs from a missing one.
 		if len(v) == 0 {
 			into[path] = "{}"
 		}
@@ -46,8 +46,7 @@ func flatten(into map[string]string, path string, value any) {
 	}
 }
 
-// hidden says that a field may hold a secret: the value of a variable, a command
-// line.
+// hidden reports whether a field may contain a secret: the value of a variable, or a command line.
 func hidden(path string) bool {
 	return (strings.Contains(path, ".env[") && strings.HasSuffix(path, ".value")) ||
 		strings.Contains(path, ".args[") || strings.Contains(path, ".command[")

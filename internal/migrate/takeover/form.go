@@ -16,15 +16,15 @@ import (
 // chartContainer is the name of Coder's container in the charts.
 const chartContainer = "coder"
 
-// formVariables are set by the charts without a value of theirs, and by the operator
-// in another way or with another value.
+// formVariables are set by the charts without a value of theirs. The operator sets them in another
+// way or to another value.
 func formVariables() []string {
 	return []string{"CODER_HTTP_ADDRESS", "CODER_ACCESS_URL", "CODER_DERP_SERVER_RELAY_URL", "CODER_URL"}
 }
 
-// KeepForm makes the manifest say what of the running pods does not follow from
-// values: how the process is started, and what else a chart writes as the operator
-// would not. Without it the operator would replace them by pods that do the same.
+// KeepForm adds the properties of the running pods to the manifest that do not result from values:
+// the command line, and other fields that a chart sets differently than the operator. Without them
+// the operator would replace the pods by equivalent ones.
 func KeepForm(manifest *manifests.Manifest, live *appsv1.Deployment) error {
 	template := live.Spec.Template
 	at := slices.IndexFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == chartContainer })
@@ -57,7 +57,7 @@ func KeepForm(manifest *manifests.Manifest, live *appsv1.Deployment) error {
 	return nil
 }
 
-// keepVariables adds the variables that the chart sets by itself.
+// keepVariables adds the variables that the chart always sets.
 func keepVariables(manifest *manifests.Manifest, env []corev1.EnvVar) {
 	given, _ := manifest.Spec["extraEnv"].([]any)
 	for _, variable := range env {
@@ -82,8 +82,7 @@ func names(variables []any, name string) bool {
 	})
 }
 
-// keepMetadata keeps the labels and annotations of the pods, which Helm would own
-// no more.
+// keepMetadata keeps the labels and annotations of the pods, which Helm would no longer own.
 func keepMetadata(manifest *manifests.Manifest, live *appsv1.Deployment) {
 	labels, annotations := map[string]any{}, map[string]any{}
 	for key, value := range live.Spec.Template.Labels {
@@ -104,8 +103,8 @@ func keepMetadata(manifest *manifests.Manifest, live *appsv1.Deployment) {
 	}
 }
 
-// keepContainer keeps where the last words of a container are looked for, and the
-// empty lifecycle that the charts write: to Kubernetes it is another one than none.
+// keepContainer keeps the terminationMessagePolicy of the container, and the empty lifecycle that
+// the charts write: Kubernetes distinguishes it from a missing one.
 func keepContainer(manifest *manifests.Manifest, c corev1.Container) {
 	spec := within(within(manifest.Spec, "podTemplate"), "spec")
 	containers, _ := spec["containers"].([]any)
@@ -138,8 +137,8 @@ func texts(all []string) []any {
 	return list
 }
 
-// Differences are the fields in which two pod templates differ, in order, as a person
-// reads them.
+// Differences returns the fields in which two pod templates differ, sorted and formatted for
+// people.
 func Differences(before, after *corev1.PodTemplateSpec) ([]string, error) {
 	was, err := flat(before)
 	if err != nil {

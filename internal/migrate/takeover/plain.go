@@ -2,7 +2,7 @@ package takeover
 
 import "encoding/json"
 
-// plain is content with the types of JSON alone, which an unstructured object needs.
+// plain converts content to JSON types only, which an unstructured object requires.
 func plain(content map[string]any) map[string]any {
 	raw, err := json.Marshal(content)
 	if err != nil {

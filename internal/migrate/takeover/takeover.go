@@ -24,38 +24,38 @@ import (
 )
 
 const (
-	// fieldOwner names this command in managed fields.
+	// fieldOwner is the field manager of this command.
 	fieldOwner = "coder-k8s-migrate"
-	// operator is how the operator names itself there: what Helm owned becomes its.
+	// operator is the field manager of the operator, which becomes the owner of Helm's fields.
 	operator = "coder-k8s"
 
 	annotationRelease = "meta.helm.sh/release-name"
 	pollInterval      = time.Second
 )
 
-// Takeover is one release on its way.
+// Takeover takes over one release.
 type Takeover struct {
 	Client   client.Client
 	Manifest *manifests.Manifest
 	Release  string
-	// Deployment is the name of that of the release.
+	// Deployment is the name of the release's Deployment.
 	Deployment string
 }
 
-// Plan is what taking over would do.
+// Plan is the effect of taking over.
 type Plan struct {
-	// Objects are handed over, the Deployment last. Each is named as Kind name.
+	// Objects are handed over, the Deployment last. Each has the format "Kind name".
 	Objects []string
-	// Already says that the Deployment is the operator's.
+	// Already reports that the operator already owns the Deployment.
 	Already bool
-	// Differences are the fields for which pods would be replaced.
+	// Differences are the fields because of which pods would be replaced.
 	Differences []string
 
 	objects []client.Object
 }
 
-// Plan looks at the cluster and changes nothing in it. It completes the manifest
-// by what keeps the pods as they are.
+// Plan reads the cluster and changes nothing in it. It adds fields to the manifest that keep the
+// pods unchanged.
 func (t *Takeover) Plan(ctx context.Context) (*Plan, error) {
 	live := &appsv1.Deployment{}
 	key := client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}
@@ -86,7 +86,7 @@ func (t *Takeover) Plan(ctx context.Context) (*Plan, error) {
 	return plan, t.objects(ctx, plan, w, live)
 }
 
-// free says whose a Deployment is that cannot be taken over.
+// free returns an error if the Deployment cannot be taken over.
 func (t *Takeover) free(live *appsv1.Deployment) error {
 	owner := metav1.GetControllerOf(live)
 	switch {
@@ -100,13 +100,13 @@ func (t *Takeover) free(live *appsv1.Deployment) error {
 	return nil
 }
 
-// isOwn says whether an owner is the custom resource that the manifest describes.
+// isOwn reports whether an owner is the custom resource of the manifest.
 func (t *Takeover) isOwn(owner *metav1.OwnerReference) bool {
 	return strings.HasPrefix(owner.APIVersion, coderv1alpha1.GroupVersion.Group+"/") &&
 		owner.Kind == t.Manifest.Kind && owner.Name == t.Manifest.Name
 }
 
-// objects finds what is handed over: what the operator would make by the same name.
+// objects adds the objects to hand over: those that the operator would create with the same names.
 func (t *Takeover) objects(ctx context.Context, plan *Plan, w workload.Workload, live *appsv1.Deployment) error {
 	var wanted []client.Object
 	if account := workload.ServiceAccount(w); account != nil {
@@ -146,8 +146,8 @@ func (p *Plan) add(kind string, obj client.Object) {
 	p.objects = append(p.objects, obj)
 }
 
-// Run hands the objects over, makes the custom resource, and waits until the
-// operator has taken the Deployment.
+// Run hands the objects over, applies the custom resource, and waits until the operator owns the
+// Deployment.
 func (t *Takeover) Run(ctx context.Context, plan *Plan, timeout time.Duration) error {
 	for _, obj := range plan.objects {
 		if metav1.GetControllerOf(obj) != nil {
@@ -164,8 +164,8 @@ func (t *Takeover) Run(ctx context.Context, plan *Plan, timeout time.Duration) e
 	return t.taken(ctx, made.GetUID(), timeout)
 }
 
-// handOver names the new owner on an object, and makes the operator the owner of the
-// fields that Helm wrote, in one write.
+// handOver annotates an object with its new owner and transfers Helm's fields to the operator, in
+// one write.
 func (t *Takeover) handOver(ctx context.Context, obj client.Object) error {
 	fields, err := operatorsFields(obj)
 	if err != nil {
@@ -188,8 +188,8 @@ func (t *Takeover) handOver(ctx context.Context, obj client.Object) error {
 	return t.Client.Patch(ctx, obj, client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(fieldOwner))
 }
 
-// operatorsFields are the managed fields of an object, with those of Helm as the
-// operator's: Helm 3 updates, Helm 4 applies.
+// operatorsFields returns the managed fields of an object, with Helm's fields transferred to the
+// operator. Helm 3 uses updates, Helm 4 uses apply.
 func operatorsFields(obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
 	copied, ok := obj.DeepCopyObject().(client.Object)
 	if !ok {
@@ -201,7 +201,7 @@ func operatorsFields(obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
 		if !isHelm(entries[i].Manager) || entries[i].Subresource != "" {
 			continue
 		}
-		// An entry of an apply is made one of an update, which can be given away.
+		// Convert an apply entry to an update entry, because only those can be transferred.
 		entries[i].Operation = metav1.ManagedFieldsOperationUpdate
 		helm.Insert(entries[i].Manager)
 	}
@@ -212,12 +212,12 @@ func operatorsFields(obj client.Object) ([]metav1.ManagedFieldsEntry, error) {
 	return copied.GetManagedFields(), nil
 }
 
-// isHelm says whether a field manager is Helm, or runs it.
+// isHelm reports whether a field manager is Helm or a program that runs it.
 func isHelm(manager string) bool {
 	return strings.HasPrefix(manager, "helm") || strings.HasPrefix(manager, "terraform-provider-helm")
 }
 
-// taken waits until the operator has the Deployment.
+// taken waits until the operator owns the Deployment.
 func (t *Takeover) taken(ctx context.Context, owner types.UID, timeout time.Duration) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		d := &appsv1.Deployment{}
@@ -234,7 +234,7 @@ func (t *Takeover) taken(ctx context.Context, owner types.UID, timeout time.Dura
 	return nil
 }
 
-// Pods are the pods of the release by their uid.
+// Pods returns the pods of the release by UID.
 func (t *Takeover) Pods(ctx context.Context) (map[types.UID]string, error) {
 	d := &appsv1.Deployment{}
 	if err := t.Client.Get(ctx, client.ObjectKey{Namespace: t.Manifest.Namespace, Name: t.Deployment}, d); err != nil {

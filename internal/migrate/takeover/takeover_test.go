@@ -38,10 +38,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// namespaces is how many the tests use: one for each case.
+// namespaces is the number of namespaces that the tests use: one for each case.
 const namespaces = 8
 
-// TestTakeover is one kube-apiserver for all of it.
+// TestTakeover runs all cases with one kube-apiserver.
 func TestTakeover(t *testing.T) {
 	server := newServer(t)
 	t.Run("a running release is taken over", func(t *testing.T) { testARunningReleaseIsTakenOver(t, server) })
@@ -50,8 +50,8 @@ func TestTakeover(t *testing.T) {
 	t.Run("refusals", func(t *testing.T) { testRefusals(t, server) })
 }
 
-// What cannot be taken over, and what would bring a secret into a manifest, is named
-// before anything is changed.
+// Objects that cannot be taken over, and secrets that would get into a manifest, are reported
+// before any change.
 func testRefusals(t *testing.T, server *server) {
 	for want, change := range map[string]func(t *testing.T, n *namespace){
 		"holds a credential, which is not copied into a manifest": func(t *testing.T, n *namespace) {
@@ -104,13 +104,12 @@ func (n *namespace) update(t *testing.T, obj client.Object) {
 	}
 }
 
-// A release of the real chart, rendered by Helm, becomes the operator's on a real
-// kube-apiserver with the real controllers: no object is another one afterwards, and
-// the template of the pods is what it was.
+// A release of the real chart, rendered by Helm, is taken over on a real kube-apiserver with the
+// real controllers: no object is recreated, and the pod template is unchanged.
 func testARunningReleaseIsTakenOver(t *testing.T, server *server) {
 	for name, c := range map[string]struct {
 		file, chart, release, kind, deployment string
-		// handedOver are the objects besides the Deployment.
+		// handedOver are the objects in addition to the Deployment.
 		handedOver []client.Object
 	}{
 		"control plane": {
@@ -164,7 +163,7 @@ func testARunningReleaseIsTakenOver(t *testing.T, server *server) {
 	}
 }
 
-// settled looks whether the operator leaves the pods alone and tells their labels.
+// settled checks that the operator does not change the pods, and reports their labels.
 func (n *namespace) settled(t *testing.T, kind, name, deployment string, taken *appsv1.Deployment) {
 	t.Helper()
 	if kind == manifests.KindControlPlane {
@@ -196,8 +195,7 @@ func (n *namespace) notOwnedByHelm(t *testing.T, deployment string) {
 	}
 }
 
-// Where something in the pods was changed by hand it is named, and no value of a
-// variable is told.
+// A manual change of the pods is reported, without the value of a variable.
 func testWhatReplacesPodsIsNamed(t *testing.T, server *server) {
 	n := server.namespace(t)
 	n.install(t, "coder-rendered.yaml", "coder")
@@ -240,7 +238,7 @@ func testOfSomeoneElse(t *testing.T, server *server) {
 
 type server struct {
 	client client.Client
-	// unused are namespaces that the controllers watch.
+	// unused are the unused namespaces that the controllers watch.
 	unused []string
 }
 
@@ -316,7 +314,7 @@ func (s *server) namespace(t *testing.T) *namespace {
 	return n
 }
 
-// install makes what Helm rendered, marked and owned as Helm does.
+// install creates the objects that Helm rendered, with Helm's annotations and field manager.
 func (n *namespace) install(t *testing.T, file, release string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", file))
@@ -346,7 +344,7 @@ func (n *namespace) install(t *testing.T, file, release string) {
 	}
 }
 
-// secrets makes what the pods refer to: the checksum of it must not replace them.
+// secrets creates the Secrets that the pods refer to: their checksum must not replace the pods.
 func (n *namespace) secrets(t *testing.T) {
 	t.Helper()
 	for name, key := range map[string]string{
@@ -385,8 +383,7 @@ func (n *namespace) uids(t *testing.T, objects []client.Object) []string {
 	return all
 }
 
-// owned waits until the objects are the operator's, and looks whether they are the
-// same.
+// owned waits until the operator owns the objects, and checks that they were not recreated.
 func (n *namespace) owned(t *testing.T, objects []client.Object, uids []string) {
 	t.Helper()
 	polltest.Eventually(t, "the objects are the operator's", func() error {

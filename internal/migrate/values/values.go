@@ -11,15 +11,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Position is where a value stands.
+// Position is the position of a value.
 type Position struct {
-	// File is its name as it was given, or what else the values are from.
+	// File is the name of the file, or a description of another source.
 	File string
-	// Line counts from 1, and is 0 where the values were not in a file.
+	// Line is the line, starting at 1. It is 0 if the values are not from a file.
 	Line int
 }
 
-// String is file:line.
+// String returns file:line.
 func (p Position) String() string {
 	if p.Line == 0 {
 		return p.File
@@ -27,19 +27,19 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
 
-// Set is values and where they stand. The zero value is empty.
+// Set is a set of values with their positions. The zero value is empty.
 type Set struct {
 	Content map[string]any
 	places  map[string]Position
 }
 
-// Of is values that were not read from a file.
+// Of returns values that were not read from a file.
 func Of(source string, content map[string]any) Set {
 	return Set{Content: content, places: map[string]Position{"": {File: source}}}
 }
 
-// Parse reads one file. An error names the file and, where the YAML says so, the
-// line; it holds nothing of the content.
+// Parse parses one file. An error contains the name of the file and, if the parser reports it, the
+// line. It does not contain the content.
 func Parse(file string, raw []byte) (Set, error) {
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(raw, &document); err != nil {
@@ -63,7 +63,7 @@ func Parse(file string, raw []byte) (Set, error) {
 	return set, nil
 }
 
-// syntaxError is what the YAML library says, without the value that it may quote.
+// syntaxError returns the parser's message without a value that it may contain.
 func syntaxError(file string, err error) error {
 	message, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "`")
 	message = strings.TrimPrefix(message, "yaml: ")
@@ -75,7 +75,7 @@ func syntaxError(file string, err error) error {
 	return fmt.Errorf("%s: cannot be read as YAML: %s", file, strings.TrimSpace(message))
 }
 
-// maxDepth ends the walk through a file whose anchors lead in a circle.
+// maxDepth ends the recursion for a file with circular anchors.
 const maxDepth = 64
 
 func (s *Set) note(file, path string, node *yamlv3.Node, depth int) {
@@ -104,7 +104,7 @@ func (s *Set) note(file, path string, node *yamlv3.Node, depth int) {
 	}
 }
 
-// At is where a value stands, or what is nearest around it.
+// At returns the position of a value, or of its nearest parent.
 func (s Set) At(path string) Position {
 	for {
 		if place, known := s.places[path]; known || path == "" {
@@ -114,8 +114,8 @@ func (s Set) At(path string) Position {
 	}
 }
 
-// Over is the values of s with those of top over them, as Helm merges them: maps
-// are merged, all else is replaced, and null removes.
+// Over returns s with the values of top merged over it, as Helm does: maps are merged, other values
+// are replaced, and null removes a value.
 func (s Set) Over(top Set) Set {
 	merged := Set{Content: mergeMaps(s.Content, top.Content), places: maps.Clone(s.places)}
 	if merged.places == nil {
@@ -150,7 +150,7 @@ func mergeMaps(below, top map[string]any) map[string]any {
 	return merged
 }
 
-// Get is a value by its path of keys, and whether it is there.
+// Get returns the value at a path of keys, and whether it exists.
 func (s Set) Get(path string) (any, bool) {
 	var value any = s.Content
 	for key := range strings.SplitSeq(path, ".") {
@@ -165,8 +165,8 @@ func (s Set) Get(path string) (any, bool) {
 	return value, true
 }
 
-// Leaves are the paths of all values, sorted: a list, an empty map and null are
-// leaves. A path for which whole says so is one too.
+// Leaves returns the paths of all values, sorted. Lists, empty maps and null are leaves, and so are
+// the paths for which whole returns true.
 func (s Set) Leaves(whole func(path string) bool) []string {
 	var all []string
 	var walk func(path string, value any)

@@ -13,9 +13,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// publicURL returns the address of a Coder that a browser outside of the cluster can
-// open without a port-forward: the one that Coder is told, or that of its load
-// balancer. It is empty if there is none.
+// publicURL returns the URL of a Coder that a browser outside of the cluster can open without a
+// port-forward: Coder's access URL, or the address of its load balancer. It returns an empty string
+// if there is none.
 func publicURL(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane) string {
 	if u, err := url.Parse(cp.Status.AccessURL); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && !insideCluster(u.Hostname()) {
 		return cp.Status.AccessURL
@@ -27,7 +27,7 @@ func publicURL(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderC
 	name, _, _ := strings.Cut(inside.Hostname(), ".")
 	service := &corev1.Service{}
 	if c.Get(ctx, client.ObjectKey{Namespace: cp.Namespace, Name: name}, service) != nil {
-		// A user who may not read the Service uses the port-forward.
+		// A user without permission to read the Service uses the port-forward.
 		return ""
 	}
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
@@ -46,7 +46,7 @@ func publicURL(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderC
 	return ""
 }
 
-// bracketed writes an IPv6 address as URLs have it.
+// bracketed adds brackets to an IPv6 address, as URLs require.
 func bracketed(host string) string {
 	if strings.Contains(host, ":") {
 		return "[" + host + "]"
@@ -54,7 +54,7 @@ func bracketed(host string) string {
 	return host
 }
 
-// insideCluster reports whether a host is known to the cluster's DNS alone.
+// insideCluster reports whether a host is only known to the cluster's DNS.
 func insideCluster(host string) bool {
 	return strings.HasSuffix(host, ".svc") || strings.Contains(host, ".svc.")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// appAddress is the address of an app, which is named by its slug or AGENT/SLUG.
+// appAddress returns the URL of an app, which is identified by its slug or AGENT/SLUG.
 func appAddress(ws *aggregationv1alpha1.CoderWorkspace, wanted string) (string, error) {
 	var names []string
 	var found []aggregationv1alpha1.WorkspaceApp
@@ -39,8 +39,8 @@ func appAddress(ws *aggregationv1alpha1.CoderWorkspace, wanted string) (string, 
 	return found[0].URL, nil
 }
 
-// onControlPlane parts addresses: a path that Coder itself serves, or the address of
-// an app that has a host of its own.
+// onControlPlane returns the path of an app that Coder itself serves, or the URL of an app with its
+// own host.
 func onControlPlane(address, accessURL string) (path, own string) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -53,8 +53,8 @@ func onControlPlane(address, accessURL string) (path, own string) {
 	return "", address
 }
 
-// showApp opens the address of an app. One that is no web page could start any
-// program, and is printed only.
+// showApp opens the URL of an app. A URL that is not http or https could start any program, so it
+// is only printed.
 func (d *door) showApp(ctx context.Context, address string) error {
 	if u, err := url.Parse(address); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
 		return d.show(ctx, address)
@@ -64,7 +64,7 @@ func (d *door) showApp(ctx context.Context, address string) error {
 	return nil
 }
 
-// completeOpen offers workspaces and control planes, and then the apps of a workspace.
+// completeOpen completes workspaces and control planes, and then the apps of a workspace.
 func completeOpen(s *session.Session) cobra.CompletionFunc {
 	names := s.CompleteNames("CoderWorkspace", "CoderControlPlane")
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {

@@ -1,6 +1,6 @@
-// Package access owns how a person gets into a Coder: kubectl coder open, which makes
-// its web interface reachable through a port-forward, and kubectl coder login, which
-// finds the account with which a person logs in first.
+// Package access implements the commands to access a Coder: kubectl coder open, which makes its web
+// interface reachable through a port-forward, and kubectl coder login, which returns the initial
+// admin account.
 //
-// A password is printed only where that was asked for with a flag.
+// A password is printed only if a flag requests it.
 package access

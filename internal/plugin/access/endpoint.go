@@ -17,8 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// endpoint finds a ready pod behind the Service of status.url, and the scheme that is
-// spoken there.
+// endpoint returns a ready pod behind the Service of status.url, and the URL scheme of its port.
 func endpoint(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane) (to session.Endpoint, scheme string, err error) {
 	notYet := fmt.Errorf("control plane %s/%s has no address yet: kubectl coder status -n %s says why", cp.Namespace, cp.Name, cp.Namespace)
 	address, err := url.Parse(cp.Status.URL)
@@ -71,7 +70,7 @@ func readyPod(ctx context.Context, c *session.Cluster, service *corev1.Service) 
 		len(list.Items), service.Namespace, service.Name, service.Namespace)
 }
 
-// containerPort is the number of a Service's target port in the pod.
+// containerPort returns the port number in the pod for a port of a Service.
 func containerPort(pod *corev1.Pod, port corev1.ServicePort) (int, error) {
 	if port.TargetPort.Type == intstr.Int {
 		if port.TargetPort.IntVal == 0 {

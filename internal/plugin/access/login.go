@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// account is that of the initial admin.
+// account is the initial admin account.
 type account struct {
 	ControlPlane string `json:"controlPlane"`
 	URL          string `json:"url"`
@@ -25,14 +25,14 @@ type account struct {
 	Password     string `json:"password,omitempty"`
 }
 
-// login is one call of the command.
+// login is one run of the command.
 type login struct {
 	door
 	format output.Format
 	show   bool
 }
 
-// NewLoginCommand is kubectl coder login.
+// NewLoginCommand returns the command kubectl coder login.
 func NewLoginCommand(s *session.Session) *cobra.Command {
 	l := &login{door: door{Session: s}}
 	cmd := &cobra.Command{
@@ -131,7 +131,7 @@ func (l *login) print(ctx context.Context, c *session.Cluster, cp *coderv1alpha1
 	table := &terminal.Table{}
 	where := [2]string{"URL", publicURL(ctx, c, cp)}
 	if where[1] == "" {
-		// The other addresses are known only inside of the cluster.
+		// The other addresses are only reachable inside the cluster.
 		where = [2]string{"Open with", fmt.Sprintf("kubectl coder open -n %s controlplane/%s", cp.Namespace, cp.Name)}
 	}
 	for _, row := range [][2]string{where, {"Username", a.Username}, {"Email", a.Email}, {"Password", a.Password}} {

@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// door is how the web interface of a Coder is reached.
+// door configures access to the web interface of a Coder.
 type door struct {
 	*session.Session
 	port      int
@@ -35,7 +35,7 @@ func (d *door) validate() error {
 	return nil
 }
 
-// NewOpenCommand is kubectl coder open.
+// NewOpenCommand returns the command kubectl coder open.
 func NewOpenCommand(s *session.Session) *cobra.Command {
 	d := &door{Session: s}
 	direct, start := false, false
@@ -101,7 +101,7 @@ func (d *door) open(ctx context.Context, args []string, direct, start bool) erro
 	return d.show(ctx, strings.TrimRight(cp.Status.AccessURL, "/")+path)
 }
 
-// goal is the control plane, the workspace if one is meant, and the path in the web
+// goal returns the control plane, the workspace if one was given, and the path in the web
 // interface.
 func goal(ctx context.Context, c *session.Cluster, args []string) (*coderv1alpha1.CoderControlPlane, *aggregationv1alpha1.CoderWorkspace, string, error) {
 	target := session.Target{Kind: "CoderControlPlane"}
@@ -126,13 +126,13 @@ func goal(ctx context.Context, c *session.Cluster, args []string) (*coderv1alpha
 	return cp, ws, workspacePath(ws), err
 }
 
-// workspacePath is where the web interface shows a workspace.
+// workspacePath returns the path of a workspace in the web interface.
 func workspacePath(ws *aggregationv1alpha1.CoderWorkspace) string {
 	name := ws.Name[strings.LastIndexByte(ws.Name, '.')+1:]
 	return "/@" + url.PathEscape(ws.Status.OwnerName) + "/" + url.PathEscape(name)
 }
 
-// enter forwards a port and opens the browser, until ctx is done.
+// enter forwards a port and opens the browser. It returns when ctx is done.
 func (d *door) enter(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.CoderControlPlane, path string) error {
 	to, scheme, err := endpoint(ctx, c, cp)
 	if err != nil {
@@ -147,15 +147,15 @@ func (d *door) enter(ctx context.Context, c *session.Cluster, cp *coderv1alpha1.
 		}
 	})
 	if ctx.Err() != nil {
-		// That is how it is meant to end.
+		// This is the normal end of the command.
 		return failed
 	}
 	return err
 }
 
-// show prints the address and opens it. A browser that cannot be started is told, and
-// the address can be used all the same. An address of another kind than the web's,
-// which somebody wrote into a status, could start any program.
+// show prints the URL and opens it. If the browser cannot be started, show prints the error, and
+// the user can open the URL. A URL that is not http or https is an error: a user could have written
+// it into a status, and it could start any program.
 func (d *door) show(ctx context.Context, address string) error {
 	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("the control plane says that it is reached at %q, which is no address of the web", address)

@@ -14,7 +14,7 @@ import (
 
 var then = time.Date(2024, time.May, 6, 7, 8, 9, 0, time.UTC)
 
-// tree makes files with modes and a time, and returns their directory.
+// tree creates files with modes and a time, and returns their directory.
 func tree(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "src")
@@ -46,7 +46,7 @@ func TestThereAndBack(t *testing.T) {
 	if err := errors.Join(Pack(&packed, source, sent), sent.Left()); err != nil {
 		t.Fatal(err)
 	}
-	// Twice, because the second one finds everything there.
+	// Twice, because the second run finds existing files.
 	for range 2 {
 		if err := errors.Join(Unpack(bytes.NewReader(packed.Bytes()), to, "copy", got), got.Left()); err != nil {
 			t.Fatal(err)
@@ -89,7 +89,7 @@ func TestOneFile(t *testing.T) {
 	}
 }
 
-// archived is an archive as somebody wrote it who wants to harm.
+// archived returns a malicious archive with these headers.
 func archived(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 	t.Helper()
 	var to bytes.Buffer
@@ -113,8 +113,8 @@ func archived(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 	return &to
 }
 
-// TestNothingOutside: an archive changes nothing outside of its destination, and what
-// it tries is reported.
+// TestNothingOutside checks that an archive changes nothing outside of its destination, and that
+// attempts are reported.
 func TestNothingOutside(t *testing.T) {
 	dot := tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o755}
 	file := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644} }
@@ -170,8 +170,8 @@ func TestNothingOutside(t *testing.T) {
 	}
 }
 
-// TestCutOff: a file that did not arrive completely does not have its name, and what
-// was there stays.
+// TestCutOff checks that an incomplete file does not get its name, and that an existing file is
+// kept.
 func TestCutOff(t *testing.T) {
 	whole := archived(t, tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o755},
 		tar.Header{Typeflag: tar.TypeReg, Name: "first", Mode: 0o644}, tar.Header{Typeflag: tar.TypeReg, Name: "second", Mode: 0o644}).Bytes()
@@ -180,7 +180,7 @@ func TestCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &Report{}
-	// Five headers and contents of 512 bytes; the last content is cut.
+	// Five headers and contents of 512 bytes; the last content is truncated.
 	err := Unpack(bytes.NewReader(whole[:4*512+2]), to, ".", r)
 	if err == nil || r.Files != 1 || r.Current != "second" {
 		t.Errorf("a cut archive: %v, %+v", err, r)
@@ -202,7 +202,7 @@ func TestUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &Report{}
-	// What vanishes between the walk and the reading.
+	// A file that is deleted between the walk and the read.
 	w := tar.NewWriter(io.Discard)
 	if err := r.packFile(w, filepath.Join(source, "empty"), &tar.Header{Name: "empty"}); err != nil {
 		t.Fatal(err)

@@ -1,10 +1,11 @@
-// Package archive makes tar archives of files on this machine, and files of tar
-// archives that a workspace sent.
+// Package archive packs files of this machine into tar archives, and unpacks tar archives from a
+// workspace.
 //
 // Invariants:
 //
-//   - Unpack writes nothing outside of the place that the user named, whatever the
-//     archive contains. It follows no symbolic link that leads out, and makes none.
-//   - A file has its name only when it is complete.
-//   - What is left out is reported. Memory does not grow with the size of files.
+//   - Unpack writes nothing outside of the destination, whatever the archive contains. It does not
+//     follow or create symbolic links that lead out of it.
+//   - A file gets its name only when it is complete.
+//   - Entries that were not copied are reported. The memory usage does not depend on the size of
+//     files.
 package archive

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Measure returns how many regular files Pack will copy, and their size.
+// Measure returns the number and the total size of the regular files that Pack will copy.
 func Measure(source string) (files int, bytes int64, err error) {
 	err = walk(source, func(_, _ string, info fs.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
@@ -22,9 +22,9 @@ func Measure(source string) (files int, bytes int64, err error) {
 	return files, bytes, err
 }
 
-// Pack writes a directory as an archive whose names begin at the directory, or a file
-// as an archive with one entry. Symbolic links stay what they are, except source
-// itself. What cannot be read and what is no file, directory or link is left out.
+// Pack writes a directory as an archive with names relative to the directory, or a file as an
+// archive with one entry. Symbolic links are packed as links, except source itself. Entries that
+// cannot be read, or are not a file, directory or link, are skipped.
 func Pack(to io.Writer, source string, r *Report) error {
 	w := tar.NewWriter(to)
 	err := walk(source, func(at, name string, info fs.FileInfo, err error) error {
@@ -40,8 +40,7 @@ func Pack(to io.Writer, source string, r *Report) error {
 	return w.Close()
 }
 
-// walk calls do for everything below source, and for itself. Name is that in the
-// archive, with slashes.
+// walk calls do for source and everything below it. name is the name in the archive, with slashes.
 func walk(source string, do func(at, name string, info fs.FileInfo, err error) error) error {
 	source, err := filepath.EvalSymlinks(source)
 	if err != nil {
@@ -100,7 +99,7 @@ func (r *Report) packFile(w *tar.Writer, at string, header *tar.Header) error {
 	if err := w.WriteHeader(header); err != nil {
 		return err
 	}
-	// What was added meanwhile belongs to the next copy.
+	// Data that was appended in the meantime is not copied.
 	if err := r.copy(at, w, io.LimitReader(file, header.Size)); err != nil {
 		return fmt.Errorf("%s: %w", at, err)
 	}

@@ -6,24 +6,24 @@ import (
 	"io"
 )
 
-// maxNamed is how many of the entries that were left out are named.
+// maxNamed is the maximum number of skipped entries that are listed.
 const maxNamed = 20
 
-// Report is what Pack or Unpack did.
+// Report is the result of Pack or Unpack.
 type Report struct {
-	// Files and Bytes are those that were copied completely.
+	// Files and Bytes count the completely copied files.
 	Files int
 	Bytes int64
 	// Current is the file that is being copied.
 	Current string
-	// Progress, if it is not nil, is called after each piece of a file.
+	// Progress is called after each chunk of a file, if it is not nil.
 	Progress func()
 
 	left    []error
 	unnamed int
 }
 
-// leave takes note of an entry that is not copied.
+// leave records an entry that is not copied.
 func (r *Report) leave(name string, why error) {
 	if len(r.left) == maxNamed {
 		r.unnamed++
@@ -32,7 +32,7 @@ func (r *Report) leave(name string, why error) {
 	r.left = append(r.left, fmt.Errorf("%q was not copied: %w", name, why))
 }
 
-// Left returns what was left out and why, or nil if nothing was.
+// Left returns an error that lists the skipped entries and the reasons, or nil if there are none.
 func (r *Report) Left() error {
 	if r.unnamed > 0 {
 		return errors.Join(append(r.left, fmt.Errorf("and %d more were not copied", r.unnamed))...)
@@ -51,7 +51,7 @@ func (r *Report) copy(name string, to io.Writer, from io.Reader) error {
 	return err
 }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	io.Reader
 	report *Report

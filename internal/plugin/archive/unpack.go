@@ -14,25 +14,24 @@ import (
 	"time"
 )
 
-// maxDirectories limits the directories of an archive, because their modes and times
-// are kept until their content is there.
+// maxDirectories limits the number of directories, because their modes and times are kept in memory
+// until their content is written.
 const maxDirectories = 1_000_000
 
-// ErrEmpty is that an archive contains nothing.
+// ErrEmpty is returned for an archive without entries.
 var ErrEmpty = errors.New("the archive is empty")
 
-// unpacking is one use of Unpack.
+// unpacking is the state of one call of Unpack.
 type unpacking struct {
 	*Report
 	root *os.Root
-	// to is the place of the archive's content below root.
+	// to is the destination of the archive's content, relative to root.
 	to          string
 	directories []*tar.Header
 }
 
-// Unpack makes files of an archive that Pack or tar made of a directory, whose first
-// entry is ".", or of one file. To is the place that the content has below the
-// directory, and is made. Of a mode, the permissions are kept.
+// Unpack extracts an archive of a directory, whose first entry is ".", or of one file. to is the
+// destination relative to directory, and is created. Only the permission bits of a mode are kept.
 func Unpack(from io.Reader, directory, to string, r *Report) error {
 	root, err := os.OpenRoot(directory)
 	if err != nil {
@@ -46,7 +45,7 @@ func Unpack(from io.Reader, directory, to string, r *Report) error {
 		return ErrEmpty
 	}
 	if err == nil && header.Typeflag != tar.TypeDir {
-		// One file, which may have another name here.
+		// A single file may get another name.
 		header.Name = "."
 	}
 	for ; err == nil; header, err = archive.Next() {
@@ -57,7 +56,7 @@ func Unpack(from io.Reader, directory, to string, r *Report) error {
 	if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the archive: %w", err)
 	}
-	// From the inside out, because what is made in a directory changes its time.
+	// Innermost first, because creating an entry in a directory changes the directory's time.
 	for _, header := range slices.Backward(u.directories) {
 		if err := u.finish(header.Name, header); err != nil {
 			u.leave(header.Name, err)
@@ -66,8 +65,8 @@ func Unpack(from io.Reader, directory, to string, r *Report) error {
 	return nil
 }
 
-// entry makes what one header says. Header.Name becomes the name below root. An error
-// ends the copy; what a single file does not allow is left out.
+// entry extracts one entry. It changes header.Name to the name relative to root. An error ends the
+// copy. A failure of a single entry is recorded in the report.
 func (u *unpacking) entry(header *tar.Header, content io.Reader) error {
 	name := path.Clean(header.Name)
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
@@ -81,7 +80,7 @@ func (u *unpacking) entry(header *tar.Header, content io.Reader) error {
 			return fmt.Errorf("the workspace sent more than %d directories", maxDirectories)
 		}
 		u.directories = append(u.directories, header)
-		// Its content is written before it gets its own mode.
+		// Keep the directory writable until its content is written.
 		if err = u.root.MkdirAll(header.Name, 0o700); err == nil {
 			err = u.root.Chmod(header.Name, header.FileInfo().Mode().Perm()|0o700)
 		}
@@ -100,7 +99,7 @@ func (u *unpacking) entry(header *tar.Header, content io.Reader) error {
 	return nil
 }
 
-// file writes a file next to its place, and moves it there when it is complete.
+// file writes to a temporary file in the same directory, and renames it when it is complete.
 func (u *unpacking) file(header *tar.Header, content io.Reader) error {
 	if err := u.root.MkdirAll(filepath.Dir(header.Name), 0o700); err != nil {
 		u.leave(header.Name, err)
@@ -115,7 +114,7 @@ func (u *unpacking) file(header *tar.Header, content io.Reader) error {
 	defer func() { _ = u.root.Remove(temporary) }()
 	err = u.copy(header.Name, file, content)
 	if err := errors.Join(err, file.Close()); err != nil {
-		// The content may be cut off, or the disk is full: the rest has no chance either.
+		// The archive is incomplete, or the disk is full, so the remaining files would fail too.
 		return fmt.Errorf("%s: %w", header.Name, err)
 	}
 	err = u.finish(temporary, header)
@@ -137,8 +136,8 @@ func (u *unpacking) finish(name string, header *tar.Header) error {
 	return u.root.Chtimes(name, time.Time{}, header.ModTime)
 }
 
-// symlink makes a symbolic link, unless what it names is outside of what is copied:
-// a program that writes to it later would write there.
+// symlink creates a symbolic link. A link whose target is outside of the copied tree is refused,
+// because a program that writes to the link later would write there.
 func (u *unpacking) symlink(header *tar.Header, name string) error {
 	target := path.Join(path.Dir(name), header.Linkname)
 	if path.IsAbs(header.Linkname) || strings.Contains(header.Linkname, `\`) || !filepath.IsLocal(filepath.FromSlash(target)) || name == "." {
@@ -150,7 +149,7 @@ func (u *unpacking) symlink(header *tar.Header, name string) error {
 	return u.root.Symlink(filepath.FromSlash(header.Linkname), header.Name)
 }
 
-// link makes a second name of a file of this archive.
+// link creates a hard link to a file of this archive.
 func (u *unpacking) link(header *tar.Header) error {
 	if !filepath.IsLocal(filepath.FromSlash(path.Clean(header.Linkname))) {
 		return fmt.Errorf("it is a hard link to %q, outside of what is copied", header.Linkname)
@@ -161,8 +160,8 @@ func (u *unpacking) link(header *tar.Header) error {
 	return u.root.Link(filepath.Join(u.to, filepath.FromSlash(path.Clean(header.Linkname))), header.Name)
 }
 
-// replace takes away what has the name already, unless it is a directory, and makes
-// the directories above.
+// replace removes an existing entry with the name, unless it is a directory, and creates the parent
+// directories.
 func (u *unpacking) replace(name string) error {
 	if err := u.root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// source is a log that Coder keeps.
+// source is a log in Coder.
 type source struct {
 	namespace, resource, name string
 	query                     map[string]string
@@ -54,7 +54,7 @@ func (r *run) template(ctx context.Context, name string) error {
 	return r.print(ctx, s)
 }
 
-// versionID is the UUID of the version that --version names.
+// versionID returns the UUID of the version from --version.
 func (r *run) versionID(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (string, error) {
 	found, err := r.cluster.TemplateVersion(ctx, tmpl, r.version)
 	if err != nil {
@@ -63,8 +63,8 @@ func (r *run) versionID(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemp
 	return found.ID, nil
 }
 
-// print writes the log, or its last lines. To follow only from the last lines, it is
-// counted first how many there are.
+// print writes the log, or its last lines. With --follow and --tail it first counts the existing
+// lines.
 func (r *run) print(ctx context.Context, s source) error {
 	skip := 0
 	if r.tail >= 0 {
@@ -82,7 +82,7 @@ func (r *run) print(ctx context.Context, s source) error {
 	})
 }
 
-// each reads the log line by line.
+// each calls take for each line of the log.
 func (r *run) each(ctx context.Context, s source, follow bool, take func(line string) error) error {
 	query := map[string]string{}
 	for key, value := range s.query {
@@ -102,7 +102,7 @@ func (r *run) each(ctx context.Context, s source, follow bool, take func(line st
 	return nil
 }
 
-// refused tells a number or version that there is not from what else went wrong.
+// refused returns a usage error if the build number or version does not exist.
 func refused(s source, err error) error {
 	if apierrors.IsBadRequest(err) {
 		return cli.Usage("the log of %s: %v", s.name, err)
@@ -110,7 +110,7 @@ func refused(s source, err error) error {
 	return fmt.Errorf("the log of %s: %w", s.name, err)
 }
 
-// eachLine gives each line without its end, however long it is.
+// eachLine calls take for each line without its line break. The length of a line is not limited.
 func eachLine(stream io.Reader, take func(line string) error) error {
 	lines := bufio.NewReader(stream)
 	for {

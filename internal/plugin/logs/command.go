@@ -9,7 +9,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// run is one call of the command.
+// run is one run of the command.
 type run struct {
 	*session.Session
 	cluster *session.Cluster
@@ -23,7 +23,7 @@ type run struct {
 	podNamespaces                    []string
 }
 
-// NewCommand is kubectl coder logs.
+// NewCommand returns the command kubectl coder logs.
 func NewCommand(s *session.Session) *cobra.Command {
 	r := &run{Session: s}
 	cmd := &cobra.Command{
@@ -84,7 +84,7 @@ func (r *run) do(ctx context.Context, text string) error {
 	return r.workspace(ctx, target.Name)
 }
 
-// validate refuses flags that would not count.
+// validate refuses flags that have no effect for the target.
 func (r *run) validate(target session.Target) error {
 	pods := r.agent || target.Kind == "CoderControlPlane"
 	for flag, counts := range map[string]bool{

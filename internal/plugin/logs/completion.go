@@ -10,10 +10,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// mostBuilds is how many numbers of builds are offered, from the newest.
+// mostBuilds is the maximum number of build numbers to complete, starting with the newest.
 const mostBuilds = 20
 
-// completeFlags completes the flags whose values are on the cluster.
+// completeFlags registers completions for the flags whose values are read from the cluster.
 func (r *run) completeFlags(cmd *cobra.Command) {
 	r.CompleteAgents(cmd, "agent-name")
 	r.CompleteNamespaces(cmd, "pod-namespace")
@@ -55,7 +55,7 @@ func (r *run) completeFlags(cmd *cobra.Command) {
 	}))
 }
 
-// offer reads the argument of the command first.
+// offer parses the command's argument before it calls find.
 func offer(find func(context.Context, *session.Cluster, session.Target) []string) func(context.Context, *session.Cluster, []string) []string {
 	return func(ctx context.Context, c *session.Cluster, args []string) []string {
 		if len(args) == 0 {

@@ -1,7 +1,7 @@
-// Package logs owns kubectl coder logs: the log of a build of a workspace or of a
-// template's version, as Coder keeps it, and the logs of the pods of a workspace or
-// of a control plane.
+// Package logs implements kubectl coder logs: the log of a workspace build or of a template
+// version's build, which Coder stores, and the logs of the pods of a workspace or of a control
+// plane.
 //
-// Logs are written as they are when standard output is no terminal; on one, control
-// characters but tabs are taken out of them, so that a log cannot operate it.
+// Logs are written unchanged if standard output is not a terminal. On a terminal, control
+// characters except tabs are removed, so that a log cannot control the terminal.
 package logs

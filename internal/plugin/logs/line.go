@@ -7,7 +7,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 )
 
-// write writes one line, behind a prefix.
+// write writes one line with a prefix.
 func (r *run) write(prefix, line string) error {
 	if r.Screen {
 		line = terminal.Visible(line)

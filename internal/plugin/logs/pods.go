@@ -52,8 +52,8 @@ func (r *run) controlPlane(ctx context.Context, name string) error {
 	return r.pods(ctx, pods)
 }
 
-// pods prints the logs of the containers, one after the other, or mixed where they
-// are followed. Where there are several each line says whose it is.
+// pods prints the logs of the containers one after the other, or interleaved with --follow. If
+// there are several containers, each line is prefixed with its pod and container.
 func (r *run) pods(ctx context.Context, pods []corev1.Pod) error {
 	streams, err := r.streams(pods)
 	if err != nil {

@@ -20,23 +20,23 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// resizeInterval is how often the size of the terminal is read. Not every system has a
-// signal for it.
+// resizeInterval is the interval at which the size of the terminal is polled, because not every
+// operating system has a signal for changes.
 const resizeInterval = 250 * time.Millisecond
 
-// command is a command in a workspace.
+// command is a command to run in a workspace.
 type command struct {
 	agent string
-	// args are the program and its arguments. None is the login shell.
+	// args are the program and its arguments. Empty means the login shell.
 	args           []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	tty            bool
-	// ssh is that stdin and stdout carry SSH, and no command runs.
+	// ssh reports that stdin and stdout carry the SSH protocol, and that no command runs.
 	ssh bool
 }
 
-// address is that of a subresource of a workspace.
+// address returns the URL of a subresource of a workspace.
 func address(c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, subresource string, query url.Values) *url.URL {
 	request := c.Kube.CoreV1().RESTClient().Post().AbsPath("/apis/" + aggregationv1alpha1.GroupVersion.String()).
 		Namespace(ws.Namespace).Resource("coderworkspaces").Name(ws.Name).SubResource(subresource)
@@ -48,8 +48,8 @@ func address(c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, subreso
 	return request.URL()
 }
 
-// run runs a command in a workspace. Its error is a *cli.ExitError with the command's
-// exit code if that is not 0.
+// run runs a command in a workspace. It returns a *cli.ExitError with the command's exit code if
+// that is not 0.
 func run(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace, cmd command) error {
 	query := url.Values{}
 	if cmd.ssh {
@@ -87,7 +87,8 @@ func exitOf(ws *aggregationv1alpha1.CoderWorkspace, err error) error {
 	return fmt.Errorf("workspace %s: %w", ws.Name, err)
 }
 
-// rawTerminal passes every key on to the workspace until restore is called.
+// rawTerminal sets the terminal to raw mode, so that every key reaches the workspace, until restore
+// is called.
 func rawTerminal(stdin io.Reader) (restore func(), err error) {
 	file, ok := stdin.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
@@ -100,7 +101,7 @@ func rawTerminal(stdin io.Reader) (restore func(), err error) {
 	return func() { _ = term.Restore(int(file.Fd()), before) }, nil
 }
 
-// sizes are those of this terminal, each when it changes.
+// sizes receives the size of the terminal when it changes.
 type sizes chan remotecommand.TerminalSize
 
 // Next implements remotecommand.TerminalSizeQueue.
@@ -112,8 +113,8 @@ func (s sizes) Next() *remotecommand.TerminalSize {
 	return &size
 }
 
-// newSizes reads the size of the terminal until the context is done. It returns nil if
-// the stream is no terminal.
+// newSizes polls the size of the terminal until the context is done. It returns nil if the stream
+// is not a terminal.
 func newSizes(ctx context.Context, stdout io.Writer) remotecommand.TerminalSizeQueue {
 	file, ok := stdout.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {

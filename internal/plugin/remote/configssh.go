@@ -17,14 +17,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// sshConfiguration is one call of config-ssh.
+// sshConfiguration is one run of config-ssh.
 type sshConfiguration struct {
 	*session.Session
 	file, suffix          string
 	dryRun, remove, start bool
 }
 
-// NewConfigSSHCommand is kubectl coder config-ssh.
+// NewConfigSSHCommand returns the command kubectl coder config-ssh.
 func NewConfigSSHCommand(s *session.Session) *cobra.Command {
 	c := &sshConfiguration{Session: s}
 	cmd := &cobra.Command{
@@ -97,9 +97,8 @@ func (c *sshConfiguration) do(cmd *cobra.Command) error {
 	return nil
 }
 
-// command is what connects to the host %h with the cluster of this call. Flags that
-// would put a password or a token into the file, or that it would not contain, are
-// refused.
+// command returns the command that connects to the host %h with the cluster of this invocation. It
+// refuses flags that would put a password or a token into the file, or that it cannot record.
 func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
 	recorded := []string{"kubeconfig", "context", "namespace", "ssh-config", "suffix", "start", "dry-run", "remove"}
 	var others []string
@@ -134,7 +133,7 @@ func (c *sshConfiguration) command(flags *pflag.FlagSet) (string, error) {
 	} else if list := os.Getenv("KUBECONFIG"); list != "" && runtime.GOOS == "windows" {
 		return "", cli.Usage("give the kubeconfig with --kubeconfig: programs that are started from the desktop do not have the variable KUBECONFIG")
 	} else if list != "" {
-		// A program that is started from a desktop has not the environment of this shell.
+		// A program that is started from the desktop does not have the environment of this shell.
 		words = append([]string{"env", "KUBECONFIG=" + absolute(list)}, words...)
 	}
 	context := config.CurrentContext
@@ -169,8 +168,8 @@ func absolute(list string) string {
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=,@+-]+$`)
 
-// quote makes one word of the shell of a text. OpenSSH reads % as the beginning of a
-// token.
+// quote quotes a text as one shell word. It escapes %, which starts a token in OpenSSH's
+// configuration.
 func quote(word string) string {
 	if !plainWord.MatchString(word) {
 		if runtime.GOOS == "windows" {
@@ -182,8 +181,8 @@ func quote(word string) string {
 	return strings.ReplaceAll(word, "%", "%%")
 }
 
-// hostToken is the host that OpenSSH puts in. A host may come from a stranger, such as
-// the address of a Git submodule, and must not be read by the shell.
+// hostToken returns OpenSSH's token for the host, quoted. The host may be untrusted, for example
+// the URL of a Git submodule, and must not be interpreted by the shell.
 func hostToken() string {
 	if runtime.GOOS == "windows" {
 		return "%h"

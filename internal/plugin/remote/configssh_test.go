@@ -21,7 +21,7 @@ clusters: [{name: c, cluster: {server: "https://localhost:1"}}]
 users: [{name: u, user: {token: sesame}}]
 `
 
-// configSSH calls the command, and returns what it printed and its error.
+// configSSH runs the command, and returns its output and its error.
 func configSSH(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -93,7 +93,7 @@ func TestConfigSSH(t *testing.T) {
 			t.Errorf("%s\nlacks %s", read(), want)
 		}
 	}
-	// A block that was moved stays where it is.
+	// A block that the user moved stays in its place.
 	if err := os.WriteFile(kept, []byte("# first\n"+read()), 0o640); err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// place is a file or directory, of a workspace or of this machine.
+// place is a file or directory in a workspace or on this machine.
 type place struct {
 	// workspace is empty for this machine.
 	workspace, agent, path string
 }
 
-// NewCopyCommand is kubectl coder cp.
+// NewCopyCommand returns the command kubectl coder cp.
 func NewCopyCommand(s *session.Session) *cobra.Command {
 	t := &target{Session: s}
 	cmd := &cobra.Command{
@@ -51,7 +51,7 @@ func NewCopyCommand(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-// completePlaces offers workspaces, and leaves files to the shell.
+// completePlaces completes workspaces. The shell completes files.
 func completePlaces(s *session.Session) cobra.CompletionFunc {
 	names := s.CompleteNames("CoderWorkspace")
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -66,8 +66,8 @@ func completePlaces(s *session.Session) cobra.CompletionFunc {
 	}
 }
 
-// parsePlace reads [WORKSPACE[@AGENT]:]PATH. What has a slash before the colon is a
-// file of this machine, as is a drive of Windows.
+// parsePlace parses [WORKSPACE[@AGENT]:]PATH. A text with a slash before the colon, or with a
+// Windows drive letter, is a file of this machine.
 func parsePlace(text string) (place, error) {
 	before, after, found := strings.Cut(text, ":")
 	if !found || strings.ContainsAny(before, `/\`) || runtime.GOOS == "windows" && len(before) == 1 {
@@ -84,7 +84,7 @@ func parsePlace(text string) (place, error) {
 	case after == "":
 		after = "."
 	case !strings.HasPrefix(after, "/") && after != "~" && !strings.HasPrefix(after, "~/"):
-		// It may begin with a dash.
+		// The path may begin with a dash.
 		after = "./" + after
 	}
 	return place{workspace: workspace, agent: agent, path: after}, nil
@@ -118,9 +118,9 @@ func (t *target) copy(ctx context.Context, from, to string) error {
 	return u.upload(ctx, source.path, destination)
 }
 
-// uploadScript unpacks an archive from standard input. Arguments are the destination,
-// "file" or "directory", and the name that the copy has in an existing directory. A
-// file gets its name when it is complete.
+// uploadScript unpacks an archive from standard input. Its arguments are the destination, "file" or
+// "directory", and the name of the copy if the destination is an existing directory. A file gets
+// its name when it is complete.
 const uploadScript = `p=$1
 case $p in "~") p=$HOME ;; "~/"*) p=$HOME/${p#"~/"} ;; esac
 command -v tar >/dev/null || { echo "the workspace has no tar" >&2; exit 127; }
@@ -135,7 +135,7 @@ t=$(mktemp -d "${p%/*}/.kubectl-coder-XXXXXX") || exit 1
 trap 'rm -rf "$t"' EXIT HUP INT TERM
 (cd "$t" && exec tar -xpof -) && mv -f "$t/$3" "$p"`
 
-// downloadScript packs a directory, whose entries begin with ".", or a file.
+// downloadScript packs a directory, with entries that begin with ".", or a file.
 const downloadScript = `p=$1
 case $p in "~") p=$HOME ;; "~/"*) p=$HOME/${p#"~/"} ;; esac
 command -v tar >/dev/null || { echo "the workspace has no tar" >&2; exit 127; }
@@ -160,8 +160,8 @@ func (u *transfer) upload(ctx context.Context, source string, to place) error {
 	return u.send(ctx, to, source, []string{"sh", "-c", uploadScript, "sh", to.path, kind, name})
 }
 
-// nameOf is the last element of a path: "." for one that ends so, whose content alone
-// is meant.
+// nameOf returns the last element of a path. It returns "." for a path that ends with ".", of which
+// only the content is copied.
 func nameOf(source string) (string, error) {
 	if source == "." || strings.HasSuffix(filepath.ToSlash(source), "/.") {
 		return ".", nil

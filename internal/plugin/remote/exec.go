@@ -10,17 +10,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// execution is one call of exec or ssh.
+// execution is one run of exec or ssh.
 type execution struct {
 	target
 	stdin, tty bool
-	// stdio says that standard input and output carry SSH. Suffix is then that of the
-	// host, if config-ssh gave it.
+	// stdio reports that standard input and output carry the SSH protocol. suffix is then the host
+	// suffix of config-ssh, if the host has one.
 	stdio  bool
 	suffix string
 }
 
-// NewExecCommand is kubectl coder exec.
+// NewExecCommand returns the command kubectl coder exec.
 func NewExecCommand(s *session.Session) *cobra.Command {
 	e := &execution{target: target{Session: s}}
 	cmd := &cobra.Command{
@@ -47,7 +47,7 @@ func NewExecCommand(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-// NewSSHCommand is kubectl coder ssh.
+// NewSSHCommand returns the command kubectl coder ssh.
 func NewSSHCommand(s *session.Session) *cobra.Command {
 	e := &execution{target: target{Session: s}, stdin: true}
 	cmd := &cobra.Command{
@@ -100,7 +100,7 @@ func (e *execution) run(ctx context.Context, name string, args []string) error {
 		c.stdin = e.In
 	}
 	if c.tty && !terminal.IsTerminal(c.stdin) {
-		// As kubectl exec does: what is piped in is not typed.
+		// As in kubectl exec, piped input is not treated as typed.
 		c.tty = false
 	}
 	return run(ctx, cluster, ws, c)

@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// NewPortForwardCommand is kubectl coder port-forward.
+// NewPortForwardCommand returns the command kubectl coder port-forward.
 func NewPortForwardCommand(s *session.Session) *cobra.Command {
 	t := &target{Session: s}
 	cmd := &cobra.Command{
@@ -43,7 +43,7 @@ func NewPortForwardCommand(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-// checkPorts refuses what is not [LOCAL:]PORT.
+// checkPorts refuses arguments that are not [LOCAL:]PORT.
 func checkPorts(ports []string) error {
 	for _, text := range ports {
 		local, remote, found := strings.Cut(text, ":")
@@ -88,7 +88,7 @@ func (t *target) forward(ctx context.Context, name string, ports []string) error
 	}
 	err = forwarder.ForwardPorts()
 	if ctx.Err() != nil {
-		// That is how it is meant to end.
+		// This is the normal end of the command.
 		err = nil
 	}
 	switch {

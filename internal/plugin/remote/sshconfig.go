@@ -8,12 +8,10 @@ import (
 	"strings"
 )
 
-// sshBlock is the part of an OpenSSH configuration that belongs to one suffix of
-// hosts.
+// sshBlock is the block of an OpenSSH configuration for one host suffix.
 type sshBlock struct {
 	suffix string
-	// proxy is the command that connects, for the shell that OpenSSH gives it to. %h
-	// is the host.
+	// proxy is the command that connects to the host. OpenSSH passes it to a shell. %h is the host.
 	proxy string
 }
 
@@ -25,8 +23,8 @@ func (b sshBlock) end() string {
 	return fmt.Sprintf("# END kubectl coder config-ssh, hosts *.%s", b.suffix)
 }
 
-// String is the text of the block. "Host *" at its end keeps options that follow, and
-// that belong to no host, what they are.
+// String returns the text of the block. It ends with "Host *", so that options that follow the
+// block still apply to all hosts.
 func (b sshBlock) String() string {
 	return fmt.Sprintf(`%s
 # Call kubectl coder config-ssh to change this block, and with --remove to remove it.
@@ -45,8 +43,8 @@ Host *
 `, b.begin(), b.suffix, b.proxy, b.end())
 }
 
-// apply returns the configuration with this block, or without it. The block keeps its
-// place; a new one comes first, because the first value of an option counts.
+// apply returns the configuration with this block, or without it. An existing block stays in its
+// place. A new one is added at the beginning, because OpenSSH uses the first value of an option.
 func (b sshBlock) apply(config string, remove bool) (string, error) {
 	before, rest, found := cutLine(config, b.begin())
 	if !found {
@@ -71,7 +69,7 @@ func (b sshBlock) apply(config string, remove bool) (string, error) {
 	return before + b.String() + after, nil
 }
 
-// cutLine parts a text around a line.
+// cutLine splits a text around a line.
 func cutLine(text, line string) (before, after string, found bool) {
 	for at := 0; at < len(text); {
 		whole, _, _ := strings.Cut(text[at:], "\n")
@@ -84,7 +82,7 @@ func cutLine(text, line string) (before, after string, found bool) {
 	return text, "", false
 }
 
-// readConfig reads an OpenSSH configuration. One that is not there is empty.
+// readConfig reads an OpenSSH configuration. A missing file is empty.
 func readConfig(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -93,8 +91,8 @@ func readConfig(file string) (string, error) {
 	return string(text), err
 }
 
-// writeConfig replaces the file at once, so that nobody reads half of it. It follows a
-// link, as tools that keep such files elsewhere use them.
+// writeConfig replaces the file atomically. It follows a symbolic link, which some tools use to
+// manage such files.
 func writeConfig(file, text string) error {
 	if resolved, err := filepath.EvalSymlinks(file); err == nil {
 		file = resolved

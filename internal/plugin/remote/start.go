@@ -18,36 +18,36 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// startInterval is how often a workspace that starts is read.
+// startInterval is the interval at which a starting workspace is read.
 const startInterval = time.Second
 
-// startTimeout is how long is waited if no flag says otherwise.
+// startTimeout is the default of --start-timeout.
 const startTimeout = 10 * time.Minute
 
-// starting is one use of --start.
+// starting is the state of one start.
 type starting struct {
 	*target
 	cluster *session.Cluster
 	ws      *aggregationv1alpha1.CoderWorkspace
-	// ordered is the build before the one that was asked for, followed the one whose
-	// log was printed. Both are 0 before that.
+	// ordered is the number of the build before the requested one, and followed the number of the
+	// build whose log was printed. Both are initially 0.
 	ordered, followed int32
 	asked             bool
 	progress          *terminal.Progress
 }
 
-// Start starts a workspace that does not run, and waits until one of its agents is
-// connected. It updates ws.
+// Start starts a workspace if it is not running, and waits until one of its agents is connected. It
+// updates ws.
 func Start(ctx context.Context, s *session.Session, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	return (&target{Session: s, timeout: startTimeout}).started(ctx, c, ws)
 }
 
-// started is Start for the wanted agent. Progress goes to standard error.
+// started is like Start, for the selected agent. It writes progress to standard error.
 func (t *target) started(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	began := t.Clock.Now()
-	// Lines also on a terminal, because those of the log are between them.
+	// Print progress as lines on a terminal too, because log lines are printed in between.
 	s := &starting{target: t, cluster: c, ws: ws, progress: terminal.NewProgress(t.ErrOut, false, 0, began)}
 	for {
 		state, ready, err := s.step(ctx)
@@ -72,7 +72,7 @@ func (t *target) started(ctx context.Context, c *session.Cluster, ws *aggregatio
 	}
 }
 
-// step does what can be done now. State is what is waited for.
+// step takes the next action. state describes what the start is waiting for.
 func (s *starting) step(ctx context.Context) (state string, ready bool, err error) {
 	build := s.ws.Status.LatestBuild
 	if build == nil {
@@ -106,7 +106,7 @@ func (s *starting) step(ctx context.Context) (state string, ready bool, err erro
 	return "it waits for its start build", false, nil
 }
 
-// agentState reports whether the wanted agent can be entered.
+// agentState reports whether the selected agent is connected.
 func (s *starting) agentState() (state string, ready bool, err error) {
 	for _, agent := range s.ws.Status.Agents {
 		if s.agent != "" && agent.Name != s.agent {
@@ -117,12 +117,12 @@ func (s *starting) agentState() (state string, ready bool, err error) {
 		}
 		state = fmt.Sprintf("the workspace runs, and agent %q is not connected yet (%s)", agent.Name, agent.Status)
 	}
-	// Without such an agent the request itself says what is wrong.
+	// If there is no such agent, the request itself returns the error.
 	return state, state == "", nil
 }
 
-// follow prints the log of a build until the build ends. Without the log, for example
-// because the caller may not read it, progress is reported all the same.
+// follow prints the log of a build until the build ends. If the log cannot be read, for example
+// because the user lacks the permission, only progress is printed.
 func (s *starting) follow(ctx context.Context, build int32) {
 	if s.followed == build {
 		return
@@ -139,7 +139,7 @@ func (s *starting) follow(ctx context.Context, build int32) {
 	}
 }
 
-// refresh reads the workspace anew.
+// refresh reads the workspace again.
 func (s *starting) refresh(ctx context.Context) error {
 	err := s.cluster.Get(ctx, client.ObjectKeyFromObject(s.ws), s.ws)
 	if ctx.Err() != nil || session.IsTemporary(err) {

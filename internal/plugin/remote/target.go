@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// target is what all commands of this package have in common: the workspace and the
-// agent that they enter.
+// target contains the flags that all commands of this package share: the agent and the start of the
+// workspace.
 type target struct {
 	*session.Session
 	agent   string
@@ -21,7 +21,7 @@ type target struct {
 	timeout time.Duration
 }
 
-// addFlags adds those of the agent, whose purpose is in its help, and of --start.
+// addFlags adds the flags for the agent and for --start. agent is the help text of the agent flag.
 func (t *target) addFlags(cmd *cobra.Command, shorthand, agent string) {
 	flags := cmd.Flags()
 	flags.StringVarP(&t.agent, "agent", shorthand, "", agent+"; needed if the workspace has several")
@@ -30,7 +30,7 @@ func (t *target) addFlags(cmd *cobra.Command, shorthand, agent string) {
 	flags.DurationVar(&t.timeout, "start-timeout", startTimeout, "how long --start waits")
 }
 
-// find reads the workspace, and starts it if that was asked for.
+// find reads the workspace, and starts it if --start is set.
 func (t *target) find(ctx context.Context, name string) (*session.Cluster, *aggregationv1alpha1.CoderWorkspace, error) {
 	named, err := session.ParseTarget(name, "CoderWorkspace")
 	if err != nil {
@@ -54,8 +54,8 @@ func (t *target) find(ctx context.Context, name string) (*session.Cluster, *aggr
 	return cluster, ws, err
 }
 
-// parseHost takes the name of a host of config-ssh apart: WORKSPACE[--AGENT].SUFFIX.
-// Names in Coder have no two dashes in a row.
+// parseHost parses a host name of config-ssh: WORKSPACE[--AGENT].SUFFIX. Names in Coder contain no
+// two consecutive dashes.
 func parseHost(host, suffix string) (workspace, agent string) {
 	host = strings.TrimSuffix(host, "."+suffix)
 	if before, after, found := strings.Cut(host, "--"); found {

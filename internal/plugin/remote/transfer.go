@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// maxComplaints is how much the workspace may write to standard error.
+	// maxComplaints limits how much of the workspace's standard error is kept, in bytes.
 	maxComplaints = 8 << 10
-	// progressInterval is how often progress is written.
+	// progressInterval is the minimum interval between two progress updates.
 	progressInterval = 100 * time.Millisecond
 	mebibyte         = 1 << 20
 )
 
-// What can be copied.
+// The kinds of sources.
 const (
 	kindFile      = "file"
 	kindDirectory = "directory"
 )
 
-// kindOf returns what a path of this machine is, after links.
+// kindOf returns the kind of a path on this machine. It follows symbolic links.
 func kindOf(name string) (string, error) {
 	info, err := os.Stat(name)
 	switch {
@@ -47,7 +47,7 @@ func kindOf(name string) (string, error) {
 type transfer struct {
 	*target
 	report *archive.Report
-	// files and bytes are how much there is, or 0 if that is not known.
+	// files and bytes are the total number and size of the files, or 0 if unknown.
 	files int
 	bytes int64
 
@@ -57,7 +57,7 @@ type transfer struct {
 	shown    time.Time
 }
 
-// begin finds the workspace and begins to show progress, which end takes away.
+// begin reads the workspace and starts the progress display.
 func (u *transfer) begin(ctx context.Context, name string) (*session.Cluster, error) {
 	cluster, ws, err := u.find(ctx, name)
 	if err != nil {
@@ -68,7 +68,7 @@ func (u *transfer) begin(ctx context.Context, name string) (*session.Cluster, er
 	return cluster, nil
 }
 
-// send runs a command that unpacks what is at source.
+// send runs a command that unpacks source in the workspace.
 func (u *transfer) send(ctx context.Context, to place, source string, args []string) error {
 	cluster, err := u.begin(ctx, to.workspace)
 	if err != nil {
@@ -83,7 +83,7 @@ func (u *transfer) send(ctx context.Context, to place, source string, args []str
 	}()
 	complaints := &limited{rest: maxComplaints}
 	err = run(ctx, cluster, u.ws, command{agent: u.agent, args: args, stdin: reader, stdout: io.Discard, stderr: complaints})
-	// If the command ended before it read everything.
+	// The command may have ended before it read everything.
 	_ = reader.CloseWithError(errEnded)
 	packErr := <-packed
 	u.progress.End()
@@ -95,7 +95,7 @@ func (u *transfer) send(ctx context.Context, to place, source string, args []str
 
 var errEnded = errors.New("the command in the workspace has ended")
 
-// receive unpacks what a command writes, as name in directory.
+// receive unpacks the output of a command as name in directory.
 func (u *transfer) receive(ctx context.Context, from place, directory, name string, args []string) error {
 	cluster, err := u.begin(ctx, from.workspace)
 	if err != nil {
@@ -108,7 +108,7 @@ func (u *transfer) receive(ctx context.Context, from place, directory, name stri
 	go func() {
 		err := archive.Unpack(reader, directory, name, u.report)
 		if err == nil {
-			// What follows the end of the archive.
+			// Read the data after the end of the archive.
 			_, err = io.Copy(io.Discard, reader)
 		}
 		_ = reader.CloseWithError(err)
@@ -128,13 +128,13 @@ func (u *transfer) receive(ctx context.Context, from place, directory, name stri
 	unpackErr := <-unpacked
 	u.progress.End()
 	if exit != nil && unpackErr == nil {
-		// tar names what it could not read, and packs the rest.
+		// tar reports files that it cannot read, and packs the others.
 		return &cli.PartialError{Err: errors.Join(u.report.Left(), fmt.Errorf("in the workspace: %s", complaints.text(exit)))}
 	}
 	return u.outcome(unpackErr, err, complaints)
 }
 
-// outcome is the error of a copy. Mine is that of this machine, theirs that of the
+// outcome returns the error of a copy. mine is the error of this machine, theirs the one of the
 // workspace.
 func (u *transfer) outcome(mine, theirs error, complaints *limited) error {
 	var exit *cli.ExitError
@@ -161,7 +161,7 @@ func (u *transfer) outcome(mine, theirs error, complaints *limited) error {
 	return errors.Join(fmt.Errorf("the copy is not complete: %w", mine), u.missing(), u.report.Left())
 }
 
-// missing says how far the copy came.
+// missing returns an error with the progress of an incomplete copy.
 func (u *transfer) missing() error {
 	text := u.amount(u.report.Files, u.report.Bytes) + " were copied"
 	if u.files > 0 {
@@ -181,7 +181,7 @@ func (*transfer) amount(files int, bytes int64) string {
 	return fmt.Sprintf("%d %s (%.1f MiB)", files, noun, float64(bytes)/mebibyte)
 }
 
-// show writes how far the copy is.
+// show updates the progress display.
 func (u *transfer) show() {
 	now := u.Clock.Now()
 	if now.Sub(u.shown) < progressInterval {
@@ -198,7 +198,7 @@ func (u *transfer) show() {
 	u.progress.Line(text + "  " + u.report.Current)
 }
 
-// limited keeps the beginning of a text.
+// limited keeps the beginning of the written data.
 type limited struct {
 	bytes.Buffer
 	rest int
@@ -212,7 +212,7 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is what was written, or how the command ended if that is nothing.
+// text returns the written data, or the command's exit code if there is none.
 func (l *limited) text(exit *cli.ExitError) string {
 	if text := strings.TrimSpace(l.String()); text != "" {
 		return text

@@ -16,10 +16,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// ExitWrong is the exit code that says that something is wrong.
+// ExitWrong is the exit code if there is a problem.
 const ExitWrong = 4
 
-// run is one call of the command.
+// run is one run of the command.
 type run struct {
 	*session.Session
 	format                   output.Format
@@ -29,7 +29,7 @@ type run struct {
 	operatorNamespace        string
 }
 
-// NewCommand is kubectl coder status.
+// NewCommand returns the command kubectl coder status.
 func NewCommand(s *session.Session) *cobra.Command {
 	r := &run{Session: s}
 	cmd := &cobra.Command{
@@ -90,7 +90,7 @@ func (r *run) do(ctx context.Context) error {
 	return nil
 }
 
-// show prints the report. On a terminal each one takes the place of the one before.
+// show prints the report. On a terminal, --watch replaces the previous report.
 func (r *run) show(report *Report) error {
 	if r.format.Structured() {
 		return r.format.Write(r.Out, report)

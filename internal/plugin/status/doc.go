@@ -1,6 +1,6 @@
-// Package status owns kubectl coder status: one screen that says how Coder is on the
-// cluster, what is wrong and since when.
+// Package status implements kubectl coder status, which shows the state of Coder on the cluster on
+// one screen: problems, and since when they exist.
 //
-// A Report is gathered with the rights of the caller. What could not be looked at is
-// named in it, so that "nothing is wrong" is never said of what was not seen.
+// A Report is collected with the user's permissions. It lists everything that could not be read, so
+// that missing permissions do not look like the absence of problems.
 package status

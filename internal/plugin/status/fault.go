@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// mostAlone is how many objects with the same reason and different messages are
-	// shown one by one.
+	// mostAlone is the maximum number of different messages with the same reason that are shown
+	// separately.
 	mostAlone = 3
-	// mostNamed is how many objects of a fault are named.
+	// mostNamed is the maximum number of objects in the title of a fault.
 	mostNamed = 3
 )
 
 // fault is a problem of one or more objects.
 type fault []Problem
 
-// faults puts the problems of objects of one kind together that have the same reason
-// and message, and those that have only the same reason if they are many. The order
-// is that of the first problem of each.
+// faults groups the problems of objects of one kind by reason and message. If a reason has many
+// messages, it groups by the reason only. The order is the order of the first problem in each
+// group.
 func faults(all []Problem) []fault {
 	type cause struct{ kind, reason string }
 	different := map[cause][]string{}
@@ -46,7 +46,7 @@ func faults(all []Problem) []fault {
 	return found
 }
 
-// title names the object, or says how many there are and names the first.
+// title returns the name of the object, or the number of objects with the first names.
 func (f fault) title() string {
 	if len(f) == 1 {
 		return f[0].Object
@@ -65,7 +65,7 @@ func (f fault) title() string {
 	return fmt.Sprintf("%d %s (%s)", len(f), kind, strings.Join(names, ", "))
 }
 
-// text is the message. If the objects have different ones, it is that of the first.
+// text returns the message. If the messages differ, it returns the first one.
 func (f fault) text() string {
 	if slices.ContainsFunc(f, func(p Problem) bool { return p.What != f[0].What }) {
 		return f[0].What + " (the first; -o json shows each)"
@@ -73,7 +73,7 @@ func (f fault) text() string {
 	return f[0].What
 }
 
-// since is when the first of the objects got the problem.
+// since returns the earliest time of the problem among the objects.
 func (f fault) since() *time.Time {
 	var first *time.Time
 	for _, p := range f {

@@ -17,11 +17,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// timeout bounds one look at one kind, so that an API that hangs does not hide the
-// others.
+// timeout limits reading one kind, so that an API that does not respond does not block the others.
 const timeout = 15 * time.Second
 
-// gathering makes one report.
+// gathering is the state of collecting one report.
 type gathering struct {
 	cluster   *session.Cluster
 	namespace string
@@ -32,7 +31,7 @@ type gathering struct {
 	failures []error
 }
 
-// gather looks at everything at once. The error is that nothing could be seen.
+// gather reads all kinds concurrently. It returns an error if nothing could be read.
 func (r *run) gather(ctx context.Context, c *session.Cluster) (*Report, error) {
 	if err := c.Reach(ctx); err != nil {
 		return nil, err
@@ -84,9 +83,9 @@ func (g *gathering) all(ctx context.Context, looks []func(context.Context) error
 	looking.Wait()
 }
 
-// finish puts everything in an order that does not depend on who answered first. A
-// kind that is not there is told only where the look at the installation said
-// nothing, because that says better why.
+// finish sorts the report, so that it does not depend on the order of the responses. A kind that is
+// not served is reported only if the check of the installation found no problem, because that
+// problem is its cause.
 func (g *gathering) finish(broken []installation.Problem) {
 	byObject := func(a, b Problem) int { return strings.Compare(a.Object, b.Object) }
 	slices.SortStableFunc(g.report.Problems, byObject)
@@ -105,8 +104,8 @@ func (g *gathering) finish(broken []installation.Problem) {
 	slices.Sort(g.report.NotSeen)
 }
 
-// list reads all objects of a kind. A kind that the API does not serve is a problem
-// and no failure.
+// list reads all objects of a kind. A kind that the API does not serve is a problem and not an
+// error.
 func (g *gathering) list(ctx context.Context, list client.ObjectList, resource string) (seen bool, err error) {
 	err = g.cluster.List(ctx, list, client.InNamespace(g.namespace))
 	switch {
@@ -127,7 +126,7 @@ func (g *gathering) list(ctx context.Context, list client.ObjectList, resource s
 	return true, nil
 }
 
-// code is the exit code that the report amounts to.
+// code returns the exit code for the report.
 func (r *Report) code() int {
 	switch {
 	case len(r.Problems) > 0:

@@ -9,8 +9,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// workloadHint returns the command that shows the cause: the log or the description of
-// the pods if the reason is theirs, the conditions of the object otherwise.
+// workloadHint returns a command that shows the cause: the log or the description of the pods if
+// the reason concerns them, else the description of the object.
 func workloadHint(resource string, object client.Object, reason, selector string) string {
 	pods := ""
 	switch reason {
@@ -30,7 +30,7 @@ func workloadHint(resource string, object client.Object, reason, selector string
 	return fmt.Sprintf("kubectl -n %s %s -l %s", object.GetNamespace(), pods, selector)
 }
 
-// workspaceHint is workloadHint for a workspace.
+// workspaceHint is like workloadHint, for a workspace.
 func workspaceHint(w *aggregationv1alpha1.CoderWorkspace, reason string) string {
 	log := ""
 	switch reason {

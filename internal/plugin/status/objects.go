@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// problem adds what is wrong with an object, as its condition reports it.
+// problem adds a problem of an object, from its condition.
 func (g *gathering) problem(kind string, object client.Object, c metav1.Condition, do string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,8 +36,8 @@ func (g *gathering) problem(kind string, object client.Object, c metav1.Conditio
 	g.report.Problems = append(g.report.Problems, p)
 }
 
-// workload is the row of an object of the three kinds. One that is not ready is a
-// problem.
+// workload returns the row of a control plane, provisioner or proxy. It adds a problem if the
+// object is not ready.
 func (g *gathering) workload(kind, resource string, object client.Object, status coderv1alpha1.WorkloadStatus) Workload {
 	c := meta.FindStatusCondition(status.Conditions, coderv1alpha1.ConditionReady)
 	if c == nil {
@@ -59,8 +59,8 @@ func (g *gathering) workload(kind, resource string, object client.Object, status
 	}
 }
 
-// decidesNotAboutReady reports whether a condition of this type can be false while the
-// object is Ready, and something does not work all the same.
+// decidesNotAboutReady reports whether a false condition of this type is a problem although it does
+// not affect the condition Ready.
 func decidesNotAboutReady(conditionType string) bool {
 	return slices.Contains([]string{
 		coderv1alpha1.ConditionHighAvailabilityEntitled, coderv1alpha1.ConditionWorkspaceAccess, coderv1alpha1.ConditionMetricsExported,

@@ -6,57 +6,57 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-// Report is what -o json prints.
+// Report is the output of -o json.
 type Report struct {
-	// Namespace is the only one that was looked at, or empty for all.
+	// Namespace is the namespace of the report, or empty for all namespaces.
 	Namespace     string     `json:"namespace,omitempty"`
 	ControlPlanes []Workload `json:"controlPlanes"`
 	Provisioners  []Workload `json:"provisioners"`
-	// WorkspaceProxies are those of which the operator takes care.
+	// WorkspaceProxies are the proxies that the operator manages.
 	WorkspaceProxies []Workload `json:"workspaceProxies"`
 	Templates        Count      `json:"templates"`
 	Workspaces       Count      `json:"workspaces"`
-	// Problems are what is wrong: with the installation first, then with objects.
+	// Problems are the problems of the installation, followed by those of objects.
 	Problems []Problem `json:"problems"`
-	// NotSeen says what could not be looked at, and why.
+	// NotSeen lists what could not be read, and why.
 	NotSeen []string `json:"notSeen,omitempty"`
 
-	// planesSeen says that there are no other control planes.
+	// planesSeen reports that the list of control planes is complete.
 	planesSeen bool
 }
 
-// Workload is an object of one of the three kinds.
+// Workload is a control plane, provisioner or proxy.
 type Workload struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Ready and State are the status and the reason of the condition Ready, which kubectl
-	// get shows as READY and STATUS.
+	// Ready and State are the status and the reason of the condition Ready. kubectl get shows them
+	// as READY and STATUS.
 	Ready string `json:"ready"`
 	State string `json:"state"`
-	// ReadyPods and Pods count the pods.
+	// ReadyPods and Pods are the numbers of pods.
 	ReadyPods int32 `json:"readyPods"`
 	Pods      int32 `json:"pods"`
-	// Version is that of the Coder that answered last.
+	// Version is the version of Coder in the status.
 	Version string `json:"version,omitempty"`
-	// Of is the control plane, or the address of the Coder, that it belongs to.
+	// Of is the control plane that it belongs to, or the URL of the Coder.
 	Of      string    `json:"of,omitempty"`
 	URL     string    `json:"url,omitempty"`
 	Created time.Time `json:"created"`
 }
 
-// Problem is what is wrong with the installation or with an object.
+// Problem is a problem of the installation or of an object.
 type Problem struct {
 	installation.Problem `json:",inline"`
-	// Kind, Namespace, Name and Reason are those of an object that is not ready.
+	// Kind, Namespace, Name and Reason are set for an object that is not ready.
 	Kind      string `json:"kind,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 }
 
-// Count is how many objects there are, and in which states.
+// Count is the number of objects, in total and by state.
 type Count struct {
-	// Unseen says that it is not known how many there are.
+	// Unseen reports that the number is unknown.
 	Unseen  bool           `json:"unseen,omitempty"`
 	Total   int            `json:"total"`
 	ByState map[string]int `json:"byState,omitempty"`

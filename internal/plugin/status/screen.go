@@ -15,16 +15,16 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 )
 
-// mostFaults is how many the screen shows. -o json has all.
+// mostFaults is the maximum number of faults on the screen. -o json shows all.
 const mostFaults = 20
 
-// screen is a report for people.
+// screen writes a report for people.
 type screen struct {
 	out   io.Writer
 	paint terminal.Paint
 	now   time.Time
 	wide  bool
-	// columns is the width of the terminal, or 0.
+	// columns is the width of the terminal, or 0 if it is unknown.
 	columns int
 	report  *Report
 }
@@ -90,7 +90,7 @@ func (s *screen) counts() {
 	fmt.Fprintln(s.out)
 }
 
-// sum is "5: 3 running, 2 stopped", the most frequent state first.
+// sum formats a count, for example "5: 3 running, 2 stopped", with the most frequent state first.
 func sum(c Count) string {
 	switch {
 	case c.Unseen:
@@ -135,12 +135,12 @@ func (s *screen) fault(f fault) {
 	fmt.Fprintf(s.out, "%s%s\n", s.paint.Text(terminal.Red, terminal.Clean(f.title())), since)
 	s.wrapped("  ", "", terminal.Clean(f.text()))
 	if do := f[0].Do; do != "" {
-		// A command is not wrapped, so that it can be copied.
+		// Commands are not wrapped, so that they can be copied.
 		fmt.Fprintf(s.out, "  %s %s\n", s.paint.Text(terminal.Faint, "do:"), terminal.Clean(do))
 	}
 }
 
-// wrapped prints a text on lines that fit the terminal and begin with the indent.
+// wrapped prints a text, wrapped to the width of the terminal and indented.
 func (s *screen) wrapped(indent, label, text string) {
 	if label != "" {
 		label += " "

@@ -9,7 +9,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// NewCommand is kubectl coder template with push, pull and diff below it.
+// NewCommand returns the command kubectl coder template with its subcommands push, pull and diff.
 func NewCommand(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "template",
@@ -28,7 +28,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 	return cmd
 }
 
-// nameAndPath are the two arguments of each command.
+// nameAndPath validates the two arguments that all subcommands have.
 func nameAndPath(path string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 2 {
@@ -38,7 +38,7 @@ func nameAndPath(path string) cobra.PositionalArgs {
 	}
 }
 
-// completeNameAndPath completes the template first and then a path.
+// completeNameAndPath completes the template, and then a path.
 func completeNameAndPath(s *session.Session) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -48,7 +48,7 @@ func completeNameAndPath(s *session.Session) cobra.CompletionFunc {
 	}
 }
 
-// completeVersion completes --version.
+// completeVersion registers the completion of --version.
 func completeVersion(s *session.Session, cmd *cobra.Command) {
 	s.CompleteFlag(cmd, "version", func(ctx context.Context, c *session.Cluster, args []string) []string {
 		if len(args) == 0 {
@@ -66,7 +66,7 @@ func completeVersion(s *session.Session, cmd *cobra.Command) {
 	})
 }
 
-// templateName is the name without its kind, where one was given.
+// templateName returns the name without a kind prefix.
 func templateName(text string) (string, error) {
 	target, err := session.ParseTarget(text, "CoderTemplate")
 	return target.Name, err

@@ -19,13 +19,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// Exit codes of diff, which are those of the program of that name.
+// The exit codes of kubectl coder template diff, which are the same as those of diff.
 const (
 	exitDiffers = 1
 	exitTrouble = 2
 )
 
-// diff is one call of the command.
+// diff is one run of the command.
 type diff struct {
 	*session.Session
 	version string
@@ -85,7 +85,7 @@ func (d *diff) do(ctx context.Context, text, path string) (same bool, err error)
 	return d.compare(ctx, remote, local)
 }
 
-// compare shows the difference of two directories that are called live and local.
+// compare shows the difference between two directories named live and local.
 func (d *diff) compare(ctx context.Context, live, local files) (same bool, err error) {
 	if live.equal(local) {
 		return true, nil
@@ -114,8 +114,8 @@ func (d *diff) compare(ctx context.Context, live, local files) (same bool, err e
 	return false, fmt.Errorf("the files differ, but %s could not show how: %w", command[0], err)
 }
 
-// show runs the program. What it quotes of the files cannot operate a terminal. A
-// program of the user's own has one to itself, for its colours.
+// show runs the program and removes control characters from its output on a terminal. A program
+// that the user configured writes directly to the terminal, so that it can use colors.
 func (d *diff) show(cmd *exec.Cmd) error {
 	if !d.Screen || os.Getenv(externalDiff) != "" {
 		cmd.Stdout = d.Out
@@ -128,10 +128,10 @@ func (d *diff) show(cmd *exec.Cmd) error {
 	return errors.Join(err, failed)
 }
 
-// externalDiff is the variable that names another program.
+// externalDiff is the environment variable with another program.
 const externalDiff = "KUBECTL_EXTERNAL_DIFF"
 
-// differ is the program with its options, which kubectl reads in the same way.
+// differ returns the program with its options. The variable is parsed as kubectl does.
 func differ(external string) []string {
 	if fields := strings.Fields(external); len(fields) > 0 {
 		return fields
@@ -139,8 +139,7 @@ func differ(external string) []string {
 	return []string{"diff", "-u", "-N", "-r"}
 }
 
-// age gives all files the same time, so that the same difference is shown in the same
-// words.
+// age sets the same time on all files, so that the output does not depend on it.
 func (f files) age(root string) error {
 	epoch := time.Unix(0, 0)
 	for name := range f {

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// maxBytes is how large an archive the API takes.
+	// maxBytes is the API's limit for an archive.
 	maxBytes = 20 << 20
-	// maxInlineBytes is how much text spec.files takes.
+	// maxInlineBytes is the limit of the text in spec.files.
 	maxInlineBytes = 2 << 20
 )
 
-// files are the content of a template by path, with slashes.
+// files is the content of a template by path, with slashes.
 type files map[string][]byte
 
 // readFiles reads a directory, one file, or an archive whose name ends with .tar.
@@ -51,7 +51,7 @@ func readFiles(from string) (files, error) {
 	return found, found.validate(from)
 }
 
-// generated says of a path that Terraform, or Git, makes it.
+// generated reports whether Terraform, Git or the operating system creates a path.
 func generated(name string, directory bool) bool {
 	if directory {
 		return name == ".git" || name == ".terraform"
@@ -112,9 +112,9 @@ func readArchiveFile(from string) (files, error) {
 	return found, nil
 }
 
-// ofGit says of a path that Git would take it for its own. What stands there can
-// name programs that Git then starts, so nobody gets it from others. Some file
-// systems know it under these other names too.
+// ofGit reports whether Git would treat a path as part of its own directory. Files there can
+// configure programs that Git runs, so they are not accepted from a cluster. Some file systems
+// support alternative names for it.
 func ofGit(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
 		part = strings.TrimRight(part, ". ")
@@ -122,8 +122,8 @@ func ofGit(name string) bool {
 	})
 }
 
-// readArchive reads the regular files of a tar archive, without those of Git. A path
-// that leads out of it is an error.
+// readArchive reads the regular files of a tar archive, except those of Git. A path that leads out
+// of the archive is an error.
 func readArchive(from io.Reader) (files, error) {
 	found, archive := files{}, tar.NewReader(io.LimitReader(from, 2*maxBytes))
 	size := 0
@@ -153,7 +153,7 @@ func readArchive(from io.Reader) (files, error) {
 	}
 }
 
-// validate refuses what is surely no template, for example the wrong directory.
+// validate refuses files that cannot be a template, for example of a wrong directory.
 func (f files) validate(from string) error {
 	for name := range f {
 		if !strings.Contains(name, "/") && (strings.HasSuffix(name, ".tf") || strings.HasSuffix(name, ".tf.json")) {
@@ -163,7 +163,8 @@ func (f files) validate(from string) error {
 	return cli.Usage("%s is no template: it has no file that ends with .tf", from)
 }
 
-// inline gives the files as spec.files takes them: all are text, and not too much.
+// inline returns the files for spec.files. It returns false if they are not all text or are too
+// large.
 func (f files) inline() (map[string]string, bool) {
 	out, size := map[string]string{}, 0
 	for name, content := range f {
@@ -176,7 +177,7 @@ func (f files) inline() (map[string]string, bool) {
 	return out, size <= maxInlineBytes
 }
 
-// archive packs the files. Equal files give equal bytes.
+// archive packs the files. Equal files result in equal bytes.
 func (f files) archive() ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -196,8 +197,7 @@ func (f files) archive() ([]byte, error) {
 
 func (f files) equal(other files) bool { return maps.EqualFunc(f, other, bytes.Equal) }
 
-// write writes the files below a directory, and nowhere else: also where a link in
-// it leads out of it.
+// write writes the files below a directory. It never follows a link out of it.
 func (f files) write(into string) error {
 	if err := os.MkdirAll(into, 0o755); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// pull is one call of the command.
+// pull is one run of the command.
 type pull struct {
 	*session.Session
 	version string

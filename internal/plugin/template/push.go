@@ -20,10 +20,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// fieldManager is whom the managed fields of a template name.
+// fieldManager is the field manager of the changes to a template.
 const fieldManager = "kubectl-coder"
 
-// push is one call of the command.
+// push is one run of the command.
 type push struct {
 	*session.Session
 	cluster              *session.Cluster
@@ -35,7 +35,7 @@ type push struct {
 
 	files  files
 	inline map[string]string
-	// allText says that inline has all of files.
+	// allText reports that inline contains all of files.
 	allText bool
 }
 
@@ -95,7 +95,7 @@ func (p *push) do(ctx context.Context, text, from string) error {
 	}
 	var failed error
 	if p.wait && !p.dryRun {
-		// What is there already may be a version that could not be built.
+		// An unchanged template may still have a version whose build failed.
 		tmpl, failed = p.await(ctx, tmpl)
 	}
 	return errors.Join(p.answer(tmpl, verb), failed)
@@ -103,7 +103,7 @@ func (p *push) do(ctx context.Context, text, from string) error {
 
 const unchanged = "unchanged"
 
-// made makes the template.
+// made creates the template.
 func (p *push) made(ctx context.Context, name string) (*aggregationv1alpha1.CoderTemplate, error) {
 	if !p.allText {
 		return nil, cli.Usage("a new template is made of text files of %d MiB at most: create it with those, and push the rest then", maxInlineBytes>>20)
@@ -119,12 +119,12 @@ func (p *push) made(ctx context.Context, name string) (*aggregationv1alpha1.Code
 	return tmpl, p.cluster.Create(ctx, tmpl, options...)
 }
 
-// update gives the template its new files, if they are new, and says what happened.
+// update sets the template's files if they differ, and returns a verb for the output.
 func (p *push) update(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (verb string, err error) {
 	source := tmpl.Status.Source
 	shown := source != nil && source.Inline
 	if !shown {
-		// spec.files does not show all, so the archive itself is compared.
+		// spec.files does not contain all files, so the archive is compared.
 		had, err := download(ctx, p.cluster, tmpl, "")
 		if err != nil {
 			return "", err
@@ -149,8 +149,7 @@ func (p *push) update(ctx context.Context, tmpl *aggregationv1alpha1.CoderTempla
 	return "pushed", upload(ctx, p.cluster, tmpl, archive, p.dryRun)
 }
 
-// updateSpec sets spec.files. The name of a version can be used once, so one that was
-// given before does not stay.
+// updateSpec sets spec.files. A version name can be used only once, so an earlier name is removed.
 func (p *push) updateSpec(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) error {
 	options := []client.UpdateOption{client.FieldOwner(fieldManager)}
 	if p.dryRun {
@@ -169,8 +168,8 @@ func (p *push) updateSpec(ctx context.Context, tmpl *aggregationv1alpha1.CoderTe
 	})
 }
 
-// withVariables returns the variables with the values that were given. Those that are
-// new come last, sorted by name.
+// withVariables returns the variables with the values of the flags. New variables are appended,
+// sorted by name.
 func (p *push) withVariables(had []aggregationv1alpha1.TemplateVariable) []aggregationv1alpha1.TemplateVariable {
 	variables := slices.Clone(had)
 	for _, name := range slices.Sorted(maps.Keys(p.variables)) {

@@ -10,8 +10,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// download reads the files of a version of a template, by its name or UUID; of the
-// one that spec.files shows where none is given.
+// download reads the files of a template version by its name or UUID. Without a version, it reads
+// the files of the version that spec.files shows.
 func download(ctx context.Context, c *session.Cluster, tmpl *aggregationv1alpha1.CoderTemplate, version string) (files, error) {
 	query := map[string]string{}
 	if version != "" {
@@ -33,8 +33,7 @@ func download(ctx context.Context, c *session.Cluster, tmpl *aggregationv1alpha1
 	return found, nil
 }
 
-// upload puts an archive in the place of all files of a template, and tmpl is then the
-// template as it became.
+// upload replaces all files of a template by an archive, and updates tmpl from the response.
 func upload(ctx context.Context, c *session.Cluster, tmpl *aggregationv1alpha1.CoderTemplate, archive []byte, dryRun bool) error {
 	request := c.Kube.CoreV1().RESTClient().Verb(http.MethodPut).AbsPath("/apis/"+aggregationv1alpha1.GroupVersion.String()).
 		Namespace(tmpl.Namespace).Resource("codertemplates").Name(tmpl.Name).SubResource("files").

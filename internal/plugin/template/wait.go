@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// pollInterval is how often it is asked how far the build is.
+	// pollInterval is the interval at which the build is polled.
 	pollInterval = time.Second
-	// shownLogLines is how much of the log of a failed build is shown.
+	// shownLogLines is the number of log lines that are shown of a failed build.
 	shownLogLines = 20
 )
 
-// await waits until the version that was pushed is active, or its build has failed.
-// What a replica says that has not seen the push yet does not count.
+// await waits until the pushed version is active, or its build has failed. It ignores responses of
+// a replica that has not processed the push yet.
 func (p *push) await(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) (*aggregationv1alpha1.CoderTemplate, error) {
 	progress := p.Progress()
 	defer progress.End()
@@ -62,7 +62,7 @@ func (p *push) await(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplat
 	}
 }
 
-// showLog prints the end of the log of the version that failed, if it can be read.
+// showLog prints the end of the failed version's log, if it can be read.
 func (p *push) showLog(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate) {
 	query := map[string]string{}
 	if source := tmpl.Status.Source; source != nil && source.VersionID != "" {

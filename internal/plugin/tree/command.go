@@ -10,14 +10,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// run is one call of the command.
+// run is one run of the command.
 type run struct {
 	*session.Session
 	format     output.Format
 	everywhere bool
 }
 
-// NewCommand is kubectl coder tree.
+// NewCommand returns the command kubectl coder tree.
 func NewCommand(s *session.Session) *cobra.Command {
 	r := &run{Session: s}
 	cmd := &cobra.Command{
@@ -81,7 +81,7 @@ func (r *run) do(ctx context.Context, args []string) error {
 	return nil
 }
 
-// growWorkspace gives the tree of one workspace.
+// growWorkspace returns the tree of one workspace.
 func growWorkspace(ctx context.Context, c *session.Cluster, name string) ([]*Node, error) {
 	ws, err := c.Workspace(ctx, name)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package tree owns kubectl coder tree: a control plane with all that belongs to it,
-// down to the pods, and its workspaces with theirs.
+// Package tree implements kubectl coder tree: a control plane with all dependent objects down to
+// the pods, and its workspaces with their pods.
 //
-// What belongs to an object is found by owner references, as the garbage collector
-// finds it; templates by the control plane that they name, workspaces by their
-// template, and the pods of a workspace by the label that templates of Coder set.
+// Dependent objects are found by owner references, as the garbage collector does. Templates are
+// found by the label of their control plane, workspaces by their template, and the pods of a
+// workspace by the label that Coder's templates set.
 package tree

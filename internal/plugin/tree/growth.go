@@ -21,14 +21,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// growth gathers the trees of one namespace.
+// growth collects the trees of one namespace.
 type growth struct {
 	cluster *session.Cluster
-	// owned are the nodes by the uid of their owner.
+	// owned contains the nodes by the UID of their owner.
 	owned map[types.UID][]*Node
-	// uids are those of the nodes.
+	// uids contains the UIDs of the nodes.
 	uids map[*Node]types.UID
-	// unseen says what could not be looked at.
+	// unseen lists what could not be read.
 	unseen []error
 }
 
@@ -36,7 +36,7 @@ func newGrowth(c *session.Cluster) *growth {
 	return &growth{cluster: c, owned: map[types.UID][]*Node{}, uids: map[*Node]types.UID{}}
 }
 
-// growAll returns the trees of the control planes of all namespaces.
+// growAll returns the trees of the control planes in all namespaces.
 func growAll(ctx context.Context, c *session.Cluster) ([]*Node, error) {
 	var planes coderv1alpha1.CoderControlPlaneList
 	if err := c.List(ctx, &planes); err != nil {
@@ -64,8 +64,8 @@ func growAll(ctx context.Context, c *session.Cluster) ([]*Node, error) {
 	return roots, errors.Join(unseen...)
 }
 
-// grow gives the trees of the control planes of the namespace, of those whose name
-// is wanted: all where none is.
+// grow returns the trees of the control planes in the namespace, or only of the one with the wanted
+// name.
 func grow(ctx context.Context, c *session.Cluster, wanted string) ([]*Node, error) {
 	g := newGrowth(c)
 	var planes coderv1alpha1.CoderControlPlaneList
@@ -107,7 +107,7 @@ func (g *growth) node(kind string, object client.Object) *Node {
 	return n
 }
 
-// own remembers a node below its controller, or else below its first owner.
+// own records a node under its controller, or else under its first owner.
 func (g *growth) own(n *Node, object client.Object) {
 	owners := object.GetOwnerReferences()
 	if len(owners) == 0 {
@@ -120,8 +120,8 @@ func (g *growth) own(n *Node, object client.Object) {
 	g.owned[owner.UID] = append(g.owned[owner.UID], n)
 }
 
-// attach puts what is owned below its owner. A ReplicaSet without a pod is an old
-// revision, which tells nothing.
+// attach adds owned nodes to their owners. It skips ReplicaSets without pods, which are old
+// revisions.
 func (g *growth) attach(n *Node) {
 	for _, child := range n.Children {
 		g.attach(child)
@@ -134,7 +134,8 @@ func (g *growth) attach(n *Node) {
 	}
 }
 
-// children reads all that an object of the three kinds may own, and what these own.
+// children reads all objects that a control plane, provisioner or proxy may own, directly or
+// indirectly.
 func (g *growth) children(ctx context.Context) error {
 	in := client.InNamespace(g.cluster.Namespace)
 	var pods corev1.PodList
@@ -171,8 +172,8 @@ func (g *growth) children(ctx context.Context) error {
 	return nil
 }
 
-// seen keeps what the caller may not see, and kinds that the cluster does not know,
-// from hiding the rest.
+// seen ignores kinds that the cluster does not serve, and records kinds that the user may not read,
+// so that the rest of the tree is shown.
 func (g *growth) seen(what string, err error) error {
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
@@ -184,7 +185,7 @@ func (g *growth) seen(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// dependents puts provisioners and proxies below the control plane that they name.
+// dependents adds provisioners and proxies to the control plane in their controlPlaneRef.
 func (g *growth) dependents(ctx context.Context, planes map[string]*Node) {
 	in := client.InNamespace(g.cluster.Namespace)
 	var provisioners coderv1alpha1.CoderProvisionerList
@@ -218,8 +219,8 @@ func (g *growth) below(
 	planes[ref.Name].Children = append(planes[ref.Name].Children, n)
 }
 
-// aggregated puts templates below their control plane, workspaces below their
-// template, and pods below their workspace.
+// aggregated adds templates to their control plane, workspaces to their template, and pods to their
+// workspace.
 func (g *growth) aggregated(ctx context.Context, planes map[string]*Node) {
 	in := client.InNamespace(g.cluster.Namespace)
 	templates := map[string]*Node{}
@@ -259,7 +260,7 @@ func (g *growth) aggregated(ctx context.Context, planes map[string]*Node) {
 	}
 }
 
-// workspace is the node of a workspace, whose state is its phase.
+// workspace returns the node of a workspace.
 func (g *growth) workspace(w *aggregationv1alpha1.CoderWorkspace) *Node {
 	n := g.node("CoderWorkspace", w)
 	n.judge(w.Status.Conditions)
@@ -297,7 +298,7 @@ func (n *Node) count(ready, all int32) {
 
 func (n *Node) workload(status coderv1alpha1.WorkloadStatus) { n.judge(status.Conditions) }
 
-// judge takes the state from the condition Ready, which all our kinds have.
+// judge sets the state from the condition Ready, which all kinds of this project have.
 func (n *Node) judge(conditions []metav1.Condition) {
 	c := meta.FindStatusCondition(conditions, coderv1alpha1.ConditionReady)
 	switch {

@@ -9,25 +9,25 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli/terminal"
 )
 
-// Node is an object and what belongs to it.
+// Node is an object with its dependent objects.
 type Node struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// State is what is to be said of it, for example Ready or 1/2.
+	// State is the displayed state, for example Ready or 1/2.
 	State    string  `json:"state,omitempty"`
 	Children []*Node `json:"children,omitempty"`
 
 	colour terminal.Colour
 }
 
-// order is that in which people look at what belongs to a control plane.
+// order is the order in which the dependent objects of a control plane are displayed.
 var order = []string{
 	"Deployment", "ReplicaSet", "Pod", "Service", "Ingress", "HTTPRoute", "ServiceAccount", "Role", "RoleBinding", "Secret",
 	"PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor", "CoderProvisioner", "CoderWorkspaceProxy", "CoderTemplate", "CoderWorkspace",
 }
 
-// sort puts all nodes below this one in order.
+// sort sorts all nodes below this one.
 func (n *Node) sort() {
 	slices.SortStableFunc(n.Children, func(a, b *Node) int {
 		if by := slices.Index(order, a.Kind) - slices.Index(order, b.Kind); by != 0 {
@@ -40,8 +40,8 @@ func (n *Node) sort() {
 	}
 }
 
-// write draws the nodes, with a column for the state. The roots have their namespace if
-// there may be several.
+// write prints the trees, with a column for the state. With namespaces, the roots contain their
+// namespace.
 func write(w io.Writer, paint terminal.Paint, roots []*Node, namespaces bool) {
 	table := &terminal.Table{}
 	for _, root := range roots {

@@ -17,14 +17,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// run is one call of the command.
+// run is one run of the command.
 type run struct {
 	*session.Session
 	format     output.Format
 	everywhere bool
 }
 
-// NewCommand is kubectl coder whoami.
+// NewCommand returns the command kubectl coder whoami.
 func NewCommand(s *session.Session) *cobra.Command {
 	r := &run{Session: s}
 	cmd := &cobra.Command{

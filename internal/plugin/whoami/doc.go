@@ -1,2 +1,3 @@
-// Package whoami owns kubectl coder whoami: who the caller is in each Coder, and why.
+// Package whoami implements kubectl coder whoami, which shows the Coder user of the caller in each
+// Coder, and the reason.
 package whoami

@@ -10,20 +10,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// action is one of the commands.
+// action describes one of the commands.
 type action struct {
 	verb, done string
-	// phase is that of a workspace when the action has come to its end. Empty is any.
+	// phase is the phase of a workspace after the action. Empty means any.
 	phase string
-	// ends says that it ends what runs, so that it is confirmed.
+	// ends reports that the action ends running processes, so that the user must confirm it.
 	ends bool
-	// anew says that it always makes a build.
+	// anew reports that the action always starts a build.
 	anew bool
-	// updates says that it changes the version in the spec, and uses no subresource.
+	// updates reports that the action changes the version in the spec, and uses no subresource.
 	updates bool
 }
 
-// Commands are start, stop, restart and update.
+// Commands returns the commands start, stop, restart and update.
 func Commands(s *session.Session) []*cobra.Command {
 	return []*cobra.Command{
 		newCommand(s, action{verb: "start", done: "started", phase: "Running"}),

@@ -16,10 +16,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// mostNamed is how many workspaces a question names.
+// mostNamed is the maximum number of workspaces in a confirmation prompt.
 const mostNamed = 5
 
-// run is one call of a command.
+// run is one run of a command.
 type run struct {
 	*session.Session
 	action
@@ -29,16 +29,16 @@ type run struct {
 	timeout   time.Duration
 	dryRun    bool
 	yes       bool
-	// versions are those that update writes, by the UID of the workspace.
+	// versions are the versions that update writes, by the UID of the workspace.
 	versions map[types.UID]string
 }
 
-// order is a workspace for which the action was asked.
+// order is the action for one workspace.
 type order struct {
 	workspace *aggregationv1alpha1.CoderWorkspace
-	// before is the number of its newest build before that.
+	// before is the number of its newest build before the action.
 	before int32
-	// ended says that it was waited for until its end.
+	// ended reports that the command waited until the action finished.
 	ended bool
 	err   error
 }
@@ -91,8 +91,7 @@ func (r *run) question(found []aggregationv1alpha1.CoderWorkspace) string {
 	return fmt.Sprintf("%s %d workspaces (%s)? What runs in them ends.", verb, len(found), strings.Join(names, ", "))
 }
 
-// place asks for the action, for each workspace by itself: one that is refused does
-// not keep the others.
+// place requests the action for each workspace. It continues after a workspace that is refused.
 func (r *run) place(ctx context.Context, c *session.Cluster, found []aggregationv1alpha1.CoderWorkspace) []*order {
 	orders := make([]*order, 0, len(found))
 	for i := range found {
@@ -106,7 +105,7 @@ func (r *run) place(ctx context.Context, c *session.Cluster, found []aggregation
 	return orders
 }
 
-// ask asks for the action.
+// ask requests the action for one workspace.
 func (r *run) ask(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	if r.updates {
 		return r.update(ctx, c, ws)
@@ -125,7 +124,7 @@ func buildNumber(ws *aggregationv1alpha1.CoderWorkspace) int32 {
 	return ws.Status.LatestBuild.Number
 }
 
-// answer prints the workspaces for which it went well.
+// answer prints the workspaces for which the action succeeded.
 func (r *run) answer(orders []*order) error {
 	list := &aggregationv1alpha1.CoderWorkspaceList{Items: []aggregationv1alpha1.CoderWorkspace{}}
 	list.SetGroupVersionKind(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspaceList"))
@@ -161,7 +160,7 @@ func (r *run) outcome(o *order) string {
 	return r.verb + " asked for"
 }
 
-// failures says which workspaces it did not go well for.
+// failures returns an error that lists the workspaces for which the action failed.
 func failures(orders []*order) error {
 	var failed []error
 	for _, o := range orders {

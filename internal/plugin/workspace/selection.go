@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// selection is which workspaces are meant.
+// selection selects workspaces.
 type selection struct {
 	names           []string
 	labels          string
@@ -43,7 +43,7 @@ func (s *selection) addFlags(cmd *cobra.Command, completing *session.Session) {
 	})
 }
 
-// validate keeps a slip from meaning more workspaces than were meant.
+// validate refuses ambiguous selections, which could match more workspaces than intended.
 func (s *selection) validate() error {
 	named, many := len(s.names) > 0, s.all || s.labels != ""
 	switch {
@@ -60,7 +60,7 @@ func (s *selection) validate() error {
 	return nil
 }
 
-// find reads the workspaces. That there are none is an error.
+// find reads the workspaces. It returns an error if there are none.
 func (s *selection) find(ctx context.Context, c *session.Cluster) ([]aggregationv1alpha1.CoderWorkspace, error) {
 	if len(s.names) > 0 {
 		return findNamed(ctx, c, s.names)
@@ -90,8 +90,8 @@ func (s *selection) find(ctx context.Context, c *session.Cluster) ([]aggregation
 	return found, nil
 }
 
-// ofTemplate reports whether the workspace is of the wanted template, which may have its
-// name in Coder or that of its object.
+// ofTemplate reports whether the workspace belongs to the wanted template, which is given by its
+// name in Coder or by the name of its object.
 func (s *selection) ofTemplate(ws *aggregationv1alpha1.CoderWorkspace) bool {
 	return s.template == "" || s.template == ws.Status.TemplateName || s.template == templateOf(ws)
 }

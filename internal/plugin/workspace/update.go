@@ -13,8 +13,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// outdated returns the workspaces that do not have the active version of their template,
-// and remembers that version. The others are reported.
+// outdated returns the workspaces that do not have the active version of their template, and
+// records that version. It prints the others.
 func (r *run) outdated(ctx context.Context, c *session.Cluster, found []aggregationv1alpha1.CoderWorkspace) ([]aggregationv1alpha1.CoderWorkspace, error) {
 	r.versions = map[types.UID]string{}
 	active := map[types.NamespacedName]string{}
@@ -41,15 +41,15 @@ func (r *run) outdated(ctx context.Context, c *session.Cluster, found []aggregat
 	return outdated, nil
 }
 
-// templateOf returns the name of the template's object, which begins as the workspace's:
-// [control-plane.]organization.
+// templateOf returns the name of the template's object, which has the same prefix as the
+// workspace's: [control-plane.]organization.
 func templateOf(ws *aggregationv1alpha1.CoderWorkspace) string {
 	parts := strings.Split(ws.Name, ".")
 	beginning := parts[:max(0, len(parts)-2)]
 	return strings.ToLower(strings.Join(append(beginning[:len(beginning):len(beginning)], ws.Spec.TemplateName), "."))
 }
 
-// update writes the version into the spec.
+// update writes the active version to the spec.
 func (r *run) update(ctx context.Context, c *session.Cluster, ws *aggregationv1alpha1.CoderWorkspace) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"templateVersionID": r.versions[ws.UID]}})
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 )
 
-// pollInterval is how often it is asked how far a build is.
+// pollInterval is the interval at which builds are polled.
 const pollInterval = time.Second
 
-// await waits until each order has come to its end. An order that fails gets its
-// error; the error of await itself says that it could not wait.
+// await waits until all orders have finished. The error of a failed order is set on the order.
+// await itself returns an error if it could not wait.
 func (r *run) await(ctx context.Context, c *session.Cluster, orders []*order) error {
 	progress := r.Progress()
 	defer progress.End()
@@ -59,7 +59,7 @@ func (r *run) await(ctx context.Context, c *session.Cluster, orders []*order) er
 	}
 }
 
-// look reads the workspace anew and says whether its order has come to its end.
+// look reads the workspace again and reports whether its order has finished.
 func (r *run) look(ctx context.Context, c *session.Cluster, o *order) (ended bool, err error) {
 	ws := &aggregationv1alpha1.CoderWorkspace{}
 	err = c.Get(ctx, client.ObjectKeyFromObject(o.workspace), ws)
@@ -83,7 +83,7 @@ func (r *run) look(ctx context.Context, c *session.Cluster, o *order) (ended boo
 	return ready && (r.phase == "" || ws.Status.Phase == r.phase) && (built || !r.anew), nil
 }
 
-// state is what Coder says of the workspace.
+// state describes the state of the workspace for the progress output.
 func state(ws *aggregationv1alpha1.CoderWorkspace) string {
 	ready := meta.FindStatusCondition(ws.Status.Conditions, aggregationv1alpha1.ConditionReady)
 	if ready == nil {

@@ -25,23 +25,24 @@ import (
 // it as COLUMNSxROWS.
 const ShowSize = "show-size"
 
-// Agent is the agent. Its fields may be set before the first session.
+// Agent is a fake agent. Its fields may be set before the first session.
 type Agent struct {
-	// Fail makes connecting fail.
+	// Fail is the error that Dial returns. Nil means that connecting succeeds.
 	Fail error
 
 	config *ssh.ServerConfig
-	// Dials counts the connections that were opened, Hangups the commands that received a
-	// signal, Open the connections that are open, Clients those of SSH in them.
+	// Dials is the number of connections that were opened, Hangups the number of commands that
+	// received a signal, Open the number of open connections, and Clients the number of SSH clients
+	// in them.
 	Dials, Hangups, Open, Clients atomic.Int32
 
 	mu    sync.Mutex
 	conns []*conn
-	// dialedAs has the Coder user of each connection.
+	// dialedAs is the Coder user of each connection.
 	dialedAs []string
 }
 
-// New makes an agent.
+// New returns an agent.
 func New(t testing.TB) *Agent {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -57,7 +58,7 @@ func New(t testing.TB) *Agent {
 	return a
 }
 
-// Dial is an agents.Dialer.
+// Dial implements agents.Dialer.
 func (a *Agent) Dial(_ context.Context, client *coderd.Client, _ uuid.UUID) (agents.Conn, error) {
 	if a.Fail != nil {
 		return nil, a.Fail
@@ -74,14 +75,15 @@ func (a *Agent) Dial(_ context.Context, client *coderd.Client, _ uuid.UUID) (age
 	return c, nil
 }
 
-// DialedAs lists as which Coder users the agent was connected to. Empty is the operator.
+// DialedAs returns the Coder users of the connections to the agent. An empty name means the
+// operator.
 func (a *Agent) DialedAs() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.dialedAs)
 }
 
-// Cut makes every connection that is open useless, as when the agent is gone.
+// Cut breaks every open connection, as if the agent had stopped.
 func (a *Agent) Cut() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +113,7 @@ func (c *conn) cut() {
 	}
 }
 
-// carry takes note of what goes through the connection.
+// carry records a network connection that uses the agent connection.
 func (c *conn) carry(carried net.Conn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,8 +144,8 @@ func (c *conn) DialSSH(ctx context.Context) (net.Conn, error) {
 	return dialed, c.carry(dialed)
 }
 
-// Dial implements agents.Conn: the ports are those of this machine, except those on
-// which an agent serves SSH.
+// Dial implements agents.Conn. It connects to a port of this machine, except for the SSH ports of
+// the agent.
 func (c *conn) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	if port == 1 || port == 22 {
 		return c.DialSSH(ctx)
@@ -187,7 +189,7 @@ func (a *Agent) serve(conn net.Conn) {
 	}
 }
 
-// session is one command. Its requests end when the client does.
+// session runs one command. Its requests end when the client disconnects.
 func (a *Agent) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -212,7 +214,7 @@ func (a *Agent) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	}
 }
 
-// run runs a line with the shell. Without a line the shell reads its input.
+// run runs a line with the shell. Without a line the shell reads commands from its input.
 func (a *Agent) run(ctx context.Context, channel ssh.Channel, line string, sizes <-chan string) {
 	defer func() { _ = channel.Close() }()
 	status := uint32(0)
