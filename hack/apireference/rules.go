@@ -16,7 +16,7 @@ func (f field) rules(written bool) (string, error) {
 	if written && !f.optional() && f.name != "apiVersion" && f.name != "kind" {
 		words = append(words, "Required.")
 	}
-	if initial := strings.TrimSpace(unescape(f.initial)); written && strings.Trim(initial, "{} ") != "" {
+	if initial := strings.TrimSpace(unescape(f.initial)); written && strings.Trim(initial, "{} ") != "" && !strings.Contains(f.doc, "Defaults to") {
 		words = append(words, "Default: `"+initial+"`.")
 	}
 	for _, rule := range f.validation {

@@ -15,7 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Session is a session of one Coder user. It is the Actor of requests made as that user.
+// Session is one Coder user. It is the Actor of requests made as that user.
 type Session struct {
 	manager  *Manager
 	key      key
@@ -24,11 +24,7 @@ type Session struct {
 	rules    []coderv1alpha1.IdentityRule
 	client   *coderd.Client
 
-<<<<<<< HEAD
 	// minting serializes the creation of tokens.
-=======
-	// minting ensures that only one request at a time creates a token.
->>>>>>> prose3
 	minting sync.Mutex
 
 	mu sync.Mutex
@@ -37,50 +33,31 @@ type Session struct {
 	token    coderd.Token
 	madeAt   time.Time
 	usedAt   time.Time
-<<<<<<< HEAD
 	// ended is true if the session must not create tokens any more.
-=======
-	// ended reports that the session gets no new token.
->>>>>>> prose3
 	ended bool
 }
 
 var _ coderd.Actor = (*Session)(nil)
 
-<<<<<<< HEAD
 // ErrEnded means that the session has ended, because the mapping or the control plane changed, or
 // because this replica is shutting down.
 var ErrEnded = errors.New("the mapping of the user has changed, or this replica is stopping; try again")
 
 // Client returns a client that makes all its requests as the user. It is valid as long as the
-=======
-// ErrEnded is returned when a session has ended because the mapping or the control plane changed.
-var ErrEnded = errors.New("the mapping of the user has changed, or this replica is stopping; try again")
-
-// Client returns a client that makes all its requests as the user. It does not change during the
->>>>>>> prose3
 // session.
 func (s *Session) Client() *coderd.Client { return s.client }
 
 // Username implements coderd.Actor.
 func (s *Session) Username() string { return s.username }
 
-<<<<<<< HEAD
 // UserID returns the ID of the user in Coder.
-=======
-// UserID returns the id of the user in Coder.
->>>>>>> prose3
 func (s *Session) UserID() uuid.UUID { return s.key.user }
 
 // CoderURL implements coderd.Actor.
 func (s *Session) CoderURL() string { return s.url }
 
-<<<<<<< HEAD
 // Token implements coderd.Actor. It renews an old token, because a long-lived connection to a
 // workspace may need a token hours later.
-=======
-// Token implements coderd.Actor. A session in a workspace may need a new token hours later.
->>>>>>> prose3
 func (s *Session) Token(ctx context.Context) (string, error) {
 	if token := s.usable(renewAfter); token != "" {
 		return token, nil
@@ -101,13 +78,8 @@ func (s *Session) Token(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("renewing the token of Coder user %q: %w", s.username, err)
 }
 
-<<<<<<< HEAD
 // Refused implements coderd.Actor. The next request creates another token. The refused token is
 // revoked, because a suspended user may become active again.
-=======
-// Refused implements coderd.Actor: the next request creates a new token. The refused one is
-// revoked, because it would work again if a suspended user became active.
->>>>>>> prose3
 func (s *Session) Refused(token string) {
 	m := s.manager
 	m.mu.Lock()
@@ -120,20 +92,12 @@ func (s *Session) Refused(token string) {
 	}
 }
 
-<<<<<<< HEAD
 // retiring returns the entry with which a token of the session is revoked.
-=======
-// retiring returns a record with which a token of the session is revoked.
->>>>>>> prose3
 func (s *Session) retiring(token coderd.Token, after time.Time) retired {
 	return retired{client: s.client.As(fixed{s, token.Value}), operator: s.operator, user: s.key.user.String(), id: token.ID, after: after}
 }
 
-<<<<<<< HEAD
 // usable returns the token if it is younger than age, or "". It also records the use.
-=======
-// usable returns the token if it is younger than age, or else an empty string.
->>>>>>> prose3
 func (s *Session) usable(age time.Duration) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,11 +115,7 @@ func (s *Session) lastUse() time.Time {
 	return s.usedAt
 }
 
-<<<<<<< HEAD
 // take ends the session and returns its token for revocation, if there is one.
-=======
-// take removes the token and ends the session. ok is false if there was no token.
->>>>>>> prose3
 func (s *Session) take(after time.Time) (last retired, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,20 +124,12 @@ func (s *Session) take(after time.Time) (last retired, ok bool) {
 	return last, ok
 }
 
-<<<<<<< HEAD
 // fits reports whether the session matches the connection's URL and current rules.
-=======
-// fits reports whether the session belongs to this connection and its current rules.
->>>>>>> prose3
 func (s *Session) fits(connection connections.Connection) bool {
 	return s.url == connection.Client.URL() && sameRules(s.rules, connection.Rules)
 }
 
-<<<<<<< HEAD
 // renew creates a token if there is none, or if it is older than renewAfter.
-=======
-// renew creates a token if there is none, or if it is old.
->>>>>>> prose3
 func (s *Session) renew(ctx context.Context, operator *coderd.Client) error {
 	if s.usable(renewAfter) != "" {
 		return nil
@@ -202,13 +154,8 @@ func (s *Session) renew(ctx context.Context, operator *coderd.Client) error {
 	return err
 }
 
-<<<<<<< HEAD
 // replace starts to use a new token, and schedules the revocation of the old one. If the session
 // has ended meanwhile, the new token is unwanted.
-=======
-// replace stores a new token and schedules the old one to be revoked. If the session has ended, it
-// returns the new token as unwanted.
->>>>>>> prose3
 func (s *Session) replace(made coderd.Token, operator *coderd.Client) (unwanted *retired, err error) {
 	m := s.manager
 	m.mu.Lock()
@@ -228,11 +175,7 @@ func (s *Session) replace(made coderd.Token, operator *coderd.Client) (unwanted 
 	return nil, nil
 }
 
-<<<<<<< HEAD
 // fixed is an Actor with one token, with which the token revokes itself.
-=======
-// fixed is an Actor with one token. It is used to revoke that token.
->>>>>>> prose3
 type fixed struct {
 	*Session
 	token string
