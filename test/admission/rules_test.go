@@ -84,7 +84,7 @@ func TestBadInputIsRefused(t *testing.T) {
 	}
 }
 
-// refused gives the text of the answer, which must be Invalid and name the field.
+// refused returns the text of the answer, which must be Invalid and name the field.
 func refused(t *testing.T, err error, at, says string) string {
 	t.Helper()
 	if !apierrors.IsInvalid(err) {
@@ -110,7 +110,7 @@ type validation struct{ path, message string }
 
 var indexes = regexp.MustCompile(`\[[0-9]+\]`)
 
-// in says whether the answer is that of this rule: the path and the message.
+// in reports whether the answer is that of this rule: the path and the message.
 func (v validation) in(answer string) bool {
 	path := orElse(v.path, "<nil>")
 	return strings.Contains(indexes.ReplaceAllString(answer, "[]"), path+": Invalid value: ") && strings.Contains(answer, v.message)

@@ -74,7 +74,7 @@ func overlay(t *testing.T, dir string) objects {
 	return parse(t, out)
 }
 
-// run gives what a command writes, or what it says about its failure.
+// run returns what a command writes, or what it says about its failure.
 func run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stderr bytes.Buffer
@@ -113,7 +113,7 @@ func parse(t *testing.T, manifests []byte) objects {
 
 func (o objects) names() []string { return slices.Sorted(maps.Keys(o)) }
 
-// ofKind gives the objects of one kind, in the order of their names.
+// ofKind returns the objects of one kind, in the order of their names.
 func (o objects) ofKind(kind string) []*unstructured.Unstructured {
 	var of []*unstructured.Unstructured
 	for _, name := range o.names() {

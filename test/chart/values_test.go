@@ -23,7 +23,7 @@ type schema struct {
 	Ref         string            `json:"$ref"`
 }
 
-// leaves gives the paths of all values.
+// leaves returns the paths of all values.
 func (s schema) leaves(path string, definitions map[string]schema) []string {
 	if s.Ref != "" {
 		s = definitions[strings.TrimPrefix(s.Ref, "#/definitions/")]

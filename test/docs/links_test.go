@@ -124,7 +124,7 @@ func sectionLines(t *testing.T, section string) []string {
 	return lines
 }
 
-// hasNumber says whether a text has a number as a word, its thousands apart or
+// hasNumber reports whether a text has a number as a word, its thousands apart or
 // not.
 func hasNumber(text, number string) bool {
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !strings.ContainsRune("0123456789.,", r) }) {

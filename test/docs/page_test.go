@@ -130,7 +130,7 @@ func (l line) links() []string {
 	return targets
 }
 
-// codes gives what a line shows as code: the line in a block, else what stands
+// codes returns what a line shows as code: the line in a block, else what stands
 // between backticks.
 func (l line) codes() []string {
 	if l.code {

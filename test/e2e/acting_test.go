@@ -16,19 +16,19 @@ import (
 
 const operatorUser = "coder-k8s-operator"
 
-// actingCaller is somebody in Kubernetes.
+// actingCaller is a Kubernetes user.
 type actingCaller struct {
 	name string
-	// rule is what spec.identity makes of the caller, or empty.
+	// rule is the rule of spec.identity for the caller, or empty.
 	rule string
-	// clusterRole is what the caller has in the namespace.
+	// clusterRole is the caller's role in the namespace.
 	clusterRole string
 	// permissions are the names on which the caller has the verb impersonate, by resource.
 	permissions map[string][]string
-	// whoami is in what kubectl coder whoami says of the caller.
+	// whoami is a part of the output of kubectl coder whoami for the caller.
 	whoami string
-	// may is what comes of a build of the workspaces of alice, bob and admin: the initiator
-	// in Coder, or "no: " and a part of the refusal.
+	// may is the expected result of a build of the workspaces of alice, bob and admin: the
+	// initiator in Coder, or "no: " and a part of the error.
 	may [3]string
 }
 
@@ -69,8 +69,8 @@ var actingCallers = []actingCaller{
 	{name: "spectator", rule: "coderUser: {username: alice}", clusterRole: "view", whoami: "Coder user alice", may: [3]string{"no: spectator", "no: spectator", "no: spectator"}},
 }
 
-// actingWays are the ways to start or stop a workspace. Each gives what was said, and
-// whether it was refused.
+// actingWays are the ways to start or stop a workspace. Each returns the output, and
+// whether the request was refused.
 var actingWays = []struct {
 	name string
 	act  func(t *testing.T, caller robot, a *assistant, object string, start bool) (said string, refused bool)
@@ -91,8 +91,8 @@ var actingWays = []struct {
 	}},
 }
 
-// testActing holds the table of who may do what against the real Coder, in each way that
-// leads there: who is not refused is the initiator of the build.
+// testActing checks actingCallers against the real Coder, in each of actingWays: a caller
+// that is not refused is the initiator of the build.
 func testActing(t *testing.T) {
 	explain(t, sampleNamespace)
 	withPlugin(t)
@@ -127,7 +127,7 @@ func testActing(t *testing.T) {
 		}
 	}
 	identify(t, rules)
-	// The workspaces are made last, so that the watch of the rules is not ahead of them.
+	// The workspaces are created last, so that the watch of the rules is not behind them.
 	for _, owner := range actingOwners {
 		object := "coder." + owner + ".acting"
 		apply(t, fmt.Sprintf(actingWorkspace, object))
@@ -190,7 +190,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[2]s}
 subjects: [{kind: ServiceAccount, name: %[5]s, namespace: %[1]s}]
 `
 
-// permit gives an account the virtual permission, and waits until kube-apiserver knows.
+// permit grants an account the virtual permission, and waits until kube-apiserver applies
+// it.
 func permit(t *testing.T, account, resource string, names []string) {
 	t.Helper()
 	role := account + "-" + strings.ReplaceAll(resource, "/", "-")
@@ -209,7 +210,8 @@ func permit(t *testing.T, account, resource string, names []string) {
 	})
 }
 
-// actingReview asks kube-apiserver; "kubectl auth can-i" knows only resources that exist.
+// actingReview is a SubjectAccessReview; "kubectl auth can-i" supports only existing
+// resources.
 const actingReview = `
 apiVersion: authorization.k8s.io/v1
 kind: SubjectAccessReview
@@ -218,7 +220,7 @@ spec:
   resourceAttributes: {namespace: %[1]s, verb: impersonate, group: aggregation.coder.com, resource: %[3]s, subresource: %[4]q, name: %[5]s}
 `
 
-// identify sets the rules of the control plane, which are gone after the test.
+// identify sets the rules of the control plane, and removes them after the test.
 func identify(t *testing.T, rules []string) {
 	t.Helper()
 	identity := "null"
@@ -231,8 +233,8 @@ func identify(t *testing.T, rules []string) {
 	kubectl(t, "-n", sampleNamespace, "patch", "codercontrolplane", "coder", "--type=merge", "-p", "spec:\n  identity: "+identity)
 }
 
-// acted changes whether a workspace runs, and looks in Coder who did it, or that nobody
-// did.
+// acted starts or stops a workspace, and checks the initiator in Coder, or that there was
+// no build.
 func acted(t *testing.T, row, owner, want string, act func(start bool) (said string, refused bool)) {
 	t.Helper()
 	before := newestBuild(t, owner)
@@ -258,14 +260,14 @@ func acted(t *testing.T, row, owner, want string, act func(start bool) (said str
 	}
 }
 
-// actingBuild is a build as Coder's database has it.
+// actingBuild is a build in Coder's database.
 type actingBuild struct {
 	Number                        int
 	Transition, Status, Initiator string
 }
 
-// newestBuild is that of a user's workspace with the name acting, also of one that is
-// deleted.
+// newestBuild returns the newest build of a user's workspace named acting, also if the
+// workspace is deleted.
 func newestBuild(t *testing.T, owner string) actingBuild {
 	t.Helper()
 	var b actingBuild
@@ -278,8 +280,8 @@ func newestBuild(t *testing.T, owner string) actingBuild {
 	return b
 }
 
-// testActingOnTemplates: people without a role in Coder may not change its templates,
-// and who is not mapped needs a permission of its own.
+// testActingOnTemplates checks that users without a role in Coder may not change templates,
+// and that unmapped callers need a separate permission.
 func testActingOnTemplates(t *testing.T, robots map[string]robot) {
 	for caller, want := range map[string]string{
 		"alice": `user "alice"`, "bob": `user "bob"`, "root": "", "would-be-root": asOwn[4:], "gitops": "", "banned": "lets you change and enter nothing",
@@ -299,7 +301,7 @@ func testActingOnTemplates(t *testing.T, robots map[string]robot) {
 	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "codertemplate", "coder.hello")
 }
 
-// testActingOnNew deletes the workspaces of the test and makes them again.
+// testActingOnNew deletes the workspaces of the test and creates them again.
 func testActingOnNew(t *testing.T, robots map[string]robot) {
 	for _, row := range []struct{ caller, owner, want string }{
 		{"alice", "bob", `user "alice"`},

@@ -24,19 +24,19 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// api reads objects as "kubectl get" does. What is asked five times a second until it is
-// so would start a program each time, which takes a cluster on two cores more than all
-// that it does itself.
+// api reads objects like "kubectl get". Polling with kubectl would start a process five
+// times a second, which needs more CPU time than everything else on a cluster with two
+// cores.
 type api struct {
 	host   string
 	client *http.Client
 	kinds  meta.ResettableRESTMapper
-	// names knows the short names of kinds too.
+	// names also maps the short names of kinds.
 	names meta.RESTMapper
 }
 
-// theAPI is that of the cluster of $KUBECONFIG. It learns the kinds when they are asked
-// for, and again for one that it does not know.
+// theAPI is the API of the cluster of $KUBECONFIG. It discovers the kinds on first use,
+// and again for an unknown kind.
 var theAPI = sync.OnceValues(func() (*api, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {
@@ -55,10 +55,12 @@ var theAPI = sync.OnceValues(func() (*api, error) {
 	return &api{host: config.Host, client: client, kinds: kinds, names: restmapper.NewShortcutExpander(kinds, discovered, nil)}, nil
 })
 
-// question is what is asked for: a kind in a namespace, and a name or a selector.
+// question identifies the requested objects: a kind in a namespace, and a name or a
+// selector.
 type question struct{ namespace, kind, name, selector string }
 
-// questionOf reads arguments of "kubectl get"; false where it does not know one.
+// questionOf parses arguments of "kubectl get". It returns false if an argument is
+// unknown.
 func questionOf(args []string) (q question, ok bool) {
 	q.namespace = "default"
 	for i := 0; i < len(args); i++ {
@@ -83,7 +85,7 @@ func questionOf(args []string) (q question, ok bool) {
 	return q, q.kind != "" && !strings.Contains(q.kind, ".") && (q.name == "") != (q.selector == "")
 }
 
-// path is where a question is answered.
+// path returns the URL path of a question.
 func (a *api) path(q question) (string, error) {
 	asked := schema.GroupVersionResource{Resource: q.kind}
 	resource, err := a.names.ResourceFor(asked)
@@ -116,7 +118,7 @@ func (a *api) path(q question) (string, error) {
 	return path + "?labelSelector=" + url.QueryEscape(q.selector), nil
 }
 
-// read answers a question into a value.
+// read decodes the response to a question into a value.
 func (a *api) read(ctx context.Context, q question, into any) error {
 	path, err := a.path(q)
 	if err != nil {
@@ -144,7 +146,7 @@ func (a *api) read(ctx context.Context, q question, into any) error {
 	return json.Unmarshal(body, into)
 }
 
-// get reads an object as generic JSON; nil when it does not exist.
+// get reads an object as generic JSON. It returns nil if the object does not exist.
 func get(t *testing.T, args ...string) map[string]any {
 	t.Helper()
 	q, ok := questionOf(args)
@@ -162,7 +164,7 @@ func get(t *testing.T, args ...string) map[string]any {
 	return object
 }
 
-// list reads objects as generic JSON; none where there are none.
+// list reads objects as generic JSON.
 func list(t *testing.T, args ...string) []map[string]any {
 	t.Helper()
 	q, ok := questionOf(args)

@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// kubectl runs kubectl and fails the test when it fails.
+// kubectl runs kubectl and fails the test if it fails.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := tryKubectl(t, args...)
@@ -27,8 +27,7 @@ func kubectl(t *testing.T, args ...string) string {
 	return out
 }
 
-// tryKubectl runs kubectl and gives its standard output, or both outputs when it
-// fails.
+// tryKubectl runs kubectl and returns its standard output, or both outputs if it fails.
 func tryKubectl(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	return kubectlInput(t, "", args...)
@@ -44,7 +43,7 @@ func kubectlInput(t *testing.T, input string, args ...string) (string, error) {
 	return stdout, nil
 }
 
-// kubectlBoth gives both outputs of kubectl: warnings stand in the second.
+// kubectlBoth returns both outputs of kubectl; warnings are in the second.
 func kubectlBoth(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	return runKubectl(t, "", args...)
@@ -52,7 +51,7 @@ func kubectlBoth(t *testing.T, args ...string) (stdout, stderr string, err error
 
 func runKubectl(t *testing.T, input string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	// Longer than every --timeout, so that kubectl says itself what did not happen.
+	// Longer than every --timeout, so that kubectl itself reports what did not happen.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "kubectl", args...)
@@ -71,8 +70,8 @@ func apply(t *testing.T, manifest string) {
 	}
 }
 
-// accepted applies a manifest until it is taken: an API that has just heard of a Coder,
-// or whose Coder was just replaced, has not reached it yet.
+// accepted applies a manifest until it succeeds: a Coder that was just added or
+// replaced cannot be reached immediately.
 func accepted(t *testing.T, manifest string) {
 	t.Helper()
 	polltest.Eventually(t, "the manifest is accepted", func() error {
@@ -84,7 +83,7 @@ func accepted(t *testing.T, manifest string) {
 	})
 }
 
-// getWithKubectl is get for what only kubectl understands.
+// getWithKubectl is get for arguments that only kubectl supports.
 func getWithKubectl(t *testing.T, args ...string) map[string]any {
 	t.Helper()
 	out, err := tryKubectl(t, append([]string{"get", "-o", "json", "--ignore-not-found"}, args...)...)
@@ -98,7 +97,7 @@ func getWithKubectl(t *testing.T, args ...string) map[string]any {
 	return object
 }
 
-// condition gives status, reason and message of a condition of an object.
+// condition returns status, reason and message of a condition of an object.
 func condition(object map[string]any, conditionType string) (status, reason, message string) {
 	st, _ := object["status"].(map[string]any)
 	list, _ := st["conditions"].([]any)
@@ -111,7 +110,7 @@ func condition(object map[string]any, conditionType string) (status, reason, mes
 	return "", "", ""
 }
 
-// field reads a path of an object as text; empty where there is none.
+// field returns the value at a path of an object as text, or "" if there is none.
 func field(object map[string]any, path ...string) string {
 	var value any = object
 	for _, p := range path {
@@ -124,8 +123,8 @@ func field(object map[string]any, path ...string) string {
 	return fmt.Sprint(value)
 }
 
-// waitCondition waits until a condition of an object has a status, and a reason
-// where one is given, and returns its message.
+// waitCondition waits until a condition of an object has a status, and a reason if it
+// is not empty, and returns its message.
 func waitCondition(t *testing.T, conditionType, status, reason string, args ...string) string {
 	t.Helper()
 	var message string
@@ -145,7 +144,7 @@ func waitCondition(t *testing.T, conditionType, status, reason string, args ...s
 	return message
 }
 
-// database makes an empty database and gives its address as pods reach it.
+// database creates an empty database and returns its URL for pods.
 func database(t *testing.T, name string) string {
 	t.Helper()
 	query(t, "postgres", fmt.Sprintf("DROP DATABASE IF EXISTS %q WITH (FORCE)", name))
@@ -153,13 +152,13 @@ func database(t *testing.T, name string) string {
 	return databaseURL(name)
 }
 
-// databaseURL is the address of a database on the test's server.
+// databaseURL returns the URL of a database on the test's server.
 func databaseURL(name string) string {
 	base, options, _ := strings.Cut(os.Getenv("E2E_POSTGRES_URL"), "?")
 	return strings.TrimSuffix(base, "/") + "/" + name + "?" + options
 }
 
-// query runs one statement of SQL and gives its only value.
+// query runs one SQL statement and returns its only value.
 func query(t *testing.T, database, sql string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "psql", databaseURL(database), "-v", "ON_ERROR_STOP=1", "-qAtc", sql)
@@ -170,7 +169,7 @@ func query(t *testing.T, database, sql string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// namespace makes a namespace that is deleted when the test ends.
+// namespace creates a namespace that is deleted when the test ends.
 func namespace(t *testing.T, name string) {
 	t.Helper()
 	kubectl(t, "create", "namespace", name)
@@ -195,7 +194,7 @@ func clusterScriptAfter(script string, args ...string) {
 	}
 }
 
-// cleanup runs kubectl after a test, when its context has ended.
+// cleanup runs kubectl after a test, when the test's context is done.
 func cleanup(args ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -204,7 +203,7 @@ func cleanup(args ...string) {
 	}
 }
 
-// explain prints what a person would look at, when the test has failed.
+// explain prints the state of the cluster if the test has failed.
 func explain(t *testing.T, namespaces ...string) {
 	t.Cleanup(func() {
 		if !t.Failed() {

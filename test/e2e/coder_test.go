@@ -26,8 +26,8 @@ func secretValue(t *testing.T, namespace, name, key string) string {
 	return string(value)
 }
 
-// coderURL is where this machine reaches a control plane: pods' addresses and
-// ClusterIPs answer it directly.
+// coderURL returns the URL of a control plane for this machine, which can reach pod
+// IPs and ClusterIPs directly.
 func coderURL(t *testing.T, namespace, name string) string {
 	t.Helper()
 	service := get(t, "-n", namespace, "service", name)
@@ -37,9 +37,9 @@ func coderURL(t *testing.T, namespace, name string) string {
 	return "http://" + field(service, "spec", "clusterIP")
 }
 
-// login gives a client of Coder that acts as the person who was made first. Just
-// after pods were replaced, this machine's way to them may still lead to those
-// before: so it asks again.
+// login returns a client of Coder that acts as the first user. It retries, because
+// just after pods were replaced, this machine may still connect to the previous
+// pods.
 func login(t *testing.T, namespace, name string) *coderd.Client {
 	t.Helper()
 	url := coderURL(t, namespace, name)
@@ -64,8 +64,8 @@ func login(t *testing.T, namespace, name string) *coderd.Client {
 	return client
 }
 
-// tokensOf are the tokens that the operator has in Coder. Like login, it asks again
-// where the way leads to pods that are gone.
+// tokensOf returns the operator's tokens in Coder. Like login, it retries if the
+// connection leads to pods that no longer exist.
 func tokensOf(t *testing.T, client *coderd.Client) (tokens []coderd.TokenInfo) {
 	t.Helper()
 	polltest.Eventually(t, "Coder tells of the operator's tokens", func() (err error) {
@@ -93,7 +93,7 @@ func buildStatus(t *testing.T, client *coderd.Client, owner, name, want string) 
 	return workspace
 }
 
-// build starts a build in Coder, as a person does there.
+// build starts a build in Coder, as a user does there.
 func build(t *testing.T, client *coderd.Client, workspace coderd.Workspace, transition coderd.Transition) {
 	t.Helper()
 	if _, err := client.Build(t.Context(), workspace.ID, coderd.BuildRequest{Transition: transition}); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// evaluation is an eval.yaml of test/evals, whose README says what the fields are.
+// evaluation is an eval.yaml of test/evals, whose README describes the fields.
 type evaluation struct {
 	Caller struct {
 		Namespace    string   `json:"namespace"`
@@ -35,8 +35,8 @@ type evaluation struct {
 	Within  metav1.Duration `json:"within"`
 }
 
-// testEvals breaks things and asks the MCP server what is wrong. The situations have
-// nothing to do with each other, so they are waited for together.
+// testEvals breaks things and asks the MCP server for the cause. The evals are
+// independent of each other, so they run in parallel.
 func testEvals(t *testing.T) {
 	explain(t, sampleNamespace)
 	files, err := filepath.Glob("../evals/*/eval.yaml")
@@ -85,7 +85,7 @@ func testEval(t *testing.T, dir string) {
 	noTokenTold(t, all, asker.token)
 }
 
-// runEvalScript runs a script of an eval, also where the test has ended.
+// runEvalScript runs a script of an eval, also after the test has ended.
 func runEvalScript(t *testing.T, dir, script string) {
 	t.Helper()
 	start := time.Now()
@@ -96,7 +96,7 @@ func runEvalScript(t *testing.T, dir, script string) {
 	t.Logf("%s took %.1f s", script, time.Since(start).Seconds())
 }
 
-// answers are what the calls of an eval have told.
+// answers are the results of the calls of an eval.
 type answers struct {
 	summary string
 	texts   []string
@@ -122,7 +122,7 @@ func (e evaluation) ask(t *testing.T, a *assistant) answers {
 	return told
 }
 
-// missing says what the answers do not name yet.
+// missing returns an error with the facts that the answers do not contain yet.
 func (e evaluation) missing(told answers) error {
 	for _, c := range []struct {
 		where, text string
@@ -137,7 +137,8 @@ func (e evaluation) missing(told answers) error {
 	return nil
 }
 
-// notTold looks for what is nobody's business.
+// notTold fails the test if the answers contain one of the patterns, such as
+// secrets.
 func notTold(t *testing.T, told string, patterns []string) {
 	t.Helper()
 	for _, pattern := range patterns {

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// coderK8s runs a subcommand of the program, and gives both outputs and the exit
+// coderK8s runs a subcommand of the program, and returns both outputs and the exit
 // code.
 func coderK8s(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
@@ -36,8 +36,8 @@ func coderK8s(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// testExport exports the samples, and applies what came out in each way that there
-// is. It must run while the samples of testMainJob are there.
+// testExport exports the samples in each way, and applies the exported manifests. It
+// must run while the samples of testMainJob exist.
 func testExport(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "manifests")
 	_, stderr, code := coderK8s(t, "export", "-n", sampleNamespace, "-o", folder)
@@ -49,8 +49,8 @@ func testExport(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// kubectl diff fails where there is a difference. With --server-side it would show
-	// that kubectl itself writes the annotation of its other way to apply.
+	// kubectl diff fails if there is a difference. With --server-side it would show
+	// the annotation that kubectl itself writes for client-side apply.
 	if out, err := tryKubectl(t, "diff", "-R", "-f", folder); err != nil {
 		t.Errorf("kubectl diff: %v\n%s", err, out)
 	}
@@ -64,7 +64,7 @@ func testExport(t *testing.T) {
 		t.Errorf("applying what was exported made version %s after %s", now, before)
 	}
 
-	// The same Coder asked itself, as one that no operator knows.
+	// Export directly from the same Coder, as if it had no operator.
 	address := coderURL(t, sampleNamespace, "coder")
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(secretValue(t, sampleNamespace, "coder-operator-token", "token")), 0o600); err != nil {
@@ -74,15 +74,15 @@ func testExport(t *testing.T) {
 	if _, stderr, code := coderK8s(t, "export", "--url", address, "--token-file", token, "-n", sampleNamespace, "-o", direct); code != 0 {
 		t.Errorf("asking Coder itself at %s: exit code %d: %s", address, code, stderr)
 	}
-	// Coder knows no labels and annotations, so these stay with who wrote them: the
-	// comparison is that of a manager who wrote nothing yet.
+	// Coder does not store labels and annotations, so these keep their field managers:
+	// the comparison uses a field manager that has written nothing yet.
 	if out, err := tryKubectl(t, "diff", "--server-side", "--field-manager=exported", "-R", "-f", direct); err != nil {
 		t.Errorf("kubectl diff of what Coder itself told: %v\n%s", err, out)
 	}
 }
 
-// testSupportBundle collects one with the rights of an administrator, and looks for
-// what must be in it and what must not.
+// testSupportBundle collects a support bundle as an administrator, and checks what
+// must and what must not be in it.
 func testSupportBundle(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	_, stderr, code := coderK8s(t, "support-bundle", "-o", file)
@@ -114,7 +114,7 @@ func testSupportBundle(t *testing.T) {
 			}
 		}
 	}
-	// Who may read less gets the rest.
+	// A caller with fewer permissions gets the rest.
 	kubectl(t, "-n", sampleNamespace, "create", "serviceaccount", "reporter")
 	defer kubectl(t, "-n", sampleNamespace, "delete", "serviceaccount", "reporter")
 	kubectl(t, "-n", sampleNamespace, "create", "rolebinding", "reporter", "--clusterrole=view", "--serviceaccount="+sampleNamespace+":reporter")
@@ -130,7 +130,7 @@ func testSupportBundle(t *testing.T) {
 	}
 }
 
-// unpacked gives all content of an archive, and the names of its files.
+// unpacked returns the content of all files of an archive, and their names.
 func unpacked(t *testing.T, file string) (content, names string) {
 	t.Helper()
 	raw, err := os.Open(file)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// testWaysOfInstallation goes from one kustomization to another, under a Coder that
-// stays what it is.
+// testWaysOfInstallation changes from one kustomization to another, while a Coder stays
+// unchanged.
 func testWaysOfInstallation(t *testing.T) {
 	runScript(t, "../../hack/install-test.sh")
 }
@@ -20,10 +20,10 @@ func testHelmChart(t *testing.T) {
 	runScript(t, "../../hack/chart/cluster-test.sh")
 }
 
-// runScript runs one of the scripts that are tests themselves, and prints what it says.
+// runScript runs one of the scripts that are tests themselves, and prints its output.
 func runScript(t *testing.T, script string) {
 	t.Helper()
-	// Longer than what they wait for in all.
+	// Longer than all their waits together.
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, script).CombinedOutput()

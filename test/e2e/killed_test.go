@@ -23,8 +23,8 @@ const (
 		"spec": {"organization": "coder", "templateName": "crash", "running": %t}}`
 )
 
-// crashCounts are the versions of the template and the builds of the workspace, with
-// versions that belong to no template.
+// crashCounts returns the numbers of versions of the template, of builds of the
+// workspace, and of versions that belong to no template.
 func crashCounts(t *testing.T) string {
 	t.Helper()
 	return query(t, "coder", `SELECT
@@ -33,9 +33,9 @@ func crashCounts(t *testing.T) string {
 		(SELECT count(*) FROM workspace_builds WHERE workspace_id IN (SELECT id FROM workspaces WHERE name = 'crash')) || ' builds'`)
 }
 
-// killedOnceTold runs kubectl and kills the operator as soon as Coder was told
-// something, while kubectl waits for its answer if that is fast enough. Then kubectl
-// does the same again, as people do, until it is done.
+// killedOnceTold runs kubectl and kills the operator as soon as Coder has received a
+// change, if possible while kubectl waits for its response. Then it repeats the
+// command, as users do, until it succeeds.
 func killedOnceTold(t *testing.T, manifest string, args ...string) {
 	t.Helper()
 	pod := strings.TrimSpace(kubectl(t, "-n", "coder-system", "get", "pods", "-l", operatorLabel, "-o", "jsonpath={.items[0].metadata.name}"))
@@ -55,7 +55,7 @@ func killedOnceTold(t *testing.T, manifest string, args ...string) {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		t.Fatalf("Coder still has %s: %s", before, <-first)
 	}
-	// A pod that is made anew does not wait because the one before has crashed.
+	// A new pod starts without the back-off of a crashed container.
 	kubectl(t, "-n", "coder-system", "delete", "pod", pod, "--grace-period=0", "--force")
 	t.Logf("kubectl %s, under the kill: %s", args[0], <-first)
 	serving(t)
@@ -69,7 +69,7 @@ func killedOnceTold(t *testing.T, manifest string, args ...string) {
 }
 
 // testKilledDuringWrites kills the operator in the middle of each kind of write:
-// the same again brings it to its end, and nothing is made twice.
+// repeating the command completes the write, and nothing is created twice.
 func testKilledDuringWrites(t *testing.T) {
 	explain(t, sampleNamespace)
 	main := fmt.Sprintf("# %d\nresource \"terraform_data\" \"crash\" {}\n", time.Now().UnixNano())
@@ -89,7 +89,8 @@ func testKilledDuringWrites(t *testing.T) {
 	waitCondition(t, "Ready", "True", "Active", template...)
 	expect("2 versions, 0 workspaces, 0 builds")
 
-	// It is created, started by Coder, and then stopped by whoever writes by then.
+	// It is created, started by Coder, and then stopped by the replica that is the
+	// writer at that time.
 	killedOnceTold(t, fmt.Sprintf(crashWorkspace, false), apply...)
 	waitCondition(t, "Ready", "True", "Stopped", workspace...)
 	expect("2 versions, 1 workspaces, 2 builds")

@@ -20,8 +20,8 @@ const (
 	helloPath     = aggregatedAPI + "/coderworkspaces/coder.admin.hello"
 )
 
-// written counts what Coder was told to keep: builds, versions, archives, and
-// workspaces and templates. What changes none of them has written nothing there.
+// written counts the objects in Coder's database: builds, versions, archives,
+// workspaces and templates. If the counts are unchanged, nothing was written to Coder.
 func written(t *testing.T) string {
 	t.Helper()
 	return query(t, "coder", `SELECT (SELECT count(*) FROM workspace_builds) || ' builds, ' ||
@@ -40,20 +40,20 @@ func sample(t *testing.T, name string) string {
 	return string(manifest)
 }
 
-// withLoadedImage replaces the image that users should run by the one that the cluster
-// has: only what the Go module proxy serves can be built.
+// withLoadedImage replaces the image for users by the one that the cluster has: only
+// versions of Coder in the Go module proxy can be built.
 func withLoadedImage(text string) string {
 	return strings.ReplaceAll(text, resources.DefaultImage, coderImage)
 }
 
-// version is the resourceVersion of an object.
+// version returns the resourceVersion of an object.
 func version(t *testing.T, args ...string) string {
 	t.Helper()
 	return field(get(t, args...), "metadata", "resourceVersion")
 }
 
-// asked is what people have asked of an object. Unlike its resourceVersion it does not
-// change with what is found out about it.
+// asked returns the part of an object that users write. Unlike the resourceVersion it
+// does not change with the status.
 func asked(t *testing.T, args ...string) string {
 	t.Helper()
 	out := kubectl(t, append([]string{"get", "-o",
@@ -64,7 +64,7 @@ func asked(t *testing.T, args ...string) string {
 	return out
 }
 
-// number is a resourceVersion as what it counts: as text, 9 comes after 10.
+// number parses a resourceVersion: as text, 9 would sort after 10.
 func number(t *testing.T, version string) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(version, 10, 64)
@@ -74,8 +74,7 @@ func number(t *testing.T, version string) uint64 {
 	return n
 }
 
-// testKubectl does with a workspace and a template what people do with kubectl and
-// any other object.
+// testKubectl uses kubectl with a workspace and a template as with any other object.
 func testKubectl(t *testing.T) {
 	explain(t, sampleNamespace)
 	client := login(t, sampleNamespace, "coder")
@@ -108,7 +107,8 @@ func testKubectl(t *testing.T) {
 	t.Run("delete", func(t *testing.T) { testDelete(t, client) })
 }
 
-// testDiffAndDryRun shows that both say what would be, and write nothing in Coder.
+// testDiffAndDryRun checks that both show the resulting object, and write nothing to
+// Coder.
 func testDiffAndDryRun(t *testing.T) {
 	before, at := written(t), asked(t, "-n", sampleNamespace, "cws/coder.admin.hello", "ctpl/coder.hello")
 	if out, err := tryKubectl(t, "diff", "-f", "../../config/samples/coderworkspace.yaml"); err != nil {
@@ -142,11 +142,11 @@ func testDiffAndDryRun(t *testing.T) {
 	}
 }
 
-// testAppliedTwice applies the samples in both ways: the second time nothing is
-// written, here or in Coder.
+// testAppliedTwice applies the samples client-side and server-side: the second time
+// nothing is written, neither to the API nor to Coder.
 func testAppliedTwice(t *testing.T) {
-	// The workspace first: a new version of its template is news of the workspace too,
-	// which the operator finds out up to ten seconds later.
+	// The workspace first: a new version of its template changes the workspace too,
+	// which the operator detects up to ten seconds later.
 	for _, sample := range [][2]string{{"coderworkspace", "cws/coder.admin.hello"}, {"codertemplate", "ctpl/coder.hello"}} {
 		path, object := "../../config/samples/"+sample[0]+".yaml", sample[1]
 		kubectl(t, "apply", "-f", path)
@@ -155,15 +155,15 @@ func testAppliedTwice(t *testing.T) {
 			appliedAgain(t, object, way)
 		}
 		managers := kubectl(t, "-n", sampleNamespace, "get", object, "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
-		// kubectl hands what it applied in the first way over to the second.
+		// kubectl migrates the fields from client-side to server-side apply.
 		if !strings.Contains(managers, "e2e") {
 			t.Errorf("the managers of the fields of %s are %q", object, managers)
 		}
 	}
 }
 
-// appliedAgain applies once more what is applied. What Coder does after a build is news
-// of the object too, and may come in between, but not each time.
+// appliedAgain applies the same manifest again. Changes that Coder makes after a build
+// may update the object in between, but not every time.
 func appliedAgain(t *testing.T, object string, way []string) {
 	t.Helper()
 	kubectl(t, way...)
@@ -184,8 +184,8 @@ func appliedAgain(t *testing.T, object string, way []string) {
 	}
 }
 
-// testLabelsLast kills every replica at once: what Coder has no place for is there
-// again, and no resourceVersion goes back.
+// testLabelsLast kills all replicas at the same time: the metadata that Coder does not
+// store is still there afterwards, and no resourceVersion goes back.
 func testLabelsLast(t *testing.T) {
 	for _, object := range []string{"cws/coder.admin.hello", "ctpl/coder.hello"} {
 		kubectl(t, "-n", sampleNamespace, "label", object, "example.com/team=platform", "--overwrite")
@@ -226,7 +226,7 @@ func post(t *testing.T, subresource string) {
 	}
 }
 
-// testActions begins with a workspace that runs, and ends with one.
+// testActions starts with a running workspace, and leaves it running.
 func testActions(t *testing.T, client *coderd.Client) {
 	begun := buildStatus(t, client, "admin", "hello", "running").LatestBuild.Number
 	followed := func(subresource, want string) {
@@ -281,8 +281,8 @@ func testTables(t *testing.T) {
 	}
 }
 
-// testDelete deletes as people do: kubectl comes back when the workspace is gone in
-// Coder, and prints nothing but that.
+// testDelete deletes with kubectl: the command returns when the workspace is deleted in
+// Coder, and prints only that.
 func testDelete(t *testing.T, client *coderd.Client) {
 	for _, way := range []string{"at once", "while another waits"} {
 		apply(t, secondWorkspace)

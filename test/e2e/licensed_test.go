@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// testRights asks for rights that the operator may not grant, and in a namespace
-// that does not exist: both are told, and Coder works.
+// testRights requests permissions that the operator may not grant, and permissions in
+// a namespace that does not exist: both are reported in conditions, and Coder works.
 func testRights(t *testing.T) {
 	explain(t, sampleNamespace)
 	cp := []string{"-n", sampleNamespace, "ccp", "coder"}
@@ -27,7 +27,7 @@ func testRights(t *testing.T) {
 	message = waitCondition(t, "WorkspaceAccess", "False", "NamespaceMissing", cp...)
 	t.Logf("a namespace that does not exist: %s", message)
 	stillReady(t)
-	// A namespace that comes is found within a minute, and at the next change.
+	// A new namespace is detected within a minute, and at the next change.
 	namespace(t, "e2e-nowhere")
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"rbac":{"enableDeployments":false}}}`)
 	waitCondition(t, "WorkspaceAccess", "True", "Granted", cp...)
@@ -50,7 +50,7 @@ func stillReady(t *testing.T) {
 	}
 }
 
-// testLicensedParts asks the AGPL build of Coder for what needs a license.
+// testLicensedParts uses licensed features with the AGPL build of Coder.
 func testLicensedParts(t *testing.T) {
 	explain(t, sampleNamespace)
 	encode := base64.RawURLEncoding.EncodeToString
@@ -84,13 +84,13 @@ func testLicensedParts(t *testing.T) {
 	t.Logf("kubectl describe ccp coder\n%s", kubectl(t, "-n", sampleNamespace, "describe", "ccp", "coder"))
 }
 
-// rest is how long the operator is watched with nothing to do.
+// rest is how long the idle operator is observed.
 const rest = time.Minute
 
-// coderBudget is how many requests a minute a Coder at rest may get.
+// coderBudget is the maximum number of requests per minute to an idle Coder.
 const coderBudget = 60
 
-// forgetKilledReplicas removes the Leases of replicas that this story has killed. The
+// forgetKilledReplicas removes the Leases of replicas that this test has killed. The
 // operator does that itself ten minutes later, which may be in the middle of a test.
 func forgetKilledReplicas(t *testing.T) {
 	t.Helper()
@@ -103,8 +103,8 @@ func forgetKilledReplicas(t *testing.T) {
 	}
 }
 
-// testRest leaves a control plane, a provisioner and a proxy alone: nobody writes
-// anything, and Coder is asked only by the mirror, within its budget.
+// testRest observes an idle control plane, provisioner and proxy: nothing is written,
+// and only the mirror sends requests to Coder, within its budget.
 func testRest(t *testing.T) {
 	explain(t, sampleNamespace)
 	forgetKilledReplicas(t)
@@ -113,7 +113,7 @@ func testRest(t *testing.T) {
 			"ccp,cprov,cwp,deployments,replicasets,pods,services,serviceaccounts,secrets,configmaps,roles,rolebindings,events",
 			"-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
 	}
-	// What came before has to come to an end first, an Event that is counted too.
+	// The effects of earlier steps must end first, including repeated Events.
 	settled, last := time.Now(), versions()
 	polltest.Eventually(t, "nothing has changed for fifteen seconds", func() error {
 		if now := versions(); now != last {
@@ -141,7 +141,7 @@ func testRest(t *testing.T) {
 	}
 }
 
-// testLicensedPartsDeleted deletes them, and takes the license back.
+// testLicensedPartsDeleted deletes them, and removes the license.
 func testLicensedPartsDeleted(t *testing.T) {
 	explain(t, sampleNamespace)
 	start := time.Now()

@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// publicWorkspaceImage is the image of workspaces that users have, which the node of the
-// tests cannot pull.
+// publicWorkspaceImage is the public workspace image, which the node of the tests cannot
+// pull.
 const publicWorkspaceImage = "docker.io/codercom/enterprise-base:ubuntu"
 
 // liveTemplate is examples/templates/kubernetes in Coder.
@@ -48,7 +48,7 @@ func pushLiveTemplate(t *testing.T) {
 		"../../examples/templates/kubernetes", "--create", "--wait", "--variable", "image="+os.Getenv("E2E_WORKSPACE_IMAGE"))
 }
 
-// liveWorkspace makes the workspace coder.admin.NAME, waits until its agent is
+// liveWorkspace creates the workspace coder.admin.NAME, waits until its agent is
 // connected, and deletes it after the test. It needs the samples and the plugin.
 func liveWorkspace(t *testing.T, name string) (object string) {
 	t.Helper()
@@ -61,7 +61,7 @@ func liveWorkspace(t *testing.T, name string) (object string) {
 	return object
 }
 
-// inWorkspace runs a command of the shell in a workspace, and fails the test if it fails.
+// inWorkspace runs a shell command in a workspace, and fails the test if it fails.
 func inWorkspace(t *testing.T, object, command string) string {
 	t.Helper()
 	stdout, stderr, code := coder(t, "exec", "-n", sampleNamespace, object, "--", "sh", "-c", command)
@@ -71,11 +71,12 @@ func inWorkspace(t *testing.T, object, command string) string {
 	return stdout
 }
 
-// testLiveWorkspace follows a workspace that is a pod with an agent and a volume.
+// testLiveWorkspace tests the life cycle of a workspace that is a pod with an agent and a
+// volume.
 func testLiveWorkspace(t *testing.T) {
 	explain(t, sampleNamespace)
 	withPlugin(t)
-	// Pods of this template pass the strictest level.
+	// Pods of this template comply with the strictest level.
 	kubectl(t, "label", "namespace", sampleNamespace, "pod-security.kubernetes.io/enforce=restricted", "--overwrite")
 	t.Cleanup(func() { cleanup("label", "namespace", sampleNamespace, "pod-security.kubernetes.io/enforce-") })
 	object := liveWorkspace(t, "live")
@@ -134,7 +135,7 @@ func testLiveWorkspace(t *testing.T) {
 	})
 }
 
-// noneOf reports an error while there are objects of a kind of a workspace.
+// noneOf returns an error while a workspace has objects of a kind.
 func noneOf(t *testing.T, kind, workspace string) error {
 	t.Helper()
 	if objects := list(t, "-n", sampleNamespace, kind, "-l", "com.coder.workspace.name="+workspace); len(objects) > 0 {

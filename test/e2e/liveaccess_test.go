@@ -18,7 +18,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// testLiveAccess enters a workspace as the tools of people do. It needs the plugin in
+// testLiveAccess connects to a workspace as users' tools do. It needs the plugin in
 // PATH, and OpenSSH on this machine.
 func testLiveAccess(t *testing.T, object string) {
 	here := t.TempDir()

@@ -23,15 +23,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sampleNamespace is where the samples live.
+// sampleNamespace is the namespace of the samples.
 const sampleNamespace = "coder"
 
-// Each of the tests below is a story: it begins on an empty cluster of its own, beside
-// those of the others (hack/test-e2e.sh), and each step starts from what the earlier
-// ones left, as a user's day does. A failed installation ends it.
+// Each of the tests below is a scenario on its own cluster, which is empty at first
+// (hack/test-e2e.sh). Each step depends on the state that the earlier steps left. If the
+// installation fails, the scenario ends.
 
-// TestMainJob uses what the operator serves: with kubectl, with its own commands and
-// with AI tools, while its replicas come and go.
+// TestMainJob uses the aggregated API with kubectl, the kubectl plugin and AI tools,
+// while replicas start and stop.
 func TestMainJob(t *testing.T) {
 	if !t.Run("install", testInstall) {
 		return
@@ -57,9 +57,9 @@ func TestMainJob(t *testing.T) {
 	t.Run("evals", testEvals)
 }
 
-// TestOperation runs a control plane through what happens to one: it is monitored, and
-// there are outages, kills, changes of its spec, parts that need a license, and troubles
-// that it begins with. At the end all of it is removed.
+// TestOperation tests the operation of a control plane: monitoring, outages, kills,
+// changes of its spec, licensed features, and control planes that fail from the start. At
+// the end everything is removed.
 func TestOperation(t *testing.T) {
 	if !t.Run("install", testInstall) {
 		return
@@ -100,8 +100,8 @@ func TestOperation(t *testing.T) {
 	t.Run("remove", testRemove)
 }
 
-// TestInstallation goes the ways to an operator and from one to another, each of which
-// begins without one, and then those that a reader of the documentation goes.
+// TestInstallation tests each variant of the installation, upgrades and changes between
+// variants, each of which starts without an operator, and then the tutorials.
 func TestInstallation(t *testing.T) {
 	if !t.Run("ways of installation", testWaysOfInstallation) || !t.Run("Helm chart", testHelmChart) || !t.Run("upgrade", testUpgrade) {
 		return
@@ -123,13 +123,13 @@ func parallel(test func(t *testing.T)) func(t *testing.T) {
 	}
 }
 
-// testInstall installs the operator with the manifests that a user applies: two
-// replicas, also on one node, with a budget that lets one be evicted. The steps after it
-// say themselves how many replicas they need, and begin with one.
+// testInstall installs the operator with the manifests that a user applies: two replicas,
+// also on one node, with a budget that allows one eviction. The steps after it start with
+// one replica, and set the number that they need.
 func testInstall(t *testing.T) {
 	explain(t)
 	kubectl(t, "apply", "-k", "../../config/default")
-	// A cache that is not what the log is ends the process, which the story then sees.
+	// If a cache differs from the log, the process exits, which this test detects.
 	kubectl(t, "-n", "coder-system", "set", "env", "deploy/coder-k8s", "KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true")
 	serving(t)
 	if pods := replicaPods(t); len(pods) != 2 || pods[livingLeader(t)] == "" {
@@ -141,7 +141,7 @@ func testInstall(t *testing.T) {
 	if out := kubectl(t, "get", "coderworkspaces,codertemplates", "-A"); strings.Contains(out, "NAME") {
 		t.Errorf("there are objects before the first control plane:\n%s", out)
 	}
-	// kube-apiserver collects the OpenAPI of a new group in its own time.
+	// kube-apiserver collects the OpenAPI of a new group with a delay.
 	polltest.Eventually(t, "kubectl explain shows the documentation of a field", func() error {
 		out, err := tryKubectl(t, "explain", "coderworkspace.spec.running")
 		if err != nil || !strings.Contains(out, "whether the workspace shall run") {
@@ -149,7 +149,8 @@ func testInstall(t *testing.T) {
 		}
 		return nil
 	})
-	// What kube-apiserver tells of all groups follows a group of another server too.
+	// kube-apiserver's discovery of all groups includes the group of another server with
+	// a delay.
 	polltest.Eventually(t, "the category coder has the five kinds", func() error {
 		out, err := tryKubectl(t, "api-resources", "--categories=coder", "--no-headers")
 		if err != nil || strings.Count(out, "\n") != 5 {
@@ -159,9 +160,9 @@ func testInstall(t *testing.T) {
 	})
 }
 
-// serving waits until the operator is there and kube-apiserver knows it. Just after a
-// kill, its Deployment and the APIService still say what was before, and the process of
-// a pod that is no more answers until it has ended: so it looks at the pods.
+// serving waits until the operator serves requests through kube-apiserver. It checks the
+// pods, because just after a kill the Deployment and the APIService still show the
+// previous state, and the process of a deleted pod responds until it has ended.
 func serving(t *testing.T) {
 	t.Helper()
 	kubectl(t, "-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
@@ -176,8 +177,8 @@ func serving(t *testing.T) {
 	})
 }
 
-// podsServe says whether the operator has as many pods as it should, all of them ready
-// and none that ends, and whether its Services lead to these and to no other.
+// podsServe returns an error unless the operator has the right number of pods, all of
+// them ready and none terminating, and its Services select exactly these.
 func podsServe(t *testing.T) error {
 	t.Helper()
 	var ips []string
@@ -199,7 +200,7 @@ func podsServe(t *testing.T) error {
 	return nil
 }
 
-// addressesOf are the addresses of the pods that a Service of the operator leads to.
+// addressesOf returns the addresses of the pods behind a Service of the operator.
 func addressesOf(t *testing.T, service string) []string {
 	t.Helper()
 	var ips []string
@@ -216,8 +217,7 @@ func addressesOf(t *testing.T, service string) []string {
 	return ips
 }
 
-// testSamples makes a control plane, a template and a workspace of it, in a namespace
-// that is not there yet.
+// testSamples creates a control plane, a template and a workspace in a new namespace.
 func testSamples(t *testing.T) {
 	explain(t, sampleNamespace)
 	kubectl(t, "create", "namespace", sampleNamespace)
@@ -232,8 +232,8 @@ func testSamples(t *testing.T) {
 	waitCondition(t, "Ready", "True", "", "-n", sampleNamespace, "coderworkspace", "coder.admin.hello")
 }
 
-// testMainJob is what the project is for: from an empty namespace to a running
-// workspace, seen and steered from both sides.
+// testMainJob tests the main purpose of the project: from an empty namespace to a running
+// workspace, observed and changed through Kubernetes and in Coder.
 func testMainJob(t *testing.T) {
 	testSamples(t)
 	plane := get(t, "-n", sampleNamespace, "codercontrolplane", "coder")
@@ -301,8 +301,9 @@ func testMainJob(t *testing.T) {
 	})
 }
 
-// testNamespaceWithoutControlPlane deletes one: an aggregated API that answers
-// anything but an empty list there blocks that for every namespace of a cluster.
+// testNamespaceWithoutControlPlane deletes a namespace without a control plane: if the
+// aggregated API returned anything but an empty list there, no namespace of a cluster
+// could be deleted.
 func testNamespaceWithoutControlPlane(t *testing.T) {
 	explain(t)
 	kubectl(t, "create", "namespace", "plain")

@@ -19,7 +19,7 @@ func operatorLogs(t *testing.T) string {
 	return kubectl(t, "-n", "coder-system", "logs", "-l", operatorLabel, "--tail=-1")
 }
 
-// auditLine is what the operator writes about each call of a tool.
+// auditLine is the operator's log line about each call of a tool.
 type auditLine struct {
 	Time                             time.Time `json:"ts"`
 	Msg, Method, User, Tool, Outcome string
@@ -40,8 +40,8 @@ func auditLines(logs string, r robot) []auditLine {
 	return lines
 }
 
-// checkAudit compares the log with what a robot did: one line for each call, with an
-// outcome, and its token nowhere. A line is written after its call was answered.
+// checkAudit compares the log with the calls of a robot: one line for each call,
+// with an outcome, and its token nowhere. A line is written after the response.
 func checkAudit(t *testing.T, r robot, did *deeds) {
 	t.Helper()
 	var logs string
@@ -82,7 +82,7 @@ func noTokenTold(t *testing.T, told string, tokens ...string) {
 	}
 }
 
-// logDurations writes how long the calls of each tool took.
+// logDurations logs how long the calls of each tool took.
 func (d *deeds) logDurations(t *testing.T) {
 	t.Helper()
 	var names []string

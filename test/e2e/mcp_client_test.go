@@ -20,17 +20,19 @@ import (
 )
 
 const (
-	// mcpHost is the MCP server as programs in the cluster know it.
+	// mcpHost is the address of the MCP server in the cluster.
 	mcpHost = "coder-k8s.coder-system.svc:8090"
 
 	legacyEra = "2025-11-25"
 	modernEra = "2026-07-28"
 )
 
-// robot is a ServiceAccount that may enter at the MCP server, with a token for it.
+// robot is a ServiceAccount with permission to use the MCP server, and a token for
+// it.
 type robot struct {
 	namespace, name, token string
-	// since is when it was made. What one of its name did before is not its own.
+	// since is when it was created. Earlier log lines belong to another robot with
+	// the same name.
 	since time.Time
 }
 
@@ -54,8 +56,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %[3]s}
 subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 `
 
-// robotActs lets it act for everybody in Coder: no rule maps it, and the workspaces
-// belong to an Owner. What it may do at all is for its other roles to say.
+// robotActs allows it to act as every Coder user: no rule maps it, and the
+// workspaces belong to an Owner. Its other roles still limit its requests.
 const robotActs = `---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -72,8 +74,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[2]s-acts}
 subjects: [{kind: ServiceAccount, name: %[2]s, namespace: %[1]s}]
 `
 
-// newRobot makes a ServiceAccount that has ClusterRoles in its namespace, may act for
-// everybody in Coder, and has nothing anywhere else. It is gone when the test ends.
+// newRobot creates a ServiceAccount that has ClusterRoles in its namespace, may act
+// as every Coder user, and has no other permissions. It is deleted when the test
+// ends.
 func newRobot(t *testing.T, namespace, name string, clusterRoles ...string) robot {
 	t.Helper()
 	apply(t, fmt.Sprintf(strings.TrimPrefix(robotActs, "---"), namespace, name))
@@ -83,7 +86,7 @@ func newRobot(t *testing.T, namespace, name string, clusterRoles ...string) robo
 	return newAccount(t, namespace, name, clusterRoles...)
 }
 
-// newAccount makes a robot that may not act for anybody in Coder.
+// newAccount creates a robot that may not act as any Coder user.
 func newAccount(t *testing.T, namespace, name string, clusterRoles ...string) robot {
 	t.Helper()
 	since, manifest := time.Now(), fmt.Sprintf(robotManifest, namespace, name)
@@ -101,14 +104,14 @@ func newAccount(t *testing.T, namespace, name string, clusterRoles ...string) ro
 	token := kubectl(t, "-n", namespace, "create", "token", name, "--audience=coder-k8s-mcp")
 	r := robot{namespace: namespace, name: name, token: strings.TrimSpace(token), since: since}
 	if len(clusterRoles) > 0 {
-		// kube-apiserver hears of a new binding in its own time, of each kind alone.
+		// kube-apiserver sees new bindings with a delay, separately for each kind.
 		mayGet(t, r.user(), namespace)
 	}
 	return r
 }
 
-// mayGet waits until kube-apiserver knows that a user may get the workspaces of a
-// namespace, which each role for people contains.
+// mayGet waits until a user may get the workspaces of a namespace, which each user
+// role allows.
 func mayGet(t *testing.T, user, namespace string) {
 	t.Helper()
 	polltest.Eventually(t, user+" has its rights", func() error {
@@ -120,28 +123,28 @@ func mayGet(t *testing.T, user, namespace string) {
 	})
 }
 
-// user is the robot as Kubernetes names it.
+// user returns the robot's user name in Kubernetes.
 func (r robot) user() string { return "system:serviceaccount:" + r.namespace + ":" + r.name }
 
-// route takes requests to the server, with a token. Where it has several addresses
-// each request goes to the next one, as behind a Service whose replicas take turns.
+// route sends requests to the server, with a token. If it has several addresses,
+// each request goes to the next one, like a Service with round-robin load balancing.
 type route struct {
 	token     string
 	addresses []string
-	// host is the name by which the server is called; empty is its address.
+	// host is the Host header; empty means the address.
 	host string
 	turn atomic.Int64
 	next http.Transport
 }
 
-// throughService reaches the server by its Service.
+// throughService returns a route through the server's Service.
 func (r robot) throughService(t *testing.T) *route {
 	t.Helper()
 	service := get(t, "-n", "coder-system", "service", "coder-k8s")
 	return &route{token: r.token, addresses: []string{field(service, "spec", "clusterIP") + ":8090"}, host: mcpHost}
 }
 
-// RoundTrip implements http.RoundTripper. Who is told to come back later does.
+// RoundTrip implements http.RoundTripper. It honors Retry-After.
 func (r *route) RoundTrip(request *http.Request) (*http.Response, error) {
 	for {
 		response, err := r.send(request)
@@ -178,19 +181,19 @@ func (r *route) send(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-// assistant is an AI tool that speaks for a robot.
+// assistant is an AI tool that uses a robot's token.
 type assistant struct {
 	*mcp.ClientSession
 	era, user string
-	// asks says that it can ask its user, who always agrees.
+	// asks reports whether it can ask its user, who always agrees.
 	asks bool
-	// asked, progress and news count what the server has sent.
+	// asked, progress and news count the messages of the server.
 	asked, progress, news atomic.Int64
 	did                   *deeds
 }
 
-// connect opens a session in one era, which must come about: a new account may not
-// enter in the first moment, and a new server may not be reached.
+// connect opens a session in one era. It retries, because a new account may not have
+// access immediately, and a new server may not be reachable immediately.
 func (r robot) connect(t *testing.T, era string, way *route, did *deeds) *assistant {
 	t.Helper()
 	a := &assistant{era: era, user: r.user(), did: did, asks: era == modernEra}
@@ -224,8 +227,8 @@ func (r robot) connect(t *testing.T, era string, way *route, did *deeds) *assist
 	return a
 }
 
-// hearsProgress waits until more was told of how far a call is. What is told comes
-// before the answer, and is handled beside it.
+// hearsProgress waits for further progress notifications of a call. They arrive
+// before the response, and are handled concurrently.
 func (a *assistant) hearsProgress(t *testing.T, than int64) {
 	t.Helper()
 	polltest.Eventually(t, "progress was told", func() error {
@@ -236,8 +239,9 @@ func (a *assistant) hearsProgress(t *testing.T, than int64) {
 	})
 }
 
-// subscribe subscribes to a resource, and returns when changes of its object are
-// heard. Nobody says when the stream is open, so a change is made until one is.
+// subscribe subscribes to a resource, and returns when notifications about its
+// object arrive. There is no signal that the stream is open, so it changes the
+// object until a notification arrives.
 func (a *assistant) subscribe(t *testing.T, uri, kind, name string) {
 	t.Helper()
 	if err := a.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err != nil {
@@ -260,7 +264,7 @@ func (a *assistant) call(t *testing.T, tool string, arguments map[string]any) *m
 	return a.callAnywhere(t, tool, arguments)
 }
 
-// callAnywhere calls a tool and wants to hear how far it is.
+// callAnywhere calls a tool with a progress token.
 func (a *assistant) callAnywhere(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
 	t.Helper()
 	params := &mcp.CallToolParams{Name: tool, Arguments: arguments}
@@ -270,12 +274,12 @@ func (a *assistant) callAnywhere(t *testing.T, tool string, arguments map[string
 	if err != nil {
 		t.Fatalf("%s with %v: %v", tool, arguments, err)
 	}
-	// Each question is the answer to a request of its own.
+	// Each question is the response to a separate request.
 	a.did.add(tool, !result.IsError, 1+int(a.asked.Load()-asked), time.Since(start))
 	return result
 }
 
-// does calls a tool that must succeed, and gives its answer.
+// does calls a tool that must succeed, and returns its result.
 func (a *assistant) does(t *testing.T, tool string, arguments map[string]any) map[string]any {
 	t.Helper()
 	result := a.call(t, tool, arguments)
@@ -286,7 +290,7 @@ func (a *assistant) does(t *testing.T, tool string, arguments map[string]any) ma
 	return answer
 }
 
-// refused calls a tool that must not succeed, and gives what is said.
+// refused calls a tool that must fail, and returns the error text.
 func (a *assistant) refused(t *testing.T, tool string, arguments map[string]any) string {
 	t.Helper()
 	result := a.call(t, tool, arguments)
@@ -296,8 +300,8 @@ func (a *assistant) refused(t *testing.T, tool string, arguments map[string]any)
 	return words(result)
 }
 
-// confirmed is does for what a user must agree to: the server asks them where the
-// client can, and wants the name of the object where it cannot.
+// confirmed is does for calls that need a confirmation: the server asks the user if
+// the client supports it, and otherwise requires the name of the object.
 func (a *assistant) confirmed(t *testing.T, tool string, arguments map[string]any) map[string]any {
 	t.Helper()
 	name, asked := fmt.Sprint(arguments["name"]), a.asked.Load()
@@ -314,7 +318,7 @@ func (a *assistant) confirmed(t *testing.T, tool string, arguments map[string]an
 	return answer
 }
 
-// words is the text of an answer.
+// words returns the text of a result.
 func words(result *mcp.CallToolResult) string {
 	var parts []string
 	for _, content := range result.Content {
@@ -325,11 +329,11 @@ func words(result *mcp.CallToolResult) string {
 	return strings.Join(parts, "\n")
 }
 
-// deeds are the calls of tools that were made.
+// deeds records the calls of tools.
 type deeds struct {
 	mu sync.Mutex
-	// requests is how many of each tool the server answered, and took how long those
-	// took that succeeded.
+	// requests counts the responses of the server by tool, and took has the
+	// durations of the successful calls.
 	requests map[string]int
 	took     map[string][]time.Duration
 }

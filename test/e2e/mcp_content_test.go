@@ -14,11 +14,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// testMCPContent reads what is no tool, in both eras, and hears of a change that was
-// made in Coder.
+// testMCPContent reads resources and prompts, in both eras, and receives a
+// notification about a change in Coder.
 func testMCPContent(t *testing.T) {
-	// What is read once below tells of a control plane and a workspace that work. The
-	// tests before this one restart Coder.
+	// The resources below are read once and must show a working control plane and
+	// workspace. The tests before this one restart Coder.
 	waitCondition(t, "Ready", "True", "Ready", "-n", sampleNamespace, "ccp", "coder")
 	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	reader := newRobot(t, sampleNamespace, "e2e-mcp-reader", "view")
@@ -103,8 +103,8 @@ func mcpCompletion(t *testing.T, a *assistant) {
 	}
 }
 
-// mcpSubscription hears of a workspace that somebody stops in Coder, and reads it
-// then.
+// mcpSubscription receives a notification about a workspace that is stopped in Coder,
+// and then reads it.
 func mcpSubscription(t *testing.T, reader robot) {
 	const uri = "coder://workspaces/coder/coder.admin.hello"
 	a := reader.connect(t, modernEra, reader.throughService(t), newDeeds())

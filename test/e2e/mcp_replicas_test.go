@@ -16,7 +16,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// throughPods reaches all pods of the operator in turn, at their own addresses.
+// throughPods returns a route to all pods of the operator in turn, at their own
+// addresses.
 func (r robot) throughPods(t *testing.T) *route {
 	t.Helper()
 	way, pods := &route{token: r.token}, replicaPods(t)
@@ -26,8 +27,8 @@ func (r robot) throughPods(t *testing.T) *route {
 	return way
 }
 
-// testMCPReplicas sends requests to two replicas in turn: either answers, and goes on
-// with what the other has begun.
+// testMCPReplicas sends requests to two replicas in turn: each can respond, and can
+// continue a call that started on the other.
 func testMCPReplicas(t *testing.T) {
 	scaleOperator(t, 2)
 	t.Cleanup(func() { cleanup("-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1") })
@@ -50,13 +51,13 @@ func testMCPReplicas(t *testing.T) {
 	scaleOperator(t, 1)
 }
 
-// byReplica checks that each of two replicas had half of the reads, and that the
-// deletion was begun on one and done on the other.
+// byReplica checks that each of two replicas served half of the reads, and that the
+// deletion started on one and was done on the other.
 func byReplica(t *testing.T, r robot) {
 	t.Helper()
 	var ends map[string]string
 	reads := map[string]int{}
-	// A line is written after its call was answered.
+	// A line is logged after the response was sent.
 	polltest.Eventually(t, "the calls are in the logs of the replicas", func() error {
 		ends = map[string]string{}
 		all := 0
@@ -98,8 +99,9 @@ type ending struct {
 const endingsColumns = `jsonpath={.metadata.name} {.metadata.deletionTimestamp} {.metadata.deletionGracePeriodSeconds} ` +
 	`{.status.containerStatuses[0].state.terminated.exitCode} {.status.containerStatuses[0].state.terminated.finishedAt}{"\n"}`
 
-// endingOf reads from a watch when a pod was told to end, and when its container had
-// ended. Kubernetes writes the end of the grace period, in whole seconds.
+// endingOf reads from a watch when the deletion of a pod started, and when its
+// container had ended. Kubernetes writes the end of the grace period, in whole
+// seconds.
 func endingOf(w *watching, pod string) (ending, error) {
 	for line := range strings.Lines(w.text()) {
 		columns := strings.Fields(line)
@@ -114,8 +116,8 @@ func endingOf(w *watching, pod string) (ending, error) {
 	return ending{}, fmt.Errorf("pod %s has not ended:\n%s", pod, w.text())
 }
 
-// testMCPRollout replaces the operator's pod under a client with an open
-// subscription: the pod ends at once, and the client goes on with the next one.
+// testMCPRollout replaces the operator's pod while a client has an open subscription:
+// the pod ends immediately, and the client continues with the next one.
 func testMCPRollout(t *testing.T) {
 	const uri = "coder://controlplanes/coder/coder"
 	robot, did := newRobot(t, sampleNamespace, "e2e-stayer", "view"), newDeeds()

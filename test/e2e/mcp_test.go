@@ -13,10 +13,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// testMCP uses the MCP server as people and their AI tools do: with the tokens of
-// ServiceAccounts, through the Service, in both eras of the protocol. Tokens of
-// people come from an issuer of OpenID Connect, which this cluster does not have:
-// that way in is tested in internal/mcpserver/identity alone.
+// testMCP uses the MCP server like AI tools: with tokens of ServiceAccounts, through
+// the Service, in both eras of the protocol. Tokens of users need an OpenID Connect
+// issuer, which this cluster does not have: they are tested in
+// internal/mcpserver/identity only.
 func testMCP(t *testing.T) {
 	explain(t, sampleNamespace)
 	t.Run("who gets in", testMCPEntry)
@@ -52,8 +52,8 @@ func postMCP(t *testing.T, token, body string) (response *http.Response, answer 
 
 const listControlPlanes = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_control_planes","arguments":{"namespace":"coder"}}}`
 
-// testMCPEntry knocks with tokens that are none, are for somebody else, or belong to
-// one who may not enter.
+// testMCPEntry sends invalid tokens, tokens for another audience, and tokens of an
+// account without access.
 func testMCPEntry(t *testing.T) {
 	stranger := newRobot(t, sampleNamespace, "e2e-stranger", "view")
 	ofAPI := strings.TrimSpace(kubectl(t, "-n", sampleNamespace, "create", "token", "e2e-stranger"))
@@ -64,7 +64,8 @@ func testMCPEntry(t *testing.T) {
 	} {
 		var response *http.Response
 		var answer string
-		// Just after pods were replaced, the way to them may lead to those before.
+		// Just after pods were replaced, connections may still lead to the previous
+		// pods.
 		polltest.Eventually(t, name+" is answered", func() (err error) {
 			response, answer, err = postMCP(t, token, listControlPlanes)
 			return err
@@ -91,9 +92,9 @@ func testMCPEntry(t *testing.T) {
 	noTokenTold(t, operatorLogs(t), stranger.token, ofAPI, ofOther)
 }
 
-// testMCPViewer sees and changes nothing, until it gets the right to.
+// testMCPViewer can read but not change objects, until it gets the permission.
 func testMCPViewer(t *testing.T) {
-	// It runs, so that stopping it is something to refuse.
+	// It runs, so that a stop is a change that must be refused.
 	kubectl(t, "-n", sampleNamespace, "scale", "cws", "coder.admin.hello", "--replicas=1")
 	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	viewer, did := newRobot(t, sampleNamespace, "e2e-viewer", "view"), newDeeds()
@@ -103,7 +104,8 @@ func testMCPViewer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tool := range listed.Tools {
-		// What works with no more than the right to look is shown, and refused then.
+		// Tools that work with read permissions are listed, but calls that change
+		// something are refused.
 		if tool.Name == "set_workspace_running" || tool.Name == "delete_workspace" || tool.Name == "push_template" {
 			t.Errorf("%s is shown to a caller who may only view", tool.Name)
 		}

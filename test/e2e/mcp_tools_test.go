@@ -12,8 +12,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// testMCPTools calls every tool in both eras, as an admin of the namespace, and looks
-// in Kubernetes and in Coder for what that has done.
+// testMCPTools calls every tool in both eras, as an admin of the namespace, and
+// checks the effects in Kubernetes and in Coder.
 func testMCPTools(t *testing.T) {
 	keeper, did := newRobot(t, sampleNamespace, "e2e-keeper", "admin"), newDeeds()
 	unlicensedParts(t)
@@ -46,7 +46,8 @@ func testMCPTools(t *testing.T) {
 	checkAudit(t, keeper, did)
 }
 
-// unlicensedParts makes a provisioner and a proxy, which this Coder cannot have.
+// unlicensedParts creates a provisioner and a proxy, which this Coder does not
+// support.
 func unlicensedParts(t *testing.T) {
 	t.Helper()
 	kubectl(t, "apply", "-f", "../../config/samples/coderprovisioner.yaml", "-f", "../../config/samples/coderworkspaceproxy.yaml")
@@ -56,7 +57,7 @@ func unlicensedParts(t *testing.T) {
 	for _, object := range []string{"coderprovisioner/zone-a", "coderworkspaceproxy/sydney"} {
 		waitCondition(t, "Ready", "False", "NotSupported", "-n", sampleNamespace, object)
 	}
-	// Events are written beside what they tell of.
+	// Events are written asynchronously.
 	polltest.Eventually(t, "an Event tells of the provisioner", func() error {
 		events := kubectl(t, "-n", sampleNamespace, "get", "events.events.k8s.io", "--field-selector=reason=NotSupported", "-o", "jsonpath={.items[*].regarding.name}")
 		if !strings.Contains(events, "zone-a") {
@@ -73,9 +74,9 @@ func coderPods(t *testing.T) string {
 		"--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.name}")
 }
 
-// mcpLooks calls the tools that only read about the sample control plane.
+// mcpLooks calls the read-only tools for the sample control plane.
 func mcpLooks(t *testing.T, a *assistant) {
-	// It works before it is looked at once.
+	// It must be Ready before the tools read it once.
 	waitCondition(t, "Ready", "True", "Ready", "-n", sampleNamespace, "ccp", "coder")
 	waitCondition(t, "Ready", "True", "Running", "-n", sampleNamespace, "cws", "coder.admin.hello")
 	pod := coderPods(t)
@@ -113,7 +114,7 @@ func mcpLooks(t *testing.T, a *assistant) {
 	}
 }
 
-// mcpTemplate makes a template with a version and another, and a workspace of it.
+// mcpTemplate creates a template with two versions, and a workspace that uses it.
 func mcpTemplate(t *testing.T, a *assistant) {
 	name := "coder.mcp-" + a.era
 	files := func(machine string) map[string]any {
@@ -152,8 +153,8 @@ func mcpTemplate(t *testing.T, a *assistant) {
 	mcpWorkspace(t, a, name, first)
 }
 
-// mcpWorkspace follows a workspace from its creation to its end, by way of another
-// version of its template.
+// mcpWorkspace tests a workspace from its creation to its deletion, with an update to
+// another version of its template.
 func mcpWorkspace(t *testing.T, a *assistant, template, first string) {
 	client, name := login(t, sampleNamespace, "coder"), "coder.admin.mcp-"+a.era
 	own := strings.TrimPrefix(name, "coder.admin.")
@@ -197,7 +198,7 @@ func mcpWorkspace(t *testing.T, a *assistant, template, first string) {
 	}
 }
 
-// mcpControlPlane tries changes of the sample control plane, and restarts it.
+// mcpControlPlane tests changes of the sample control plane, and restarts it.
 func mcpControlPlane(t *testing.T, a *assistant) {
 	before := asked(t, "-n", sampleNamespace, "ccp", "coder")
 	for _, change := range []map[string]any{{"restart": true}, {"replicas": 2}, {"image": "registry.invalid/coder:none"}} {

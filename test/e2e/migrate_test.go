@@ -19,8 +19,8 @@ import (
 
 const migratedNamespace = "migrated"
 
-// testMigrate runs Coder with its own Helm chart, hands it over to the operator and
-// back to Helm, and looks whether its pod is the same all the time.
+// testMigrate installs Coder with its own Helm chart, transfers it to the operator and
+// back to Helm, and checks that its pod is never replaced.
 func testMigrate(t *testing.T) {
 	explain(t, migratedNamespace)
 	chart, helm := coderChart(t), helmProgram(t)
@@ -50,9 +50,10 @@ func testMigrate(t *testing.T) {
 	}
 	takeOver()
 
-	// The way back, and over again.
+	// Return it to Helm, and take it over again.
 	kubectl(t, "-n", migratedNamespace, "delete", "ccp", "coder", "--cascade=orphan", "--timeout=5m")
-	// What names the control plane as its owner now is deleted by the garbage collector.
+	// The garbage collector would delete objects that still have the control plane as
+	// their owner.
 	for _, object := range []string{"deployment", "service", "serviceaccount"} {
 		if owners := kubectl(t, "-n", migratedNamespace, "get", object, "coder", "-o", "jsonpath={.metadata.ownerReferences}"); owners != "" {
 			t.Errorf("the %s that was left behind belongs to %s", object, owners)
@@ -65,7 +66,8 @@ func testMigrate(t *testing.T) {
 	}
 	takeOver()
 
-	// Helm forgets without deleting, and then all goes with the control plane.
+	// Delete Helm's release data only; then everything is deleted with the control
+	// plane.
 	kubectl(t, "-n", migratedNamespace, "delete", "secret", "-l", "owner=helm,name=coder")
 	if after := runningAs(t); after != before {
 		t.Errorf("forgotten by Helm, it runs as %s, before as %s", after, before)
@@ -92,8 +94,8 @@ const migratedValues = `coder:
   service: {type: ClusterIP}
 `
 
-// runningAs is what must stay the same: the pods, the Deployment and the Service with
-// its address, by their uids.
+// runningAs returns what must not change: the uids of the pods, the Deployment and the
+// Service, and the Service's address.
 func runningAs(t *testing.T) string {
 	t.Helper()
 	return kubectl(t, "-n", migratedNamespace, "get", "pods", "-l", "app.kubernetes.io/name=coder,app.kubernetes.io/instance=coder",
@@ -102,10 +104,10 @@ func runningAs(t *testing.T) string {
 		kubectl(t, "-n", migratedNamespace, "get", "service", "coder", "-o", "jsonpath=service {.metadata.uid} {.spec.clusterIP}")
 }
 
-// run runs a program and gives all that it prints.
+// run runs a program and returns its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	// Longer than what each program gives itself. Building Helm is among them.
+	// Longer than the programs' own timeouts. This includes building Helm.
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
@@ -115,7 +117,7 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// helmProgram is Helm in the version of hack/tools.sh.
+// helmProgram returns the path of Helm in the version of hack/tools.sh.
 func helmProgram(t *testing.T) string {
 	t.Helper()
 	run(t, "../../hack/tools.sh", "helm")
@@ -129,8 +131,8 @@ func helmProgram(t *testing.T) string {
 	return filepath.Join(home, ".cache", "coder-k8s", "tools", "helm")
 }
 
-// coderChart is Coder's own chart with the library chart that it needs. It stands
-// beside the source of Coder's client.
+// coderChart returns Coder's own chart with the library chart that it needs, from the
+// module of Coder's client.
 func coderChart(t *testing.T) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/coder/coder/v2").Output()
@@ -145,8 +147,8 @@ func coderChart(t *testing.T) string {
 	return to
 }
 
-// copyFiles copies a directory of the module cache, whose files cannot be written, to
-// where they can.
+// copyFiles copies a directory of the module cache, whose files are read-only, to
+// writable files.
 func copyFiles(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

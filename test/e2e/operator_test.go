@@ -41,17 +41,16 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: e2e-metr
 subjects: [{kind: ServiceAccount, name: e2e-metrics, namespace: default}]
 `
 
-// operatorCounts are what the operator counted of itself since it started: its
-// writes to objects, without its lease and the questions about callers' rights, and
-// its requests to Coder.
+// operatorCounts are the operator's own metrics since it started: its writes to
+// objects, without its Lease and access reviews, and its requests to Coder.
 type operatorCounts struct{ writes, coderRequests float64 }
 
 func (c operatorCounts) since(before operatorCounts) operatorCounts {
 	return operatorCounts{c.writes - before.writes, c.coderRequests - before.coderRequests}
 }
 
-// metricsOf reads the metrics of the only replica as Prometheus does, as lines. A new
-// account may not read them in the first moment.
+// metricsOf reads the metrics of the only replica like Prometheus, as lines. A new
+// account may not have access immediately.
 func metricsOf(t *testing.T) (lines []string) {
 	t.Helper()
 	apply(t, metricsReader)
@@ -75,7 +74,7 @@ func readMetrics(t *testing.T) ([]string, error) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	// The certificate is one that the process made for itself.
+	// The process created its certificate itself.
 	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Do(request)
 	if err != nil {
@@ -89,7 +88,7 @@ func readMetrics(t *testing.T) ([]string, error) {
 	return strings.Split(string(body), "\n"), nil
 }
 
-// countsOf reads what the only replica has counted.
+// countsOf returns the counters of the only replica.
 func countsOf(t *testing.T) operatorCounts {
 	t.Helper()
 	var counts operatorCounts
@@ -112,8 +111,8 @@ func countsOf(t *testing.T) operatorCounts {
 	return counts
 }
 
-// replicaSets gives how many ReplicaSets there are of the sample control plane, and
-// how many of them have pods.
+// replicaSets returns the number of ReplicaSets of the sample control plane, and how
+// many of them have pods.
 func replicaSets(t *testing.T) (all, withPods int) {
 	t.Helper()
 	out := kubectl(t, "-n", sampleNamespace, "get", "replicasets", "-o", `jsonpath={range .items[*]}{.spec.replicas} {end}`)
@@ -126,8 +125,8 @@ func replicaSets(t *testing.T) (all, withPods int) {
 	return all, withPods
 }
 
-// oneToken checks that the operator has one token in the sample's Coder, the one
-// that it had.
+// oneToken checks that the operator has only its previous token in the sample's
+// Coder.
 func oneToken(t *testing.T, before string) {
 	t.Helper()
 	if tokens := tokensOf(t, login(t, sampleNamespace, "coder")); len(tokens) != 1 {
@@ -138,15 +137,15 @@ func oneToken(t *testing.T, before string) {
 	}
 }
 
-// patchSample changes the sample control plane's spec and waits until the operator
-// has seen that and it is Ready.
+// patchSample changes the sample control plane's spec, and waits until the operator
+// has observed the change and the control plane is Ready.
 func patchSample(t *testing.T, spec string) {
 	t.Helper()
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":`+spec+`}`)
 	sampleReady(t)
 }
 
-// sampleReady waits until the sample control plane is Ready as its spec is now.
+// sampleReady waits until the sample control plane is Ready for its current spec.
 func sampleReady(t *testing.T) {
 	t.Helper()
 	polltest.Eventually(t, "the control plane is Ready as its spec is now", func() error {
@@ -169,7 +168,7 @@ func sampleImage(t *testing.T) string {
 		"--field-selector=status.phase=Running", "-o", `jsonpath={.items[*].spec.containers[0].image}`))
 }
 
-// testKilledDuringUpgrade kills the operator while it brings another image.
+// testKilledDuringUpgrade kills the operator while it rolls out another image.
 func testKilledDuringUpgrade(t *testing.T) {
 	explain(t, sampleNamespace)
 	nodeShell(t, "ctr", "-n", "k8s.io", "images", "tag", "--force", coderImage, secondImage)
@@ -194,8 +193,8 @@ func testKilledDuringUpgrade(t *testing.T) {
 	oneToken(t, token)
 }
 
-// testLeaderKilled kills the leader of two replicas while it brings the first image
-// back.
+// testLeaderKilled kills the leader of two replicas while it rolls back to the first
+// image.
 func testLeaderKilled(t *testing.T) {
 	explain(t, sampleNamespace)
 	token := secretValue(t, sampleNamespace, "coder-operator-token", "token")
@@ -222,7 +221,7 @@ func testLeaderKilled(t *testing.T) {
 		return nil
 	})
 	t.Logf("the image is back after %.1f s, with another leader", time.Since(start).Seconds())
-	// The ReplicaSet of the first image is still there and is used again.
+	// The ReplicaSet of the first image still exists and is used again.
 	if all, withPods := replicaSets(t); all != before || withPods != 1 {
 		t.Errorf("there were %d ReplicaSets and are %d, of which %d have pods", before, all, withPods)
 	}
@@ -232,8 +231,8 @@ func testLeaderKilled(t *testing.T) {
 	livingLeader(t)
 }
 
-// livingLeader waits until the pod that leads is one that is there: the Lease names
-// one that was killed for as long as it lasts.
+// livingLeader waits until the leader is an existing pod: until the Lease expires,
+// its holder can be a killed pod.
 func livingLeader(t *testing.T) string {
 	t.Helper()
 	var leader string
@@ -247,7 +246,8 @@ func livingLeader(t *testing.T) string {
 	return leader
 }
 
-// leaderPod is the name of the pod that holds the lease; empty where nobody does yet.
+// leaderPod returns the name of the pod that holds the Lease, or "" if no pod holds
+// it.
 func leaderPod(t *testing.T) string {
 	t.Helper()
 	holder := field(get(t, "-n", "coder-system", "lease", operatorLease), "spec", "holderIdentity")

@@ -12,14 +12,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// outage is how long the database is away.
+// outage is how long the database is stopped.
 const outage = time.Minute
 
-// testCoderPodKilled kills the only pod of Coder without a word.
+// testCoderPodKilled kills the only pod of Coder without a grace period.
 func testCoderPodKilled(t *testing.T) {
 	explain(t, sampleNamespace)
 	token := secretValue(t, sampleNamespace, "coder-operator-token", "token")
-	// It may be over before somebody looks, so it is watched.
+	// It may be over before the next poll, so the test uses a watch.
 	w := watch(t, "ccp", "coder", "-o", `jsonpath=Ready is {.status.conditions[?(@.type=="Ready")].status} with {.status.readyReplicas} pods{"\n"}`)
 	polltest.Eventually(t, "the watch has begun", w.shows("Ready is True with 1 pods"))
 	start := time.Now()
@@ -45,14 +45,15 @@ func listed(t *testing.T, workspace string) {
 	})
 }
 
-// accessSays is what a watch of a control plane must print of its access to Coder. A
-// range would print for the first event alone, because kubectl keeps where it ended.
+// accessSays is the output format for a watch of a control plane's access to Coder. A
+// range would print only for the first event, because kubectl keeps the state of the
+// range.
 const accessSays = `{.status.conditions[?(@.type=="OperatorAccess")].status} ` +
 	`{.status.conditions[?(@.type=="OperatorAccess")].reason} ` +
 	`{.status.conditions[?(@.type=="OperatorAccess")].message}{"\n"}`
 
-// testDatabaseStopped stops PostgreSQL for a minute under a running Coder, whose
-// pods stay ready all the time.
+// testDatabaseStopped stops PostgreSQL for a minute while Coder runs. Coder's pods
+// stay ready all the time.
 func testDatabaseStopped(t *testing.T) {
 	explain(t, sampleNamespace)
 	token := secretValue(t, sampleNamespace, "coder-operator-token", "token")
@@ -64,11 +65,13 @@ func testDatabaseStopped(t *testing.T) {
 	stopped := time.Now()
 	clusterScript(t, "database.sh", "stop")
 
-	// Whoever uses Coder through the cluster is told, and the control plane says why.
+	// Clients of the aggregated API get a warning, and the control plane reports the
+	// cause.
 	toldAway(t)
 	message := waitCondition(t, "OperatorAccess", "False", "Unreachable", "-n", sampleNamespace, "ccp", "coder")
 	t.Logf("told %.1f s after the stop: %s", time.Since(stopped).Seconds(), message)
-	// The Event tells of the beginning, and the condition may say more by now.
+	// The Event reports the start of the outage; the condition may have more details
+	// by now.
 	polltest.Eventually(t, "an Event says so", func() error {
 		notes := kubectl(t, "-n", sampleNamespace, "get", "events.events.k8s.io", "--field-selector=reason=Unreachable", "-o", "jsonpath={.items[*].note}")
 		for line := range strings.Lines(access.text()) {
@@ -78,7 +81,7 @@ func testDatabaseStopped(t *testing.T) {
 		}
 		return fmt.Errorf("the Events with the reason Unreachable say %q, and the condition said\n%s", notes, access.text())
 	})
-	// What was under way when it stopped may have told of something else.
+	// A request that was in progress at that time may have reported another error.
 	polltest.Eventually(t, "the condition names the database", func() error {
 		_, _, message := condition(get(t, "-n", sampleNamespace, "ccp", "coder"), "OperatorAccess")
 		if !namesDatabase(message) {
@@ -107,16 +110,16 @@ func testDatabaseStopped(t *testing.T) {
 	oneToken(t, token)
 }
 
-// namesDatabase says whether a text names the database as the cause: nobody listens
-// there, or it ends and refuses whoever comes while it does.
+// namesDatabase reports whether a text contains the database as the cause: it refuses
+// connections, or it is shutting down.
 func namesDatabase(text string) bool {
 	return strings.Contains(text, ":"+postgresPort()+": connect: connection refused") ||
 		strings.Contains(text, "the database system is shutting down") ||
 		strings.Contains(text, "terminating connection due to administrator command")
 }
 
-// toldAway waits until a list says that its Coder is away. The list is never empty,
-// and what one knows by name is there.
+// toldAway waits until a list contains the warning that its Coder is unavailable. The
+// list is never empty, and objects can be read by name.
 func toldAway(t *testing.T) {
 	t.Helper()
 	polltest.Eventually(t, "a list warns that Coder is away, and is not empty", func() error {
@@ -137,7 +140,7 @@ func toldAway(t *testing.T) {
 	}
 }
 
-// toldBack waits until lists warn no more and the objects say so too.
+// toldBack waits until lists contain no warning and the objects are synced.
 func toldBack(t *testing.T) {
 	t.Helper()
 	polltest.Eventually(t, "lists warn no more", func() error {

@@ -19,11 +19,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// pluginTemplate is made, changed and deleted by this story, so that the samples stay.
+// pluginTemplate is created, changed and deleted by this test, so that the samples
+// stay unchanged.
 const pluginTemplate = "coder.plugin"
 
-// testPlugin operates the samples with kubectl coder, as a person would, and leaves
-// them as they were.
+// testPlugin operates the samples with kubectl coder, and leaves them unchanged.
 func testPlugin(t *testing.T) {
 	explain(t, sampleNamespace)
 	withPlugin(t)
@@ -35,7 +35,7 @@ func testPlugin(t *testing.T) {
 	t.Run("completion", testPluginCompletion)
 }
 
-// coder runs kubectl coder and gives both outputs and the exit code.
+// coder runs kubectl coder and returns both outputs and the exit code.
 func coder(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	stdout, stderr, err := kubectlBoth(t, append([]string{"coder"}, args...)...)
@@ -49,7 +49,7 @@ func coder(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return stdout, stderr, code
 }
 
-// coderGives runs kubectl coder, and wants an exit code and texts in its outputs.
+// coderGives runs kubectl coder, and checks its exit code and its outputs.
 func coderGives(t *testing.T, code int, out, errs string, args ...string) string {
 	t.Helper()
 	stdout, stderr, got := coder(t, args...)
@@ -84,7 +84,7 @@ func testPluginStatus(t *testing.T) {
 	}
 	coderGives(t, 0, "Deployment coder-k8s", "", "version")
 
-	// A workspace that is not well is told, and what to do.
+	// A workspace with a problem is reported, with a command.
 	apply(t, strings.ReplaceAll(brokenPluginTemplate, "NAMESPACE", sampleNamespace))
 	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "ctpl", "coder.plugin-broken", "--ignore-not-found") })
 	polltest.Eventually(t, "status tells of a template that cannot be built", func() error {
@@ -105,7 +105,7 @@ spec: {organization: coder, files: {main.tf: "resource \"nothing\" {"}}
 `
 
 func testPluginWorkspace(t *testing.T) {
-	// Nobody can be asked here, so nothing is stopped.
+	// There is no terminal for the confirmation, so nothing is stopped.
 	coderGives(t, 2, "", "add --yes", "stop", "-n", sampleNamespace, "admin.hello")
 	coderGives(t, 0, "coder.admin.hello stopped", "the stop build is under way", "stop", "-n", sampleNamespace, "coder.admin.hello", "--wait", "--yes")
 	if phase := field(get(t, "-n", sampleNamespace, "cws", "coder.admin.hello"), "status", "phase"); phase != "Stopped" {
@@ -150,7 +150,7 @@ func testPluginTemplate(t *testing.T) {
 	coderGives(t, 0, "coder.plugin pushed", "", in("push", "plugin", pulled, "--message", "from a test", "--wait")...)
 	coderGives(t, 0, "", "", in("diff", "plugin", pulled)...)
 
-	// A file that is no text goes another way.
+	// A binary file is uploaded in another way.
 	if err := os.WriteFile(filepath.Join(pulled, "logo.png"), []byte{0, 255, 1}, 0o644); err != nil { //nolint:gosec // Likewise.
 		t.Fatal(err)
 	}
@@ -205,12 +205,12 @@ func testPluginOpen(t *testing.T) {
 	}
 }
 
-// testPluginRights is somebody who may only look, in one namespace.
+// testPluginRights runs the plugin with read permissions in one namespace.
 func testPluginRights(t *testing.T) {
 	kubectl(t, "-n", sampleNamespace, "create", "rolebinding", "plugin-viewer", "--clusterrole=view", "--user=plugin-viewer")
 	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "rolebinding", "plugin-viewer") })
 	as := func(args ...string) []string { return append(args, "-n", sampleNamespace, "--as", "plugin-viewer") }
-	// The roles of the API server's own authorizer follow in a moment.
+	// The API server's authorizer sees the roles with a delay.
 	polltest.Eventually(t, "a viewer sees the status", func() error {
 		out, noise, code := coder(t, as("status", "--installation=false")...)
 		if code != 0 {
@@ -224,7 +224,7 @@ func testPluginRights(t *testing.T) {
 }
 
 func testPluginCompletion(t *testing.T) {
-	// A shell does not wait longer than five seconds, so it may get nothing at first.
+	// Completion has a limit of five seconds, so it may return nothing at first.
 	polltest.Eventually(t, "kubectl completes the name of a workspace", func() error {
 		out, err := tryKubectl(t, "__complete", "coder", "stop", "-n", sampleNamespace, "coder.admin.h")
 		if err != nil || !strings.HasPrefix(out, "coder.admin.hello\n") {

@@ -23,8 +23,8 @@ func templateAnnotation(t *testing.T, name string) string {
 	return field(get(t, "-n", sampleNamespace, "deployment", "coder"), "spec", "template", "metadata", "annotations", name)
 }
 
-// testSecretChanged changes the content of the database's Secret: nobody touches
-// the control plane, and its pods are replaced.
+// testSecretChanged changes the content of the database's Secret: the pods are
+// replaced without a change of the control plane.
 func testSecretChanged(t *testing.T) {
 	explain(t, sampleNamespace)
 	before := templateAnnotation(t, configChecksum)
@@ -45,14 +45,15 @@ func testSecretChanged(t *testing.T) {
 	}
 }
 
-// testRestarted restarts the pods as people do, which the operator leaves alone.
+// testRestarted restarts the pods with kubectl, which the operator does not
+// revert.
 func testRestarted(t *testing.T) {
 	explain(t, sampleNamespace)
 	kubectl(t, "-n", sampleNamespace, "rollout", "restart", "deploy/coder")
 	at := templateAnnotation(t, restartedAt)
 	kubectl(t, "-n", sampleNamespace, "rollout", "status", "deploy/coder", "--timeout=5m")
 	sampleReady(t)
-	// A later write of the operator leaves it, too.
+	// A later write of the operator does not revert it either.
 	patchSample(t, `{"deployment":{"annotations":{"e2e":"restarted"}}}`)
 	if now := templateAnnotation(t, restartedAt); at == "" || now != at {
 		t.Errorf("%s was %q and is %q", restartedAt, at, now)
@@ -73,15 +74,15 @@ spec:
   metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]
 `
 
-// testScaled scales through the scale subresource, by hand and by an autoscaler,
-// which finds the pods even where nobody measures them.
+// testScaled scales through the scale subresource, manually and with an
+// autoscaler, which finds the pods even without metrics.
 func testScaled(t *testing.T) {
 	explain(t, sampleNamespace)
 	apply(t, autoscaler)
 	t.Cleanup(func() { cleanup("-n", sampleNamespace, "delete", "hpa", "coder", "--ignore-not-found") })
 	hpa := []string{"-n", sampleNamespace, "hpa", "coder"}
 	waitCondition(t, "AbleToScale", "True", "", hpa...)
-	// It has come to the metrics, so it has understood the selector.
+	// It fails at the metrics, so it could use the selector.
 	message := waitCondition(t, "ScalingActive", "False", "FailedGetResourceMetric", hpa...)
 	t.Logf("the autoscaler: %s", message)
 	kubectl(t, "-n", sampleNamespace, "delete", "hpa", "coder")
@@ -103,7 +104,8 @@ spec:
       runAsUser: 1000, runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}}
 `
 
-// checkPodTemplate looks for what podTemplate adds in the pods of a control plane.
+// checkPodTemplate checks that the additions of podTemplate are in the pods of a
+// control plane.
 func checkPodTemplate(t *testing.T, namespace string) {
 	t.Helper()
 	pod := get(t, "-n", namespace, "pods", "-l", "app.kubernetes.io/name=coder-control-plane")

@@ -4,7 +4,7 @@ package e2e
 
 import "testing"
 
-// testPrometheus lets a real Prometheus scrape the operator, and asks it every query
+// testPrometheus scrapes the operator with a real Prometheus, and runs every query
 // of the alerts and of the dashboard.
 func testPrometheus(t *testing.T) {
 	runScript(t, "../../hack/monitoring/cluster-test.sh")

@@ -14,7 +14,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// compact forgets every revision of etcd but the newest, and frees the space.
+// compact removes all revisions of etcd except the newest, and frees the space.
 const compact = `
 set -eu
 etcd() { curl -sS --fail --max-time 60 "http://127.0.0.1:2379/v3/kv/$1" -d "$2"; }
@@ -22,7 +22,7 @@ revision=$(etcd range '{"key":"AA=="}' | sed -n 's/.*"revision":"\([0-9]*\)".*/\
 etcd compaction "{\"revision\":\"$revision\",\"physical\":true}"
 `
 
-// halfSpeed lets a program run for half a second of each second, twenty times.
+// halfSpeed pauses a program for half of each second, twenty times.
 const halfSpeed = `
 for i in $(seq 20); do
   kill -STOP $(pidof "$1"); sleep 0.5
@@ -30,9 +30,9 @@ for i in $(seq 20); do
 done
 `
 
-// testStorageFaults restarts, compacts and slows down what the records are in, under
-// clients that read, watch and write all the time. No write that was acknowledged is
-// lost, and nothing is said to be deleted.
+// testStorageFaults restarts, compacts and slows down the storage of the records, while
+// clients read, watch and write. No acknowledged write is lost, and no deletion is
+// reported.
 func testStorageFaults(t *testing.T) {
 	explain(t, sampleNamespace)
 	for _, fault := range []struct {
@@ -56,8 +56,8 @@ func testStorageFaults(t *testing.T) {
 	}
 }
 
-// testRecordsByHand: nobody but the operator may write records. Who takes that policy away
-// and writes them all the same loses nothing that is in Coder.
+// testRecordsByHand checks that only the operator may write records. If a user removes
+// that policy and writes records nevertheless, nothing in Coder is lost.
 func testRecordsByHand(t *testing.T) {
 	explain(t, sampleNamespace)
 	record := []string{"-n", sampleNamespace, "coderworkspacerecord", "coder.admin.hello"}
@@ -79,7 +79,7 @@ func testRecordsByHand(t *testing.T) {
 
 	uid, builds := field(get(t, "-n", sampleNamespace, "cws", "coder.admin.hello"), "metadata", "uid"), buildsOfHello(t)
 	seen := watchAll(t, "coderworkspaces")
-	// kube-apiserver forgets the binding in its own time.
+	// kube-apiserver sees the deletion of the binding with a delay.
 	polltest.Eventually(t, "the record can be written", func() error { return ran(tryKubectl(t, damage...)) })
 	damaged := time.Now()
 	polltest.Eventually(t, "the record is whole again", func() error {
@@ -113,7 +113,7 @@ func buildsOfHello(t *testing.T) string {
 	return query(t, "coder", `SELECT count(*) FROM workspace_builds WHERE workspace_id IN (SELECT id FROM workspaces WHERE name = 'hello')`)
 }
 
-// ran is the error of a command with what it printed.
+// ran returns the error of a command with its output.
 func ran(out string, err error) error {
 	if err != nil {
 		return errors.Join(err, errors.New(strings.TrimSpace(out)))

@@ -10,7 +10,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// testRemove deletes what was made, from the workspace to the operator.
+// testRemove deletes everything, from the workspace to the operator.
 func testRemove(t *testing.T) {
 	explain(t, sampleNamespace)
 	kubectl(t, "-n", sampleNamespace, "delete", "coderworkspace", "coder.admin.hello", "--timeout=5m")
@@ -31,8 +31,8 @@ func testRemove(t *testing.T) {
 	}
 
 	kubectl(t, "delete", "namespace", sampleNamespace, "--timeout=5m")
-	// Whole namespaces went without a word to their control planes: the operator
-	// lets those go, and must be there to do it.
+	// Whole namespaces were deleted with their control planes: the operator
+	// removes their finalizers, and must be running to do so.
 	for _, ns := range []string{"trouble-db", "trouble-image", "trouble-owner", "users"} {
 		start := time.Now()
 		kubectl(t, "wait", "--for=delete", "namespace/"+ns, "--timeout=5m")

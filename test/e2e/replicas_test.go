@@ -14,15 +14,15 @@ import (
 
 const (
 	writerLease = "coder-k8s-aggregated-api"
-	// afterKill and afterStop are how long nobody may be able to write, when the
-	// replica that writes was killed, and when it was told to stop: ten times the six and
-	// two seconds of the design, because the machine may be busy. The measured times are
-	// logged.
+	// afterKill and afterStop limit the time without successful writes after the writer
+	// was killed, and after it was stopped: ten times the six and two seconds of the
+	// design, because the machine may be busy. The measured times are logged.
 	afterKill = time.Minute
 	afterStop = 20 * time.Second
 )
 
-// writerPod is the name of the replica that writes; empty where none does yet.
+// writerPod returns the name of the replica that is the writer, or "" if there is none
+// yet.
 func writerPod(t *testing.T) string {
 	t.Helper()
 	holder := field(get(t, "-n", "coder-system", "lease", writerLease), "spec", "holderIdentity")
@@ -30,7 +30,7 @@ func writerPod(t *testing.T) string {
 	return name
 }
 
-// replicaPods are the addresses of the operator's pods by their names.
+// replicaPods returns the addresses of the operator's pods by their names.
 func replicaPods(t *testing.T) map[string]string {
 	t.Helper()
 	pods := map[string]string{}
@@ -40,14 +40,14 @@ func replicaPods(t *testing.T) map[string]string {
 	return pods
 }
 
-// killProcess ends the process of a pod of the operator with SIGKILL: nothing is
-// said to anybody, and the kubelet starts it again.
+// killProcess kills the process of a pod of the operator with SIGKILL. The kubelet starts
+// it again.
 func killProcess(t *testing.T, pod string) {
 	t.Helper()
 	killer(t, pod)()
 }
 
-// killer has looked up already what killProcess needs.
+// killer returns killProcess with its lookups already done.
 func killer(t *testing.T, pod string) func() {
 	t.Helper()
 	id := kubectl(t, "-n", "coder-system", "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
@@ -57,8 +57,8 @@ func killer(t *testing.T, pod string) func() {
 	}
 }
 
-// scaleOperator sets the number of replicas and waits until there are just these, all
-// of them ready, also one whose process was killed and started again.
+// scaleOperator sets the number of replicas, and waits until exactly these exist and are
+// ready, including replicas whose process was restarted.
 func scaleOperator(t *testing.T, replicas int) {
 	t.Helper()
 	kubectl(t, "-n", "coder-system", "scale", "deploy/coder-k8s", fmt.Sprintf("--replicas=%d", replicas))
@@ -84,8 +84,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
 subjects: [{kind: ServiceAccount, name: e2e-reader, namespace: coder}]
 `
 
-// testReplicas takes the writer away from three replicas, under clients that read,
-// watch and write all the time.
+// testReplicas removes the writer among three replicas, while clients read, watch and
+// write.
 func testReplicas(t *testing.T) {
 	explain(t, sampleNamespace)
 	apply(t, reader)
@@ -113,7 +113,7 @@ func testReplicas(t *testing.T) {
 			}
 			s.follow(t, throughKubernetes(t))
 			s.write(t, 20)
-			// How long kubectl takes to start is no time without a writer.
+			// The start of kubectl must not count as time without a writer.
 			s.writeMeanwhile(func() { c.take(t, writer) })
 			s.writeUntil(t, polltest.Timeout())
 			s.end(t, c.within)
@@ -131,8 +131,8 @@ func testReplicas(t *testing.T) {
 	serving(t)
 }
 
-// testUnknownCallers asks a replica directly: as nobody, and as one who says that
-// kube-apiserver has seen who he is.
+// testUnknownCallers sends requests directly to a replica: without credentials, and with
+// forged front proxy headers.
 func testUnknownCallers(t *testing.T) {
 	for pod, ip := range replicaPods(t) {
 		for _, header := range []http.Header{

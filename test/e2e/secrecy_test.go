@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// testNothingSecretIsTold looks for each secret of the sample control plane in
-// everything that is told about it.
+// testNothingSecretIsTold searches logs, Events, conditions and other output
+// for each secret of the sample control plane.
 func testNothingSecretIsTold(t *testing.T) {
 	told := kubectl(t, "-n", "coder-system", "logs", "deploy/coder-k8s") +
 		kubectl(t, "get", "ccp,deployments,pods,jobs,configmaps,leases,coderworkspaces,codertemplates,events,events.events.k8s.io", "-A", "-o", "yaml")

@@ -23,8 +23,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// fetch reads an address as a client in the cluster would, without checking who
-// answers.
+// fetch reads a URL like a client in the cluster, without verifying the server's
+// certificate.
 func fetch(t *testing.T, url, token string) (int, string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -34,8 +34,7 @@ func fetch(t *testing.T, url, token string) (int, string, error) {
 	if token != "" {
 		request.Header.Set("Coder-Session-Token", token)
 	}
-	// Where the way still leads to a pod that is gone nobody answers: who asks again soon
-	// is sent to another.
+	// A connection to a deleted pod gets no response: a new attempt reaches another pod.
 	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
@@ -48,7 +47,7 @@ func fetch(t *testing.T, url, token string) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-// fetched waits until an address answers with 200 and a text.
+// fetched waits until a URL returns 200 and a text.
 func fetched(t *testing.T, url, token, want string) {
 	t.Helper()
 	polltest.Eventually(t, url+" answers", func() error {
@@ -60,7 +59,7 @@ func fetched(t *testing.T, url, token, want string) {
 	})
 }
 
-// tlsSecret makes a certificate of its own, in a Secret.
+// tlsSecret creates a self-signed certificate in a Secret.
 func tlsSecret(t *testing.T, name, host string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -99,7 +98,7 @@ metadata: {name: coder.admin.second, namespace: coder}
 spec: {organization: coder, templateName: hello, running: true}
 `
 
-// testTLS lets Coder serve TLS: everything inside the cluster goes on to work.
+// testTLS configures TLS for Coder: everything inside the cluster still works.
 func testTLS(t *testing.T) {
 	explain(t, sampleNamespace)
 	tlsSecret(t, "coder-tls", "coder.coder.svc")
@@ -133,7 +132,7 @@ const everythingOn = `{
   }
 }`
 
-// testEverythingOn asks for what stands around the pods, and for what no field
+// testEverythingOn enables the objects around the pods, and settings that no field
 // covers, while Coder serves TLS.
 func testEverythingOn(t *testing.T) {
 	explain(t, sampleNamespace)
@@ -158,7 +157,7 @@ func testEverythingOn(t *testing.T) {
 		fetched(t, coder+"/api/v2/applications/host", token, "*-apps.example.com")
 	})
 	t.Run("eviction is refused", func(t *testing.T) {
-		// One that ends already may be evicted, so it is waited for.
+		// A terminating pod may be evicted, so wait for its end.
 		pod := onlyCoderPod(t)
 		polltest.Eventually(t, "the budget counts the pod", func() error {
 			budget := get(t, "-n", sampleNamespace, "pdb", "coder")
@@ -183,8 +182,8 @@ func testEverythingOn(t *testing.T) {
 	})
 }
 
-// onlyCoderPod waits until the sample control plane has one pod, that of its last
-// change, and gives its name.
+// onlyCoderPod waits until the sample control plane has one pod, that of its last change,
+// and returns its name.
 func onlyCoderPod(t *testing.T) string {
 	t.Helper()
 	var pods []map[string]any
@@ -198,7 +197,7 @@ func onlyCoderPod(t *testing.T) string {
 	return field(pods[0], "metadata", "name")
 }
 
-// testEverythingOff takes it all back: what was made for it goes.
+// testEverythingOff disables all of this: the objects are deleted.
 func testEverythingOff(t *testing.T) {
 	explain(t, sampleNamespace)
 	patchSample(t, `{"tls":null,"expose":null,"podDisruptionBudget":null,"networkPolicy":null,"metrics":null,"podTemplate":null,"deployment":null}`)

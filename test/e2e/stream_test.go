@@ -403,7 +403,7 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 	}
 }
 
-// told says whether the watch has told all that was written, in its order.
+// told reports whether the watch has told all that was written, in its order.
 func (f *follower) told(written []int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -57,7 +57,7 @@ func testUpgrade(t *testing.T) {
 	end(t)
 }
 
-// previousRelease gives the directory of the previous release's manifests, and makes
+// previousRelease returns the directory of the previous release's manifests, and makes
 // its image known to the node. The test is skipped where the clone has no history.
 func previousRelease(t *testing.T) string {
 	t.Helper()

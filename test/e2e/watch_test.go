@@ -103,7 +103,7 @@ func (w *watching) text() string {
 	return strings.Join(w.lines, "\n")
 }
 
-// shows gives a check that one line has all the words, for polltest.Eventually.
+// shows returns a check that one line has all the words, for polltest.Eventually.
 func (w *watching) shows(words ...string) func() error {
 	return func() error {
 		w.mu.Lock()
@@ -117,7 +117,7 @@ func (w *watching) shows(words ...string) func() error {
 	}
 }
 
-// showsOneOf gives a check that one line has one of the words.
+// showsOneOf returns a check that one line has one of the words.
 func (w *watching) showsOneOf(words ...string) func() error {
 	return func() error {
 		var errs error

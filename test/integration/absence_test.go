@@ -40,7 +40,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.told = append(w.told, text)
 }
 
-// take gives what was told since the last time.
+// take returns what was told since the last time.
 func (w *warnings) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -61,18 +61,18 @@ func (r request) String() string {
 	return fmt.Sprintf("%s %s: %d", r.Verb, r.RequestURI, r.ResponseStatus.Code)
 }
 
-// by says whether a process made the request itself, not for somebody else.
+// by reports whether a process made the request itself, not for somebody else.
 func (r request) by(p *process) bool {
 	return r.ImpersonatedUser == nil && slices.Contains(r.User.Extra["authentication.kubernetes.io/credential-id"], p.credential)
 }
 
-// lacksRight says whether the request was refused because of who made it. In a
+// lacksRight reports whether the request was refused because of who made it. In a
 // namespace that is being deleted nothing can be made by anybody.
 func (r request) lacksRight() bool {
 	return r.ResponseStatus.Code == 403 && r.Annotations["authorization.k8s.io/decision"] != "allow"
 }
 
-// changes says whether the request was to change something. Events, reviews and
+// changes reports whether the request was to change something. Events, reviews and
 // leases are of the process, not of its work.
 func (r request) changes() bool {
 	switch r.ObjectRef.Resource {
@@ -124,7 +124,7 @@ func requests(t *testing.T, from int64) []request {
 	}
 }
 
-// changesBy gives what a process changed from a place in the audit log on.
+// changesBy returns what a process changed from a place in the audit log on.
 func changesBy(t *testing.T, from int64, p *process) []request {
 	t.Helper()
 	return slices.DeleteFunc(requests(t, from), func(r request) bool { return !r.by(p) || !r.changes() })

@@ -36,7 +36,7 @@ func create(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// read gives an object as it is now.
+// read returns an object as it is now.
 func read[T client.Object](t *testing.T, object T, ns, name string) T {
 	t.Helper()
 	if err := environment.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object); err != nil {

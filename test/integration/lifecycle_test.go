@@ -51,7 +51,7 @@ func TestOneLeader(t *testing.T) {
 	}
 }
 
-// leads says whether a replica runs the controllers.
+// leads reports whether a replica runs the controllers.
 func leads(p *process) error {
 	if !strings.Contains(p.logs.String(), "Starting workers") {
 		return fmt.Errorf("it has not started its workers")

@@ -95,7 +95,7 @@ func sentenceOf(answer *mcp.CallToolResult) string {
 	return strings.Join(parts, "\n")
 }
 
-// refusedForRights says whether an answer tells in one sentence that its caller may
+// refusedForRights reports whether an answer tells in one sentence that its caller may
 // not do this.
 func refusedForRights(answer *mcp.CallToolResult) error {
 	sentence := sentenceOf(answer)

@@ -143,7 +143,7 @@ func (s spareTemplate) object() string  { return "coder." + s.name }
 func (s spareTemplate) runs() string    { return "coder.admin.runs-" + s.name }
 func (s spareTemplate) stopped() string { return "coder.admin.stopped-" + s.name }
 
-// take gives a template that nobody has changed yet. What is built of it from now on
+// take returns a template that nobody has changed yet. What is built of it from now on
 // is held until the test says so.
 func (s *mcpScene) take(t *testing.T) spareTemplate {
 	t.Helper()
@@ -228,7 +228,7 @@ func (s *mcpScene) subjects(name string) []rbacv1.Subject {
 	return []rbacv1.Subject{serviceAccount(s.callers, name), group(personPrefix + name)}
 }
 
-// grantRights gives a caller rights in each of some namespaces.
+// grantRights returns a caller rights in each of some namespaces.
 func (s *mcpScene) grantRights(t *testing.T, name string, rights []access.Right, namespaces ...string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mcp-" + s.ns + "-" + name}}

@@ -185,7 +185,7 @@ func known(t *testing.T, ns, account string) {
 	})
 }
 
-// allowed says whether kube-apiserver lets a user read a resource.
+// allowed reports whether kube-apiserver lets a user read a resource.
 func allowed(ctx context.Context, user, ns, resource string) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: ns, Verb: "get", Resource: resource},

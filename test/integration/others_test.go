@@ -221,7 +221,7 @@ func (w *three) settled(t *testing.T, metrics string) {
 	})
 }
 
-// metric gives the value of one series, or 0 where there is none.
+// metric returns the value of one series, or 0 where there is none.
 func metric(t *testing.T, content, series string) float64 {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(content)

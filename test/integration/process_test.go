@@ -226,7 +226,7 @@ type coders struct {
 	created map[string]int
 }
 
-// startCoders gives the proxy and its address.
+// startCoders returns the proxy and its address.
 func startCoders(t *testing.T) (*coders, string) {
 	t.Helper()
 	c := &coders{hosts: map[string]*url.URL{}, lists: map[string][]url.Values{}, created: map[string]int{}}
@@ -320,7 +320,7 @@ var ports = struct {
 	last int
 }{last: firstPort + rand.IntN(lastPort-firstPort)}
 
-// freePort gives a port that nobody else is given: the program listens there later, and
+// freePort returns a port that nobody else is given: the program listens there later, and
 // again when it was started anew.
 func freePort(t *testing.T) string {
 	t.Helper()

@@ -80,7 +80,7 @@ func directConfig(t *testing.T, p *process) *rest.Config {
 	return config
 }
 
-// alive says whether the replica runs, and in which of its lives.
+// alive reports whether the replica runs, and in which of its lives.
 func (r *replica) alive() (bool, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +143,7 @@ func (all replicas) living() replicas {
 	})
 }
 
-// any gives one that runs.
+// any returns one that runs.
 func (all replicas) any() *replica {
 	living := all.living()
 	return living[rand.IntN(len(living))]

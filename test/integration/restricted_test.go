@@ -58,7 +58,7 @@ func restrictedConfig(t *testing.T, namespaces ...string) *rest.Config {
 	return serviceAccountConfig(t, operatorNamespace, restrictedAccount)
 }
 
-// field gives a field of an object as it is there, or nothing.
+// field returns a field of an object as it is there, or nothing.
 func field[T any](t *testing.T, object *unstructured.Unstructured, path ...string) T {
 	t.Helper()
 	value, _, err := unstructured.NestedFieldNoCopy(object.Object, path...)

@@ -76,7 +76,7 @@ func (s *secretSearch) search(t *testing.T, logs, metrics string) {
 	}
 }
 
-// objects gives everything in the namespace but Secrets, as JSON.
+// objects returns everything in the namespace but Secrets, as JSON.
 func (s *secretSearch) objects(t *testing.T) map[string]string {
 	t.Helper()
 	finder, err := discovery.NewDiscoveryClientForConfig(environment.config)

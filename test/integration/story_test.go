@@ -233,7 +233,7 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// asExpected says whether an answer is what somebody must get.
+// asExpected reports whether an answer is what somebody must get.
 func asExpected(err error, allowed bool) error {
 	switch {
 	case allowed && err != nil:
@@ -388,7 +388,7 @@ func TestRestIsRest(t *testing.T) {
 	}
 }
 
-// versions gives the resource versions of what a control plane consists of.
+// versions returns the resource versions of what a control plane consists of.
 func versions(t *testing.T, ns string) map[string]string {
 	t.Helper()
 	found, err := objects(t.Context(), ns)
@@ -401,7 +401,7 @@ func versions(t *testing.T, ns string) map[string]string {
 	return found
 }
 
-// objects gives the resource versions of all objects of a namespace that a
+// objects returns the resource versions of all objects of a namespace that a
 // control plane may consist of.
 func objects(ctx context.Context, ns string) (map[string]string, error) {
 	found := map[string]string{}
@@ -411,7 +411,7 @@ func objects(ctx context.Context, ns string) (map[string]string, error) {
 	return found, err
 }
 
-// contents gives the same objects as JSON, without what kube-apiserver changes
+// contents returns the same objects as JSON, without what kube-apiserver changes
 // when an apply changes nothing: entries about managers of fields that were written
 // in the same second change places.
 func contents(t *testing.T, ns string) map[string]string {

@@ -105,7 +105,7 @@ func TestExportAndSupportBundle(t *testing.T) {
 	}
 }
 
-// secretValues gives what the Secrets of namespaces hold, but names and certificates.
+// secretValues returns what the Secrets of namespaces hold, but names and certificates.
 func secretValues(t *testing.T, namespaces ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

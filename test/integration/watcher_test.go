@@ -145,7 +145,7 @@ func (w *watcher) relist(ctx context.Context) {
 	w.seen = []uint64{revision}
 }
 
-// sameLife says whether a replica has lived since. A connection may break before
+// sameLife reports whether a replica has lived since. A connection may break before
 // the test has noted that it killed the process.
 func sameLife(r *replica, life int) bool {
 	up, now := r.alive()

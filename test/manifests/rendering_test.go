@@ -82,7 +82,7 @@ func eachInstallation(t *testing.T, test func(t *testing.T, name string, objects
 	}
 }
 
-// ofKind gives all objects of a kind, typed. A field that the type does not have is
+// ofKind returns all objects of a kind, typed. A field that the type does not have is
 // an error.
 func ofKind[T any](t *testing.T, objects rendering, kind string) []*T {
 	t.Helper()

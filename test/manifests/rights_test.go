@@ -58,7 +58,7 @@ func rightsOf(t *testing.T, objects rendering) rights {
 	return found
 }
 
-// linesOf gives a line for each resource of the rules.
+// linesOf returns a line for each resource of the rules.
 func linesOf(scope string, granted []rbacv1.PolicyRule) []string {
 	var lines []string
 	for _, rule := range granted {

@@ -220,7 +220,7 @@ func schemaOf(t *testing.T, file string) *apiextensionsv1.JSONSchemaProps {
 	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
-// exists says whether a schema has the field.
+// exists reports whether a schema has the field.
 func exists(schema *apiextensionsv1.JSONSchemaProps, path []string) bool {
 	for _, step := range path {
 		name, isList := strings.CutSuffix(step, "[]")

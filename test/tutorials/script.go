@@ -15,7 +15,7 @@ type Block struct {
 
 const fence = "```"
 
-// Blocks gives the blocks of a tutorial that are marked as sh. The error names the
+// Blocks returns the blocks of a tutorial that are marked as sh. The error names the
 // line of a block that does not end.
 func Blocks(markdown string) ([]Block, error) {
 	var blocks []Block
@@ -54,7 +54,7 @@ func Script(file string, blocks []Block) string {
 
 var creation = regexp.MustCompile(`(?m)^kubectl create namespace (\S+)$`)
 
-// Namespaces gives the names of the namespaces that the blocks make.
+// Namespaces returns the names of the namespaces that the blocks make.
 func Namespaces(blocks []Block) []string {
 	var names []string
 	for _, block := range blocks {

@@ -18,7 +18,7 @@ import (
 
 const root = "../.."
 
-// previous gives the commit and the tag of the previous release.
+// previous returns the commit and the tag of the previous release.
 func previous(t *testing.T) (commit, tag string) {
 	t.Helper()
 	content, err := os.ReadFile("previous")

@@ -56,7 +56,7 @@ func show(d time.Duration) string {
 	return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
 }
 
-// quantile gives the smallest of all that at least this part of them does not
+// quantile returns the smallest of all that at least this part of them does not
 // exceed.
 func quantile(all []time.Duration, part float64) time.Duration {
 	if len(all) == 0 {

@@ -191,7 +191,7 @@ func (c *cluster) token(t *testing.T, ns, name, audience string) string {
 	return request.Status.Token
 }
 
-// bind gives a ServiceAccount some roles in the whole cluster.
+// bind returns a ServiceAccount some roles in the whole cluster.
 func (c *cluster) bind(t *testing.T, ns, account string, roles ...string) {
 	t.Helper()
 	for _, role := range roles {

@@ -135,7 +135,7 @@ func kubeconfig(t *testing.T, c *cluster) string {
 	return writeFile(t, "kubeconfig", content)
 }
 
-// freePorts gives so many ports that were free a moment ago. They are held until all
+// freePorts returns so many ports that were free a moment ago. They are held until all
 // are found, so that none is given twice.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()

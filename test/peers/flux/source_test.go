@@ -44,7 +44,7 @@ spec: {interval: 1h, url: "https://example.com/nobody/asks.git"}
 	return &source{fluxed: f, t: t, name: name}
 }
 
-// publish gives the source another content.
+// publish returns the source another content.
 func (s *source) publish(files map[string]string) {
 	s.t.Helper()
 	made, err := s.artifacts.Put(s.name, files)
