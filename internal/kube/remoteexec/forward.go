@@ -21,7 +21,7 @@ import (
 // localhost, until the context is done. Each port is PORT or LOCAL:PORT. A connection that
 // fails, for example because nothing listens there, ends alone and is reported on errOut.
 // The error is portforward.ErrLostConnectionToPod if the connection to the server ended.
-// Like Run it tries again for a few seconds if the request reached no server.
+// It tries again for a few seconds if no server answers.
 func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, ports []string, out, errOut io.Writer) error {
 	transport, upgrader, err := spdy.RoundTripperFor(cfg)
 	if err != nil {
@@ -60,12 +60,14 @@ type lasting struct {
 // Dial implements httpstream.Dialer.
 func (l *lasting) Dial(protocols ...string) (httpstream.Connection, string, error) {
 	var protocol string
-	l.err = Retry(l.ctx, unreached, func() (err error) {
+	// A port-forward that began without an answer has done nothing yet.
+	unanswered := func(err error) bool { return unreached(err) || lost(err) }
+	l.err = Retry(l.ctx, unanswered, func() (err error) {
 		l.conn, protocol, err = l.Dialer.Dial(protocols...)
 		return err
 	})
-	if l.err != nil && unreached(l.err) {
-		l.err = fmt.Errorf("no replica of the aggregated API was reached within %s; try again: %w", patience(), l.err)
+	if l.err != nil && unanswered(l.err) {
+		l.err = fmt.Errorf("no replica of the aggregated API answered within %s; try again: %w", patience(), l.err)
 	}
 	if l.err != nil {
 		return nil, "", l.err
