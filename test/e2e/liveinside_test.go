@@ -94,7 +94,7 @@ func liveMCPWork(t *testing.T, a *assistant, object, directory string) {
 	if edited := a.confirmed(t, "edit_workspace_file", edit); edited["replacements"] != 1.0 {
 		t.Errorf("the edit says %v", edited)
 	}
-	if said := a.refused(t, "read_workspace_file", arguments(map[string]any{"path": path + "/none"})); !strings.Contains(said, "No such file") {
+	if said := a.refused(t, "read_workspace_file", arguments(map[string]any{"path": path + "/none"})); !strings.Contains(said, "there is no") {
 		t.Errorf("a file that is not there: %s", said)
 	}
 	if answer = run("python3 " + file); answer["stdout"] != "42\n" || answer["exitCode"] != 0.0 {

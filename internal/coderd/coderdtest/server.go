@@ -43,8 +43,8 @@ type Server struct {
 	files         []*file
 	results       map[string]BuildResult
 	// queued are the jobs that have not ended, jobs all that ever began.
-	queued, jobs  []*job
-	lastLog       int64
+	queued, jobs []*job
+	lastLog      int64
 	// agentLogs and agentWorkspaces are those of agents that wrote, by their ids.
 	agentLogs       map[uuid.UUID]*agentLog
 	agentWorkspaces map[uuid.UUID]*workspace
