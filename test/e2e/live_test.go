@@ -108,6 +108,8 @@ func testLiveWorkspace(t *testing.T) {
 	})
 	testLiveAccess(t, object)
 	t.Run("MCP", func(t *testing.T) { testLiveMCP(t, object) })
+	// Its end replaces the operator's pod.
+	serving(t)
 	t.Run("home survives stop and start", func(t *testing.T) {
 		inWorkspace(t, object, "echo kept >~/file; echo gone >/tmp/file")
 		coderGives(t, 0, "stopped", "", "stop", "-n", sampleNamespace, object, "--wait", "--yes")

@@ -69,18 +69,14 @@ func testLiveAccess(t *testing.T, object string) {
 		tool("mkdir sftp\nput "+filepath.Join(source, "big")+" sftp/big\nput \""+filepath.Join(source, "a b'c")+"\" sftp/\n", "sftp", "-b", "-", host)
 		tool("", "scp", "-r", host+":sftp", filepath.Join(here, "sftp"))
 		same(t, filepath.Join(here, "sftp"))
-		// rsync is in the workspace; this machine need not have it.
-		if _, err := exec.LookPath("rsync"); err == nil {
-			t.Setenv("RSYNC_RSH", "ssh -F "+config)
-			for _, args := range [][]string{{source + "/", host + ":rsync"}, {host + ":rsync/", filepath.Join(here, "rsync")}} {
-				if out, err := exec.CommandContext(polltest.Context(t), "rsync", "-a", "--delete", args[0], args[1]).CombinedOutput(); err != nil { //nolint:gosec // A host of ours.
-					t.Errorf("rsync %q: %v\n%s", args, err, out)
-				}
+		t.Setenv("RSYNC_RSH", "ssh -F "+config)
+		for _, paths := range [][]string{{source + "/", host + ":rsync"}, {host + ":rsync/", filepath.Join(here, "rsync")}} {
+			args := append(rsync(t), "-a", "--delete", paths[0], paths[1])
+			if out, err := exec.CommandContext(polltest.Context(t), args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:gosec // A program and a host of ours.
+				t.Errorf("rsync %q: %v\n%s", paths, err, out)
 			}
-			same(t, filepath.Join(here, "rsync"))
-		} else {
-			t.Logf("not tried: %v", err)
 		}
+		same(t, filepath.Join(here, "rsync"))
 		coderGives(t, 0, "", "", "exec", "-n", sampleNamespace, object, "--", "sh", "-c", "git init -q repo && cd repo && git -c user.name=a -c user.email=a@example.com commit -q --allow-empty -m first")
 		t.Setenv("GIT_SSH_COMMAND", "ssh -F "+config)
 		if out, err := exec.CommandContext(polltest.Context(t), "git", "clone", "-q", host+":repo", filepath.Join(here, "repo")).CombinedOutput(); err != nil { //nolint:gosec // A host of ours.
@@ -144,4 +140,17 @@ func testLiveAccess(t *testing.T, object string) {
 			t.Errorf("port-forward says %q of the refused connections", said.String())
 		}
 	})
+}
+
+// rsync returns the command for the rsync of the workspace image, which runs on this machine
+// with its own libraries.
+func rsync(t *testing.T) []string {
+	t.Helper()
+	root := os.Getenv("E2E_WORKSPACE_ROOT")
+	libraries, _ := filepath.Glob(root + "/usr/lib/*-linux-gnu")
+	loader, _ := filepath.Glob(root + "/usr/lib/*-linux-gnu/ld-linux*")
+	if len(libraries) != 1 || len(loader) != 1 {
+		t.Fatalf("the files of the workspace image are not in %s: libraries %q, loader %q", root, libraries, loader)
+	}
+	return []string{loader[0], "--library-path", libraries[0], root + "/usr/bin/rsync"}
 }

@@ -25,17 +25,15 @@ func testLiveMCP(t *testing.T, object string) {
 		cleanup("-n", "coder-system", "rollout", "undo", "deploy/coder-k8s")
 		cleanup("-n", "coder-system", "rollout", "status", "deploy/coder-k8s", "--timeout=5m")
 		cleanup("delete", "-k", "../../config/mcp-inside", "--ignore-not-found")
-		serving(t)
 	})
 	serving(t)
+	did := newDeeds()
 	for _, era := range []string{modernEra, legacyEra} {
 		t.Run(era, func(t *testing.T) {
-			did := newDeeds()
-			a := maker.connect(t, era, maker.throughService(t), did)
-			liveMCPWork(t, a, object, "~/mcp-"+era)
-			checkAudit(t, maker, did)
+			liveMCPWork(t, maker.connect(t, era, maker.throughService(t), did), object, "~/mcp-"+era)
 		})
 	}
+	checkAudit(t, maker, did)
 	t.Run("who may not enter", func(t *testing.T) {
 		a := outsider.connect(t, modernEra, outsider.throughService(t), newDeeds())
 		if offered(t, a)["run_in_workspace"] {
