@@ -90,6 +90,7 @@ func TestEachRequestIsObservedByItsClass(t *testing.T) {
 		{func(ctx context.Context) error { return client.CancelVersion(ctx, id) }, "PATCH", "/api/v2/templateversions/{}/cancel", 404},
 		{func(ctx context.Context) error { return client.ArchiveVersion(ctx, id) }, "POST", "/api/v2/templateversions/{}/archive", 404},
 		{func(ctx context.Context) error { _, err := client.ActiveJobs(ctx, org); return err }, "GET", "/api/v2/organizations/{}/provisionerjobs", 200},
+		{func(ctx context.Context) error { _, err := client.NewestJobs(ctx, org, 10); return err }, "GET", "/api/v2/organizations/{}/provisionerjobs", 200},
 		{func(ctx context.Context) error { _, err := client.Entitlements(ctx); return err }, "GET", "/api/v2/entitlements", 200},
 		{func(ctx context.Context) error { _, err := client.Licenses(ctx); return err }, "GET", "/api/v2/licenses", 200},
 		{func(ctx context.Context) error { return client.DeleteLicense(ctx, 12345) }, "DELETE", "/api/v2/licenses/{}", 404},

@@ -63,13 +63,21 @@ func (c *contract) parameters(t *testing.T) {
 	if started.Number != 2 || started.Status != "pending" || started.PresetID != c.preset.ID {
 		t.Errorf("build of a preset: %+v", started)
 	}
-	jobs := must[coderd.ActiveJobs](t)(c.admin.ActiveJobs(ctx, c.org.ID))
+	jobs := must[[]coderd.Job](t)(c.admin.ActiveJobs(ctx, c.org.ID))
 	again := must[coderd.Workspace](t)(c.admin.Workspace(ctx, w.ID))
-	if again.LatestBuild.Status != "running" && !slices.Contains(jobs.Workspaces, w.ID) {
+	if again.LatestBuild.Status != "running" && !slices.ContainsFunc(jobs, func(j coderd.Job) bool { return j.Workspace == w.ID && j.Active }) {
 		t.Errorf("active jobs: %+v, want workspace %s", jobs, w.ID)
 	}
 	if w = c.becomes(t, "running"); w.Dormant || w.DormantAt != nil {
 		t.Errorf("a start did not wake the workspace: %+v", w)
+	}
+	// Others may build meanwhile.
+	newest := must[[]coderd.Job](t)(c.admin.NewestJobs(ctx, c.org.ID, 50))
+	if i := slices.IndexFunc(newest, func(j coderd.Job) bool { return j.Workspace == w.ID }); i < 0 || newest[i].Active || newest[i].Status != "succeeded" {
+		t.Errorf("newest jobs after the build of workspace %s: %+v", w.ID, newest)
+	}
+	if some := must[[]coderd.Job](t)(c.admin.NewestJobs(ctx, c.org.ID, 1)); len(some) != 1 {
+		t.Errorf("at most one job: %+v", some)
 	}
 	c.values(t, started.ID, "note=large", "once=no", "region=eu", "size=8")
 	if read := must[coderd.Build](t)(c.admin.WorkspaceBuild(ctx, started.ID)); read.ID != started.ID || read.Status != "running" {

@@ -68,6 +68,7 @@ func TestUnknownValuesBreakNoRead(t *testing.T) {
 		"build parameters":  of(client.BuildParameters, w.LatestBuild.ID),
 		"build logs":        func(ctx context.Context) error { return readLogs(client.BuildLogs(ctx, w.LatestBuild.ID, 0, false)) },
 		"active jobs":       of(client.ActiveJobs, org.ID),
+		"newest jobs":       func(ctx context.Context) error { _, err := client.NewestJobs(ctx, org.ID, 10); return err },
 		"provisioners":      of(client.ProvisionerDaemons, org.ID),
 		"provisioner keys":  of(client.ProvisionerKeys, org.ID),
 		"provisioner key":   of(client.CheckProvisionerKey, key),

@@ -108,6 +108,24 @@ func testLiveWorkspace(t *testing.T) {
 		})
 	})
 	testLiveAccess(t, object)
+	t.Run("MCP", func(t *testing.T) { testLiveMCP(t, object) })
+	// Its end replaces the operator's pod.
+	serving(t)
+	t.Run("entered while a replica is killed", func(t *testing.T) {
+		scaleOperator(t, 2)
+		t.Cleanup(func() { cleanup("-n", "coder-system", "scale", "deploy/coder-k8s", "--replicas=1") })
+		for pod := range replicaPods(t) {
+			kill := killer(t, pod)
+			inWorkspace(t, object, "true")
+			kill()
+			// The Service still leads to it.
+			if out := inWorkspace(t, object, "echo hello"); out != "hello\n" {
+				t.Errorf("the command wrote %q", out)
+			}
+			scaleOperator(t, 2)
+		}
+		scaleOperator(t, 1)
+	})
 	t.Run("home survives stop and start", func(t *testing.T) {
 		inWorkspace(t, object, "echo kept >~/file; echo gone >/tmp/file")
 		coderGives(t, 0, "stopped", "", "stop", "-n", sampleNamespace, object, "--wait", "--yes")

@@ -6,12 +6,15 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,6 +69,14 @@ func testLiveAccess(t *testing.T, object string) {
 		tool("mkdir sftp\nput "+filepath.Join(source, "big")+" sftp/big\nput \""+filepath.Join(source, "a b'c")+"\" sftp/\n", "sftp", "-b", "-", host)
 		tool("", "scp", "-r", host+":sftp", filepath.Join(here, "sftp"))
 		same(t, filepath.Join(here, "sftp"))
+		t.Setenv("RSYNC_RSH", "ssh -F "+config)
+		for _, paths := range [][]string{{source + "/", host + ":rsync"}, {host + ":rsync/", filepath.Join(here, "rsync")}} {
+			args := append(rsync(t), "-a", "--delete", paths[0], paths[1])
+			if out, err := exec.CommandContext(polltest.Context(t), args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:gosec // A program and a host of ours.
+				t.Errorf("rsync %q: %v\n%s", paths, err, out)
+			}
+		}
+		same(t, filepath.Join(here, "rsync"))
 		coderGives(t, 0, "", "", "exec", "-n", sampleNamespace, object, "--", "sh", "-c", "git init -q repo && cd repo && git -c user.name=a -c user.email=a@example.com commit -q --allow-empty -m first")
 		t.Setenv("GIT_SSH_COMMAND", "ssh -F "+config)
 		if out, err := exec.CommandContext(polltest.Context(t), "git", "clone", "-q", host+":repo", filepath.Join(here, "repo")).CombinedOutput(); err != nil { //nolint:gosec // A host of ours.
@@ -77,7 +88,10 @@ func testLiveAccess(t *testing.T, object string) {
 		coderGives(t, 2, "", "belong to the agent itself", "port-forward", "-n", sampleNamespace, object, "0:22")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, "kubectl", "coder", "port-forward", "-n", sampleNamespace, object, "0:8000")
+		// Nothing listens on port 9 of the workspace.
+		cmd := exec.CommandContext(ctx, "kubectl", "coder", "port-forward", "-n", sampleNamespace, object, "0:8000", "0:9")
+		var said strings.Builder
+		cmd.Stderr = &said
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -85,30 +99,58 @@ func testLiveAccess(t *testing.T, object string) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		defer func() {
+		stop := sync.OnceFunc(func() {
 			_ = cmd.Process.Signal(os.Interrupt)
 			_ = cmd.Wait()
-		}()
-		line, err := bufio.NewReader(out).ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
+		})
+		defer stop()
+		// It writes a line for each local address, of which there may be one in each family.
+		local := map[string]string{}
+		for lines := bufio.NewScanner(out); len(local) < 2 && lines.Scan(); {
+			var address, port string
+			if n, _ := fmt.Sscanf(lines.Text(), "Forwarding from %s -> %s", &address, &port); n == 2 {
+				local[port] = address
+			}
 		}
-		_, after, _ := strings.Cut(line, "Forwarding from ")
-		address, _, _ := strings.Cut(after, " ")
-		if _, _, err := net.SplitHostPort(address); err != nil {
-			t.Fatalf("port-forward wrote %q", line)
+		go func() { _, _ = io.Copy(io.Discard, out) }()
+		for range 2 {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", local["9"])
+			if err != nil {
+				t.Fatalf("connecting to %q: %v", local, err)
+			}
+			if n, _ := conn.Read(make([]byte, 1)); n != 0 {
+				t.Error("a port on which nothing listens sends something")
+			}
+			_ = conn.Close()
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+local["8000"]+"/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatalf("after a port was refused: %v", err)
+			}
+			_ = response.Body.Close()
+			if response.StatusCode != http.StatusOK {
+				t.Errorf("the web app answers %s", response.Status)
+			}
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			t.Errorf("the web app answers %s", response.Status)
+		stop()
+		if strings.Count(said.String(), " to port 9 failed: connecting to port 9: ") != 2 {
+			t.Errorf("port-forward says %q of the refused connections", said.String())
 		}
 	})
+}
+
+// rsync returns the command for the rsync of the workspace image, which runs on this machine
+// with its own libraries.
+func rsync(t *testing.T) []string {
+	t.Helper()
+	root := os.Getenv("E2E_WORKSPACE_ROOT")
+	libraries, _ := filepath.Glob(root + "/usr/lib/*-linux-gnu")
+	loader, _ := filepath.Glob(root + "/usr/lib/*-linux-gnu/ld-linux*")
+	if len(libraries) != 1 || len(loader) != 1 {
+		t.Fatalf("the files of the workspace image are not in %s: libraries %q, loader %q", root, libraries, loader)
+	}
+	return []string{loader[0], "--library-path", libraries[0], root + "/usr/bin/rsync"}
 }

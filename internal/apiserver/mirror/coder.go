@@ -12,7 +12,8 @@ import (
 type Coder interface {
 	Me(ctx context.Context) (coderd.User, error)
 	Organizations(ctx context.Context) ([]coderd.Organization, error)
-	ActiveJobs(ctx context.Context, organization uuid.UUID) (coderd.ActiveJobs, error)
+	ActiveJobs(ctx context.Context, organization uuid.UUID) ([]coderd.Job, error)
+	NewestJobs(ctx context.Context, organization uuid.UUID, limit int) ([]coderd.Job, error)
 	WorkspaceCount(ctx context.Context) (int, error)
 	WorkspacePage(ctx context.Context, offset, limit int) (coderd.WorkspacePage, error)
 	DisconnectedWorkspaces(ctx context.Context, offset, limit int) (coderd.WorkspacePage, error)

@@ -114,8 +114,7 @@ type Timing struct {
 	// Count is how often the workspaces are counted. 0 means 60s.
 	Count time.Duration
 	// Batch is how often some of all known workspaces are read, Round how long a
-	// round of them takes at least. A build that begins and ends between two questions
-	// for jobs is seen by no other way. 0 means 6s and 10s.
+	// round of them takes at least. 0 means 6s and 10s.
 	Batch, Round time.Duration
 	// Agents is how often Coder is asked for disconnected agents. 0 means 8s.
 	Agents time.Duration

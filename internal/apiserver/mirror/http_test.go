@@ -47,6 +47,12 @@ func (l *live) build(id uuid.UUID, transition coderd.Transition) {
 
 func newLive(t *testing.T, options ...coderdtest.Option) *live {
 	t.Helper()
+	return newLiveWith(t, func(*mirror.Timing) {}, options...)
+}
+
+// newLiveWith is newLive with other times.
+func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtest.Option) *live {
+	t.Helper()
 	l := &live{
 		Server: coderdtest.New(t, options...), t: t, board: &partition.Board{}, registry: prometheus.NewRegistry(),
 	}
@@ -64,6 +70,14 @@ func newLive(t *testing.T, options ...coderdtest.Option) *live {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Between Stale and Quarantined lies more than a busy machine can oversleep: who
+	// polls for the one must not find the other.
+	timing := mirror.Timing{
+		Members: 10 * time.Millisecond, Jobs: 20 * time.Millisecond, Busy: 20 * time.Millisecond, Templates: 50 * time.Millisecond,
+		Count: 100 * time.Millisecond, Batch: 20 * time.Millisecond, Round: 20 * time.Millisecond, Probe: 20 * time.Millisecond,
+		StaleAfter: 300 * time.Millisecond, QuarantineAfter: 5 * time.Second, RefusedAfter: 50 * time.Millisecond, Rate: 1000,
+	}
+	change(&timing)
 	l.mirror, err = mirror.New(mirror.Config{
 		Connections: provider, Records: kept, Board: l.board, Metrics: metrics,
 		Workspaces: mirror.Resource[coderd.Workspace]{
@@ -74,13 +88,7 @@ func newLive(t *testing.T, options ...coderdtest.Option) *live {
 			Store: kept.Templates,
 			Kind:  template.New(template.Config{Connections: provider, Records: kept, Clock: clock.RealClock{}}),
 		},
-		// Between Stale and Quarantined lies more than a busy machine can oversleep: who
-		// polls for the one must not find the other.
-		Timing: mirror.Timing{
-			Members: 10 * time.Millisecond, Jobs: 20 * time.Millisecond, Busy: 20 * time.Millisecond, Templates: 50 * time.Millisecond,
-			Count: 100 * time.Millisecond, Batch: 20 * time.Millisecond, Round: 20 * time.Millisecond, Probe: 20 * time.Millisecond,
-			StaleAfter: 300 * time.Millisecond, QuarantineAfter: 5 * time.Second, RefusedAfter: 50 * time.Millisecond, Rate: 1000,
-		},
+		Timing: timing,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +205,26 @@ func TestRunsOverHTTP(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
+}
+
+// TestShortBuildsOverHTTP sees builds that have ended when the request for them is
+// answered, although no other read finds them.
+func TestShortBuildsOverHTTP(t *testing.T) {
+	l := newLiveWith(t, func(timing *mirror.Timing) {
+		timing.Batch, timing.Round, timing.Templates, timing.Count = time.Hour, time.Hour, time.Hour, time.Hour
+	})
+	l.AddUser("ada")
+	dev := l.AddWorkspace("ada", l.AddTemplate("coder", "docker", map[string]string{"main.tf": "# one"}), "dev")
+	l.run()
+	l.until("Ready", l.state(partition.Ready))
+	for range 3 {
+		l.build(dev, coderd.TransitionStop)
+		l.until("stopped", func() bool { return l.workspace("coder.ada.dev").Status.Phase == "Stopped" })
+		l.build(dev, coderd.TransitionStart)
+		l.until("running", func() bool { return l.workspace("coder.ada.dev").Status.Phase == "Running" })
+	}
+	l.build(dev, coderd.TransitionDelete)
+	l.until("deleted", func() bool { return l.workspace("coder.ada.dev") == nil })
 }
 
 // TestFirstSyncOverHTTP compares it with the pages alone.

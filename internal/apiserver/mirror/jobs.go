@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,8 +17,21 @@ import (
 // often than others.
 const livelyFor = 5 * time.Minute
 
-// jobs asks Coder again and again what it is building. What begins and ends there is
-// read at once.
+const (
+	// newestPage is how many of the newest jobs are asked for. If none of them is known,
+	// coderd.MaxJobs are asked for at the next look.
+	newestPage = 100
+	// newestShare limits the load on Coder's database: the newest jobs are asked for
+	// again after this many times the time that the last answer took. With an answer in
+	// 85 ms this is at every look.
+	newestShare = 20
+)
+
+// jobs asks Coder again and again what it is building. The workspaces and templates of
+// jobs that began or ended are read at once.
+//
+// A look asks either for the newest jobs or for the active ones. The newest ones include
+// jobs that began and ended between two looks.
 type jobs struct {
 	plane *plane
 	task  *task
@@ -31,9 +45,19 @@ type jobs struct {
 
 // organization is one of those that are asked in turn.
 type organization struct {
-	id                    uuid.UUID
-	name                  string
-	workspaces, templates map[uuid.UUID]bool
+	id   uuid.UUID
+	name string
+	// active are the known jobs that have not ended.
+	active map[uuid.UUID]coderd.Job
+	// newest are the ids of the newest jobs. It is nil before the first answer.
+	newest map[uuid.UUID]bool
+	// page is how many of the newest jobs the next look asks for, next the earliest time
+	// of that.
+	page int
+	next time.Time
+	// unseen is true if some of the active jobs were not among the newest ones, so that
+	// the next look asks for the active jobs.
+	unseen bool
 	// asked is when it was last asked, lively when something was being built.
 	asked, lively time.Time
 }
@@ -149,12 +173,19 @@ const jobsTimeout = 10 * time.Second
 func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 	p := j.plane
 	began := p.config.Clock.Now()
-	var active coderd.ActiveJobs
+	limit := j.newestDue(o, began)
+	var found []coderd.Job
 	err := p.ask(ctx, callJobs, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, jobsTimeout)
 		defer cancel()
 		var err error
-		active, err = coder.ActiveJobs(ctx, o.id)
+		if limit == 0 {
+			found, err = coder.ActiveJobs(ctx, o.id)
+			return err
+		}
+		sent := p.config.Clock.Now()
+		found, err = coder.NewestJobs(ctx, o.id, limit)
+		j.newestTook(o, p.config.Clock.Since(sent))
 		return err
 	}, coderd.IsNotFound)
 	if coderd.IsNotFound(err) {
@@ -164,8 +195,32 @@ func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 		return err
 	}
 	p.answeredNow()
-	j.take(o, active, began)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if limit == 0 {
+		j.takeActive(o, found, began)
+	} else {
+		j.takeNewest(o, found, limit, began)
+	}
 	return nil
+}
+
+// newestDue returns how many of the newest jobs the look asks for, or 0 if it asks for the
+// active jobs.
+func (j *jobs) newestDue(o *organization, now time.Time) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if o.asked.IsZero() || o.unseen || now.Before(o.next) {
+		return 0
+	}
+	return max(newestPage, o.page)
+}
+
+// newestTook determines when the newest jobs are asked for again.
+func (j *jobs) newestTook(o *organization, took time.Duration) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	o.next = j.plane.config.Clock.Now().Add(newestShare * took)
 }
 
 // notFound deals with an organization that was deleted, or whose jobs the token must
@@ -187,50 +242,79 @@ func (j *jobs) notFound(ctx context.Context, coder Coder, o *organization, began
 	return err
 }
 
-// take has read what has begun and what has ended.
-func (j *jobs) take(o *organization, active coderd.ActiveJobs, began time.Time) {
+// takeActive compares all active jobs with the known ones. The lock is held.
+func (j *jobs) takeActive(o *organization, found []coderd.Job, began time.Time) {
+	active := make(map[uuid.UUID]coderd.Job, len(found))
+	for _, job := range found {
+		active[job.ID] = job
+	}
+	var changed []coderd.Job
+	for id, job := range active {
+		if _, known := o.active[id]; !known {
+			changed = append(changed, job)
+		}
+	}
+	for id, job := range o.active {
+		if _, still := active[id]; !still {
+			changed = append(changed, job)
+		}
+	}
+	o.unseen = false
+	j.take(o, active, changed, began)
+}
+
+// takeNewest compares the newest jobs with the known ones. Active jobs that are not among
+// them stay. The lock is held.
+func (j *jobs) takeNewest(o *organization, found []coderd.Job, limit int, began time.Time) {
+	active := maps.Clone(o.active)
+	newest := make(map[uuid.UUID]bool, len(found))
+	var changed []coderd.Job
+	overlap, seen := false, 0
+	for _, job := range found {
+		_, wasActive := o.active[job.ID]
+		overlap = overlap || o.newest[job.ID]
+		newest[job.ID] = true
+		switch {
+		case job.Active:
+			active[job.ID] = job
+			seen++
+			if !wasActive {
+				changed = append(changed, job)
+			}
+		case wasActive:
+			delete(active, job.ID)
+			changed = append(changed, job)
+		case !o.newest[job.ID]:
+			changed = append(changed, job)
+		}
+	}
+	o.unseen = len(active) > seen
+	j.take(o, active, changed, began)
+	switch {
+	case overlap, o.newest == nil, len(found) < limit:
+		o.newest, o.page = newest, newestPage
+	case limit < coderd.MaxJobs:
+		// There are more new jobs than the page has.
+		o.page, o.next = coderd.MaxJobs, began
+	default:
+		o.newest, o.page = newest, newestPage
+		j.plane.rounds.hurry()
+	}
+}
+
+// take has the workspaces and templates of jobs read that began or ended. The lock is held.
+func (j *jobs) take(o *organization, active map[uuid.UUID]coderd.Job, changed []coderd.Job, began time.Time) {
 	p := j.plane
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	workspaces, templates := setOf(active.Workspaces), setOf(active.Templates)
-	changed := difference(o.workspaces, workspaces)
-	for _, id := range changed {
-		p.workspaces.mark(id, 0)
+	for _, job := range changed {
+		if job.Workspace != uuid.Nil {
+			p.workspaces.mark(job.Workspace, 0)
+		}
+		if job.Template != uuid.Nil {
+			p.templates.mark(job.Template, 0)
+		}
 	}
-	for _, id := range difference(o.templates, templates) {
-		p.templates.mark(id, 0)
-	}
-	if len(workspaces)+len(templates)+len(changed) > 0 {
+	if len(active)+len(changed) > 0 {
 		o.lively = began
 	}
-	// Something may have begun and ended in a gap.
-	allowed := time.Duration(3*max(1, len(j.organizations))) * p.config.Timing.Jobs
-	if !o.asked.IsZero() && began.Sub(o.asked) > allowed {
-		p.rounds.hurry()
-	}
-	o.workspaces, o.templates, o.asked = workspaces, templates, began
-}
-
-func setOf(ids []uuid.UUID) map[uuid.UUID]bool {
-	set := make(map[uuid.UUID]bool, len(ids))
-	for _, id := range ids {
-		set[id] = true
-	}
-	return set
-}
-
-// difference are the ids that one set has and the other has not.
-func difference(a, b map[uuid.UUID]bool) []uuid.UUID {
-	var out []uuid.UUID
-	for id := range a {
-		if !b[id] {
-			out = append(out, id)
-		}
-	}
-	for id := range b {
-		if !a[id] {
-			out = append(out, id)
-		}
-	}
-	return out
+	o.active, o.asked = active, began
 }

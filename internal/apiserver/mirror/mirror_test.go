@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
@@ -116,23 +118,67 @@ func TestBuildReachesTheLog(t *testing.T) {
 	s.equal(c)
 }
 
-// TestBuildBetweenTwoQuestions is one that no question for jobs meets. Where there are
-// few workspaces it need not wait long for its turn to be read again.
+// shortBuilds begins and ends builds of workspaces, before anybody can ask for them.
+func (c *fakeCoder) shortBuilds(ids ...uuid.UUID) {
+	for _, id := range ids {
+		c.build(id, coderd.TransitionStop)
+		c.finish(id)
+	}
+}
+
+// stoppedOf returns how many of the workspaces are shown as stopped.
+func (s *sim) stoppedOf(c *fakeCoder, ids ...uuid.UUID) (n int) {
+	for _, id := range ids {
+		if e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(id)); e.Object.(*aggregationv1alpha1.CoderWorkspace).Status.LatestBuildStatus == "stopped" {
+			n++
+		}
+	}
+	return n
+}
+
+// TestBuildBetweenTwoQuestions is one that no question for active jobs meets. It is among
+// the newest jobs. If these take Coder long, they are asked for less often.
 func TestBuildBetweenTwoQuestions(t *testing.T) {
-	for n, limit := range map[int]time.Duration{100: 11 * time.Second, 1000: 65 * time.Second} {
+	for _, test := range []struct{ newest, limit time.Duration }{
+		{0, 2100 * time.Millisecond},
+		{300 * time.Millisecond, 9 * time.Second},
+	} {
 		s := newSim(t, 1)
 		c := s.add("team", "prod")
-		c.fill(n)
+		c.newestLatency = test.newest
+		c.fill(1000)
 		s.until(time.Minute, "Ready", s.ready(c))
 		for i := range 10 {
 			s.run(time.Duration(s.random.IntN(90_000)) * time.Millisecond)
 			id := c.ids()[i]
-			c.build(id, coderd.TransitionStop)
-			c.finish(id)
-			s.until(limit, fmt.Sprintf("the build in the log of %d workspaces", n), func() bool {
-				e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(id))
-				return versionIn(e.Object) == "4"
-			})
+			c.shortBuilds(id)
+			s.until(test.limit, fmt.Sprintf("the build, newest jobs take %s", test.newest), func() bool { return s.stoppedOf(c, id) == 1 })
+		}
+		before := c.calls["newest"]
+		s.run(10 * time.Minute)
+		took := time.Duration(c.calls["newest"]-before) * (test.newest + c.latency)
+		if part := took.Seconds() / 600; part > 0.06 {
+			t.Errorf("the newest jobs, which take %s, are asked for %.0f %% of the time", test.newest, 100*part)
+		}
+	}
+}
+
+// TestManyShortBuilds has more of them between two questions than a question covers.
+func TestManyShortBuilds(t *testing.T) {
+	for n, limit := range map[int]time.Duration{150: 5 * time.Second, 1500: 2 * time.Minute} {
+		s := newSim(t, 1)
+		c := s.add("team", "prod")
+		c.fill(2000)
+		s.until(time.Minute, "Ready", s.ready(c))
+		s.run(time.Minute)
+		ids := c.ids()[:n]
+		c.shortBuilds(ids...)
+		s.until(limit, fmt.Sprintf("%d builds", n), func() bool { return s.stoppedOf(c, ids...) == n })
+		s.run(time.Minute)
+		before := c.requests()
+		s.run(10 * time.Minute)
+		if perMinute := float64(c.requests()-before) / 10; perMinute > 60 {
+			t.Errorf("%.1f requests a minute after %d builds: %v", perMinute, n, c.calls)
 		}
 	}
 }

@@ -247,8 +247,10 @@ type fakeCoder struct {
 	organizations []coderd.Organization
 	next          uint64
 	roles         []string
-	// latency of a call, and of each row of a page.
-	latency, rowLatency time.Duration
+	// jobs are all that ever began, the newest last.
+	jobs []*fakeJob
+	// latency of a call, of each row of a page, and what the newest jobs take besides.
+	latency, rowLatency, newestLatency time.Duration
 	// fault is asked before each call, during after the answer was taken.
 	fault  func(call string) error
 	during func(call string)
@@ -263,6 +265,19 @@ type fakeWorkspace struct {
 	coderd.Workspace
 	// building until the job is done.
 	building bool
+	job      *fakeJob
+}
+
+type fakeJob struct {
+	coderd.Job
+	organization uuid.UUID
+}
+
+// begin begins a job for a workspace.
+func (c *fakeCoder) begin(w *fakeWorkspace) {
+	w.building = true
+	w.job = &fakeJob{Job: coderd.Job{ID: c.id(), Status: "running", Active: true, Workspace: w.ID}, organization: w.OrganizationID}
+	c.jobs = append(c.jobs, w.job)
 }
 
 func newFakeCoder(s *sim, name types.NamespacedName) *fakeCoder {
@@ -285,11 +300,12 @@ func (c *fakeCoder) id() uuid.UUID {
 func (c *fakeCoder) create(owner, name string) uuid.UUID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := &fakeWorkspace{building: true}
+	w := &fakeWorkspace{}
 	w.ID, w.OwnerName, w.Name, w.OrganizationName = c.id(), owner, name, c.organizations[0].Name
 	w.OrganizationID, w.CreatedAt = c.organizations[0].ID, c.sim.clock.Now()
 	w.LatestBuild = coderd.Build{Number: 1, Status: "starting", Transition: coderd.TransitionStart}
 	c.items[w.ID] = w
+	c.begin(w)
 	return w.ID
 }
 
@@ -308,7 +324,7 @@ func (c *fakeCoder) build(id uuid.UUID, t coderd.Transition) {
 	if w == nil || w.building {
 		return
 	}
-	w.building = true
+	c.begin(w)
 	w.LatestBuild.Number++
 	w.LatestBuild.Transition = t
 	w.LatestBuild.Status = map[coderd.Transition]string{
@@ -323,7 +339,7 @@ func (c *fakeCoder) finish(id uuid.UUID) {
 	if w == nil || !w.building {
 		return
 	}
-	w.building = false
+	w.building, w.job.Active, w.job.Status = false, false, "succeeded"
 	w.LatestBuild.Number++
 	switch w.LatestBuild.Transition {
 	case coderd.TransitionDelete:
@@ -453,11 +469,23 @@ func (c *fakeCoder) Organizations(context.Context) (all []coderd.Organization, e
 	return all, err
 }
 
-func (c *fakeCoder) ActiveJobs(_ context.Context, organization uuid.UUID) (jobs coderd.ActiveJobs, err error) {
+func (c *fakeCoder) ActiveJobs(_ context.Context, organization uuid.UUID) (jobs []coderd.Job, err error) {
 	err = c.call("jobs", 1, func() {
-		for id, w := range c.items {
-			if w.building && w.OrganizationID == organization {
-				jobs.Workspaces = append(jobs.Workspaces, id)
+		for _, j := range c.jobs {
+			if j.Active && j.organization == organization {
+				jobs = append(jobs, j.Job)
+			}
+		}
+	})
+	return jobs, err
+}
+
+func (c *fakeCoder) NewestJobs(_ context.Context, organization uuid.UUID, limit int) (jobs []coderd.Job, err error) {
+	c.sim.clock.Step(c.newestLatency)
+	err = c.call("newest", 1, func() {
+		for _, j := range slices.Backward(c.jobs) {
+			if j.organization == organization && len(jobs) < limit {
+				jobs = append(jobs, j.Job)
 			}
 		}
 	})

@@ -85,7 +85,7 @@ func (s *Server) enqueue(r *request, name string, j job) *job {
 	}
 	j.result = result
 	added := &j
-	s.queued = append(s.queued, added)
+	s.queued, s.jobs = append(s.queued, added), append(s.jobs, added)
 	if !s.manual && !result.Hold && s.matching(added) > 0 {
 		r.after = append(r.after, func() { s.advance(added); s.advance(added) })
 	}

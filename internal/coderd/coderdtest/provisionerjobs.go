@@ -2,7 +2,6 @@ package coderdtest
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -13,45 +12,37 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// builtInProvisioners is the number of Coder's built-in provisioners. They are used if no
-// provisioner was added to the server.
+// builtInProvisioners is how many Coder has of its own. A server that was given no
+// provisioner has them.
 const builtInProvisioners = 3
 
 func (s *Server) routeJobs(closed route) {
 	closed("GET /api/v2/organizations/{organization}/provisionerjobs", s.getJobs)
 }
 
-// getJobs lists unfinished jobs. The server does not keep the others, so it refuses requests for
-// them.
+// getJobs lists jobs, the newest first. Those of the state that a test begins with are not
+// among them.
 func (s *Server) getJobs(r *request) {
 	org := s.pathOrganization(r)
 	if !r.mayProvision() {
 		notFound()
 	}
-	wanted := map[codersdk.ProvisionerJobStatus]bool{}
-	for word := range strings.SplitSeq(r.URL.Query().Get("status"), ",") {
-		status := codersdk.ProvisionerJobStatus(word)
-		if !status.Active() {
-			refuse(http.StatusBadRequest, "Invalid query parameters.", codersdk.ValidationError{
-				Field: "status", Detail: fmt.Sprintf("the server for tests does not list jobs of status %q", word),
-			})
-		}
-		wanted[status] = true
-	}
+	all := r.URL.Query().Get("status") == ""
+	wanted := strings.Split(r.URL.Query().Get("status"), ",")
 	limit := 50
 	if r.URL.Query().Has("limit") {
 		limit = r.positive("limit")
 	}
 	out := []codersdk.ProvisionerJob{}
-	for _, j := range slices.Backward(s.queued) {
-		if j.orgID == org.ID && wanted[j.status] && (limit == 0 || len(out) < limit) {
+	for _, j := range slices.Backward(s.jobs) {
+		if j.orgID == org.ID && (all || slices.Contains(wanted, string(j.status))) && (limit == 0 || len(out) < limit) {
 			out = append(out, s.jobSDK(j))
 		}
 	}
 	r.write(http.StatusOK, out)
 }
 
-// jobSDK converts a job, with the fields that only the list of jobs has.
+// jobSDK is a job with what only the list of jobs has.
 func (s *Server) jobSDK(j *job) codersdk.ProvisionerJob {
 	out := j.sdk()
 	if v := s.versionByID(j.versionID); v != nil {
@@ -66,7 +57,7 @@ func (s *Server) jobSDK(j *job) codersdk.ProvisionerJob {
 	return out
 }
 
-// cancel ends a pending job, and requests the end of a running one.
+// cancel ends a job that waits, and asks one that runs to end.
 func (s *Server) cancel(r *request, j *job) {
 	switch {
 	case j.completedAt != nil:
@@ -86,7 +77,7 @@ func (s *Server) cancel(r *request, j *job) {
 	r.write(http.StatusOK, codersdk.Response{Message: "Job has been marked as canceled..."})
 }
 
-// tagsOf returns the tags of a job, with the ones that Coder adds.
+// tagsOf are the tags of a job as Coder completes them.
 func tagsOf(user uuid.UUID, given map[string]string) map[string]string {
 	tags := maps.Clone(given)
 	if tags == nil {
@@ -100,7 +91,7 @@ func tagsOf(user uuid.UUID, given map[string]string) map[string]string {
 	return tags
 }
 
-// matching returns the number of provisioners that may run a job.
+// matching counts the provisioners that may take a job.
 func (s *Server) matching(j *job) int {
 	if len(s.daemons) == 0 {
 		if len(j.tags) > 2 {

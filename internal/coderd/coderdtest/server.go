@@ -42,8 +42,9 @@ type Server struct {
 	versions      []*version
 	files         []*file
 	results       map[string]BuildResult
-	queued        []*job
-	lastLog       int64
+	// queued are the jobs that have not ended, jobs all that ever began.
+	queued, jobs []*job
+	lastLog      int64
 	// agentLogs and agentWorkspaces contain the agents with log lines, by agent id.
 	agentLogs       map[uuid.UUID]*agentLog
 	agentWorkspaces map[uuid.UUID]*workspace

@@ -1,6 +1,6 @@
-// Package remoteexec is a client for subresources that serve the protocol of pods/exec, such as
-// coderworkspaces/exec.
+// Package remoteexec is the client of subresources that serve the protocols of
+// pods/exec and pods/portforward, such as coderworkspaces/exec.
 //
-// It uses client-go's remotecommand with a WebSocket, and with SPDY if a proxy does not support
-// WebSockets. The connection and the credentials are those of the rest.Config.
+// It uses client-go's remotecommand and portforward: a WebSocket, and SPDY if a proxy in between does
+// not pass WebSockets. The connection and the identity are those of the rest.Config.
 package remoteexec

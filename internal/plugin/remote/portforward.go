@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
 
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 	"github.com/coder-k8s/coder-k8s/internal/kube/remoteexec"
@@ -25,7 +23,8 @@ func NewPortForwardCommand(s *session.Session) *cobra.Command {
 		Use:   "port-forward WORKSPACE [LOCAL:]PORT...",
 		Short: "Make ports of a workspace reachable on this machine",
 		Long: "Forwards TCP ports of localhost to those of a running workspace, until it is interrupted. What listens in the workspace\n" +
-			"on its own localhost is reached too. Local port 0 is any free one.\n\n" +
+			"on its own localhost is reached too. Local port 0 is any free one. A connection to a port on which nothing listens\n" +
+			"fails alone.\n\n" +
 			"It needs the verbs get and create of coderworkspaces/portforward, which ClusterRole coder-k8s-workspace-access has.",
 		Example: "  kubectl coder port-forward dev 8080\n  kubectl coder port-forward coder.ada.dev 8888:80 0:5432",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -72,21 +71,7 @@ func (t *target) forward(ctx context.Context, name string, ports []string) error
 		query.Set("agent", t.agent)
 	}
 	to := address(cluster, ws, "portforward", query)
-	transport, upgrader, err := spdy.RoundTripperFor(cluster.Config)
-	if err != nil {
-		return err
-	}
-	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to, cluster.Config)
-	if err != nil {
-		return err
-	}
-	dialer := portforward.NewFallbackDialerForStreaming(socket,
-		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to), remoteexec.MayFallBack)
-	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"localhost"}, ports, ctx.Done(), make(chan struct{}), t.Out, t.ErrOut)
-	if err != nil {
-		return cli.Usage("%v", err)
-	}
-	err = forwarder.ForwardPorts()
+	err = remoteexec.Forward(ctx, cluster.Config, to, ports, t.Out, t.ErrOut)
 	if ctx.Err() != nil {
 		// This is the normal end of the command.
 		err = nil

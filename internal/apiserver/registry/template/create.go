@@ -175,8 +175,11 @@ func (c *creating) orphan(ctx context.Context) (coderd.TemplateVersion, error) {
 		if err != nil && passing(err) {
 			return coderd.TemplateVersion{}, err
 		}
-		for _, id := range jobs.TemplateVersions {
-			v, err := client.TemplateVersion(ctx, id)
+		for _, job := range jobs {
+			if job.TemplateVersion == uuid.Nil {
+				continue
+			}
+			v, err := client.TemplateVersion(ctx, job.TemplateVersion)
 			if err == nil && v.TemplateID == nil && v.FileID == r.FileID && strings.EqualFold(v.Name, r.Name) {
 				return v, nil
 			}

@@ -1,0 +1,121 @@
+package remoteexec
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// Forward makes ports of what the subresource at this address serves reachable on
+// localhost, until the context is done. Each port is PORT or LOCAL:PORT. A connection that
+// fails, for example because nothing listens there, ends alone and is reported on errOut.
+// The error is portforward.ErrLostConnectionToPod if the connection to the server ended.
+// It tries again for a few seconds if no server answers.
+func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, ports []string, out, errOut io.Writer) error {
+	transport, upgrader, err := spdy.RoundTripperFor(cfg)
+	if err != nil {
+		return err
+	}
+	socket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(subresource, cfg)
+	if err != nil {
+		return err
+	}
+	dialer := &lasting{ctx: ctx, Dialer: portforward.NewFallbackDialerForStreaming(socket,
+		spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, subresource), MayFallBack)}
+	ctx = klog.NewContext(ctx, logr.New(&failures{to: errOut}))
+	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(ctx, dialer, []string{"localhost"}, ports, make(chan struct{}), out, errOut)
+	if err != nil {
+		return err
+	}
+	err = forwarder.ForwardPorts()
+	if dialer.conn != nil {
+		_ = dialer.conn.Close()
+	}
+	if dialer.err != nil {
+		return dialer.err
+	}
+	return err
+}
+
+// lasting is a dialer whose connection client-go does not close: it would do that as soon
+// as one of the forwarded connections fails, and so end all others.
+type lasting struct {
+	httpstream.Dialer
+	ctx  context.Context //nolint:containedctx // Dial has none.
+	conn httpstream.Connection
+	err  error
+}
+
+// Dial implements httpstream.Dialer.
+func (l *lasting) Dial(protocols ...string) (httpstream.Connection, string, error) {
+	var protocol string
+	// A port-forward that began without an answer has done nothing yet.
+	unanswered := func(err error) bool { return unreached(err) || lost(err) }
+	l.err = Retry(l.ctx, unanswered, func() (err error) {
+		l.conn, protocol, err = l.Dialer.Dial(protocols...)
+		return err
+	})
+	if l.err != nil && unanswered(l.err) {
+		l.err = fmt.Errorf("no replica of the aggregated API answered within %s; try again: %w", patience(), l.err)
+	}
+	if l.err != nil {
+		return nil, "", l.err
+	}
+	return unclosed{l.conn}, protocol, nil
+}
+
+// unclosed is a connection that Close does not close.
+type unclosed struct{ httpstream.Connection }
+
+// Close implements httpstream.Connection.
+func (unclosed) Close() error { return nil }
+
+// failures is a log that writes a line for each connection that failed.
+type failures struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+// forwardPrefix is the end of what the protocol's server writes before the cause.
+const forwardPrefix = ", uid : "
+
+// Error implements logr.LogSink.
+func (f *failures) Error(err error, message string, keysAndValues ...any) {
+	text := fmt.Sprintf("%s: %v", message, err)
+	if _, cause, found := strings.Cut(text, forwardPrefix); found {
+		text = cause
+	}
+	ports := map[string]any{}
+	for i := 0; i+1 < len(keysAndValues); i += 2 {
+		ports[fmt.Sprint(keysAndValues[i])] = keysAndValues[i+1]
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, _ = fmt.Fprintf(f.to, "A connection from local port %v to port %v failed: %s\n", ports["localPort"], ports["remotePort"], text)
+}
+
+// Init implements logr.LogSink.
+func (*failures) Init(logr.RuntimeInfo) {}
+
+// Enabled implements logr.LogSink.
+func (*failures) Enabled(int) bool { return false }
+
+// Info implements logr.LogSink.
+func (*failures) Info(int, string, ...any) {}
+
+// WithValues implements logr.LogSink.
+func (f *failures) WithValues(...any) logr.LogSink { return f }
+
+// WithName implements logr.LogSink.
+func (f *failures) WithName(string) logr.LogSink { return f }
