@@ -35,7 +35,7 @@ func nameOf(user string) string {
 		}
 		return '_'
 	}, user)
-	if plain == user && len(user) <= maxBy {
+	if !strings.Contains(plain, "_") && len(user) <= maxBy {
 		return user
 	}
 	hash := sha256.Sum256([]byte(user))
