@@ -107,6 +107,7 @@ func testLiveWorkspace(t *testing.T) {
 		})
 	})
 	testLiveAccess(t, object)
+	t.Run("tokens", func(t *testing.T) { testWorkspaceTokens(t, object) })
 	t.Run("home survives stop and start", func(t *testing.T) {
 		inWorkspace(t, object, "echo kept >~/file; echo gone >/tmp/file")
 		coderGives(t, 0, "stopped", "", "stop", "-n", sampleNamespace, object, "--wait", "--yes")

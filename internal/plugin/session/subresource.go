@@ -22,9 +22,14 @@ func (c *Cluster) DeleteSubresource(ctx context.Context, of client.Object, resou
 	if err != nil {
 		return err
 	}
-	text, err := c.Kube.CoreV1().RESTClient().Delete().AbsPath("/apis/"+aggregationv1alpha1.GroupVersion.String()).
+	result := c.Kube.CoreV1().RESTClient().Delete().AbsPath("/apis/"+aggregationv1alpha1.GroupVersion.String()).
 		Namespace(of.GetNamespace()).Resource(resource).Name(of.GetName()).SubResource(subresource).
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx).Raw()
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx)
+	// Unlike that of Raw, this error has the message of the answer.
+	if err := result.Error(); err != nil {
+		return err
+	}
+	text, err := result.Raw()
 	if err != nil {
 		return err
 	}
