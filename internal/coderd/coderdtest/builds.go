@@ -107,12 +107,8 @@ func (s *Server) postBuild(r *request) {
 		v.check(false, "transition", "oneof", body.Transition)
 	}
 	v.refuse()
-	if len(r.key.allowList) > 0 && body.Transition != codersdk.WorkspaceTransitionDelete {
-		// No scope of tokens lets Coder read the owner.
-		refuseDetailed(http.StatusBadRequest, "Unable to validate parameters",
-			"Failed to fetch workspace owner; Please check your permissions or the user may not exist.")
-	}
-	if len(r.key.allowList) > 0 || w.owner != r.user && !r.user.has("owner") {
+	r.key.mayBuild(body.Transition)
+	if w.owner != r.user && !r.user.has("owner") {
 		refuse(http.StatusForbidden, "You do not have permission to build this workspace.")
 	}
 	if w.deleted && body.Transition != codersdk.WorkspaceTransitionDelete {

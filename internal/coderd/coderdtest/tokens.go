@@ -262,3 +262,16 @@ func (k *key) allows(r *request) bool {
 	return slices.ContainsFunc(k.allowList, func(t codersdk.APIAllowListTarget) bool { return t.Type == kind && (t.ID == "*" || t.ID == id) }) &&
 		(kind == codersdk.ResourceWorkspace || r.Method == http.MethodGet)
 }
+
+// mayBuild refuses builds with a token that has an allow list.
+func (k *key) mayBuild(transition codersdk.WorkspaceTransition) {
+	switch {
+	case len(k.allowList) == 0:
+	case transition == codersdk.WorkspaceTransitionDelete:
+		refuse(http.StatusForbidden, "You do not have permission to delete this workspace.")
+	default:
+		// No scope of tokens lets Coder read the owner.
+		refuseDetailed(http.StatusBadRequest, "Unable to validate parameters",
+			"Failed to fetch workspace owner; Please check your permissions or the user may not exist.")
+	}
+}

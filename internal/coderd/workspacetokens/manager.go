@@ -18,8 +18,10 @@ import (
 )
 
 const (
-	// MinLifetime and MaxLifetime limit how long a token lives.
-	MinLifetime, MaxLifetime = time.Minute, time.Hour
+	// MinLifetime is how long a token lives at least.
+	MinLifetime = time.Minute
+	// MaxLifetime is how long a token lives at most.
+	MaxLifetime = time.Hour
 	// MaxTokens is how many tokens of a user may be valid for one workspace.
 	MaxTokens = 50
 	// shownFor is how long after their end tokens are still listed: the clocks of Coder and

@@ -45,7 +45,7 @@ type tokenREST struct {
 }
 
 var (
-	_ rest.NamedCreater    = (*tokenREST)(nil) //nolint:misspell // So the library calls it.
+	_ rest.NamedCreater    = (*tokenREST)(nil)
 	_ rest.Getter          = (*tokenREST)(nil)
 	_ rest.GracefulDeleter = (*tokenREST)(nil)
 	_ rest.StorageMetadata = (*tokenREST)(nil)
