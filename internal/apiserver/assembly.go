@@ -70,6 +70,9 @@ func assemble(
 	if err := opts.Audit.ApplyTo(&config.Config); err != nil {
 		return fmt.Errorf("setting up the audit log: %w", err)
 	}
+	if config.AuditPolicyRuleEvaluator != nil {
+		config.AuditPolicyRuleEvaluator = withoutTokens{config.AuditPolicyRuleEvaluator}
+	}
 	if opts.PriorityAndFairness {
 		config.FlowControl = utilflowcontrol.New(k.informers, k.client.FlowcontrolV1(),
 			config.MaxRequestsInFlight+config.MaxMutatingRequestsInFlight)

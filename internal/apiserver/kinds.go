@@ -26,6 +26,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
 )
 
 // storage is all that stands under the verbs of this replica.
@@ -41,6 +42,7 @@ type storage struct {
 	pods        *workspacepods.Watcher
 	events      *objectevents.Recorder
 	sessions    *sessions.Manager
+	tokens      *workspacetokens.Manager
 	workspaces  *workspace.Kind
 	templates   *template.Kind
 }
@@ -53,6 +55,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	s := &storage{
 		connections: config.Connections,
 		sessions:    sessions.New(config.Connections, config.Identity, config.Clock),
+		tokens:      workspacetokens.New(config.Connections, config.Clock),
 		board:       &partition.Board{}, agents: agents.NewPool(config.DialAgent),
 		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates},
 	}
@@ -67,7 +70,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	actors := acting.New(acting.Config{Authorizer: authorizer, Sessions: s.sessions, Clock: config.Clock})
 	s.workspaces = workspace.New(workspace.Config{
 		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.workspace,
-		Agents: s.agents, Pods: s.pods, Actors: actors,
+		Agents: s.agents, Tokens: s.tokens, Pods: s.pods, Actors: actors,
 	})
 	s.templates = template.New(template.Config{
 		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.template,
@@ -90,7 +93,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		Workspaces: mirror.Resource[coderd.Workspace]{Store: workspaces, Kind: s.workspaces},
 		Templates:  mirror.Resource[coderd.Template]{Store: templates, Kind: s.templates},
 		Released:   (&namespaces{cache: k.informers.Core().V1().Namespaces().Lister()}).Released,
-		Members:    s.pods.Serve, Unsettled: s.unsettled,
+		Members:    s.pods.Serve, Unsettled: s.unsettled, Gone: s.tokens.Gone,
 		Metrics: mirrorMetrics, Timing: config.MirrorTiming, Clock: config.Clock,
 	})
 	if err != nil {

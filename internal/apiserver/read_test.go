@@ -199,6 +199,7 @@ func TestDiscoveryAndForms(t *testing.T) {
 		"coderworkspaces/scale  Scale[] [] [get patch update]",
 		"coderworkspaces/start  CoderWorkspaceAction[] [] [create]",
 		"coderworkspaces/stop  CoderWorkspaceAction[] [] [create]",
+		"coderworkspaces/token  CoderWorkspaceToken[] [] [create delete get]",
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("discovery (-want +got):\n%s", diff)

@@ -243,7 +243,7 @@ func (s *Server) Start(ctx context.Context) error {
 // parts are what runs as long as the server does. None ends before.
 func (s *Server) parts() []func(context.Context) error {
 	prepared := s.generic.PrepareRun()
-	return []func(context.Context) error{prepared.RunWithContext, s.storage.leader.Start, s.storage.states.Start, s.storage.sessions.Run}
+	return []func(context.Context) error{prepared.RunWithContext, s.storage.leader.Start, s.storage.states.Start, s.storage.sessions.Run, s.storage.tokens.Run}
 }
 
 // drain waits a while until all parts have ended.

@@ -109,6 +109,7 @@ func (c *contract) run(t *testing.T) {
 		{"active version", c.activeVersion},
 		{"new workspace", c.newWorkspace},
 		{"workspace", c.readWorkspace},
+		{"token of the workspace", c.workspaceToken},
 		{"schedule", c.schedule},
 		{"builds", c.builds},
 		{"end of the workspace", c.deleteWorkspace},

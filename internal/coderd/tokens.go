@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/coder/coder/v2/codersdk"
 )
 
@@ -27,21 +29,26 @@ type Token struct {
 type TokenInfo struct {
 	ID, Name             string
 	CreatedAt, ExpiresAt time.Time
+	// UserID is the user whose token it is.
+	UserID uuid.UUID
+	// Username is set only by AllTokens.
+	Username string
 }
 
 // CreateToken makes an API token of a user. A name that exists is a conflict.
 func (c *Client) CreateToken(ctx context.Context, user string, request TokenRequest) (Token, error) {
-	op := fmt.Sprintf("creating token %q of user %q", request.Name, user)
+	// Without a scope the token may do all that its user may.
+	return c.createToken(ctx, user, codersdk.CreateTokenRequest{TokenName: request.Name, Lifetime: request.Lifetime})
+}
+
+func (c *Client) createToken(ctx context.Context, user string, request codersdk.CreateTokenRequest) (Token, error) {
+	op := fmt.Sprintf("creating token %q of user %q", request.TokenName, user)
 	if err := checkNames(op, user); err != nil {
 		return Token{}, err
 	}
 	var out Token
 	err := c.call(ctx, op, func(ctx context.Context) error {
-		// Without a scope the token may do all that its user may.
-		res, err := c.sdk.CreateToken(ctx, user, codersdk.CreateTokenRequest{
-			TokenName: request.Name,
-			Lifetime:  request.Lifetime,
-		})
+		res, err := c.sdk.CreateToken(ctx, user, request)
 		// The part of a token before the dash is its id.
 		id, _, _ := strings.Cut(res.Key, "-")
 		out = Token{ID: id, Value: res.Key}
@@ -82,18 +89,22 @@ func (c *Client) OwnKey(ctx context.Context, id string) (TokenInfo, error) {
 }
 
 func (c *Client) key(ctx context.Context, op, path, user, name string) (TokenInfo, error) {
-	if err := checkNames(op, user, name); err != nil {
-		return TokenInfo{}, err
-	}
-	var key codersdk.APIKey
-	err := c.call(ctx, op, func(ctx context.Context) error {
-		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/%s", user, path), nil, http.StatusOK, into(&key))
-	})
+	key, err := c.apiKey(ctx, op, path, user, name)
 	return newTokenInfo(key), err
 }
 
+func (c *Client) apiKey(ctx context.Context, op, path, user, name string) (key codersdk.APIKey, err error) {
+	if err := checkNames(op, user, name); err != nil {
+		return key, err
+	}
+	err = c.call(ctx, op, func(ctx context.Context) error {
+		return c.request(ctx, http.MethodGet, fmt.Sprintf("/api/v2/users/%s/keys/%s", user, path), nil, http.StatusOK, into(&key))
+	})
+	return key, err
+}
+
 func newTokenInfo(k codersdk.APIKey) TokenInfo {
-	return TokenInfo{ID: boundName(k.ID), Name: boundName(k.TokenName), CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt}
+	return TokenInfo{ID: boundName(k.ID), Name: boundName(k.TokenName), CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, UserID: k.UserID}
 }
 
 // DeleteToken revokes a token or ends a session at once.

@@ -13,6 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin/session"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/status"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/template"
+	"github.com/coder-k8s/coder-k8s/internal/plugin/token"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/tree"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/whoami"
 	"github.com/coder-k8s/coder-k8s/internal/plugin/workspace"
@@ -59,7 +60,7 @@ func NewCommand(s *session.Session) *cobra.Command {
 	cmd.AddCommand(workspace.Commands(s)...)
 	cmd.AddCommand(remote.NewExecCommand(s), remote.NewSSHCommand(s), remote.NewConfigSSHCommand(s),
 		remote.NewCopyCommand(s), remote.NewPortForwardCommand(s))
-	cmd.AddCommand(access.NewOpenCommand(s), access.NewLoginCommand(s), template.NewCommand(s))
+	cmd.AddCommand(access.NewOpenCommand(s), access.NewLoginCommand(s), template.NewCommand(s), token.NewCommand(s))
 	cmd.AddCommand(newVersionCommand(s), newCompletionCommand(s), newOptionsCommand(s))
 	explainUnavailable(s, cmd)
 	cmd.SetUsageFunc(printUsage)

@@ -25,7 +25,7 @@ func AddToScheme(s *runtime.Scheme) error {
 func Types() []runtime.Object {
 	return []runtime.Object{
 		&CoderWorkspace{}, &CoderWorkspaceList{}, &CoderTemplate{}, &CoderTemplateList{},
-		&CoderWorkspaceAction{}, &CoderWorkspaceLogOptions{}, &CoderWorkspaceExecOptions{}, &CoderWorkspacePortForwardOptions{},
+		&CoderWorkspaceAction{}, &CoderWorkspaceToken{}, &CoderWorkspaceTokenList{}, &CoderWorkspaceLogOptions{}, &CoderWorkspaceExecOptions{}, &CoderWorkspacePortForwardOptions{},
 		&CoderTemplateVersionList{}, &CoderTemplateVersionOptions{},
 		&CoderTemplateParameterList{}, &CoderTemplateParameterOptions{}, &CoderTemplateLogOptions{},
 		&CoderSelfReview{},

@@ -136,6 +136,26 @@ func (in CoderWorkspaceStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderWorkspaceToken) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderWorkspaceToken"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderWorkspaceTokenList) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderWorkspaceTokenList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderWorkspaceTokenSpec) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderWorkspaceTokenSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderWorkspaceTokenStatus) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderWorkspaceTokenStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in SecretKeySelector) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.SecretKeySelector"
 }

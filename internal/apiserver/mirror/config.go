@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -41,6 +42,8 @@ type Config struct {
 	// Unsettled reports whether something outside of Coder says that a workspace changes
 	// soon, so that it is read again. Nil is never.
 	Unsettled func(controlPlane types.NamespacedName, w coderd.Workspace) bool
+	// Gone is called with a workspace that was deleted in Coder. Nil is not called.
+	Gone func(controlPlane types.NamespacedName, id uuid.UUID)
 	// Held says that no other replica mirrors for certain. Nil means always.
 	Held func() bool
 	// Metrics may be nil.
@@ -75,6 +78,9 @@ func (c *Config) complete() error {
 	}
 	if c.Unsettled == nil {
 		c.Unsettled = func(types.NamespacedName, coderd.Workspace) bool { return false }
+	}
+	if c.Gone == nil {
+		c.Gone = func(types.NamespacedName, uuid.UUID) {}
 	}
 	if c.Held == nil {
 		c.Held = func() bool { return true }

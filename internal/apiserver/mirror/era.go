@@ -47,7 +47,7 @@ type member struct {
 func newEra(config *Config) *era {
 	e := &era{
 		config:     config,
-		workspaces: newWorkspaces(config.Workspaces, config.Unsettled), templates: newTemplates(config.Templates),
+		workspaces: newWorkspaces(config.Workspaces, config.Unsettled, config.Gone), templates: newTemplates(config.Templates),
 		janitor:   metadata.NewJanitor(config.Records),
 		inherited: map[types.NamespacedName]partition.Partition{},
 		planes:    map[types.NamespacedName]*member{}, orphaned: map[types.NamespacedName]bool{},

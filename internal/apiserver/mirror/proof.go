@@ -218,6 +218,9 @@ func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
 	f.plane.config.Metrics.committed(f.kind, 1)
 	f.queue.forget(d.id)
 	f.breaker.acquit(d.id)
+	if f.source.removed != nil {
+		f.source.removed(f.plane.name, d.id)
+	}
 	return f.dropRecord(ctx, d.id)
 }
 

@@ -44,13 +44,15 @@ type source[Item any] struct {
 	// gone says that an error proves a deletion by itself: that the token would see
 	// the item if it were there.
 	gone func(error) bool
+	// removed is called when an item was deleted. It may be nil.
+	removed func(controlPlane types.NamespacedName, id uuid.UUID)
 	// ownerSeesAll says that "not found" proves a deletion where the token is an
 	// owner's.
 	ownerSeesAll bool
 }
 
 func newWorkspaces(
-	r Resource[coderd.Workspace], unsettled func(types.NamespacedName, coderd.Workspace) bool,
+	r Resource[coderd.Workspace], unsettled func(types.NamespacedName, coderd.Workspace) bool, removed func(types.NamespacedName, uuid.UUID),
 ) *stock[coderd.Workspace] {
 	return &stock[coderd.Workspace]{
 		Resource: r,
@@ -71,7 +73,7 @@ func newWorkspaces(
 			busyObject: busyWorkspaceObject,
 			// Coder says of a deleted workspace that it is gone. What the token must not
 			// see is not found.
-			gone: isGone,
+			gone: isGone, removed: removed,
 		},
 	}
 }

@@ -8,6 +8,10 @@ type Release string
 // The emulated releases. Each is the newest patch release of its minor version whose source was
 // read; 2.30.0 is the version of the client library that this project uses.
 const (
+	// ReleaseBefore is none of Releases: one that has no scopes of tokens, of which nothing
+	// else is emulated.
+	ReleaseBefore Release = "v2.20.0+0000000"
+
 	Release229 Release = "v2.29.19+f8bdec5"
 	Release230 Release = "v2.30.0+43e67d1"
 	Release234 Release = "v2.34.8+7bd778d"
@@ -45,6 +49,8 @@ const (
 	bombTooLarge
 	// startsNoDormant: starting a dormant workspace returns 403. Other releases wake it.
 	startsNoDormant
+	// ignoresScopes: tokens may do all that their user may, whatever was asked for.
+	ignoresScopes
 )
 
 // differences returns the emulated releases that have a behavior, and the source: pull requests and
@@ -63,6 +69,8 @@ func differences(d difference) (releases []Release, source string) {
 		return []Release{Release234, Release236}, "#26314, in 2.33.11, 2.34.5, 2.35.0: coderd/workspaces.go"
 	case startsNoDormant:
 		return []Release{Release229}, "tried with the real 2.29.1"
+	case ignoresScopes:
+		return []Release{ReleaseBefore}, "before scopes of tokens: unknown fields of the body are ignored, coderd/httpapi/httpapi.go"
 	case bombTooLarge:
 		return []Release{Release229, Release234, Release236}, "in 2.29.17, 2.34.2: coderd/files.go"
 	}

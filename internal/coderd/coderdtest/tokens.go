@@ -20,6 +20,8 @@ type key struct {
 	createdAt  time.Time
 	expiresAt  time.Time
 	lifetime   time.Duration
+	scopes     []codersdk.APIKeyScope
+	allowList  []codersdk.APIAllowListTarget
 }
 
 func (k *key) value() string { return k.id + "-" + k.secret }
@@ -104,6 +106,9 @@ func (s *Server) identify(r *request) {
 		refuse(http.StatusUnauthorized, `User is not active (status = "suspended"). Contact an admin to reactivate your account.`)
 	}
 	r.key, r.user = s.keys[i], s.keys[i].owner
+	if !r.key.allows(r) {
+		notFound()
+	}
 	if now := s.clock.Now(); !s.has(fixedTokenLife) && r.key.expiresAt.Sub(now) <= r.key.lifetime-time.Hour {
 		r.key.expiresAt = now.Add(r.key.lifetime)
 	}
@@ -175,6 +180,9 @@ func (s *Server) postToken(r *request) {
 		}
 	}
 	k := s.insertKey(u, name, codersdk.LoginTypeToken, lifetime)
+	if !s.has(ignoresScopes) {
+		k.scopes, k.allowList = body.Scopes, body.AllowList
+	}
 	r.write(http.StatusCreated, codersdk.GenerateAPIKeyResponse{Key: k.value()})
 }
 
@@ -186,15 +194,21 @@ func (s *Server) getTokens(r *request) {
 		if hideExpired && k.expiresAt.Before(s.clock.Now()) {
 			continue
 		}
-		if k.owner == u && k.loginType == codersdk.LoginTypeToken {
-			out = append(out, codersdk.APIKeyWithOwner{APIKey: k.sdk(), Username: u.username})
+		all := r.URL.Query().Get("include_all") == "true" && r.user.has("owner")
+		if (all || k.owner == u) && k.loginType == codersdk.LoginTypeToken {
+			out = append(out, codersdk.APIKeyWithOwner{APIKey: k.sdk(), Username: k.owner.username})
 		}
 	}
 	r.write(http.StatusOK, out)
 }
 
 func (k *key) sdk() codersdk.APIKey {
+	scopes, allowList := k.scopes, k.allowList
+	if len(scopes) == 0 {
+		scopes, allowList = []codersdk.APIKeyScope{codersdk.APIKeyScopeCoderAll}, []codersdk.APIAllowListTarget{codersdk.AllowAllTarget()}
+	}
 	return codersdk.APIKey{
+		Scopes: scopes, AllowList: allowList,
 		ID: k.id, UserID: k.owner.id, TokenName: k.name, LoginType: k.loginType,
 		CreatedAt: k.createdAt, UpdatedAt: k.createdAt, ExpiresAt: k.expiresAt, LifetimeSeconds: int64(k.lifetime.Seconds()),
 	}
@@ -231,4 +245,32 @@ func (s *Server) deleteKey(r *request) {
 		notFound()
 	}
 	r.w.WriteHeader(http.StatusNoContent)
+}
+
+// allows reports whether a token may be used for a request. Coder decides by the object;
+// here a token with an allow list may read and use the workspaces and templates in it.
+func (k *key) allows(r *request) bool {
+	if len(k.allowList) == 0 {
+		return true
+	}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	if len(parts) < 4 {
+		return false
+	}
+	kind, id := map[string]codersdk.RBACResource{"workspaces": codersdk.ResourceWorkspace, "templates": codersdk.ResourceTemplate}[parts[2]], parts[3]
+	return slices.ContainsFunc(k.allowList, func(t codersdk.APIAllowListTarget) bool { return t.Type == kind && (t.ID == "*" || t.ID == id) }) &&
+		(kind == codersdk.ResourceWorkspace || r.Method == http.MethodGet)
+}
+
+// mayBuild refuses builds with a token that has an allow list.
+func (k *key) mayBuild(transition codersdk.WorkspaceTransition) {
+	switch {
+	case len(k.allowList) == 0:
+	case transition == codersdk.WorkspaceTransitionDelete:
+		refuse(http.StatusForbidden, "You do not have permission to delete this workspace.")
+	default:
+		// No scope of tokens lets Coder read the owner.
+		refuseDetailed(http.StatusBadRequest, "Unable to validate parameters",
+			"Failed to fetch workspace owner; Please check your permissions or the user may not exist.")
+	}
 }

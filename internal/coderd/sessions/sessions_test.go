@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
@@ -47,8 +49,23 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
+	return newSkewed(t, 0)
+}
+
+// skewed is a clock that is always ahead of another one, or behind it.
+type skewed struct {
+	clock.PassiveClock
+	by time.Duration
+}
+
+func (s skewed) Now() time.Time                  { return s.PassiveClock.Now().Add(s.by) }
+func (s skewed) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
+
+// newSkewed makes a fixture whose Coder has another time.
+func newSkewed(t *testing.T, by time.Duration) *fixture {
+	t.Helper()
 	f := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))}
-	f.coder = coderdtest.New(t, coderdtest.WithClock(f.clock))
+	f.coder = coderdtest.New(t, coderdtest.WithClock(skewed{f.clock, by}))
 	token := f.coder.AddUser("operator", "owner")
 	f.coder.AddUser("ada")
 	client, err := coderd.New(coderd.Config{URL: f.coder.URL, Token: token})
@@ -139,6 +156,92 @@ func TestATokenThatCannotBeRenewedIsUsedUp(t *testing.T) {
 	f.pass(usableFor - renewAfter)
 	if _, err := f.Get(t.Context(), f.provider.connection, f.ada); !coderd.IsForbidden(err) {
 		t.Errorf("%v, want 403", err)
+	}
+}
+
+// TestClocksNeedNotAgree: the life of a token is judged by durations alone.
+func TestClocksNeedNotAgree(t *testing.T) {
+	for name, by := range map[string]time.Duration{"Coder is ahead": 26 * time.Hour, "Coder is behind": -26 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			f := newSkewed(t, by)
+			for range 12 {
+				f.get()
+				f.pass(grace)
+				f.Sweep(t.Context())
+				f.want(1)
+				f.pass(renewAfter/4 - grace)
+			}
+			// It is not used when Coder's clock says that it has expired.
+			f.pass(Lifetime)
+			f.get()
+			f.pass(grace)
+			f.Sweep(t.Context())
+			f.want(1)
+		})
+	}
+}
+
+// TestCoderIsAwayWhileATokenIsRenewed: the old token is used as long as it is good, and
+// after that nothing is, also not the operator's.
+func TestCoderIsAwayWhileATokenIsRenewed(t *testing.T) {
+	for name, fault := range map[string]coderdtest.Fault{
+		"no answer":              {Method: http.MethodPost, DropConnection: true},
+		"a proxy without Coder":  {Method: http.MethodPost, Status: http.StatusBadGateway, HTML: true},
+		"the answer is lost":     {Method: http.MethodPost, DropConnection: true, Processed: true},
+		"it asks to ask less":    {Method: http.MethodPost, Status: http.StatusTooManyRequests, RetryAfter: time.Minute},
+		"its database is broken": {Method: http.MethodPost, Status: http.StatusInternalServerError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			s := f.get()
+			remove := f.coder.Fail(fault)
+			f.pass(renewAfter)
+			if f.get() != s {
+				t.Error("the connections to agents are not shared any more")
+			}
+			f.pass(usableFor - renewAfter)
+			_, err := f.Get(t.Context(), f.provider.connection, f.ada)
+			if !coderd.IsUnreachable(err) && !coderd.IsRateLimited(err) {
+				t.Errorf("%v, want an error that passes", err)
+			}
+			if me, err := s.Client().Me(t.Context()); err == nil {
+				t.Errorf("a request is made as %q", me.Username)
+			}
+			remove()
+			f.get()
+		})
+	}
+}
+
+// TestReplicasDoNotShareTokens: each has its own for the same user, and what one revokes is
+// its own. So do two processes of one name, one of which has just been killed.
+func TestReplicasDoNotShareTokens(t *testing.T) {
+	for name, other := range map[string]string{"two replicas": "other", "a restart": "replica"} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			second := New(f.provider, other, f.clock)
+			var group sync.WaitGroup
+			for _, m := range []*Manager{f.Manager, second} {
+				for range 8 {
+					group.Go(func() {
+						if _, err := m.Get(t.Context(), f.provider.connection, f.ada); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}
+			group.Wait()
+			f.want(2)
+			f.Close(t.Context())
+			f.want(1)
+			s, err := second.Get(t.Context(), f.provider.connection, f.ada)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if me, err := s.Client().Me(t.Context()); err != nil || me.Username != "ada" {
+				t.Errorf("the other one's session is %q's: %v", me.Username, err)
+			}
+		})
 	}
 }
 

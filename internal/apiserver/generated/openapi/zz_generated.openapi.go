@@ -43,6 +43,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.CoderWorkspacePortForwardOptions{}.OpenAPIModelName(): schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspacePortForwardOptions(ref),
 		v1alpha1.CoderWorkspaceSpec{}.OpenAPIModelName():               schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceSpec(ref),
 		v1alpha1.CoderWorkspaceStatus{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref),
+		v1alpha1.CoderWorkspaceToken{}.OpenAPIModelName():              schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceToken(ref),
+		v1alpha1.CoderWorkspaceTokenList{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenList(ref),
+		v1alpha1.CoderWorkspaceTokenSpec{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenSpec(ref),
+		v1alpha1.CoderWorkspaceTokenStatus{}.OpenAPIModelName():        schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenStatus(ref),
 		v1alpha1.SecretKeySelector{}.OpenAPIModelName():                schema_coder_k8s_api_aggregation_v1alpha1_SecretKeySelector(ref),
 		v1alpha1.TemplateSource{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_TemplateSource(ref),
 		v1alpha1.TemplateVariable{}.OpenAPIModelName():                 schema_coder_k8s_api_aggregation_v1alpha1_TemplateVariable(ref),
@@ -1916,6 +1920,187 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceStatus(ref common.R
 		},
 		Dependencies: []string{
 			v1alpha1.WorkspaceAgent{}.OpenAPIModelName(), v1alpha1.WorkspaceBuild{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceToken(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderWorkspaceToken asks for a token of Coder that is restricted to one workspace. It is the body of a POST to the subresource token of coderworkspaces, and is not kept: the answer has the token, which nobody can read again.\n\nThe token is one of the caller's Coder user if spec.identity of the CoderControlPlane maps them to one, and otherwise of the owner of the workspace, for which the caller needs the verb impersonate on coderusers. It ends with the workspace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object's metadata. A name must be that of the workspace.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is what is asked for.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CoderWorkspaceTokenSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is filled in by the server. In a dry run it has no token.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CoderWorkspaceTokenStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CoderWorkspaceTokenSpec{}.OpenAPIModelName(), v1alpha1.CoderWorkspaceTokenStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderWorkspaceTokenList is the answer to a GET of the subresource token of coderworkspaces: the tokens of one workspace, the oldest first, without their values. It is also the answer to a DELETE: the tokens that were revoked. With preconditions.uid a DELETE revokes the token with this tokenID alone.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the tokens, the oldest first.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CoderWorkspaceToken{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CoderWorkspaceToken{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderWorkspaceTokenSpec is what is asked for.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"expirationSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expirationSeconds is how long the token is valid: 60 to 3600. Unset is 3600.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceTokenStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderWorkspaceTokenStatus is a token.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"token": {
+						SchemaProps: spec.SchemaProps{
+							Description: "token is the value of the token. It is only in the answer to the request that made it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"tokenID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "tokenID names the token in Coder and in a list. It is no secret.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"expirationTimestamp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expirationTimestamp is when the token expires.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"coderUser": {
+						SchemaProps: spec.SchemaProps{
+							Description: "coderUser is the username of the Coder user whose token it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"workspaceID": {
+						SchemaProps: spec.SchemaProps{
+							Description: "workspaceID is the id of the workspace in Coder. A holder of the token names the workspace by it, for example: coder ssh <id>.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"requestedBy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "requestedBy is the Kubernetes user who asked for the token, as it is in the name of the token in Coder: cut, and with an underscore in the place of special characters.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"creationTimestamp": {
+						SchemaProps: spec.SchemaProps{
+							Description: "creationTimestamp is when the token was made, by the clock of Coder.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

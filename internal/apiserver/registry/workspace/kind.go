@@ -19,6 +19,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
 )
 
 // Plural is the name of the resource.
@@ -34,6 +35,8 @@ type Config struct {
 	Actors *acting.Actors
 	// Agents are the connections to the agents of workspaces.
 	Agents *agents.Pool
+	// Tokens are those that are restricted to one workspace.
+	Tokens *workspacetokens.Manager
 	// Pods knows the problems of pods. Nil knows none.
 	Pods Pods
 	// Hint tells the mirror that a workspace changes. It may be nil.

@@ -36,6 +36,8 @@ func (k *Kind) Subresources(store Store, authorizer authorizer.UnconditionalAuth
 		"stop":        &actionREST{store: store, action: actionStop},
 		"restart":     &actionREST{store: store, action: actionRestart},
 		"log":         &logREST{store: store, kind: k},
+
+		TokenSubresource: &tokenREST{store: store, kind: k},
 	}
 }
 

@@ -1,0 +1,332 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
+)
+
+// TokenSubresource is the name of the subresource whose answers have tokens.
+const TokenSubresource = "token"
+
+// The annotations of the audit log of the aggregated API for a token that was made.
+const (
+	auditTokenID   = "aggregation.coder.com/token-id"
+	auditTokenUser = "aggregation.coder.com/token-coder-user"
+)
+
+// tokenREST is coderworkspaces/token: POST makes a token that is restricted to the
+// workspace, GET lists such tokens, DELETE revokes them.
+type tokenREST struct {
+	store Store
+	kind  *Kind
+}
+
+var (
+	_ rest.NamedCreater    = (*tokenREST)(nil)
+	_ rest.Getter          = (*tokenREST)(nil)
+	_ rest.GracefulDeleter = (*tokenREST)(nil)
+	_ rest.StorageMetadata = (*tokenREST)(nil)
+)
+
+// New implements rest.Storage. It is the body of the request.
+func (*tokenREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceToken{} }
+
+// Destroy implements rest.Storage.
+func (*tokenREST) Destroy() {}
+
+// ProducesMIMETypes implements rest.StorageMetadata.
+func (*tokenREST) ProducesMIMETypes(string) []string { return nil }
+
+// ProducesObject implements rest.StorageMetadata.
+func (*tokenREST) ProducesObject(verb string) any {
+	if verb == http.MethodPost {
+		return aggregationv1alpha1.CoderWorkspaceToken{}
+	}
+	return aggregationv1alpha1.CoderWorkspaceTokenList{}
+}
+
+// Create implements rest.NamedCreater.
+func (r *tokenREST) Create(
+	ctx context.Context, name string, body runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (_ runtime.Object, err error) {
+	defer coderfault.Name(ctx, &err)
+	asked, ok := body.(*aggregationv1alpha1.CoderWorkspaceToken)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is a %T, want a CoderWorkspaceToken", body))
+	}
+	if asked.Name != "" && asked.Name != name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("metadata.name is %q in the body, and %q in the address", asked.Name, name))
+	}
+	lifetime, err := lifetimeOf(name, asked.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if validate != nil {
+		if err := validate(ctx, body.DeepCopyObject()); err != nil {
+			return nil, err
+		}
+	}
+	caller, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewInternalError(errors.New("bug: a token for nobody"))
+	}
+	t, err := r.target(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	ctx, user, err := t.user(ctx, r.kind.config.Actors)
+	if err != nil {
+		return nil, err
+	}
+	out := &aggregationv1alpha1.CoderWorkspaceToken{
+		ObjectMeta: metav1.ObjectMeta{Name: t.ws.Name, Namespace: t.ws.Namespace},
+		Spec:       aggregationv1alpha1.CoderWorkspaceTokenSpec{ExpirationSeconds: ptr.To(int64(lifetime / time.Second))},
+	}
+	if dryrun.IsDryRun(options.DryRun) {
+		out.Status.CoderUser, out.Status.WorkspaceID = user.Username, t.id.String()
+		return out, nil
+	}
+	now := r.kind.config.Clock.Now()
+	value, made, err := r.kind.config.Tokens.Create(ctx, t.connection.Client, workspacetokens.Request{
+		Workspace: t.id, User: user.ID, By: caller.GetName(), Lifetime: lifetime,
+	})
+	if err != nil {
+		return nil, tokenFault(name, user.Username, err)
+	}
+	made.Username = user.Username
+	audit.AddAuditAnnotations(ctx, auditTokenID, made.ID, auditTokenUser, user.Username)
+	log.FromContext(ctx).Info("Made a token for a workspace", "workspace", name, "user", caller.GetName(), "coderUser", user.Username, "id", t.id)
+	out.Status = statusOfToken(t.id, made)
+	// By this clock, as kube-apiserver does it. Coder's clock may differ.
+	out.Status.Token, out.Status.ExpirationTimestamp = value, metav1.NewTime(now.Add(lifetime).Truncate(time.Second))
+	return out, nil
+}
+
+// lifetimeOf returns how long a token shall live.
+func lifetimeOf(name string, spec aggregationv1alpha1.CoderWorkspaceTokenSpec) (time.Duration, error) {
+	if spec.ExpirationSeconds == nil {
+		return workspacetokens.MaxLifetime, nil
+	}
+	least, most := int64(workspacetokens.MinLifetime/time.Second), int64(workspacetokens.MaxLifetime/time.Second)
+	if seconds := *spec.ExpirationSeconds; seconds < least || seconds > most {
+		return 0, invalidLifetime(name, seconds, fmt.Sprintf("must be %d to %d: a token lives at most one hour", least, most))
+	}
+	return time.Duration(*spec.ExpirationSeconds) * time.Second, nil
+}
+
+func invalidLifetime(name string, value any, detail string) error {
+	return apierrors.NewInvalid(aggregationv1alpha1.GroupVersion.WithKind("CoderWorkspaceToken").GroupKind(), name,
+		field.ErrorList{field.Invalid(field.NewPath("spec", "expirationSeconds"), value, detail)})
+}
+
+// tokenTarget is the workspace that a token is for.
+type tokenTarget struct {
+	ws         *aggregationv1alpha1.CoderWorkspace
+	connection connections.Connection
+	id         uuid.UUID
+}
+
+func (r *tokenREST) target(ctx context.Context, name string) (t tokenTarget, err error) {
+	obj, err := r.store.Get(ctx, name, &metav1.GetOptions{})
+	if err != nil {
+		return t, err
+	}
+	ws, ok := obj.(*aggregationv1alpha1.CoderWorkspace)
+	if !ok {
+		return t, apierrors.NewInternalError(fmt.Errorf("%T is no CoderWorkspace", obj))
+	}
+	t.ws = ws
+	t.connection, t.id, err = r.kind.locate(ctx, ws)
+	return t, err
+}
+
+// user decides whose token the caller gets: one of their own Coder user, or else of the
+// owner of the workspace, but never of the operator's account. The context makes the
+// token as that decides. Errors are API statuses.
+func (t *tokenTarget) user(ctx context.Context, actors *acting.Actors) (context.Context, coderd.User, error) {
+	client, name := t.connection.Client, t.ws.Name
+	// The object may be older than a deletion, or another owner.
+	w, err := client.Workspace(ctx, t.id)
+	if err != nil {
+		return ctx, coderd.User{}, fault(name, err)
+	}
+	if t.ws.DeletionTimestamp != nil || isDeleting(w.LatestBuild) {
+		return ctx, coderd.User{}, apierrors.NewConflict(resource, name, errors.New("the workspace is being deleted, and its tokens end with it"))
+	}
+	if w.Dormant {
+		return ctx, coderd.User{}, apierrors.NewConflict(resource, name, errors.New(
+			"the workspace is dormant, and Coder shows it to no token: set spec.dormant to false, or call kubectl coder start"))
+	}
+	s := subjectOf(name, w.OwnerName)
+	ctx, as, err := actors.Begin(ctx, t.connection, s)
+	if err != nil {
+		return ctx, coderd.User{}, err
+	}
+	id := w.OwnerID
+	if as != nil {
+		id = as.ID
+		if err := acting.May(ctx, client, s, coderd.Permission{Resource: "workspace", Action: "read", ID: t.id}); err != nil {
+			return ctx, coderd.User{}, err
+		}
+	}
+	user, err := client.UserByName(ctx, id.String())
+	if err != nil {
+		return ctx, user, fault(name, err)
+	}
+	operator, err := client.Me(ctx)
+	switch {
+	case err != nil:
+		return ctx, user, fault(name, err)
+	case user.ID == operator.ID:
+		return ctx, user, apierrors.NewForbidden(resource, name, fmt.Errorf(
+			"the token would be one of user %q, the operator's own account in Coder, of which nobody gets tokens: map the caller to another user", user.Username))
+	case user.IsSuspended():
+		return ctx, user, apierrors.NewForbidden(resource, name, fmt.Errorf("the token would be one of user %q, who is suspended in Coder", user.Username))
+	}
+	return ctx, user, nil
+}
+
+// tokenFault returns the API status of an error of a token that was to be made.
+func tokenFault(name, username string, err error) error {
+	var many *workspacetokens.TooManyError
+	var told *coderd.Error
+	switch {
+	case errors.As(err, &many):
+		return apierrors.NewTooManyRequests(many.Error(), int(workspacetokens.MinLifetime/time.Second))
+	case coderd.IsUnrestricted(err):
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotImplemented, Reason: metav1.StatusReason("NotImplemented"),
+			Message: "this Coder is too old: it makes no tokens that are restricted to a workspace. The token that it made is revoked. Upgrade Coder; 2.30 makes them",
+		}}
+	case coderd.IsInvalid(err) && errors.As(err, &told):
+		// For example a maximum lifetime of Coder that is less than what is asked for.
+		return invalidLifetime(name, field.OmitValueType{}, fmt.Sprintf("Coder makes no such token of user %q: %v", username, told))
+	}
+	return fault(name, err)
+}
+
+// Get implements rest.Getter. Nothing is done as anybody: RBAC decides who sees the list.
+func (r *tokenREST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (_ runtime.Object, err error) {
+	defer coderfault.Name(ctx, &err)
+	t, err := r.target(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	tokens, err := r.kind.config.Tokens.List(ctx, t.connection.Client, t.id)
+	if err != nil {
+		return nil, fault(name, err)
+	}
+	return listOfTokens(t, tokens), nil
+}
+
+// Delete implements rest.GracefulDeleter. It answers with the tokens that were revoked.
+func (r *tokenREST) Delete(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (_ runtime.Object, _ bool, err error) {
+	defer coderfault.Name(ctx, &err)
+	t, err := r.target(ctx, name)
+	if err != nil {
+		return nil, false, err
+	}
+	only := ""
+	if p := options.Preconditions; p != nil {
+		if p.ResourceVersion != nil {
+			return nil, false, apierrors.NewBadRequest("preconditions.resourceVersion is set, and tokens have none")
+		}
+		only = string(ptr.Deref(p.UID, ""))
+	}
+	if validate != nil {
+		if err := validate(ctx, t.ws.DeepCopyObject()); err != nil {
+			return nil, false, err
+		}
+	}
+	ctx, _, err = r.kind.config.Actors.Begin(ctx, t.connection, subjectOf(name, ownerOf(t.ws)))
+	if err != nil {
+		return nil, false, err
+	}
+	tokens, err := r.kind.config.Tokens.List(ctx, t.connection.Client, t.id)
+	if err != nil {
+		return nil, false, fault(name, err)
+	}
+	if only != "" {
+		if tokens = slices.DeleteFunc(tokens, func(token workspacetokens.Token) bool { return token.ID != only }); len(tokens) == 0 {
+			return nil, false, apierrors.NewConflict(resource, name, fmt.Errorf("the workspace has no token with the tokenID %q of preconditions.uid", only))
+		}
+	}
+	if !dryrun.IsDryRun(options.DryRun) {
+		if tokens, err = revoke(ctx, t, tokens); err != nil {
+			return nil, false, err
+		}
+	}
+	return listOfTokens(t, tokens), true, nil
+}
+
+// revoke revokes tokens, and returns those that it revoked. One that the caller may not
+// revoke keeps it not from the others.
+func revoke(ctx context.Context, t tokenTarget, tokens []workspacetokens.Token) (revoked []workspacetokens.Token, _ error) {
+	var failed []error
+	for _, token := range tokens {
+		err := t.connection.Client.DeleteToken(ctx, token.UserID.String(), token.ID)
+		if coderd.IsNotFound(err) && coderd.ActedAs(err) == "" {
+			err = nil
+		}
+		if err != nil {
+			failed = append(failed, fault(t.ws.Name, err))
+			continue
+		}
+		revoked = append(revoked, token)
+		log.FromContext(ctx).Info("Revoked a token of a workspace", "workspace", t.ws.Name, "coderUser", token.Username, "id", t.id)
+	}
+	if len(failed) == 0 {
+		return revoked, nil
+	}
+	var status *apierrors.StatusError
+	if errors.As(failed[0], &status) {
+		told := *status
+		told.ErrStatus.Message = fmt.Sprintf("%d of %d tokens are revoked; of another: %s", len(revoked), len(tokens), status.ErrStatus.Message)
+		return revoked, &told
+	}
+	return revoked, failed[0]
+}
+
+func listOfTokens(t tokenTarget, tokens []workspacetokens.Token) *aggregationv1alpha1.CoderWorkspaceTokenList {
+	out := &aggregationv1alpha1.CoderWorkspaceTokenList{Items: []aggregationv1alpha1.CoderWorkspaceToken{}}
+	for _, token := range tokens {
+		out.Items = append(out.Items, aggregationv1alpha1.CoderWorkspaceToken{
+			ObjectMeta: metav1.ObjectMeta{Name: t.ws.Name, Namespace: t.ws.Namespace},
+			Status:     statusOfToken(t.id, token),
+		})
+	}
+	return out
+}
+
+func statusOfToken(id uuid.UUID, token workspacetokens.Token) aggregationv1alpha1.CoderWorkspaceTokenStatus {
+	return aggregationv1alpha1.CoderWorkspaceTokenStatus{
+		TokenID: token.ID, CoderUser: token.Username, RequestedBy: token.By, WorkspaceID: id.String(),
+		CreationTimestamp:   ptr.To(metav1.NewTime(token.CreatedAt.Truncate(time.Second))),
+		ExpirationTimestamp: metav1.NewTime(token.ExpiresAt.Truncate(time.Second)),
+	}
+}

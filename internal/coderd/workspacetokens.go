@@ -1,0 +1,109 @@
+package coderd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// errUnrestricted is that Coder made a token that may do more than was asked for.
+var errUnrestricted = errors.New("the token is not restricted to the workspace")
+
+// IsUnrestricted reports whether Coder ignored the restriction of a token to a
+// workspace, because it is too old to know it.
+func IsUnrestricted(err error) bool { return errors.Is(err, errUnrestricted) }
+
+// workspaceScopes returns what a token that is restricted to a workspace may do, as far as
+// its user may. It can neither make other tokens nor change users or templates: either
+// would lead to other workspaces.
+func workspaceScopes() []codersdk.APIKeyScope {
+	return []codersdk.APIKeyScope{
+		codersdk.APIKeyScopeWorkspaceRead, codersdk.APIKeyScopeWorkspaceUpdate,
+		codersdk.APIKeyScopeWorkspaceStart, codersdk.APIKeyScopeWorkspaceStop,
+		codersdk.APIKeyScopeWorkspaceSsh, codersdk.APIKeyScopeWorkspaceApplicationConnect,
+		// Coder shows and starts a workspace only to users who may read and use its template.
+		codersdk.APIKeyScopeTemplateRead, codersdk.APIKeyScopeTemplateUse,
+	}
+}
+
+// workspaceAllowList returns the objects to which a token is restricted. With the id of
+// one template, Coder 2.30 cannot list templates, and does not show the workspace.
+func workspaceAllowList(workspace uuid.UUID) []codersdk.APIAllowListTarget {
+	return []codersdk.APIAllowListTarget{
+		codersdk.AllowResourceTarget(codersdk.ResourceWorkspace, workspace),
+		codersdk.AllowTypeTarget(codersdk.ResourceTemplate),
+	}
+}
+
+// CreateWorkspaceToken makes an API token of a user that is restricted to one workspace.
+// A token that Coder did not restrict is revoked, and the error is IsUnrestricted.
+func (c *Client) CreateWorkspaceToken(ctx context.Context, user string, workspace uuid.UUID, request TokenRequest) (Token, TokenInfo, error) {
+	token, err := c.createToken(ctx, user, codersdk.CreateTokenRequest{
+		TokenName: request.Name, Lifetime: request.Lifetime,
+		Scopes: workspaceScopes(), AllowList: workspaceAllowList(workspace),
+	})
+	if err != nil {
+		return Token{}, TokenInfo{}, err
+	}
+	op := fmt.Sprintf("reading token %q of user %q", request.Name, user)
+	key, err := c.apiKey(ctx, op, token.ID, user, token.ID)
+	if err == nil && !restricted(key, workspace) {
+		err = &Error{Op: op, Message: "Coder did not restrict the token to the workspace, because it is too old for that", Err: errUnrestricted}
+	}
+	if err == nil {
+		return token, newTokenInfo(key), nil
+	}
+	// Also if the caller is gone.
+	if revokeErr := c.DeleteToken(Apart(context.WithoutCancel(ctx)), user, token.ID); revokeErr != nil && !IsNotFound(revokeErr) {
+		err = errors.Join(err, fmt.Errorf("and it could not be revoked: %w", revokeErr))
+	}
+	return Token{}, TokenInfo{}, err
+}
+
+// restricted reports whether a key may do nothing in another workspace.
+func restricted(key codersdk.APIKey, workspace uuid.UUID) bool {
+	for _, target := range key.AllowList {
+		if !slices.Contains(workspaceAllowList(workspace), target) {
+			return false
+		}
+	}
+	for _, scope := range key.Scopes {
+		if !slices.Contains(workspaceScopes(), scope) {
+			return false
+		}
+	}
+	return len(key.AllowList) > 0 && len(key.Scopes) > 0
+}
+
+// AllTokens lists the API tokens of all users whose tokens this client's user may read.
+func (c *Client) AllTokens(ctx context.Context) ([]TokenInfo, error) {
+	var out []TokenInfo
+	err := c.call(ctx, "listing the tokens of all users", func(ctx context.Context) error {
+		// Coder's own type cannot be decoded if a token has a scope of a later release.
+		var tokens []struct {
+			ID        string    `json:"id"`
+			Name      string    `json:"token_name"`
+			UserID    uuid.UUID `json:"user_id"`
+			Username  string    `json:"username"`
+			CreatedAt time.Time `json:"created_at"`
+			ExpiresAt time.Time `json:"expires_at"`
+		}
+		err := c.request(ctx, http.MethodGet, "/api/v2/users/"+Me+"/keys/tokens", nil, http.StatusOK, into(&tokens),
+			withQuery(map[string]string{"include_all": "true"}))
+		for _, t := range tokens {
+			out = append(out, TokenInfo{
+				ID: boundName(t.ID), Name: boundName(t.Name), CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt,
+				UserID: t.UserID, Username: boundName(t.Username),
+			})
+		}
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,58 @@
+package workspacetokens
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+const (
+	// NamePrefix begins the names of the tokens in Coder.
+	NamePrefix = "coder-k8s-workspace-"
+	// maxBy limits the part of a name that says who asked.
+	maxBy = 80
+	// byHash is how many digits of a hash end a user name that had to be changed.
+	byHash = 8
+	// idLength is that of a UUID.
+	idLength = 36
+)
+
+// newName returns a unique name of a token.
+func newName(workspace uuid.UUID, by string) string {
+	return NamePrefix + workspace.String() + "-" + strings.ToLower(rand.Text()[:12]) + "." + nameOf(by)
+}
+
+// nameOf returns a Kubernetes user name as it is in the name of a token. Other characters
+// than those of ordinary user names become underscores, and long names are cut. A hash
+// then tells it from other users.
+func nameOf(user string) string {
+	plain := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-@:/", r) {
+			return r
+		}
+		return '_'
+	}, user)
+	if !strings.Contains(plain, "_") && len(user) <= maxBy {
+		return user
+	}
+	hash := sha256.Sum256([]byte(user))
+	return plain[:min(len(plain), maxBy-byHash-1)] + "_" + hex.EncodeToString(hash[:])[:byHash]
+}
+
+// parseName returns for which workspace a token is, and who asked for it. It reports
+// whether the token is one of this package.
+func parseName(name string) (workspace uuid.UUID, by string, ok bool) {
+	rest, ok := strings.CutPrefix(name, NamePrefix)
+	if !ok || len(rest) < idLength {
+		return uuid.Nil, "", false
+	}
+	workspace, err := uuid.Parse(rest[:idLength])
+	if err != nil {
+		return uuid.Nil, "", false
+	}
+	_, by, ok = strings.Cut(rest[idLength:], ".")
+	return workspace, by, ok
+}
