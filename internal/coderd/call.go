@@ -41,7 +41,7 @@ func endpointClass(path string) string {
 // isCollection says that the next segment names one of the things of that word.
 func isCollection(word string) bool {
 	switch word {
-	case "users", "keys", "organizations", "templates", "templateversions", "versions", "files",
+	case "users", "keys", "members", "organizations", "templates", "templateversions", "versions", "files",
 		"workspaces", "workspace", "workspacebuilds", "licenses", "provisionerkeys", "workspaceproxies", "workspaceagents":
 		return true
 	}
@@ -60,9 +60,10 @@ func isFixedMember(word string) bool {
 // isFixed says that a segment is a word where no name is expected.
 func isFixed(word string) bool {
 	switch word {
-	case "api", "v2", "buildinfo", "entitlements", "roles", "members", "builds", "ttl", "autostart",
+	case "api", "v2", "buildinfo", "entitlements", "roles", "builds", "ttl", "autostart",
 		"autoupdates", "dormant", "parameters", "rich-parameters", "presets", "variables", "logs", "cancel", "archive",
-		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck":
+		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck",
+		"profile", "password", "status", "suspend", "activate":
 		return true
 	}
 	return false

@@ -187,8 +187,9 @@ func (s *Server) getTokens(r *request) {
 		if hideExpired && k.expiresAt.Before(s.clock.Now()) {
 			continue
 		}
-		if k.owner == u && k.loginType == codersdk.LoginTypeToken {
-			out = append(out, codersdk.APIKeyWithOwner{APIKey: k.sdk(), Username: u.username})
+		mine := k.owner == u || r.user.has("owner") && r.URL.Query().Get("include_all") == "true"
+		if mine && k.loginType == codersdk.LoginTypeToken {
+			out = append(out, codersdk.APIKeyWithOwner{APIKey: k.sdk(), Username: k.owner.username})
 		}
 	}
 	r.write(http.StatusOK, out)
