@@ -12,7 +12,7 @@ import (
 
 // kinds are those that get a page. A type whose name begins with that of a kind and that
 // is no part of it belongs to a subresource, and stands on the same page.
-var kinds = []string{"CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy", "CoderWorkspace", "CoderTemplate", "CoderSelfReview"}
+var kinds = []string{"CoderControlPlane", "CoderProvisioner", "CoderWorkspaceProxy", "CoderWorkspace", "CoderTemplate", "CoderUser", "CoderSelfReview"}
 
 func main() {
 	if len(os.Args) != 3 {

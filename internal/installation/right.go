@@ -99,7 +99,7 @@ func inNoNamespace() sets.Set[string] {
 	return sets.New("namespaces", "resourcequotas", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 		"mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"validatingwebhookconfigurations", "apiservices", "flowschemas", "prioritylevelconfigurations", "flowschemas/status",
-		"codermirrorstates", "coderobjectmetadata", "codertemplaterecords", "codertemplatesources", "coderworkspacerecords")
+		"codermirrorstates", "coderobjectmetadata", "codertemplaterecords", "codertemplatesources", "coderuserrecords", "coderworkspacerecords")
 }
 
 // covered says whether a rule allows a right.

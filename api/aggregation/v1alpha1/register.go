@@ -28,6 +28,7 @@ func Types() []runtime.Object {
 		&CoderWorkspaceAction{}, &CoderWorkspaceLogOptions{}, &CoderWorkspaceExecOptions{}, &CoderWorkspacePortForwardOptions{},
 		&CoderTemplateVersionList{}, &CoderTemplateVersionOptions{},
 		&CoderTemplateParameterList{}, &CoderTemplateParameterOptions{}, &CoderTemplateLogOptions{},
+		&CoderUser{}, &CoderUserList{},
 		&CoderSelfReview{},
 	}
 }

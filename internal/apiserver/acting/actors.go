@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +81,10 @@ type Subject struct {
 	Owner string
 	// Deletes says that it is to be deleted.
 	Deletes bool
+	// IsUser says that the subject is the Coder user Owner itself, Grants are the roles that
+	// the user gets, those in organizations as <organization>/<role>.
+	IsUser bool
+	Grants []string
 }
 
 func (s Subject) forbidden(format string, args ...any) error {
@@ -207,8 +212,14 @@ func (a *Actors) session(ctx context.Context, connection connections.Connection,
 // mayUnmapped wants the virtual permission of a caller that is not mapped.
 func (a *Actors) mayUnmapped(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
 	unmapped := fmt.Sprintf("no rule of spec.identity.rules of CoderControlPlane %s matches you", connection.ControlPlane)
-	if s.Owner == "" {
-		return a.require(ctx, caller, connection, s, subresourceOperator, connection.ControlPlane.Name, unmapped)
+	if s.Owner == "" || s.IsUser {
+		err := a.require(ctx, caller, connection, s, subresourceOperator, connection.ControlPlane.Name, unmapped)
+		if err != nil || s.Owner == "" {
+			return err
+		}
+	}
+	if err := a.mayGrant(ctx, connection, caller, s); err != nil {
+		return err
 	}
 	if err := a.require(ctx, caller, connection, s, "", s.Owner, unmapped); err != nil {
 		return err
@@ -231,6 +242,26 @@ func (a *Actors) mayUnmapped(ctx context.Context, connection connections.Connect
 	return refused
 }
 
+// mayGrant wants of a caller who gives roles with the operator's account the permissions
+// over everybody over whom the roles give power.
+func (a *Actors) mayGrant(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
+	if slices.Contains(s.Grants, roleOwner) {
+		if err := a.require(ctx, caller, connection, s, subresourceOwner, s.Owner,
+			fmt.Sprintf("it makes user %q an Owner in Coder", s.Owner)); err != nil {
+			return err
+		}
+	}
+	if len(s.Grants) == 0 {
+		return nil
+	}
+	// No name stands for all users.
+	return a.require(ctx, caller, connection, s, "", "",
+		fmt.Sprintf("it gives user %q the roles %s, which give power over other users", s.Owner, strings.Join(s.Grants, ", ")))
+}
+
+// roleOwner may do everything in Coder.
+const roleOwner = "owner"
+
 // require wants the verb impersonate on coderusers, or on a subresource of it. Because
 // says why it is needed.
 func (a *Actors) require(
@@ -248,9 +279,13 @@ func (a *Actors) require(
 	if subresource != "" {
 		resource += "/" + subresource
 	}
-	return s.forbidden("%s, so this needs the verb impersonate on %s %q of group aggregation.coder.com in namespace %q, "+
+	of := fmt.Sprintf("%s %q", resource, strings.ToLower(name))
+	if name == "" {
+		of = resource + " without resourceNames"
+	}
+	return s.forbidden("%s, so this needs the verb impersonate on %s of group aggregation.coder.com in namespace %q, "+
 		"which %q lacks: ask who administers the control plane for that, or for a rule that maps you to your Coder user",
-		because, resource, strings.ToLower(name), namespace, caller.GetName())
+		because, of, namespace, caller.GetName())
 }
 
 // known returns a user that was looked up lately, or looks it up.
