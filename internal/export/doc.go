@@ -1,5 +1,5 @@
-// Package export owns the manifests of what lives in a Coder: its templates and
-// workspaces as CoderTemplate and CoderWorkspace.
+// Package export owns the manifests of what lives in a Coder: its templates, workspaces
+// and users as CoderTemplate, CoderWorkspace and CoderUser.
 //
 // They come from the aggregated API, or straight from a Coder that no operator
 // knows; both ways end in the same objects, because the second one uses the

@@ -12,6 +12,7 @@ import (
 type found struct {
 	templates  []template
 	workspaces []aggregationv1alpha1.CoderWorkspace
+	users      []aggregationv1alpha1.CoderUser
 }
 
 // template is a template with what is known of its variables beyond its files.
@@ -26,6 +27,9 @@ type template struct {
 // sort gives everything the order in which it is written.
 func (f *found) sort() {
 	slices.SortFunc(f.templates, func(a, b template) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(f.users, func(a, b aggregationv1alpha1.CoderUser) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(f.workspaces, func(a, b aggregationv1alpha1.CoderWorkspace) int {

@@ -54,7 +54,7 @@ func Families() []string {
 
 // Resources are the resources that are served, and Subresources what they have below
 // them.
-func Resources() []string { return []string{"coderworkspaces", "codertemplates"} }
+func Resources() []string { return []string{"coderworkspaces", "codertemplates", "coderusers"} }
 
 // Subresources are those of all resources.
 func Subresources() []string {
