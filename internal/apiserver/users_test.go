@@ -336,7 +336,7 @@ func TestWhoMayChangeUsers(t *testing.T) {
 	f.coder.AddUser("bob")
 	f.rules(t, `[{match: {userName: "person:alice"}, coderUser: {username: ada}},
 		{match: {userName: "person:keeper"}, coderUser: {username: keeper}},
-		{match: {userName: "person:nobody"}, nobody: true}]`)
+		{match: {userName: "person:nobody"}, nobody: true}, {match: {userName: "person:flux"}, operator: true}]`)
 	for _, name := range []string{"boss", "bob"} {
 		until(t, f.users(), name, func(*unstructured.Unstructured) bool { return true })
 	}
@@ -390,6 +390,10 @@ func TestWhoMayChangeUsers(t *testing.T) {
 		{"chief", "makes bob an Owner", patch("bob", `{"spec":{"roles":["owner"]}}`), `coderusers/owner "bob"`},
 		{"chief", "creates an Owner", create("owner"), "coderusers/owner"},
 		{"chief", "takes boss's role", patch("boss", `{"spec":{"roles":[]}}`), `coderusers/owner "boss"`},
+		{"flux", "creates a user", create("user-admin"), ""},
+		{"flux", "gives bob another role", patch("bob", `{"spec":{"roles":["template-admin"]}}`), ""},
+		{"flux", "makes bob an Owner", patch("bob", `{"spec":{"roles":["owner"]}}`), `coderusers/owner "bob"`},
+		{"flux", "renames an Owner", patch("boss", `{"spec":{"fullName":"x"}}`), `coderusers/owner "boss"`},
 		{"king", "makes bob an Owner", patch("bob", `{"spec":{"roles":["owner"]}}`), ""},
 		{"king", "creates an Owner", create("owner"), ""},
 	} {

@@ -106,6 +106,9 @@ func (a *Actors) Begin(ctx context.Context, connection connections.Connection, s
 		return coderd.WithActor(ctx, session), &As{ID: session.UserID(), Username: session.Username()}, nil
 	case outcome == identity.Unmapped:
 		err = a.mayUnmapped(ctx, connection, caller, s)
+	case s.IsUser && !(s.Deletes && caller.GetName() == garbageCollector):
+		// With the operator's account anybody could be made an Owner.
+		err = a.mayOperate(ctx, connection, caller, s)
 	}
 	return ctx, nil, err
 }
@@ -224,8 +227,23 @@ func (a *Actors) mayUnmapped(ctx context.Context, connection connections.Connect
 	if err := a.require(ctx, caller, connection, s, "", s.Owner, unmapped); err != nil {
 		return err
 	}
+	return a.mayForOwner(ctx, connection, caller, s, unmapped)
+}
+
+// mayOperate wants of a caller whom a rule lets act as the operator the permission for
+// Owners, if the subject is one or becomes one.
+func (a *Actors) mayOperate(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
+	if slices.Contains(s.Grants, roleOwner) {
+		return a.mayMakeOwner(ctx, connection, caller, s)
+	}
+	return a.mayForOwner(ctx, connection, caller, s, "a rule lets you act with the operator's account")
+}
+
+// mayForOwner wants the permission for Owners if the user of the subject is one. Because
+// says why the operator's account is used.
+func (a *Actors) mayForOwner(ctx context.Context, connection connections.Connection, caller user.Info, s Subject, because string) error {
 	// Who may act for Owners too needs no question to Coder.
-	refused := a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("%s, and user %q is an Owner in Coder", unmapped, s.Owner))
+	refused := a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("%s, and user %q is an Owner in Coder", because, s.Owner))
 	if !apierrors.IsForbidden(refused) {
 		return refused
 	}
@@ -246,8 +264,7 @@ func (a *Actors) mayUnmapped(ctx context.Context, connection connections.Connect
 // over everybody over whom the roles give power.
 func (a *Actors) mayGrant(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
 	if slices.Contains(s.Grants, roleOwner) {
-		if err := a.require(ctx, caller, connection, s, subresourceOwner, s.Owner,
-			fmt.Sprintf("it makes user %q an Owner in Coder", s.Owner)); err != nil {
+		if err := a.mayMakeOwner(ctx, connection, caller, s); err != nil {
 			return err
 		}
 	}
@@ -257,6 +274,10 @@ func (a *Actors) mayGrant(ctx context.Context, connection connections.Connection
 	// No name stands for all users.
 	return a.require(ctx, caller, connection, s, "", "",
 		fmt.Sprintf("it gives user %q the roles %s, which give power over other users", s.Owner, strings.Join(s.Grants, ", ")))
+}
+
+func (a *Actors) mayMakeOwner(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
+	return a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("it makes user %q an Owner in Coder", s.Owner))
 }
 
 // roleOwner may do everything in Coder.

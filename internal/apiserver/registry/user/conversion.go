@@ -109,7 +109,7 @@ func drift(owned settings, status aggregationv1alpha1.CoderUserStatus) []string 
 	if f := owned.Roles; f != nil && !equality.Semantic.DeepEqual(normalRoles(*f), normalRoles(status.Roles)) {
 		names = append(names, "roles")
 	}
-	if f := owned.Organizations; f != nil && !equality.Semantic.DeepEqual(normalOrganizations(*f), normalOrganizations(status.Organizations)) {
+	if f := owned.Organizations; f != nil && !sameOrganizations(*f, status.Organizations) {
 		names = append(names, "organizations")
 	}
 	return names

@@ -198,6 +198,16 @@ func normalOrganizations(all organizations) organizations {
 	for _, o := range all {
 		out = append(out, aggregationv1alpha1.CoderUserOrganization{Name: o.Name, Roles: normalRoles(o.Roles)})
 	}
-	slices.SortFunc(out, func(a, b aggregationv1alpha1.CoderUserOrganization) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b aggregationv1alpha1.CoderUserOrganization) int {
+		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
 	return out
+}
+
+// sameOrganizations reports whether memberships are the same. Coder compares names without
+// regard to case.
+func sameOrganizations(a, b organizations) bool {
+	return slices.EqualFunc(normalOrganizations(a), normalOrganizations(b), func(a, b aggregationv1alpha1.CoderUserOrganization) bool {
+		return strings.EqualFold(a.Name, b.Name) && slices.Equal(a.Roles, b.Roles)
+	})
 }

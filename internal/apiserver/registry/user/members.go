@@ -36,6 +36,8 @@ type plane struct {
 	client *coderd.Client
 	names  map[uuid.UUID]string
 	named  time.Time
+	// missed is when the names were last read for an organization that is not among them.
+	missed map[uuid.UUID]time.Time
 	lists  map[uuid.UUID]list
 	// read is when a list was read last.
 	read time.Time
@@ -73,7 +75,7 @@ func (m *members) plane(connection connections.Connection) *plane {
 	defer m.mu.Unlock()
 	p := m.planes[connection.ControlPlane]
 	if p == nil || p.client != connection.Client {
-		p = &plane{client: connection.Client, lists: map[uuid.UUID]list{}}
+		p = &plane{client: connection.Client, lists: map[uuid.UUID]list{}, missed: map[uuid.UUID]time.Time{}}
 		m.planes[connection.ControlPlane] = p
 	}
 	return p
@@ -111,7 +113,9 @@ func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) li
 // name returns the name of an organization, and its id if the name cannot be read.
 func (m *members) name(ctx context.Context, p *plane, organization uuid.UUID) string {
 	name, ok := p.names[organization]
-	if now := m.clock.Now(); now.Sub(p.named) >= organizationsAge || !ok && now.Sub(p.named) >= m.age {
+	now := m.clock.Now()
+	missed := !ok && now.Sub(p.missed[organization]) >= m.age
+	if now.Sub(p.named) >= organizationsAge || missed {
 		p.named = now
 		if all, err := p.client.Organizations(ctx); err == nil {
 			p.names = map[uuid.UUID]string{}
@@ -120,6 +124,9 @@ func (m *members) name(ctx context.Context, p *plane, organization uuid.UUID) st
 			}
 		}
 		name, ok = p.names[organization]
+	}
+	if missed && !ok {
+		p.missed[organization] = now
 	}
 	if !ok {
 		return organization.String()
