@@ -32,9 +32,9 @@ type kube struct {
 	informers informers.SharedInformerFactory
 	// delegate sets authentication and authorization. Tests set their own.
 	delegate func(*server.Config) error
-	// workspaces and templates are the records of both kinds, sources the files of
+	// workspaces, templates and users are the records of these kinds, sources the files of
 	// templates.
-	workspaces, templates, sources records.Cluster
+	workspaces, templates, users, sources records.Cluster
 }
 
 // assemble builds the configuration of the generic server. The order matters:

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/selfreview"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/user"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/workspacepods"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
@@ -45,21 +47,23 @@ type storage struct {
 	tokens      *workspacetokens.Manager
 	workspaces  *workspace.Kind
 	templates   *template.Kind
+	users       *user.Kind
 }
 
-// newStorage makes the stores of both kinds, what brings writes to Coder, and what keeps
+// newStorage makes the stores of all kinds, what brings writes to Coder, and what keeps
 // the records equal to Coder on the replica that mirrors.
 func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer authorizer.UnconditionalAuthorizer) (*storage, error) {
 	workspaces := records.NewStore(records.Workspaces(k.workspaces, config.Identity, config.PodNamespace, config.Clock))
 	templates := records.NewStore(records.Templates(k.templates, k.sources, config.Identity, config.PodNamespace, config.Clock))
+	users := records.NewStore(records.Users(k.users, config.Identity, config.PodNamespace, config.Clock))
 	s := &storage{
 		connections: config.Connections,
 		sessions:    sessions.New(config.Connections, config.Identity, config.Clock),
 		tokens:      workspacetokens.New(config.Connections, config.Clock),
 		board:       &partition.Board{}, agents: agents.NewPool(config.DialAgent),
-		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates},
+		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates, user.Plural: users},
 	}
-	s.kept = records.NewKeeper(workspaces, templates)
+	s.kept = records.NewKeeper(workspaces, templates, users)
 	// The kinds tell the mirror what they changed, and the mirror asks the kinds how
 	// to show what it read.
 	hint := &hints{}
@@ -76,13 +80,20 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.template,
 		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: actors,
 	})
+	s.users = user.New(user.Config{
+		Connections: config.Connections, Records: s.kept, Typer: typer, Clock: config.Clock, Hint: hint.user,
+		ReadSecret: readSecret(k.client), MayReadSecret: mayReadSecret(k.client), Actors: actors, MembersAge: config.MirrorTiming.Users,
+	})
 	workspaces.WriteWith(s.workspaces)
 	templates.WriteWith(s.templates)
+	users.WriteWith(s.users)
 	s.leader = newLeader(k.client, config.PodNamespace, config.Identity, config.MirrorLease, s.mirrorAndTell)
 	s.states = newStates(s.board, k.dynamic, config.Connections, s.caughtUp, config.Clock.Now())
 	s.states.leading = s.leader.leading.Load
 	s.states.known = func(controlPlane types.NamespacedName) bool {
-		return workspaces.Table.Count(controlPlane)+templates.Table.Count(controlPlane) > 0
+		return slices.ContainsFunc([]*records.Store{workspaces, templates, users}, func(store *records.Store) bool {
+			return store.Table.Count(controlPlane) > 0
+		})
 	}
 	mirrorMetrics, err := mirror.NewMetrics(config.Metrics)
 	if err != nil {
@@ -92,6 +103,7 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		Connections: config.Connections, Records: s.kept, Board: s.board, Held: s.leader.held,
 		Workspaces: mirror.Resource[coderd.Workspace]{Store: workspaces, Kind: s.workspaces},
 		Templates:  mirror.Resource[coderd.Template]{Store: templates, Kind: s.templates},
+		Users:      mirror.Resource[coderd.User]{Store: users, Kind: s.users},
 		Released:   (&namespaces{cache: k.informers.Core().V1().Namespaces().Lister()}).Released,
 		Members:    s.pods.Serve, Unsettled: s.unsettled, Gone: s.tokens.Gone,
 		Metrics: mirrorMetrics, Timing: config.MirrorTiming, Clock: config.Clock,
@@ -120,7 +132,7 @@ func (s *storage) podsRead(controlPlane types.NamespacedName) {
 	}
 }
 
-// rest makes the verbs of both kinds, with their subresources.
+// rest makes the verbs of all kinds, with their subresources.
 func (s *storage) rest(
 	codecs serializer.CodecFactory, gate *registry.Gate, authorizer authorizer.UnconditionalAuthorizer,
 ) (map[string]rest.Storage, error) {
@@ -140,6 +152,9 @@ func (s *storage) rest(
 	if err := add(s.workspaces.Registry(), func(verbs *registry.REST) map[string]rest.Storage {
 		return s.workspaces.Subresources(verbs, authorizer)
 	}); err != nil {
+		return nil, err
+	}
+	if err := add(s.users.Registry(), func(*registry.REST) map[string]rest.Storage { return nil }); err != nil {
 		return nil, err
 	}
 	out[selfreview.Plural] = selfreview.New(s.connections)

@@ -153,3 +153,9 @@ func (h *hints) template(controlPlane types.NamespacedName, id uuid.UUID) {
 		m.HintTemplate(controlPlane, id)
 	}
 }
+
+func (h *hints) user(controlPlane types.NamespacedName, id uuid.UUID) {
+	if m := h.mirror.Load(); m != nil {
+		m.HintUser(controlPlane, id)
+	}
+}

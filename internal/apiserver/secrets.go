@@ -14,8 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 )
 
-// readSecret reads one key of a Secret for a template's variable. What it gives
-// must not be shown to anybody.
+// readSecret reads one key of a Secret, for a template's variable or a user's password.
+// The value must not be shown to anybody.
 func readSecret(client kubernetes.Interface) func(ctx context.Context, namespace, name, key string) (string, error) {
 	return func(ctx context.Context, namespace, name, key string) (string, error) {
 		secret, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -51,7 +51,7 @@ func mayReadSecret(client kubernetes.Interface) func(ctx context.Context, who us
 		}
 		if !review.Status.Allowed {
 			return apierrors.NewForbidden(corev1.Resource("secrets"), name,
-				fmt.Errorf("%q may not get this Secret in namespace %q, so it cannot be used for a variable", who.GetName(), namespace))
+				fmt.Errorf("%q may not get this Secret in namespace %q, so it cannot be used here", who.GetName(), namespace))
 		}
 		return nil
 	}

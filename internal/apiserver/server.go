@@ -28,6 +28,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/user"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/scheme"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/agents"
@@ -125,6 +126,10 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	users, err := records.NewClient(own, "coderuserrecords", "CoderUserRecord")
+	if err != nil {
+		return nil, err
+	}
 	sources, err := records.NewClient(own, "codertemplatesources", "CoderTemplateSource")
 	if err != nil {
 		return nil, err
@@ -133,7 +138,7 @@ func New(config Config) (*Server, error) {
 		client: client, dynamic: untyped,
 		informers:  informers.NewSharedInformerFactory(client, resync),
 		delegate:   delegateTo(client),
-		workspaces: workspaces, templates: templates, sources: sources,
+		workspaces: workspaces, templates: templates, users: users, sources: sources,
 	})
 }
 
@@ -158,7 +163,7 @@ func newServer(config Config, k kube) (*Server, error) {
 			Clock:     config.Clock,
 		})
 	}
-	typer, codecs := scheme.New(workspace.AddToScheme, template.AddToScheme)
+	typer, codecs := scheme.New(workspace.AddToScheme, template.AddToScheme, user.AddToScheme)
 	var err error
 	generic := server.NewRecommendedConfig(codecs)
 	generic.TracerProvider = config.Tracing.APIServer()

@@ -74,12 +74,15 @@ func Apart(ctx context.Context) context.Context {
 	return WithBeforeChange(WithActor(ctx, nil), func(context.Context) error { return nil })
 }
 
+// ResourceUser is the Resource of Permissions on users.
+const ResourceUser = "user"
+
 // Permission is something that a user may do in Coder or not.
 type Permission struct {
-	// Resource is workspace or template, and Action read, create, update, delete, start,
+	// Resource is workspace, template or user, and Action read, create, update, delete, start,
 	// stop or ssh.
 	Resource, Action string
-	// ID is that of the workspace or template. It is zero for one that does not exist yet.
+	// ID is that of the workspace, template or user. It is zero for one that does not exist yet.
 	ID uuid.UUID
 	// Owner is the user whose workspace it is.
 	Owner        uuid.UUID
@@ -91,7 +94,11 @@ type Permission struct {
 func (c *Client) May(ctx context.Context, wanted ...Permission) (bool, error) {
 	checks := map[string]codersdk.AuthorizationCheck{}
 	for i, p := range wanted {
-		object := codersdk.AuthorizationObject{ResourceType: codersdk.RBACResource(p.Resource), OrganizationID: p.Organization.String()}
+		object := codersdk.AuthorizationObject{ResourceType: codersdk.RBACResource(p.Resource)}
+		if p.Resource != ResourceUser {
+			// Users are of no organization.
+			object.OrganizationID = p.Organization.String()
+		}
 		if p.Owner != uuid.Nil {
 			object.OwnerID = p.Owner.String()
 		}

@@ -42,7 +42,7 @@ func endpointClass(path string) string {
 // isCollection reports whether the next segment is the name or id of an object.
 func isCollection(word string) bool {
 	switch word {
-	case "users", "keys", "organizations", "templates", "templateversions", "versions", "files",
+	case "users", "keys", "members", "organizations", "templates", "templateversions", "versions", "files",
 		"workspaces", "workspace", "workspacebuilds", "licenses", "provisionerkeys", "workspaceproxies", "workspaceagents":
 		return true
 	}
@@ -61,9 +61,10 @@ func isFixedMember(word string) bool {
 // isFixed reports whether a segment is a fixed part of the API in a position without a name.
 func isFixed(word string) bool {
 	switch word {
-	case "api", "v2", "buildinfo", "entitlements", "roles", "members", "builds", "ttl", "autostart",
+	case "api", "v2", "buildinfo", "entitlements", "roles", "builds", "ttl", "autostart",
 		"autoupdates", "dormant", "parameters", "rich-parameters", "presets", "variables", "logs", "cancel", "archive",
-		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck":
+		"provisionerdaemons", "provisionerjobs", "crypto-keys", "connection", "coordinate", "authcheck",
+		"profile", "password", "status", "suspend", "activate":
 		return true
 	}
 	return false

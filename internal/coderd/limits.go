@@ -91,7 +91,8 @@ func isLongList(endpoint string) bool {
 	switch endpoint {
 	case "/api/v2/templates", "/api/v2/templates/{}/versions", "/api/v2/organizations", "/api/v2/workspaceproxies",
 		"/api/v2/organizations/{}/provisionerdaemons", "/api/v2/organizations/{}/provisionerjobs",
-		"/api/v2/organizations/{}/provisionerkeys", "/api/v2/users/{}/keys/tokens":
+		"/api/v2/organizations/{}/provisionerkeys", "/api/v2/users/{}/keys/tokens",
+		"/api/v2/users", "/api/v2/organizations/{}/members":
 		return true
 	}
 	return false

@@ -1,11 +1,13 @@
 package coderd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -20,10 +22,12 @@ type FirstUser struct {
 	Username, Email, Name, Password string
 }
 
-// NewUser is an account to make. Without organizations it is a member of none.
+// NewUser is an account to make. Coder wants one organization at least.
 type NewUser struct {
 	Username, Email, Name, Password string
-	OrganizationIDs                 []uuid.UUID
+	// LoginType is password where it is empty. The other types have no password.
+	LoginType       string
+	OrganizationIDs []uuid.UUID
 }
 
 // User is an account.
@@ -35,6 +39,17 @@ type User struct {
 	Status string
 	// Roles are those of the deployment, not those of an organization.
 	Roles []string
+	// Name is the full name, and may be empty.
+	Name string
+	// LoginType is how the user logs in: password, oidc, github or none.
+	LoginType string
+	CreatedAt time.Time
+	// LastSeenAt is zero for a user who never logged in.
+	LastSeenAt      time.Time
+	OrganizationIDs []uuid.UUID
+	// OrganizationRoles are the roles in each of these organizations. It is nil in lists,
+	// because Coder does not say them there.
+	OrganizationRoles map[uuid.UUID][]string
 }
 
 // IsOwner reports whether the user may do everything in Coder.
@@ -44,11 +59,11 @@ func (u User) IsOwner() bool { return slices.Contains(u.Roles, codersdk.RoleOwne
 func (u User) IsSuspended() bool { return u.Status == string(codersdk.UserStatusSuspended) }
 
 func newUser(u codersdk.User) User {
-	out := User{ID: u.ID, Username: boundName(u.Username), Email: boundName(u.Email), Status: boundName(string(u.Status))}
-	for _, role := range u.Roles[:min(len(u.Roles), maxTexts)] {
-		out.Roles = append(out.Roles, boundName(role.Name))
+	return User{
+		ID: u.ID, Username: boundName(u.Username), Email: boundName(u.Email), Status: boundName(string(u.Status)),
+		Name: boundName(u.Name), LoginType: boundName(string(u.LoginType)), CreatedAt: u.CreatedAt, LastSeenAt: u.LastSeenAt,
+		Roles: roleNames(u.Roles), OrganizationIDs: u.OrganizationIDs[:min(len(u.OrganizationIDs), maxTexts)],
 	}
-	return out
 }
 
 // HasFirstUser says whether anybody has an account yet. It needs no token.
@@ -147,7 +162,7 @@ func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error)
 	return out, err
 }
 
-// CreateUser makes an account that logs in with a password.
+// CreateUser makes an account. A name or an email that exists is a conflict.
 func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
 	var out User
 	err := c.call(ctx, fmt.Sprintf("creating user %q", user.Username), func(ctx context.Context) error {
@@ -156,13 +171,13 @@ func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
 			Email:           user.Email,
 			Name:            user.Name,
 			Password:        user.Password,
-			UserLoginType:   codersdk.LoginTypePassword,
+			UserLoginType:   codersdk.LoginType(cmp.Or(user.LoginType, string(codersdk.LoginTypePassword))),
 			OrganizationIDs: user.OrganizationIDs,
 		})
 		out = newUser(u)
 		return err
 	})
-	return out, err
+	return out, withoutSecret(err, user.Password)
 }
 
 // SetRoles gives a user exactly these roles of the deployment, for example

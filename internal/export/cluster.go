@@ -24,9 +24,11 @@ type cluster struct {
 	namespace string
 	// controlPlane is empty for all control planes.
 	controlPlane string
+	// users says that users are read too.
+	users bool
 }
 
-// read lists templates and workspaces.
+// read lists templates, workspaces and users.
 func (c cluster) read(ctx context.Context, r *report) (found, error) {
 	heard := &warnings{}
 	config := rest.CopyConfig(c.config)
@@ -57,6 +59,19 @@ func (c cluster) read(ctx context.Context, r *report) (found, error) {
 	}, r)
 	if err != nil {
 		r.leave("the workspaces: %v", explained(err))
+	}
+	if c.users {
+		err = c.each(ctx, client, "coderusers", func(item *unstructured.Unstructured) error {
+			var u aggregationv1alpha1.CoderUser
+			err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &u)
+			if err == nil {
+				out.users = append(out.users, u)
+			}
+			return err
+		}, r)
+		if err != nil {
+			r.leave("the users: %v", explained(err))
+		}
 	}
 	for _, text := range heard.all() {
 		r.leave("what may be missing or old: %s", text)

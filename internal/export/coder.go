@@ -11,6 +11,7 @@ import (
 
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 	templateregistry "github.com/coder-k8s/coder-k8s/internal/apiserver/registry/template"
+	userregistry "github.com/coder-k8s/coder-k8s/internal/apiserver/registry/user"
 	workspaceregistry "github.com/coder-k8s/coder-k8s/internal/apiserver/registry/workspace"
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
@@ -21,9 +22,11 @@ type coder struct {
 	client *coderd.Client
 	// namespace is the namespace in the manifests. It may be empty.
 	namespace string
+	// users says that users are read too.
+	users bool
 }
 
-// read lists templates and workspaces, with their variables and parameters.
+// read lists templates, workspaces and users, with their variables and parameters.
 func (c coder) read(ctx context.Context, r *report) (found, error) {
 	connection := connections.Connection{ControlPlane: types.NamespacedName{Namespace: c.namespace}, Client: c.client}
 	var out found
@@ -39,6 +42,9 @@ func (c coder) read(ctx context.Context, r *report) (found, error) {
 			continue
 		}
 		out.templates = append(out.templates, t)
+	}
+	if c.users {
+		c.readUsers(ctx, connection, &out, r)
 	}
 	workspaces, err := c.client.Workspaces(ctx)
 	if err != nil {
@@ -57,6 +63,28 @@ func (c coder) read(ctx context.Context, r *report) (found, error) {
 		return found{}, fmt.Errorf("reading Coder at %s: %w", c.client.URL(), err)
 	}
 	return out, nil
+}
+
+// readUsers lists the users.
+func (c coder) readUsers(ctx context.Context, connection connections.Connection, out *found, r *report) {
+	kind := userregistry.New(userregistry.Config{Clock: clock.RealClock{}})
+	for offset, count := 0, 1; offset < count; offset += coderd.MaxUserPage {
+		page, err := c.client.UserPage(ctx, offset, coderd.MaxUserPage)
+		if err != nil {
+			r.leave("the users: %v", err)
+			return
+		}
+		count = page.Count
+		for _, item := range page.Users {
+			object, err := kind.Object(ctx, connection, item, nil, nil)
+			u, ok := object.(*aggregationv1alpha1.CoderUser)
+			if err != nil || !ok {
+				r.leave("user %s: %v", item.Username, err)
+				continue
+			}
+			out.users = append(out.users, *u)
+		}
+	}
 }
 
 // template returns the object of a template. The aggregated API returns only the variables that

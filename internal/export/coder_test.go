@@ -93,3 +93,42 @@ func TestOneThatCannotBeRead(t *testing.T) {
 		})
 	}
 }
+
+// TestUsers are exported where that is asked for.
+func TestUsers(t *testing.T) {
+	coder, args := direct(t, map[string]string{"main.tf": "# first"})
+	coder.AddUser("coder-k8s-operator", "owner")
+	coder.EditUser("ada", "Ada", true, "auditor")
+	coder.SetMember("ada", "coder", "organization-admin")
+	got := run(t, append(args, "-n", "coder", "--users")...)
+	if got.code != cli.ExitOK {
+		t.Errorf("exit code %d: %s", got.code, got.stderr)
+	}
+	want := `kind: CoderUser
+metadata:
+  name: ada
+  namespace: coder
+spec:
+  email: ada@example.com
+  fullName: Ada
+  loginType: password
+  organizations:
+  - name: coder
+    roles:
+    - organization-admin
+  roles:
+  - auditor
+  suspended: true
+`
+	if !strings.Contains(got.stdout, want) || !strings.Contains(got.stdout, "# The password is not exported.") {
+		t.Errorf("not there:\n%s\nin\n%s", want, got.stdout)
+	}
+	for _, never := range []string{"coder-k8s-operator", "kind: CoderWorkspace", "Passw0rd"} {
+		if strings.Contains(got.stdout, never) {
+			t.Errorf("%q is there:\n%s", never, got.stdout)
+		}
+	}
+	if without := run(t, append(args, "-n", "coder")...); strings.Contains(without.stdout, "CoderUser") {
+		t.Errorf("users are exported although nobody asked:\n%s", without.stdout)
+	}
+}

@@ -24,6 +24,7 @@ type options struct {
 	controlPlane          string
 	url, tokenFile        string
 	templates, workspaces bool
+	users                 bool
 	owners                []string
 	output, report        string
 }
@@ -33,10 +34,11 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := &options{kube: genericclioptions.NewConfigFlags(true), streams: streams}
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Print the workspaces and templates of a Coder as manifests",
+		Short: "Print the workspaces, templates and users of a Coder as manifests",
 		Long: "Export prints the templates and workspaces of a living Coder as CoderTemplate and CoderWorkspace\n" +
 			"manifests, which apply to it without a change, and to another Coder that has the same\n" +
-			"organizations and users. It asks the aggregated API of the cluster, or with --url a Coder itself.\n\n" +
+			"organizations and users. It asks the aggregated API of the cluster, or with --url a Coder itself.\n" +
+			"With --users it prints the users as CoderUser too, without their passwords.\n\n" +
 			"Secret values are never exported. What was left out is named on standard error.\n" +
 			"Exit code: 0 all was exported, 1 nothing was, 2 the command line is wrong, 3 something was left out.",
 		Example: "  coder-k8s export -n coder -o manifests/\n" +
@@ -49,8 +51,9 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	flags.StringVar(&o.controlPlane, "control-plane", "", "export only those of this CoderControlPlane")
 	flags.StringVar(&o.url, "url", "", "ask the Coder at this address, and not the cluster")
 	flags.StringVar(&o.tokenFile, "token-file", "", "the file with the session token for --url; of an owner, it shows everything")
-	flags.BoolVar(&o.templates, "templates", false, "export templates (default: both)")
-	flags.BoolVar(&o.workspaces, "workspaces", false, "export workspaces (default: both)")
+	flags.BoolVar(&o.templates, "templates", false, "export templates (default: templates and workspaces)")
+	flags.BoolVar(&o.workspaces, "workspaces", false, "export workspaces (default: templates and workspaces)")
+	flags.BoolVar(&o.users, "users", false, "export users; it takes the right to list coderusers, or a token of an administrator")
 	flags.StringSliceVar(&o.owners, "owner", nil, "export only workspaces of these users")
 	flags.StringVarP(&o.output, "output", "o", "-", "the directory to write to; - is standard output")
 	flags.StringVar(&o.report, "report", "", "the file to write to what was left out and what to know, too")
@@ -69,7 +72,7 @@ func (o *options) validate() error {
 	case o.allNamespaces && *o.kube.Namespace != "":
 		return cli.Usage("--namespace and --all-namespaces exclude each other")
 	}
-	if !o.templates && !o.workspaces {
+	if !o.templates && !o.workspaces && !o.users {
 		o.templates, o.workspaces = true, true
 	}
 	return nil
@@ -93,7 +96,7 @@ func (o *options) source() (source, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--url: %w", err)
 		}
-		return coder{client: client, namespace: *o.kube.Namespace}, nil
+		return coder{client: client, namespace: *o.kube.Namespace, users: o.users}, nil
 	}
 	config, err := cli.Cluster(o.kube, version.UserAgent())
 	if err != nil {
@@ -105,7 +108,7 @@ func (o *options) source() (source, error) {
 			return nil, fmt.Errorf("finding the namespace: %w", err)
 		}
 	}
-	return cluster{config: config, namespace: namespace, controlPlane: o.controlPlane}, nil
+	return cluster{config: config, namespace: namespace, controlPlane: o.controlPlane, users: o.users}, nil
 }
 
 func (o *options) run(ctx context.Context) error {

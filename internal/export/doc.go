@@ -1,5 +1,5 @@
-// Package export writes the templates and workspaces of a Coder as CoderTemplate and CoderWorkspace
-// manifests.
+// Package export writes the templates, workspaces and users of a Coder as CoderTemplate,
+// CoderWorkspace and CoderUser manifests.
 //
 // It reads them from the aggregated API, or directly from a Coder without an operator. Both result
 // in the same objects, because the second uses the conversions of the first.

@@ -7,6 +7,11 @@ func (o *options) manifests(all found, r *report) []manifest {
 	all.sort()
 	masked := map[string]map[string]bool{}
 	var out []manifest
+	for _, u := range all.users {
+		if m, ok := userManifest(u, r); ok {
+			out = append(out, m)
+		}
+	}
 	for _, t := range all.templates {
 		masked[t.Namespace+"/"+t.Name] = declarationsIn(t.Spec.Files).masked
 		switch {

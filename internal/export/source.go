@@ -12,6 +12,7 @@ import (
 type found struct {
 	templates  []template
 	workspaces []aggregationv1alpha1.CoderWorkspace
+	users      []aggregationv1alpha1.CoderUser
 }
 
 // template is a template with additional information about its variables.
@@ -26,6 +27,9 @@ type template struct {
 // sort sorts the objects into the order of the output.
 func (f *found) sort() {
 	slices.SortFunc(f.templates, func(a, b template) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortFunc(f.users, func(a, b aggregationv1alpha1.CoderUser) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(f.workspaces, func(a, b aggregationv1alpha1.CoderWorkspace) int {

@@ -78,6 +78,7 @@ func RecordDefinitions() []Definition {
 		record("coderobjectmetadata", "CoderObjectMetadata", metadatav1alpha1.CoderObjectMetadata{}),
 		record("codertemplaterecords", "CoderTemplateRecord", metadatav1alpha1.CoderTemplateRecord{}),
 		record("codertemplatesources", "CoderTemplateSource", metadatav1alpha1.CoderTemplateSource{}),
+		record("coderuserrecords", "CoderUserRecord", metadatav1alpha1.CoderUserRecord{}),
 		record("coderworkspacerecords", "CoderWorkspaceRecord", metadatav1alpha1.CoderWorkspaceRecord{}),
 	}
 }

@@ -100,7 +100,7 @@ func inNoNamespace() sets.Set[string] {
 	return sets.New("namespaces", "resourcequotas", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 		"mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"validatingwebhookconfigurations", "apiservices", "flowschemas", "prioritylevelconfigurations", "flowschemas/status",
-		"codermirrorstates", "coderobjectmetadata", "codertemplaterecords", "codertemplatesources", "coderworkspacerecords")
+		"codermirrorstates", "coderobjectmetadata", "codertemplaterecords", "codertemplatesources", "coderuserrecords", "coderworkspacerecords")
 }
 
 // covered reports whether a rule grants a permission.

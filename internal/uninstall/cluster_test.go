@@ -372,6 +372,7 @@ func (c *cluster) left(t *testing.T) []string {
 		sweep{kind: installation.DefinitionKind(), names: []string{
 			"codercontrolplanes.coder.com", "coderprovisioners.coder.com", "coderworkspaceproxies.coder.com", "coderobjectmetadata.internal.coder.com",
 			"codermirrorstates.internal.coder.com", "codertemplaterecords.internal.coder.com", "codertemplatesources.internal.coder.com",
+			"coderuserrecords.internal.coder.com",
 			"coderworkspacerecords.internal.coder.com",
 		}})
 	for _, s := range all {

@@ -40,6 +40,7 @@ func TestMainJob(t *testing.T) {
 	if !t.Run("main job", testMainJob) {
 		return
 	}
+	t.Run("users", testUsers)
 	t.Run("kubectl", testKubectl)
 	if t.Run("templates", testTemplates) {
 		t.Run("workspaces", testWorkspaces)

@@ -12,7 +12,7 @@ const (
 // is gone in Coder.
 const FinalizerWorkspace = "aggregation.coder.com/workspace"
 
-// Conditions of workspaces and templates.
+// Conditions of workspaces, templates and users.
 const (
 	// ConditionReady is true when the object is as its spec asks: a workspace
 	// that should run runs, its agents are connected and healthy and its pods have no
@@ -84,8 +84,21 @@ const (
 	ReasonVersionPromoted = "VersionPromoted"
 )
 
+// How deleting a CoderUser ends.
+const (
+	// ReclaimSuspend suspends the user in Coder. It is the default.
+	ReclaimSuspend = "Suspend"
+	// ReclaimDelete deletes the user in Coder.
+	ReclaimDelete = "Delete"
+)
+
 // Reasons of the conditions.
 const (
+	// ReasonSuspended is that the user is suspended in Coder.
+	ReasonSuspended = "Suspended"
+	// ReasonDrifted is that a field that a manifest sets was changed in Coder. It is
+	// brought to Coder again.
+	ReasonDrifted = "Drifted"
 	// ReasonRunning is that the workspace runs, and its agents and pods are healthy.
 	ReasonRunning = "Running"
 	// ReasonStopped is that the workspace is stopped.

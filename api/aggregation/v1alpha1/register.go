@@ -28,6 +28,7 @@ func Types() []runtime.Object {
 		&CoderWorkspaceAction{}, &CoderWorkspaceToken{}, &CoderWorkspaceTokenList{}, &CoderWorkspaceLogOptions{}, &CoderWorkspaceExecOptions{}, &CoderWorkspacePortForwardOptions{},
 		&CoderTemplateVersionList{}, &CoderTemplateVersionOptions{},
 		&CoderTemplateParameterList{}, &CoderTemplateParameterOptions{}, &CoderTemplateLogOptions{},
+		&CoderUser{}, &CoderUserList{},
 		&CoderSelfReview{},
 	}
 }

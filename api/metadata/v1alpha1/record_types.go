@@ -64,6 +64,36 @@ type CoderTemplateRecordList struct {
 	Items []CoderTemplateRecord `json:"items"`
 }
 
+// CoderUserRecord is what the aggregated API knows of one CoderUser: the
+// object as it is served, and what Coder has no place for. It has the namespace and
+// the name of the object. Nobody but the operator writes it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=coderuserrecords,singular=coderuserrecord,scope=Namespaced
+// +kubebuilder:printcolumn:name="ControlPlane",type=string,JSONPath=`.spec.controlPlane`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.spec.state`
+// +kubebuilder:printcolumn:name="Pending",type=string,JSONPath=`.spec.pending`
+// +kubebuilder:printcolumn:name="CoderName",type=string,priority=1,JSONPath=`.spec.coderName`
+// +kubebuilder:printcolumn:name="ID",type=string,priority=1,JSONPath=`.spec.id`
+// +kubebuilder:printcolumn:name="Claim",type=string,priority=1,JSONPath=`.spec.claim`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type CoderUserRecord struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec RecordSpec `json:"spec"`
+}
+
+// CoderUserRecordList is a list of them.
+//
+// +kubebuilder:object:root=true
+type CoderUserRecordList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []CoderUserRecord `json:"items"`
+}
+
 // CoderTemplateSource is a part of the files of templates: compressed, and named by the
 // hash of its content. The records of templates name the parts that they need, and what
 // no record names is removed after a while. Nobody but the operator writes it.

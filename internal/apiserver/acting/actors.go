@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,6 +81,10 @@ type Subject struct {
 	Owner string
 	// Deletes says that it is to be deleted.
 	Deletes bool
+	// IsUser says that the subject is the Coder user Owner itself, Grants are the roles that
+	// the user gets, those in organizations as <organization>/<role>.
+	IsUser bool
+	Grants []string
 }
 
 func (s Subject) forbidden(format string, args ...any) error {
@@ -101,6 +106,9 @@ func (a *Actors) Begin(ctx context.Context, connection connections.Connection, s
 		return coderd.WithActor(ctx, session), &As{ID: session.UserID(), Username: session.Username()}, nil
 	case outcome == identity.Unmapped:
 		err = a.mayUnmapped(ctx, connection, caller, s)
+	case s.IsUser && !(s.Deletes && caller.GetName() == garbageCollector):
+		// With the operator's account anybody could be made an Owner.
+		err = a.mayOperate(ctx, connection, caller, s)
 	}
 	return ctx, nil, err
 }
@@ -207,14 +215,35 @@ func (a *Actors) session(ctx context.Context, connection connections.Connection,
 // mayUnmapped wants the virtual permission of a caller that is not mapped.
 func (a *Actors) mayUnmapped(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
 	unmapped := fmt.Sprintf("no rule of spec.identity.rules of CoderControlPlane %s matches you", connection.ControlPlane)
-	if s.Owner == "" {
-		return a.require(ctx, caller, connection, s, subresourceOperator, connection.ControlPlane.Name, unmapped)
+	if s.Owner == "" || s.IsUser {
+		err := a.require(ctx, caller, connection, s, subresourceOperator, connection.ControlPlane.Name, unmapped)
+		if err != nil || s.Owner == "" {
+			return err
+		}
+	}
+	if err := a.mayGrant(ctx, connection, caller, s); err != nil {
+		return err
 	}
 	if err := a.require(ctx, caller, connection, s, "", s.Owner, unmapped); err != nil {
 		return err
 	}
+	return a.mayForOwner(ctx, connection, caller, s, unmapped)
+}
+
+// mayOperate wants of a caller whom a rule lets act as the operator the permission for
+// Owners, if the subject is one or becomes one.
+func (a *Actors) mayOperate(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
+	if slices.Contains(s.Grants, roleOwner) {
+		return a.mayMakeOwner(ctx, connection, caller, s)
+	}
+	return a.mayForOwner(ctx, connection, caller, s, "a rule lets you act with the operator's account")
+}
+
+// mayForOwner wants the permission for Owners if the user of the subject is one. Because
+// says why the operator's account is used.
+func (a *Actors) mayForOwner(ctx context.Context, connection connections.Connection, caller user.Info, s Subject, because string) error {
 	// Who may act for Owners too needs no question to Coder.
-	refused := a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("%s, and user %q is an Owner in Coder", unmapped, s.Owner))
+	refused := a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("%s, and user %q is an Owner in Coder", because, s.Owner))
 	if !apierrors.IsForbidden(refused) {
 		return refused
 	}
@@ -230,6 +259,29 @@ func (a *Actors) mayUnmapped(ctx context.Context, connection connections.Connect
 	}
 	return refused
 }
+
+// mayGrant wants of a caller who gives roles with the operator's account the permissions
+// over everybody over whom the roles give power.
+func (a *Actors) mayGrant(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
+	if slices.Contains(s.Grants, roleOwner) {
+		if err := a.mayMakeOwner(ctx, connection, caller, s); err != nil {
+			return err
+		}
+	}
+	if len(s.Grants) == 0 {
+		return nil
+	}
+	// No name stands for all users.
+	return a.require(ctx, caller, connection, s, "", "",
+		fmt.Sprintf("it gives user %q the roles %s, which give power over other users", s.Owner, strings.Join(s.Grants, ", ")))
+}
+
+func (a *Actors) mayMakeOwner(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
+	return a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("it makes user %q an Owner in Coder", s.Owner))
+}
+
+// roleOwner may do everything in Coder.
+const roleOwner = "owner"
 
 // require wants the verb impersonate on coderusers, or on a subresource of it. Because
 // says why it is needed.
@@ -248,9 +300,13 @@ func (a *Actors) require(
 	if subresource != "" {
 		resource += "/" + subresource
 	}
-	return s.forbidden("%s, so this needs the verb impersonate on %s %q of group aggregation.coder.com in namespace %q, "+
+	of := fmt.Sprintf("%s %q", resource, strings.ToLower(name))
+	if name == "" {
+		of = resource + " without resourceNames"
+	}
+	return s.forbidden("%s, so this needs the verb impersonate on %s of group aggregation.coder.com in namespace %q, "+
 		"which %q lacks: ask who administers the control plane for that, or for a rule that maps you to your Coder user",
-		because, resource, strings.ToLower(name), namespace, caller.GetName())
+		because, of, namespace, caller.GetName())
 }
 
 // known returns a user that was looked up lately, or looks it up.

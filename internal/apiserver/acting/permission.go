@@ -20,14 +20,15 @@ const (
 	// subresourceOwner with a Coder username: the same if the user is an Owner in Coder, and
 	// to be mapped to that user.
 	subresourceOwner = "owner"
-	// subresourceOperator with the name of a control plane: change templates with the
-	// operator's account.
+	// subresourceOperator with the name of a control plane: change templates and, with the
+	// permission for the user, users with the operator's account.
 	subresourceOperator = "operator"
 )
 
 // Needed is what an unmapped caller needs, for people.
 const Needed = "the verb impersonate on coderusers/<username> (group aggregation.coder.com) for workspaces, " +
-	"on coderusers/owner for those of an Owner, and on coderusers/operator for templates"
+	"on coderusers/owner for those of an Owner, on coderusers/operator for templates, and on both coderusers and " +
+	"coderusers/operator for users"
 
 // NeededForOwner is what a caller needs, beside the rule, who is mapped to an Owner.
 func NeededForOwner(username string) string {

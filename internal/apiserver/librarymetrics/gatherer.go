@@ -53,7 +53,7 @@ func Families() []string {
 }
 
 // Resources returns the served resources.
-func Resources() []string { return []string{"coderworkspaces", "codertemplates"} }
+func Resources() []string { return []string{"coderworkspaces", "codertemplates", "coderusers"} }
 
 // Subresources returns the subresources of all resources.
 func Subresources() []string {

@@ -15,7 +15,7 @@ import (
 type Record struct {
 	// ControlPlane is where the object lives. The record is in its namespace.
 	ControlPlane types.NamespacedName
-	// Kind is CoderWorkspace or CoderTemplate.
+	// Kind is CoderWorkspace, CoderTemplate or CoderUser.
 	Kind string
 	// Name is that of the object.
 	Name string

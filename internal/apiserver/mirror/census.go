@@ -130,10 +130,19 @@ func (c *census) sweep(ctx context.Context) {
 
 // exists says that the object of a record is there, or is being made.
 func (p *plane) exists(record *metadata.Record) bool {
-	if record.Kind == kindWorkspace {
-		return p.workspaces.exists(record)
+	f := p.feedOf(record.Kind)
+	// What is kept of a kind that is not known is left alone.
+	return f == nil || f.exists(record)
+}
+
+// feedOf is the feed of a kind, or nil.
+func (p *plane) feedOf(kind string) kindFeed {
+	for _, f := range p.feeds {
+		if f.kindName() == kind {
+			return f
+		}
 	}
-	return p.templates.exists(record)
+	return nil
 }
 
 func (f *feed[Item]) exists(record *metadata.Record) bool {

@@ -21,6 +21,8 @@ type Coder interface {
 	Workspace(ctx context.Context, id uuid.UUID) (coderd.Workspace, error)
 	Templates(ctx context.Context) ([]coderd.Template, error)
 	Template(ctx context.Context, id uuid.UUID) (coderd.Template, error)
+	UserPage(ctx context.Context, offset, limit int) (coderd.UserPage, error)
+	UserByID(ctx context.Context, id uuid.UUID) (coderd.User, error)
 }
 
 var _ Coder = (*coderd.Client)(nil)

@@ -33,6 +33,8 @@ type Config struct {
 	Board       *partition.Board
 	Workspaces  Resource[coderd.Workspace]
 	Templates   Resource[coderd.Template]
+	// Users may have no Store: then no users are mirrored.
+	Users Resource[coderd.User]
 	// Released says that a namespace is being deleted, so that its objects leave the
 	// log without a call to Coder. Nil means that none is.
 	Released func(namespace string) bool
@@ -69,6 +71,9 @@ func (c *Config) complete() error {
 	}
 	if !c.Workspaces.complete() || !c.Templates.complete() {
 		return errors.New("the mirror needs a Store and a Kind for workspaces and for templates")
+	}
+	if c.Users.Store != nil && !c.Users.complete() {
+		return errors.New("the mirror needs a Kind for users")
 	}
 	if c.Released == nil {
 		c.Released = func(string) bool { return false }
@@ -110,13 +115,15 @@ type Timing struct {
 	// Members is how often the control planes are looked at. 0 means 1s.
 	Members time.Duration
 	// Jobs is how often Coder is asked what it is building, whatever the number of
-	// organizations. 0 means 1.7s.
+	// organizations. 0 means 1.8s.
 	Jobs time.Duration
 	// Busy is how often what is changing is read, Drowsy how often what has been
 	// changing for longer than Patience. 0 means 2s, 30s and 5min.
 	Busy, Drowsy, Patience time.Duration
 	// Templates is how often all templates are read. 0 means 30s.
 	Templates time.Duration
+	// Users is how often all users are read. 0 means 54s.
+	Users time.Duration
 	// Count is how often the workspaces are counted. 0 means 60s.
 	Count time.Duration
 	// Batch is how often some of all known workspaces are read, Round how long a
@@ -145,8 +152,8 @@ type Timing struct {
 
 func (t *Timing) complete() {
 	for field, fallback := range map[*time.Duration]time.Duration{
-		&t.Members: time.Second, &t.Jobs: 1700 * time.Millisecond, &t.Busy: 2 * time.Second,
-		&t.Drowsy: 30 * time.Second, &t.Patience: 5 * time.Minute, &t.Templates: 30 * time.Second,
+		&t.Members: time.Second, &t.Jobs: 1800 * time.Millisecond, &t.Busy: 2 * time.Second,
+		&t.Drowsy: 30 * time.Second, &t.Patience: 5 * time.Minute, &t.Templates: 30 * time.Second, &t.Users: 54 * time.Second,
 		&t.Count: time.Minute, &t.Agents: 8 * time.Second, &t.Batch: 6 * time.Second, &t.Round: 10 * time.Second,
 		&t.Organizations: 5 * time.Minute, &t.Probe: 5 * time.Second, &t.StaleAfter: 30 * time.Second,
 		&t.QuarantineAfter: 5 * time.Minute, &t.RefusedAfter: 5 * time.Second,

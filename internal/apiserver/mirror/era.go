@@ -21,6 +21,10 @@ type era struct {
 	config     *Config
 	workspaces *stock[coderd.Workspace]
 	templates  *stock[coderd.Template]
+	// users is nil where no users are mirrored.
+	users *stock[coderd.User]
+	// stocks are those of all kinds.
+	stocks  []kindStock
 	janitor    *metadata.Janitor
 	// inherited is what the writer before knew.
 	inherited map[types.NamespacedName]partition.Partition
@@ -51,6 +55,11 @@ func newEra(config *Config) *era {
 		janitor:   metadata.NewJanitor(config.Records),
 		inherited: map[types.NamespacedName]partition.Partition{},
 		planes:    map[types.NamespacedName]*member{}, orphaned: map[types.NamespacedName]bool{},
+	}
+	e.stocks = []kindStock{e.workspaces, e.templates}
+	if config.Users.Store != nil {
+		e.users = newUsers(config.Users)
+		e.stocks = append(e.stocks, e.users)
 	}
 	known, _ := config.Board.All()
 	for _, p := range known {

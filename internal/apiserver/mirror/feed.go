@@ -43,6 +43,27 @@ func newFeed[Item any](p *plane, s *stock[Item]) *feed[Item] {
 	return f
 }
 
+// kindFeed is a feed of any kind.
+type kindFeed interface {
+	kindName() string
+	// tasks read and settle what is due.
+	tasks() []*task
+	tell()
+	mark(id uuid.UUID, after time.Duration)
+	desync(ctx context.Context) (done bool, err error)
+	exists(record *metadata.Record) bool
+}
+
+func (f *feed[Item]) kindName() string { return f.kind }
+
+func (f *feed[Item]) tasks() []*task {
+	return []*task{newRefreshTask(f.plane, f), newSettleTask(f.plane, f)}
+}
+
+func (f *feed[Item]) tell() {
+	f.plane.config.Metrics.counted(f.plane.name, f.kind, f.Store.Table.Count(f.plane.name), f.breaker.held())
+}
+
 // moment is a point in the order of what changes objects: the log's head, and how
 // many objects were settled.
 type moment struct{ head, settled uint64 }

@@ -28,6 +28,8 @@ const (
 	callPages         = "pages"
 	callWorkspaces    = "workspaces"
 	callTemplates     = "templates"
+	// callUsers never counts: workspaces and templates do not need the users.
+	callUsers         = "users"
 	callUser          = "user"
 	callAgents        = "agents"
 )

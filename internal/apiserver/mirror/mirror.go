@@ -72,9 +72,7 @@ func (m *Mirror) plane(controlPlane types.NamespacedName) *plane {
 // HintWorkspace has a workspace read at once, because somebody has just written it.
 // Where this replica is not the writer it does nothing.
 func (m *Mirror) HintWorkspace(controlPlane types.NamespacedName, id uuid.UUID) {
-	if p := m.plane(controlPlane); p != nil {
-		p.workspaces.mark(id, 0)
-	}
+	m.hint(controlPlane, kindWorkspace, id)
 }
 
 // podsGap is how long after a change of its pods a workspace is read, so that a pod
@@ -95,9 +93,12 @@ func (m *Mirror) HintPods(controlPlane types.NamespacedName, id uuid.UUID) {
 
 // HintTemplate does the same for a template.
 func (m *Mirror) HintTemplate(controlPlane types.NamespacedName, id uuid.UUID) {
-	if p := m.plane(controlPlane); p != nil {
-		p.templates.mark(id, 0)
-	}
+	m.hint(controlPlane, kindTemplate, id)
+}
+
+// HintUser does the same for a user.
+func (m *Mirror) HintUser(controlPlane types.NamespacedName, id uuid.UUID) {
+	m.hint(controlPlane, kindUser, id)
 }
 
 // recordChanged has an object read again whose record somebody else changed.
@@ -106,9 +107,14 @@ func (m *Mirror) recordChanged(record *metadata.Record) {
 	if err != nil {
 		return
 	}
-	if record.Kind == kindTemplate {
-		m.HintTemplate(record.ControlPlane, id)
-		return
+	m.hint(record.ControlPlane, record.Kind, id)
+}
+
+// hint has an object of a kind read at once.
+func (m *Mirror) hint(controlPlane types.NamespacedName, kind string, id uuid.UUID) {
+	if p := m.plane(controlPlane); p != nil {
+		if f := p.feedOf(kind); f != nil {
+			f.mark(id, 0)
+		}
 	}
-	m.HintWorkspace(record.ControlPlane, id)
 }

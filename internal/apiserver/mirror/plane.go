@@ -32,6 +32,10 @@ type plane struct {
 
 	workspaces *feed[coderd.Workspace]
 	templates  *feed[coderd.Template]
+	// users is nil where no users are mirrored.
+	users *feed[coderd.User]
+	// feeds are those of all kinds.
+	feeds []kindFeed
 
 	sync   *syncer
 	jobs   *jobs
@@ -64,6 +68,11 @@ func newPlane(m *era, member connections.Member, known *partition.Partition) *pl
 		health:  newHealth(&config.Timing, now), answered: now, namePrefix: member.NamePrefix, named: member.Named,
 	}
 	p.workspaces, p.templates = newFeed(p, m.workspaces), newFeed(p, m.templates)
+	p.feeds = []kindFeed{p.workspaces, p.templates}
+	if m.users != nil {
+		p.users = newFeed(p, m.users)
+		p.feeds = append(p.feeds, p.users)
+	}
 	p.jobs, p.rounds, p.census = newJobs(p), newRounds(p), newCensus(p)
 	p.sync = newSyncer(p, known)
 	if known != nil {
@@ -74,8 +83,13 @@ func newPlane(m *era, member connections.Member, known *partition.Partition) *pl
 	}
 	p.tasks = []*task{
 		p.sync.task, p.jobs.task, p.rounds.task, p.census.task,
-		newTemplatesTask(p), newRefreshTask(p, p.workspaces), newRefreshTask(p, p.templates),
-		newSettleTask(p, p.workspaces), newSettleTask(p, p.templates), newStaleTask(p), newLost(p).task,
+		newListTask(p, p.templates, config.Timing.Templates), newStaleTask(p), newLost(p).task,
+	}
+	if p.users != nil {
+		p.tasks = append(p.tasks, newListTask(p, p.users, config.Timing.Users))
+	}
+	for _, f := range p.feeds {
+		p.tasks = append(p.tasks, f.tasks()...)
 	}
 	return p
 }
@@ -256,8 +270,9 @@ func (p *plane) tell() {
 	state, lag := p.health.state, p.config.Clock.Since(p.answered)
 	p.mu.Unlock()
 	p.config.Metrics.told(p.name, state, lag)
-	p.config.Metrics.counted(p.name, kindWorkspace, p.workspaces.Store.Table.Count(p.name), p.workspaces.breaker.held())
-	p.config.Metrics.counted(p.name, kindTemplate, p.templates.Store.Table.Count(p.name), p.templates.breaker.held())
+	for _, f := range p.feeds {
+		f.tell()
+	}
 }
 
 // after is a moment from now on, moved a little so that control planes and replicas

@@ -6,7 +6,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/coder-k8s/coder-k8s/internal/coderd"
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
@@ -98,10 +97,10 @@ func newSettleTask[Item any](p *plane, f *feed[Item]) *task {
 	return t
 }
 
-// newTemplatesTask reads all templates now and then.
-func newTemplatesTask(p *plane) *task {
+// newListTask reads all items of a kind now and then.
+func newListTask[Item any](p *plane, f *feed[Item], every time.Duration) *task {
 	var next time.Time
-	t := newTask("templates", nil)
+	t := newTask(f.source.call, nil)
 	t.step = func(ctx context.Context) time.Time {
 		connection, live := p.live()
 		switch {
@@ -110,9 +109,9 @@ func newTemplatesTask(p *plane) *task {
 		case p.config.Clock.Now().Before(next):
 			return next
 		}
-		next = p.after(p.config.Timing.Templates)
-		if err := p.readTemplates(ctx, connection, false); err != nil {
-			p.note(ctx, "reading the templates", err)
+		next = p.after(every)
+		if err := f.readList(ctx, connection, false); err != nil {
+			p.note(ctx, "reading the "+f.source.call, err)
 			next = p.after(p.config.Timing.Probe)
 		}
 		return next
@@ -120,21 +119,20 @@ func newTemplatesTask(p *plane) *task {
 	return t
 }
 
-// readTemplates brings all templates into the log. With hot they are settled too.
-func (p *plane) readTemplates(ctx context.Context, connection connections.Connection, hot bool) error {
-	f := p.templates
-	coder := p.config.Open(connection)
+// asking makes a request when it may be made.
+type asking func(ctx context.Context, request func(ctx context.Context) error) error
+
+// readList brings all items into the log. With hot they are settled too.
+func (f *feed[Item]) readList(ctx context.Context, connection connections.Connection, hot bool) error {
+	coder := f.plane.config.Open(connection)
 	began := f.moment()
 	var known []uuid.UUID
-	for _, entry := range f.Store.Table.Of(p.name) {
+	for _, entry := range f.Store.Table.Of(f.plane.name) {
 		known = append(known, idOf(entry.Object))
 	}
-	var items []coderd.Template
-	err := p.ask(ctx, callTemplates, func(ctx context.Context) error {
-		var err error
-		items, err = coder.Templates(ctx)
-		return err
-	}, nil)
+	items, err := f.source.list(ctx, func(ctx context.Context, request func(context.Context) error) error {
+		return f.plane.ask(ctx, f.source.call, request, nil)
+	}, coder)
 	if err != nil {
 		return err
 	}

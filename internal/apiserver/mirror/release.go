@@ -16,14 +16,15 @@ import (
 func (e *era) releaseAllBut(ctx context.Context, served map[types.NamespacedName]connections.Member) map[types.NamespacedName]bool {
 	left := map[types.NamespacedName]bool{}
 	for _, name := range e.orphans(served) {
-		workspaces, err1 := releasePlane(ctx, e.workspaces, name)
-		templates, err2 := releasePlane(ctx, e.templates, name)
-		for _, err := range []error{err1, err2} {
+		all := true
+		for _, s := range e.stocks {
+			done, err := s.releasePlane(ctx, name)
 			if err != nil {
 				log.FromContext(ctx).Error(err, "Releasing the objects of a control plane", "controlPlane", name)
 			}
+			all = all && done
 		}
-		if !workspaces || !templates {
+		if !all {
 			left[name] = true
 			continue
 		}
@@ -39,7 +40,11 @@ func (e *era) releaseAllBut(ctx context.Context, served map[types.NamespacedName
 func (e *era) orphans(served map[types.NamespacedName]connections.Member) []types.NamespacedName {
 	seen := map[types.NamespacedName]bool{}
 	var all []types.NamespacedName
-	for _, name := range append(e.workspaces.Store.Table.ControlPlanes(), e.templates.Store.Table.ControlPlanes()...) {
+	var names []types.NamespacedName
+	for _, s := range e.stocks {
+		names = append(names, s.controlPlanes()...)
+	}
+	for _, name := range names {
 		_, wanted := served[name]
 		e.mu.Lock()
 		orphan := !wanted || e.orphaned[name]
@@ -52,9 +57,18 @@ func (e *era) orphans(served map[types.NamespacedName]connections.Member) []type
 	return all
 }
 
+// kindStock is a stock of any kind.
+type kindStock interface {
+	controlPlanes() []types.NamespacedName
+	releasePlane(ctx context.Context, name types.NamespacedName) (done bool, err error)
+}
+
+// controlPlanes are those that have objects in the log.
+func (s *stock[Item]) controlPlanes() []types.NamespacedName { return s.Store.Table.ControlPlanes() }
+
 // releasePlane takes the objects of a control plane out of a log, but for those that
 // are being written. It says whether none is left.
-func releasePlane[Item any](ctx context.Context, s *stock[Item], name types.NamespacedName) (done bool, err error) {
+func (s *stock[Item]) releasePlane(ctx context.Context, name types.NamespacedName) (done bool, err error) {
 	entries := s.Store.Table.Of(name)
 	for len(entries) > 0 && err == nil {
 		n := min(commitsAtOnce, len(entries))
@@ -90,6 +104,12 @@ func (m *Mirror) Release(ctx context.Context, namespace string) error {
 	}
 	if err := releaseNamespace(ctx, m.config.Templates, namespace); err != nil {
 		return fmt.Errorf("releasing the templates of namespace %q: %w", namespace, err)
+	}
+	if m.config.Users.Store == nil {
+		return nil
+	}
+	if err := releaseNamespace(ctx, m.config.Users, namespace); err != nil {
+		return fmt.Errorf("releasing the users of namespace %q: %w", namespace, err)
 	}
 	return nil
 }

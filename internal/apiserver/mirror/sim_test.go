@@ -59,7 +59,7 @@ type sim struct {
 	ticked  time.Time
 	running []*plane
 
-	workspaces, templates *recordstest.Log
+	workspaces, templates, users *recordstest.Log
 	released              map[string]bool
 	// before each step something may happen.
 	before func()
@@ -77,6 +77,7 @@ func newSim(t testing.TB, seed uint64) *sim {
 	s.records = recordstest.NewWithClock(t, s.clock)
 	s.workspaces = s.records.Log(s.records.Workspaces, func() records.Object { return &aggregationv1alpha1.CoderWorkspace{} })
 	s.templates = s.records.Log(s.records.Templates, func() records.Object { return &aggregationv1alpha1.CoderTemplate{} })
+	s.users = s.records.Log(s.records.Users, func() records.Object { return &aggregationv1alpha1.CoderUser{} })
 	s.lead()
 	return s
 }
@@ -88,6 +89,7 @@ func (s *sim) lead() {
 		Connections: s.members, Records: s.records, Board: s.board,
 		Workspaces: Resource[coderd.Workspace]{Store: s.records.Workspaces, Kind: &workspaceKind{sim: s}},
 		Templates:  Resource[coderd.Template]{Store: s.records.Templates, Kind: templateKind{}},
+		Users:      Resource[coderd.User]{Store: s.records.Users, Kind: userKind{}},
 		Released:   func(namespace string) bool { return s.released[namespace] },
 		Clock:      s.clock,
 		Jitter:     func() float64 { return 0.5 },
@@ -244,6 +246,7 @@ type fakeCoder struct {
 	gone  map[uuid.UUID]bool
 	// templates are by id, the value is a version.
 	templates     map[uuid.UUID]coderd.Template
+	users         map[uuid.UUID]coderd.User
 	organizations []coderd.Organization
 	next          uint64
 	roles         []string
@@ -283,7 +286,7 @@ func (c *fakeCoder) begin(w *fakeWorkspace) {
 func newFakeCoder(s *sim, name types.NamespacedName) *fakeCoder {
 	return &fakeCoder{
 		sim: s, name: name, items: map[uuid.UUID]*fakeWorkspace{}, gone: map[uuid.UUID]bool{},
-		templates: map[uuid.UUID]coderd.Template{}, calls: map[string]int{}, roles: []string{"owner"},
+		templates: map[uuid.UUID]coderd.Template{}, users: map[uuid.UUID]coderd.User{}, calls: map[string]int{}, roles: []string{"owner"},
 		organizations: []coderd.Organization{{ID: uuid.UUID{15: 1}, Name: "coder"}},
 		latency:       20 * time.Millisecond,
 	}

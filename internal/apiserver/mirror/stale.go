@@ -22,11 +22,13 @@ func newStaleTask(p *plane) *task {
 		if told.Equal(since) {
 			return p.after(idle)
 		}
-		workspaces, err1 := p.workspaces.desync(ctx)
-		templates, err2 := p.templates.desync(ctx)
-		p.note(ctx, "telling that Coder does not answer", err1)
-		p.note(ctx, "telling that Coder does not answer", err2)
-		if err1 != nil || err2 != nil || !workspaces || !templates {
+		all := true
+		for _, f := range p.feeds {
+			done, err := f.desync(ctx)
+			p.note(ctx, "telling that Coder does not answer", err)
+			all = all && done && err == nil
+		}
+		if !all {
 			return p.after(soon)
 		}
 		told = since

@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -17,6 +18,7 @@ import (
 const (
 	kindWorkspace = "CoderWorkspace"
 	kindTemplate  = "CoderTemplate"
+	kindUser      = "CoderUser"
 )
 
 // stock is what all control planes share of one kind.
@@ -37,6 +39,8 @@ type source[Item any] struct {
 	// read gives those of the ids that are there; others may come with them.
 	read func(ctx context.Context, coder Coder, ids []uuid.UUID) ([]Item, error)
 	one  func(ctx context.Context, coder Coder, id uuid.UUID) (Item, error)
+	// list reads all items, for kinds that are read as a whole. It asks with ask.
+	list func(ctx context.Context, ask asking, coder Coder) ([]Item, error)
 	// busy says that the item changes by itself soon.
 	busy func(controlPlane types.NamespacedName, item Item) bool
 	// busyObject says the same of an object in the log.
@@ -85,14 +89,49 @@ func newTemplates(r Resource[coderd.Template]) *stock[coderd.Template] {
 		prefix:   keyPrefix("codertemplates"),
 		source: source[coderd.Template]{
 			call: callTemplates, batch: 1 << 20,
-			id:         func(t coderd.Template) uuid.UUID { return t.ID },
-			read:       readTemplates,
+			id:   func(t coderd.Template) uuid.UUID { return t.ID },
+			read: readTemplates,
+			list: func(ctx context.Context, ask asking, c Coder) (all []coderd.Template, err error) {
+				err = ask(ctx, func(ctx context.Context) error {
+					all, err = c.Templates(ctx)
+					return err
+				})
+				return all, err
+			},
 			one:        func(ctx context.Context, c Coder, id uuid.UUID) (coderd.Template, error) { return c.Template(ctx, id) },
 			busy:       func(types.NamespacedName, coderd.Template) bool { return false },
 			busyObject: func(records.Object) bool { return false },
 			gone:       isGone, ownerSeesAll: true,
 		},
 	}
+}
+
+func newUsers(r Resource[coderd.User]) *stock[coderd.User] {
+	return &stock[coderd.User]{
+		Resource: r,
+		kind:     kindUser,
+		prefix:   keyPrefix("coderusers"),
+		source: source[coderd.User]{
+			call: callUsers, batch: usersAtOnce,
+			id:         func(u coderd.User) uuid.UUID { return u.ID },
+			read:       readUsers,
+			list:       listUsers,
+			one:        readUser,
+			busy:       func(types.NamespacedName, coderd.User) bool { return false },
+			busyObject: func(records.Object) bool { return false },
+			gone:       isGone,
+		},
+	}
+}
+
+// readUser reads one user. Coder keeps deleted users, and says that they are gone. One who
+// is not found is one whom the token may not see any more.
+func readUser(ctx context.Context, coder Coder, id uuid.UUID) (coderd.User, error) {
+	user, err := coder.UserByID(ctx, id)
+	if coderd.IsNotFound(err) && !isGone(err) {
+		err = fmt.Errorf("user %s is shown as last seen, because the operator's token may not see the user any more: %v", id, err) //nolint:errorlint // It proves nothing.
+	}
+	return user, err
 }
 
 func keyPrefix(resource string) string {
@@ -134,6 +173,58 @@ func readTemplates(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.
 		}
 	}
 	return coder.Templates(ctx)
+}
+
+const (
+	// usersAtOnce is how many users are read one by one, because they changed.
+	usersAtOnce = 5
+	// maxUsers is how many users one Coder may have.
+	maxUsers = 50_000
+)
+
+// readUsers reads users one by one: Coder cannot be asked for several. Those that are not
+// found are left out.
+func readUsers(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.User, error) {
+	var all []coderd.User
+	for _, id := range ids {
+		user, err := coder.UserByID(ctx, id)
+		if err != nil && !coderd.IsNotFound(err) {
+			return nil, err
+		}
+		if err == nil {
+			all = append(all, user)
+		}
+	}
+	return all, nil
+}
+
+// listUsers reads all users. Pages are by name, so a user who is renamed or deleted
+// meanwhile moves others from one page to another: those who are missed are read by
+// themselves before they are believed to be gone.
+func listUsers(ctx context.Context, ask asking, coder Coder) ([]coderd.User, error) {
+	var all []coderd.User
+	found := map[uuid.UUID]bool{}
+	for offset, count := 0, 1; offset < count; offset += coderd.MaxUserPage {
+		var page coderd.UserPage
+		err := ask(ctx, func(ctx context.Context) error {
+			var err error
+			page, err = coder.UserPage(ctx, offset, coderd.MaxUserPage)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if count = page.Count; count > maxUsers {
+			return nil, fmt.Errorf("Coder has %d users, and those of a Coder with more than %d are not served", count, maxUsers)
+		}
+		for _, user := range page.Users {
+			if !found[user.ID] {
+				found[user.ID] = true
+				all = append(all, user)
+			}
+		}
+	}
+	return all, nil
 }
 
 // unsettled are the statuses of a workspace that change by themselves.

@@ -135,7 +135,25 @@ func (s *syncer) readAll(ctx context.Context, connection connections.Connection,
 	if err := s.readWorkspaces(ctx, connection, coder); err != nil {
 		return err
 	}
-	return p.readTemplates(ctx, connection, true)
+	if err := p.templates.readList(ctx, connection, true); err != nil {
+		return err
+	}
+	return s.readUsers(ctx, connection)
+}
+
+// readUsers brings all users into the log. A Coder whose users cannot be read is served
+// without them.
+func (s *syncer) readUsers(ctx context.Context, connection connections.Connection) error {
+	f := s.plane.users
+	if f == nil {
+		return nil
+	}
+	err := f.readList(ctx, connection, true)
+	if err == nil || ctx.Err() != nil || coderd.IsRateLimited(err) || coderd.IsUnreachable(err) {
+		return err
+	}
+	s.plane.note(ctx, "reading the users", err)
+	return nil
 }
 
 func (s *syncer) readWorkspaces(ctx context.Context, connection connections.Connection, coder Coder) error {

@@ -2,7 +2,7 @@
 // names of the things in Coder that they stand for.
 //
 // A template is <organization>.<template>, a workspace is
-// <organization>.<user>.<workspace>; both have <control-plane>. in front where
+// <organization>.<user>.<workspace>, a user is <user>; all have <control-plane>. in front where
 // status.objectNamePrefix of their control plane says so.
 //
 // Invariants: Coder compares names without regard to case and may hold upper

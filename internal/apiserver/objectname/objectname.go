@@ -57,6 +57,33 @@ func ParseWorkspace(name string) (Workspace, error) {
 	return Workspace{Prefix: prefix, Organization: parts[0], Owner: parts[1], Name: parts[2]}, nil
 }
 
+// User is the name of a user, taken apart.
+type User struct {
+	// Prefix is empty or "<control-plane>.".
+	Prefix string
+	Name   string
+}
+
+// String gives the name of the object.
+func (u User) String() string { return strings.ToLower(u.Prefix + u.Name) }
+
+// ParseUser takes the name of a user's object apart.
+func ParseUser(name string) (User, error) {
+	parts := strings.Split(name, ".")
+	if len(parts) > 2 {
+		return User{}, fmt.Errorf("must be <user>, or <control-plane>.<user> for a control plane that is not the first of its namespace")
+	}
+	for _, p := range parts {
+		if len(p) > maxPart || !part.MatchString(p) {
+			return User{}, fmt.Errorf("must be <user>; %q is not a name in Coder in lower case: up to %d letters, digits and single dashes between them", p, maxPart)
+		}
+	}
+	if len(parts) == 1 {
+		return User{Name: name}, nil
+	}
+	return User{Prefix: parts[0] + ".", Name: parts[1]}, nil
+}
+
 // idSuffix is what WithID adds. No name in Coder has two hyphens next to each other.
 var idSuffix = regexp.MustCompile(`--[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|--[0-9a-f]{8}$`)
 

@@ -27,6 +27,15 @@ func Templates(cluster, parts Cluster, replica, namespace string, c clock.Passiv
 	return config
 }
 
+// Users is the configuration for the records of users.
+func Users(cluster Cluster, replica, namespace string, c clock.PassiveClock) Config {
+	config := common(cluster, replica, namespace, c)
+	config.Kind, config.Prefix = "CoderUser", keyPrefix("coderusers")
+	config.NewObject = func() Object { return &aggregationv1alpha1.CoderUser{} }
+	config.State = func(o Object) string { return o.(*aggregationv1alpha1.CoderUser).Status.State }
+	return config
+}
+
 func common(cluster Cluster, replica, namespace string, c clock.PassiveClock) Config {
 	return Config{
 		Cluster: cluster, Replica: replica, HeartbeatNamespace: namespace, Clock: c, Pending: pending,

@@ -3,4 +3,4 @@ package records
 // Every replica reads the records of all namespaces, because one watch tells their
 // order, and writes them.
 //
-//+kubebuilder:rbac:groups=internal.coder.com,resources=coderworkspacerecords;codertemplaterecords;codertemplatesources;codermirrorstates,verbs=get;list;watch;create;update;delete
+//+kubebuilder:rbac:groups=internal.coder.com,resources=coderworkspacerecords;codertemplaterecords;codertemplatesources;coderuserrecords;codermirrorstates,verbs=get;list;watch;create;update;delete

@@ -20,6 +20,9 @@ func (s *Server) postAuthCheck(r *request) {
 }
 
 func (s *Server) mayMember(u *user, check codersdk.AuthorizationCheck) bool {
+	if check.Object.ResourceType == codersdk.ResourceUser {
+		return u.has("user-admin")
+	}
 	if check.Object.ResourceType == codersdk.ResourceTemplate {
 		return u.has("template-admin")
 	}

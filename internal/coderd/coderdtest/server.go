@@ -23,6 +23,7 @@ type Server struct {
 	later              Later
 	manual             bool
 	noPasswords        bool
+	oidc               bool
 	hostPrefixCookie   bool
 	licensing          bool
 	ownerTokenLifetime time.Duration

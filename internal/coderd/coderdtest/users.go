@@ -1,6 +1,8 @@
 package coderdtest
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,6 +25,9 @@ type user struct {
 	createdAt time.Time
 	loginType codersdk.LoginType
 	suspended bool
+	lastSeen  time.Time
+	// orgRoles are the roles in each organization.
+	orgRoles map[uuid.UUID][]string
 }
 
 // AddUser adds a user with the password "<username>-Passw0rd!" and returns a token of the user that
@@ -134,6 +139,7 @@ func (u *user) sdk() codersdk.User {
 			UpdatedAt:   u.createdAt,
 			Status:      codersdk.UserStatusActive,
 			LoginType:   u.loginType,
+			LastSeenAt:  u.lastSeen,
 		},
 		OrganizationIDs: u.orgs,
 		Roles:           []codersdk.SlimRole{},
@@ -157,19 +163,30 @@ func (s *Server) routeUsers(open, closed route) {
 	closed("GET /api/v2/users", s.getUsers)
 	closed("GET /api/v2/users/{user}", func(r *request) { r.write(http.StatusOK, s.pathUser(r).sdk()) })
 	closed("PUT /api/v2/users/{user}/roles", s.putRoles)
+	s.routeUserAdmin(closed)
 }
 
-// getUsers searches users by a part of their name or email address, as Coder does.
+// getUsers searches users by a part of their name or email address, as Coder does: sorted by name,
+// in pages. A caller that may not see other users finds only itself.
 func (s *Server) getUsers(r *request) {
-	r.needsRole("owner", "user-admin")
 	q := strings.ToLower(r.URL.Query().Get("q"))
 	out := codersdk.GetUsersResponse{Users: []codersdk.User{}}
-	for _, u := range s.users {
-		if strings.Contains(strings.ToLower(u.username), q) || strings.Contains(strings.ToLower(u.email), q) {
+	all := slices.Clone(s.users)
+	slices.SortFunc(all, func(a, b *user) int { return strings.Compare(a.sortKey, b.sortKey) })
+	offset, limit := r.number("offset"), r.number("limit")
+	for _, u := range all {
+		if u != r.user && !r.user.has("owner") && !r.user.has("user-admin") ||
+			!strings.Contains(u.sortKey, q) && !strings.Contains(strings.ToLower(u.email), q) {
+			continue
+		}
+		out.Count++
+		if out.Count > offset && (limit == 0 || len(out.Users) < limit) {
 			out.Users = append(out.Users, u.sdk())
 		}
 	}
-	out.Count = len(out.Users)
+	if len(out.Users) == 0 {
+		out.Count = 0
+	}
 	r.write(http.StatusOK, out)
 }
 
@@ -229,10 +246,18 @@ func (s *Server) postUser(r *request) {
 			refuse(http.StatusNotFound, "Organization does not exist with the provided id \""+id.String()+"\".")
 		}
 	}
-	checkPassword(body.Password)
+	loginType := cmp.Or(body.UserLoginType, codersdk.LoginTypePassword)
+	switch {
+	case loginType == codersdk.LoginTypePassword:
+		checkPassword(body.Password)
+	case body.Password != "":
+		refuse(http.StatusBadRequest, fmt.Sprintf("Password cannot be set for non-password (%q) authentication.", loginType))
+	case loginType == codersdk.LoginTypeOIDC && !s.oidc:
+		refuse(http.StatusBadRequest, "You must configure OIDC before creating OIDC users.")
+	}
 	u := s.insertUser(&user{
 		username: body.Username, email: body.Email, name: body.Name, password: body.Password,
-		orgs: body.OrganizationIDs, loginType: codersdk.LoginTypePassword,
+		orgs: body.OrganizationIDs, loginType: loginType,
 	})
 	r.write(http.StatusCreated, u.sdk())
 }
@@ -245,6 +270,14 @@ func (s *Server) putRoles(r *request) {
 	r.needsRole("owner", "user-admin")
 	var body codersdk.UpdateRoles
 	r.read(&body)
+	if slices.Contains(body.Roles, "owner") != u.has("owner") {
+		r.needsRole("owner")
+	}
+	for _, role := range body.Roles {
+		if !slices.Contains([]string{"owner", "user-admin", "template-admin", "auditor"}, role) {
+			refuse(http.StatusBadRequest, fmt.Sprintf("%q is not a supported role", role))
+		}
+	}
 	u.roles = append([]string{}, body.Roles...)
 	r.write(http.StatusOK, u.sdk())
 }

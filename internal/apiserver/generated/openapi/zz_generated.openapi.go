@@ -35,6 +35,12 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.CoderTemplateVersion{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersion(ref),
 		v1alpha1.CoderTemplateVersionList{}.OpenAPIModelName():         schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionList(ref),
 		v1alpha1.CoderTemplateVersionOptions{}.OpenAPIModelName():      schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionOptions(ref),
+		v1alpha1.CoderUser{}.OpenAPIModelName():                        schema_coder_k8s_api_aggregation_v1alpha1_CoderUser(ref),
+		v1alpha1.CoderUserList{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_CoderUserList(ref),
+		v1alpha1.CoderUserOrganization{}.OpenAPIModelName():            schema_coder_k8s_api_aggregation_v1alpha1_CoderUserOrganization(ref),
+		v1alpha1.CoderUserPasswordSource{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderUserPasswordSource(ref),
+		v1alpha1.CoderUserSpec{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref),
+		v1alpha1.CoderUserStatus{}.OpenAPIModelName():                  schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref),
 		v1alpha1.CoderWorkspace{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspace(ref),
 		v1alpha1.CoderWorkspaceAction{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref),
 		v1alpha1.CoderWorkspaceExecOptions{}.OpenAPIModelName():        schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref),
@@ -1332,6 +1338,388 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderTemplateVersionOptions(ref c
 				},
 			},
 		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderUser(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderUser is a user of a Coder deployment. Its name is the username in lower case, with <control-plane>. in front where its namespace holds more than one control plane.\n\nEvery user of Coder has an object. What a manifest does not set belongs to Coder, and is shown as it is there. What it sets is brought to Coder again if somebody changes it there. Deleting the object suspends the user, and the object comes back as that of a suspended user; with spec.reclaimPolicy Delete the user is deleted in Coder.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object's metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is the user that is wanted.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CoderUserSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the user as Coder last reported it.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.CoderUserStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CoderUserSpec{}.OpenAPIModelName(), v1alpha1.CoderUserStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderUserList is a list of users.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Default: map[string]interface{}{},
+							Ref:     ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "items are the users, sorted by namespace and name.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CoderUser{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CoderUser{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserOrganization(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderUserOrganization is the membership of a user in an organization.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the organization.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"roles": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "roles of the user in it, for example organization-admin, as the whole list.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserPasswordSource(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderUserPasswordSource is where a password is kept.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"secretKeyRef": {
+						SchemaProps: spec.SchemaProps{
+							Description: "secretKeyRef is a key of a Secret in the namespace of the object. The caller who sets it must be allowed to read that Secret.",
+							Ref:         ref(v1alpha1.SecretKeySelector{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.SecretKeySelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderUserSpec is the user that is wanted.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"email": {
+						SchemaProps: spec.SchemaProps{
+							Description: "email is required on creation. Coder's API cannot change it later.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fullName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fullName is the name of the person. Unset keeps what Coder has.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"loginType": {
+						SchemaProps: spec.SchemaProps{
+							Description: "loginType is how the user logs in: password, oidc, or none for an account that is used with tokens alone. It is required on creation and cannot change. Users that were made elsewhere may have another type, for example github.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"passwordFrom": {
+						SchemaProps: spec.SchemaProps{
+							Description: "passwordFrom takes the password from a Secret. It is read when the user is created and when this field changes, and not when the Secret changes. Unset, a new user with the login type password gets a random password that nobody knows.",
+							Ref:         ref(v1alpha1.CoderUserPasswordSource{}.OpenAPIModelName()),
+						},
+					},
+					"suspended": {
+						SchemaProps: spec.SchemaProps{
+							Description: "suspended refuses the user everything in Coder. Unset keeps what Coder has.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"roles": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "roles are the site roles, for example user-admin, template-admin, auditor or owner, as the whole list. Unset keeps what Coder has. Every user has the role member, which is not listed.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"organizations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "organizations are the organizations that the user is a member of, as the whole list. Unset keeps what Coder has; a new user becomes a member of the default organization.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CoderUserOrganization{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"reclaimPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reclaimPolicy is what deleting the object does: Suspend, which is the default, or Delete. Coder deletes only users without workspaces.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CoderUserOrganization{}.OpenAPIModelName(), v1alpha1.CoderUserPasswordSource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderUserStatus is the user as Coder last reported it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "observedGeneration is the metadata.generation that Coder was told.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"id": {
+						SchemaProps: spec.SchemaProps{
+							Description: "id is the UUID of the user in Coder.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"username": {
+						SchemaProps: spec.SchemaProps{
+							Description: "username is the name of the user in Coder now. The object keeps the name that it had first.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"email": {
+						SchemaProps: spec.SchemaProps{
+							Description: "email is the address in Coder.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fullName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "fullName is the name of the person in Coder.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"loginType": {
+						SchemaProps: spec.SchemaProps{
+							Description: "loginType is how the user logs in.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"state": {
+						SchemaProps: spec.SchemaProps{
+							Description: "state is active, dormant (the user becomes active with the next login) or suspended.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"roles": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "roles are the site roles.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"organizations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "organizations are the organizations that the user is a member of.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CoderUserOrganization{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"lastSeenAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "lastSeenAt is when the user last did something in Coder, to about an hour.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions: Ready, Reconciling and Stalled as kstatus reads them, and Synced.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.CoderUserOrganization{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
-// Records holds the stores of both kinds.
+// Records holds the stores of all kinds.
 type Records struct {
 	*records.Keeper
-	Workspaces, Templates *records.Store
+	Workspaces, Templates, Users *records.Store
 
 	t        testing.TB
 	clusters map[string]*Cluster
@@ -33,7 +33,7 @@ func NewWithClock(t testing.TB, c clock.PassiveClock) *Records {
 	etcd := &Etcd{}
 	return join(t, c, map[string]*Cluster{
 		"CoderWorkspace": NewCluster(etcd, "coderworkspacerecords"), "CoderTemplate": NewCluster(etcd, "codertemplaterecords"),
-		"CoderTemplateSource": NewCluster(etcd, "codertemplatesources"),
+		"CoderTemplateSource": NewCluster(etcd, "codertemplatesources"), "CoderUser": NewCluster(etcd, "coderuserrecords"),
 	})
 }
 
@@ -41,7 +41,7 @@ func NewWithClock(t testing.TB, c clock.PassiveClock) *Records {
 func (r *Records) Replica() *Records {
 	r.t.Helper()
 	out := join(r.t, r.clock, r.clusters)
-	for _, s := range []*records.Store{out.Workspaces, out.Templates} {
+	for _, s := range []*records.Store{out.Workspaces, out.Templates, out.Users} {
 		for _, record := range out.clusters[s.Kind()].All() {
 			if err := s.Learn(context.Background(), s.Key(record.Namespace, record.Name)); err != nil {
 				r.t.Fatal(err)
@@ -56,7 +56,8 @@ func join(t testing.TB, c clock.PassiveClock, clusters map[string]*Cluster) *Rec
 	r := &Records{t: t, clock: c, clusters: clusters}
 	r.Workspaces = records.NewStore(records.Workspaces(clusters["CoderWorkspace"], "replica", "coder-system", c))
 	r.Templates = records.NewStore(records.Templates(clusters["CoderTemplate"], clusters["CoderTemplateSource"], "replica", "coder-system", c))
-	r.Keeper = records.NewKeeper(r.Workspaces, r.Templates)
+	r.Users = records.NewStore(records.Users(clusters["CoderUser"], "replica", "coder-system", c))
+	r.Keeper = records.NewKeeper(r.Workspaces, r.Templates, r.Users)
 	return r
 }
 
@@ -67,7 +68,7 @@ func (r *Records) Cluster(kind string) *Cluster { return r.clusters[kind] }
 func (r *Records) All() []*metadata.Record {
 	r.t.Helper()
 	var out []*metadata.Record
-	for _, s := range []*records.Store{r.Templates, r.Workspaces} {
+	for _, s := range []*records.Store{r.Templates, r.Workspaces, r.Users} {
 		for _, record := range r.clusters[s.Kind()].All() {
 			kept, err := metadata.Read(record.Kept)
 			if err != nil {
@@ -87,7 +88,7 @@ func (r *Records) All() []*metadata.Record {
 // Writes returns the writes that arrived, for example "ADDED team/coder.ada.dev".
 func (r *Records) Writes() []string {
 	var out []string
-	for _, s := range []*records.Store{r.Templates, r.Workspaces} {
+	for _, s := range []*records.Store{r.Templates, r.Workspaces, r.Users} {
 		for _, event := range r.clusters[s.Kind()].Events() {
 			out = append(out, string(event.Type)+" "+event.Record.Namespace+"/"+event.Record.Name)
 		}

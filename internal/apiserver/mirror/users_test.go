@@ -1,0 +1,142 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	diff "github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// userKind makes objects that show the full name, which counts the versions of a user.
+type userKind struct{}
+
+func (userKind) Object(_ context.Context, c connections.Connection, u coderd.User, r *metadata.Record, _ records.Object) (records.Object, error) {
+	o := &aggregationv1alpha1.CoderUser{ObjectMeta: metav1.ObjectMeta{
+		Name: u.Username, Namespace: c.ControlPlane.Namespace, UID: types.UID(u.ID.String()), Generation: 1,
+		Labels: map[string]string{aggregationv1alpha1.LabelControlPlaneName: c.ControlPlane.Name},
+	}}
+	o.Spec.FullName = u.Name
+	metadata.Overlay(o, r)
+	return o, nil
+}
+
+func (userKind) Settle(context.Context, connections.Connection, coderd.User, *metadata.Record) (bool, error) {
+	return false, nil
+}
+
+func (userKind) WithSync(records.Object, bool, time.Time, string) records.Object { return nil }
+
+func (c *fakeCoder) putUser(name, fullName string) uuid.UUID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := coderd.User{ID: c.id(), Username: name, Name: fullName}
+	c.users[u.ID] = u
+	return u.ID
+}
+
+func (c *fakeCoder) changeUser(id uuid.UUID, change func(*coderd.User)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.users[id]
+	change(&u)
+	c.users[id] = u
+}
+
+func (c *fakeCoder) UserPage(_ context.Context, offset, limit int) (page coderd.UserPage, err error) {
+	err = c.call(callUsers, 1, func() {
+		for _, u := range c.users {
+			if !c.blind && !c.hidden[u.ID] {
+				page.Users = append(page.Users, u)
+			}
+		}
+		slices.SortFunc(page.Users, func(a, b coderd.User) int { return strings.Compare(a.Username, b.Username) })
+		page.Count = len(page.Users)
+		page.Users = page.Users[min(offset, page.Count):min(offset+limit, page.Count)]
+	})
+	return page, err
+}
+
+func (c *fakeCoder) UserByID(_ context.Context, id uuid.UUID) (out coderd.User, err error) {
+	var answer error
+	err = c.call("one user", 3, func() {
+		u, ok := c.users[id]
+		switch out = u; {
+		case c.blind:
+			answer = &coderd.Error{Op: "reading", StatusCode: 404, Message: "not found"}
+		case !ok:
+			answer = &coderd.Error{Op: "reading", StatusCode: 410, Message: "gone"}
+		}
+	})
+	return out, cmp.Or(err, answer)
+}
+
+// wantUsers waits until the log has exactly these users, as "name fullName".
+func (s *sim) wantUsers(within time.Duration, want map[string]string) {
+	s.t.Helper()
+	s.run(within)
+	got := map[string]string{}
+	for _, entry := range s.records.Users.Table.In("team", 1000) {
+		got[entry.Object.GetName()] = entry.Object.(*aggregationv1alpha1.CoderUser).Spec.FullName
+	}
+	if problem := diff.Diff(want, got); problem != "" {
+		s.t.Errorf("the users are not those of Coder (-want +got):\n%s", problem)
+	}
+}
+
+// TestUsers sees what happens to users within a minute.
+func TestUsers(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	ada, bob := c.putUser("ada", "1"), c.putUser("bob", "1")
+	c.putUser("eve", "1")
+	s.until(time.Minute, "Ready", s.ready(c))
+	s.wantUsers(0, map[string]string{"ada": "1", "bob": "1", "eve": "1"})
+	c.changeUser(ada, func(u *coderd.User) { u.Name = "2" })
+	c.putUser("new", "1")
+	s.wantUsers(time.Minute, map[string]string{"ada": "2", "bob": "1", "eve": "1", "new": "1"})
+	c.changeUser(ada, func(u *coderd.User) { u.Username, u.Name = "lovelace", "3" })
+	delete(c.users, bob)
+	s.wantUsers(time.Minute, map[string]string{"ada": "3", "eve": "1", "new": "1"})
+	// A hint has one read at once.
+	c.changeUser(ada, func(u *coderd.User) { u.Name = "4" })
+	s.mirror.HintUser(c.name, ada)
+	s.wantUsers(2*time.Second, map[string]string{"ada": "4", "eve": "1", "new": "1"})
+	// Nothing is believed of a Coder that shows no user any more.
+	c.blind = true
+	s.wantUsers(2*time.Minute, map[string]string{"ada": "4", "eve": "1", "new": "1"})
+}
+
+// TestUsersCannotBeRead serves the other kinds.
+func TestUsersCannotBeRead(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(3)
+	c.putUser("ada", "1")
+	c.fault = func(call string) error {
+		if call == callUsers {
+			return &coderd.Error{Op: "listing the users", StatusCode: 403, Message: "Forbidden"}
+		}
+		return nil
+	}
+	s.until(time.Minute, "Ready", s.ready(c))
+	s.run(10 * time.Minute)
+	if !s.ready(c)() {
+		t.Error("a Coder whose users cannot be read is not served")
+	}
+	s.equal(c)
+	c.fault = nil
+	s.wantUsers(time.Minute, map[string]string{"ada": "1"})
+}

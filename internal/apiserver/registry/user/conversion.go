@@ -1,0 +1,182 @@
+package user
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+	"github.com/coder-k8s/coder-k8s/internal/truncate"
+)
+
+// lastSeenStep is by how much the time at which a user was last seen must change. Otherwise
+// every user who works would be written all the time.
+const lastSeenStep = time.Hour
+
+// Object implements mirror.Kind.
+func (k *Kind) Object(
+	ctx context.Context, connection connections.Connection, item coderd.User, record *metadata.Record, previous records.Object,
+) (records.Object, error) {
+	in, err := intentOf(record)
+	if err != nil {
+		return nil, err
+	}
+	was, _ := previous.(*aggregationv1alpha1.CoderUser)
+	return k.object(ctx, connection, item, record, in, was), nil
+}
+
+func (k *Kind) object(
+	ctx context.Context, connection connections.Connection, item coderd.User, record *metadata.Record, in intent, was *aggregationv1alpha1.CoderUser,
+) *aggregationv1alpha1.CoderUser {
+	memberships := k.members.of(ctx, connection, item)
+	status := aggregationv1alpha1.CoderUserStatus{
+		ID: item.ID.String(), Username: item.Username, Email: item.Email, FullName: item.Name, LoginType: item.LoginType,
+		State: item.Status, Roles: normalRoles(item.Roles), Organizations: memberships, LastSeenAt: lastSeen(item.LastSeenAt, was),
+	}
+	u := &aggregationv1alpha1.CoderUser{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              objectname.User{Prefix: connection.NamePrefix, Name: item.Username}.String(),
+			Namespace:         connection.ControlPlane.Namespace,
+			UID:               types.UID(item.ID.String()),
+			CreationTimestamp: registry.Seconds(item.CreatedAt),
+			Generation:        1,
+			Labels:            registry.Labels(connection.ControlPlane),
+			ManagedFields:     metadata.ManagedFields(),
+		},
+		Spec:   specOf(status),
+		Status: status,
+	}
+	in.showIn(&u.Spec)
+	metadata.Overlay(u, record)
+	if was != nil {
+		u.Generation = max(u.Generation, was.Generation)
+		if !equality.Semantic.DeepEqual(u.Spec, was.Spec) {
+			u.Generation = max(u.Generation, was.Generation+1)
+		}
+	}
+	u.Status.ObservedGeneration = u.Generation
+	u.Status.Conditions = k.conditions(u, in, was)
+	return u
+}
+
+// specOf is the spec of a user of whom no manifest owns anything.
+func specOf(status aggregationv1alpha1.CoderUserStatus) aggregationv1alpha1.CoderUserSpec {
+	status = *status.DeepCopy()
+	return aggregationv1alpha1.CoderUserSpec{
+		Email: status.Email, FullName: status.FullName, LoginType: status.LoginType,
+		Suspended: ptr.To(isSuspended(status)), Roles: status.Roles, Organizations: status.Organizations,
+	}
+}
+
+func isSuspended(status aggregationv1alpha1.CoderUserStatus) bool {
+	return coderd.User{Status: status.State}.IsSuspended()
+}
+
+func lastSeen(at time.Time, was *aggregationv1alpha1.CoderUser) *metav1.Time {
+	// Coder reports the year 1 of a user who never logged in.
+	if at.Year() < 2000 {
+		return nil
+	}
+	if was != nil && was.Status.LastSeenAt != nil {
+		if d := at.Sub(was.Status.LastSeenAt.Time); d >= 0 && d < lastSeenStep {
+			return was.Status.LastSeenAt.DeepCopy()
+		}
+	}
+	return ptr.To(registry.Seconds(at))
+}
+
+// drift names the owned fields that are something else in Coder.
+func drift(owned settings, status aggregationv1alpha1.CoderUserStatus) []string {
+	var names []string
+	if f := owned.FullName; f != nil && *f != status.FullName {
+		names = append(names, "fullName")
+	}
+	if f := owned.Suspended; f != nil && *f != isSuspended(status) {
+		names = append(names, "suspended")
+	}
+	if f := owned.Roles; f != nil && !equality.Semantic.DeepEqual(normalRoles(*f), normalRoles(status.Roles)) {
+		names = append(names, "roles")
+	}
+	if f := owned.Organizations; f != nil && !sameOrganizations(*f, status.Organizations) {
+		names = append(names, "organizations")
+	}
+	return names
+}
+
+// verdict is what one condition says. It is true if holds.
+type verdict struct {
+	holds           bool
+	reason, message string
+}
+
+func (v verdict) condition(kind string, observed int64, since time.Time) metav1.Condition {
+	c := metav1.Condition{
+		Type: kind, Status: metav1.ConditionFalse, Reason: v.reason, Message: truncate.String(v.message, registry.MaxMessage),
+		ObservedGeneration: observed, LastTransitionTime: registry.Seconds(since),
+	}
+	if v.holds {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+// synced is the condition Synced.
+func synced(drifted []string, no *refused) verdict {
+	switch {
+	case len(drifted) > 0 && no != nil:
+		return verdict{reason: aggregationv1alpha1.ReasonChangeRefused, message: "Coder does not accept " + names(drifted) + ": " + no.Message}
+	case len(drifted) > 0:
+		return verdict{reason: aggregationv1alpha1.ReasonDrifted, message: names(drifted) + " in Coder is not as set here, and is being corrected"}
+	}
+	return verdict{true, aggregationv1alpha1.ReasonSynced, "Coder has what is set here"}
+}
+
+func names(fields []string) string { return "spec." + strings.Join(fields, ", spec.") }
+
+func (k *Kind) conditions(u *aggregationv1alpha1.CoderUser, in intent, was *aggregationv1alpha1.CoderUser) []metav1.Condition {
+	drifted := drift(in.Owned, u.Status)
+	sync := synced(drifted, in.Refused)
+	ready := verdict{true, aggregationv1alpha1.ReasonActive, "the user can log in"}
+	switch {
+	case !sync.holds:
+		ready = sync
+	case isSuspended(u.Status):
+		ready = verdict{true, aggregationv1alpha1.ReasonSuspended, "the user is suspended"}
+	case u.Status.State == stateDormant:
+		ready = verdict{true, aggregationv1alpha1.ReasonDormant, "the user becomes active with the next login"}
+	}
+	reconciling := verdict{len(drifted) > 0 && in.Refused == nil, ready.reason, ready.message}
+	stalled := verdict{len(drifted) > 0 && in.Refused != nil, ready.reason, ready.message}
+	var out []metav1.Condition
+	for _, c := range []struct {
+		kind string
+		verdict
+	}{
+		{aggregationv1alpha1.ConditionReady, ready}, {aggregationv1alpha1.ConditionReconciling, reconciling},
+		{aggregationv1alpha1.ConditionStalled, stalled}, {aggregationv1alpha1.ConditionSynced, sync},
+	} {
+		now := c.condition(c.kind, u.Status.ObservedGeneration, k.config.Clock.Now())
+		if was == nil {
+			now.LastTransitionTime = u.CreationTimestamp
+		} else if old := meta.FindStatusCondition(was.Status.Conditions, c.kind); old != nil && old.Status == now.Status {
+			now.LastTransitionTime = old.LastTransitionTime
+		}
+		out = append(out, now)
+	}
+	return out
+}
+
+// stateDormant is that of a user who has not logged in for long, or never.
+const stateDormant = "dormant"

@@ -1,0 +1,213 @@
+package user
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+)
+
+// organizations are memberships.
+type organizations = []aggregationv1alpha1.CoderUserOrganization
+
+// settings are the fields of a spec that can be brought to Coder at any time. Nil is not set.
+type settings struct {
+	FullName      *string        `json:"fullName,omitempty"`
+	Suspended     *bool          `json:"suspended,omitempty"`
+	Roles         *[]string      `json:"roles,omitempty"`
+	Organizations *organizations `json:"organizations,omitempty"`
+}
+
+// intent is what the record of a user keeps.
+type intent struct {
+	// Owned are the fields that a manifest owns.
+	Owned settings `json:"owned,omitzero"`
+	// PasswordFrom and ReclaimPolicy are those of the spec.
+	PasswordFrom  *aggregationv1alpha1.CoderUserPasswordSource `json:"passwordFrom,omitempty"`
+	ReclaimPolicy string                                       `json:"reclaimPolicy,omitempty"`
+	// By is who set what is owned, DeletedBy who asked for the deletion. It is done as these
+	// users of Coder.
+	By        *acting.As `json:"by,omitempty"`
+	DeletedBy *acting.As `json:"deletedBy,omitempty"`
+	// Refused is why Coder does not accept what is owned.
+	Refused *refused `json:"refused,omitempty"`
+}
+
+type refused struct {
+	Message string      `json:"message"`
+	At      metav1.Time `json:"at"`
+}
+
+// intentOf reads the intent of a record, which may be nil.
+func intentOf(record *metadata.Record) (intent, error) {
+	var in intent
+	if record == nil || len(record.Intent) == 0 {
+		return in, nil
+	}
+	if err := json.Unmarshal(record.Intent, &in); err != nil {
+		return in, fmt.Errorf("the intent in the record of user %q cannot be read: %w", record.Name, err)
+	}
+	return in, nil
+}
+
+// into writes the intent into a record.
+func (in intent) into(record *metadata.Record) error {
+	if in.Owned == (settings{}) {
+		in.By, in.Refused = nil, nil
+	}
+	data, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("writing the intent of user %q: %w", record.Name, err)
+	}
+	record.Intent = data
+	if string(data) == "{}" {
+		record.Intent = nil
+	}
+	return nil
+}
+
+// showIn puts what the record has into a spec that was made of what Coder has.
+func (in intent) showIn(spec *aggregationv1alpha1.CoderUserSpec) {
+	spec.PasswordFrom, spec.ReclaimPolicy = in.PasswordFrom.DeepCopy(), in.ReclaimPolicy
+	if f := in.Owned.FullName; f != nil {
+		spec.FullName = *f
+	}
+	if f := in.Owned.Suspended; f != nil {
+		suspended := *f
+		spec.Suspended = &suspended
+	}
+	if f := in.Owned.Roles; f != nil {
+		spec.Roles = slices.Clone(*f)
+	}
+	if f := in.Owned.Organizations; f != nil {
+		spec.Organizations = (&aggregationv1alpha1.CoderUserSpec{Organizations: *f}).DeepCopy().Organizations
+	}
+}
+
+// settingsOf are the fields of a spec that are set, and of them those that choose names.
+func settingsOf(spec aggregationv1alpha1.CoderUserSpec, choose func(name string) bool) settings {
+	spec = *spec.DeepCopy()
+	var out settings
+	if spec.FullName != "" && choose("fullName") {
+		out.FullName = &spec.FullName
+	}
+	if spec.Suspended != nil && choose("suspended") {
+		out.Suspended = spec.Suspended
+	}
+	if spec.Roles != nil && choose("roles") {
+		out.Roles = &spec.Roles
+	}
+	if spec.Organizations != nil && choose("organizations") {
+		out.Organizations = &spec.Organizations
+	}
+	return out
+}
+
+// ownedBy are the fields that some manifest owns.
+func ownedBy(u *aggregationv1alpha1.CoderUser) settings {
+	names := map[string]bool{}
+	for _, entry := range u.ManagedFields {
+		if entry.FieldsV1 == nil || entry.Subresource != "" {
+			continue
+		}
+		var set struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		// A set that cannot be read owns nothing.
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
+			continue
+		}
+		for name := range set.Spec {
+			names[strings.TrimPrefix(name, "f:")] = true
+		}
+	}
+	return settingsOf(u.Spec, func(name string) bool { return names[name] })
+}
+
+// changed are the fields that an update sets to something else.
+func changed(was, wanted aggregationv1alpha1.CoderUserSpec) settings {
+	return settingsOf(wanted, func(name string) bool {
+		switch name {
+		case "fullName":
+			return was.FullName != wanted.FullName
+		case "suspended":
+			return !equality.Semantic.DeepEqual(was.Suspended, wanted.Suspended)
+		case "roles":
+			return !equality.Semantic.DeepEqual(was.Roles, wanted.Roles)
+		default:
+			return !equality.Semantic.DeepEqual(was.Organizations, wanted.Organizations)
+		}
+	})
+}
+
+// with returns the fields with others over them.
+func (f settings) with(over settings) settings {
+	if over.FullName != nil {
+		f.FullName = over.FullName
+	}
+	if over.Suspended != nil {
+		f.Suspended = over.Suspended
+	}
+	if over.Roles != nil {
+		f.Roles = over.Roles
+	}
+	if over.Organizations != nil {
+		f.Organizations = over.Organizations
+	}
+	return f
+}
+
+// grants returns the roles that the fields have and others do not, those in organizations
+// as <organization>/<role>.
+func (f settings) grants(before settings) []string {
+	had := before.allRoles()
+	return slices.DeleteFunc(f.allRoles(), func(role string) bool { return slices.Contains(had, role) })
+}
+
+func (f settings) allRoles() []string {
+	var all []string
+	if f.Roles != nil {
+		all = append(all, *f.Roles...)
+	}
+	if f.Organizations != nil {
+		for _, o := range *f.Organizations {
+			for _, role := range o.Roles {
+				all = append(all, o.Name+"/"+role)
+			}
+		}
+	}
+	return all
+}
+
+// normalRoles are roles in a fixed order. Their order means nothing.
+func normalRoles(roles []string) []string {
+	out := slices.Sorted(slices.Values(roles))
+	return slices.Compact(out)
+}
+
+// normalOrganizations are memberships in a fixed order.
+func normalOrganizations(all organizations) organizations {
+	out := make(organizations, 0, len(all))
+	for _, o := range all {
+		out = append(out, aggregationv1alpha1.CoderUserOrganization{Name: o.Name, Roles: normalRoles(o.Roles)})
+	}
+	slices.SortFunc(out, func(a, b aggregationv1alpha1.CoderUserOrganization) int {
+		return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
+	return out
+}
+
+// sameOrganizations reports whether memberships are the same. Coder compares names without
+// regard to case.
+func sameOrganizations(a, b organizations) bool {
+	return slices.EqualFunc(normalOrganizations(a), normalOrganizations(b), func(a, b aggregationv1alpha1.CoderUserOrganization) bool {
+		return strings.EqualFold(a.Name, b.Name) && slices.Equal(a.Roles, b.Roles)
+	})
+}

@@ -1,0 +1,145 @@
+package user
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/acting"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+	"github.com/coder-k8s/coder-k8s/internal/coderd"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
+)
+
+// refusedFor is how long it takes until Coder is asked again for what it refused.
+const refusedFor = 10 * time.Minute
+
+// Settle implements mirror.Kind: it carries out a deletion that is recorded, and brings to
+// Coder what a manifest owns and somebody has changed there.
+func (k *Kind) Settle(
+	ctx context.Context, connection connections.Connection, item coderd.User, record *metadata.Record,
+) (again bool, err error) {
+	in, err := intentOf(record)
+	if err != nil || record == nil {
+		return false, err
+	}
+	s := acting.Subject{Resource: resource, Name: record.Name, Owner: item.Username, IsUser: true}
+	if record.DeletionTimestamp != nil && len(record.Finalizers) == 0 {
+		if ctx, err = k.config.Actors.Later(ctx, connection, in.DeletedBy, s); err == nil {
+			err = reclaim(ctx, connection.Client, item.ID, in.ReclaimPolicy)
+		}
+		if err != nil {
+			return true, err
+		}
+		return true, k.config.Records.Delete(ctx, record)
+	}
+	drifted := k.drift(ctx, connection, item, in)
+	switch {
+	case len(drifted) == 0 && in.Refused == nil:
+		return false, nil
+	case len(drifted) == 0:
+		in.Refused = nil
+		return true, k.save(ctx, record, in)
+	case in.Refused != nil && k.config.Clock.Since(in.Refused.At.Time) < refusedFor:
+		return false, nil
+	}
+	// What was read may be from a list, and the roles in organizations are older than it.
+	now, err := connection.Client.UserByID(ctx, item.ID)
+	if err != nil {
+		return true, err
+	}
+	if drifted = k.drift(ctx, connection, now, in); len(drifted) == 0 {
+		return true, nil
+	}
+	as, err := k.config.Actors.Later(ctx, connection, in.By, s)
+	if err == nil {
+		err = fault(record.Name, converge(as, connection.Client, now, in.Owned))
+	}
+	log.FromContext(ctx).Info("Correcting a user who was changed in Coder", "user", item.Username, "fields", drifted, "refused", err != nil && isRefusal(err))
+	if err != nil && isRefusal(err) {
+		in.Refused = &refused{Message: err.Error(), At: registry.Seconds(k.config.Clock.Now())}
+		err = k.save(ctx, record, in)
+	}
+	return true, err
+}
+
+func (k *Kind) drift(ctx context.Context, connection connections.Connection, item coderd.User, in intent) []string {
+	if in.Owned == (settings{}) {
+		return nil
+	}
+	return drift(in.Owned, aggregationv1alpha1.CoderUserStatus{
+		FullName: item.Name, State: item.Status, Roles: item.Roles, Organizations: k.members.of(ctx, connection, item),
+	})
+}
+
+func (k *Kind) save(ctx context.Context, record *metadata.Record, in intent) error {
+	changed := record.DeepCopy()
+	if err := in.into(changed); err != nil {
+		return err
+	}
+	_, err := k.config.Records.Put(ctx, changed)
+	return err
+}
+
+// converge brings fields to Coder that are something else there. The user was read alone,
+// or just made.
+func converge(ctx context.Context, client *coderd.Client, user coderd.User, wanted settings) error {
+	if f := wanted.FullName; f != nil && *f != user.Name {
+		if err := client.SetFullName(ctx, user, *f); err != nil {
+			return err
+		}
+	}
+	if f := wanted.Organizations; f != nil {
+		if err := convergeOrganizations(ctx, client, user, *f); err != nil {
+			return err
+		}
+	}
+	if f := wanted.Roles; f != nil && !slices.Equal(normalRoles(*f), normalRoles(user.Roles)) {
+		if err := client.SetRoles(ctx, user.ID.String(), *f); err != nil {
+			return err
+		}
+	}
+	if f := wanted.Suspended; f != nil && *f != user.IsSuspended() {
+		return client.SetSuspended(ctx, user, *f)
+	}
+	return nil
+}
+
+func convergeOrganizations(ctx context.Context, client *coderd.Client, user coderd.User, wanted organizations) error {
+	known, err := client.Organizations(ctx)
+	if err != nil {
+		return err
+	}
+	chosen, err := find(known, wanted)
+	if err != nil {
+		return err
+	}
+	ids := map[uuid.UUID]bool{}
+	for i, o := range chosen {
+		ids[o.ID] = true
+		if !slices.Contains(user.OrganizationIDs, o.ID) {
+			if err := client.AddMember(ctx, o.ID, user); err != nil {
+				return err
+			}
+		}
+		if !slices.Equal(normalRoles(wanted[i].Roles), normalRoles(user.OrganizationRoles[o.ID])) {
+			if err := client.SetMemberRoles(ctx, o.ID, user, wanted[i].Roles); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range user.OrganizationIDs {
+		if ids[id] {
+			continue
+		}
+		if err := client.RemoveMember(ctx, id, user); err != nil && (coderd.ActedAs(err) != "" || !coderd.IsNotFound(err)) {
+			return err
+		}
+	}
+	return nil
+}

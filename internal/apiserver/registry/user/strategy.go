@@ -1,0 +1,208 @@
+package user
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/objectname"
+	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
+)
+
+var (
+	namePath          = field.NewPath("metadata", "name")
+	specPath          = field.NewPath("spec")
+	emailPath         = specPath.Child("email")
+	loginTypePath     = specPath.Child("loginType")
+	passwordPath      = specPath.Child("passwordFrom", "secretKeyRef")
+	rolesPath         = specPath.Child("roles")
+	organizationsPath = specPath.Child("organizations")
+)
+
+// The login types of new users.
+const (
+	loginPassword = "password"
+	loginOIDC     = "oidc"
+	loginNone     = "none"
+)
+
+const (
+	// maxEmail is that of RFC 5321.
+	maxEmail = 254
+	// maxRoles limits the roles in one list, and the organizations.
+	maxRoles = 50
+	// maxRole limits the name of a role or an organization.
+	maxRole = 64
+)
+
+// strategy holds defaults and validation of users.
+type strategy struct {
+	registry.Strategy
+	mayReadSecret func(ctx context.Context, who user.Info, namespace, secret string) error
+}
+
+// PrepareForCreate drops what only the server may say.
+func (strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
+	u := obj.(*aggregationv1alpha1.CoderUser)
+	u.Status = aggregationv1alpha1.CoderUserStatus{}
+	u.Generation = 1
+}
+
+// PrepareForUpdate keeps the status, and takes a field that is not set for one that Coder
+// decides.
+func (strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	u, was := obj.(*aggregationv1alpha1.CoderUser), old.(*aggregationv1alpha1.CoderUser)
+	was = was.DeepCopy()
+	u.Status = was.Status
+	for _, label := range []string{aggregationv1alpha1.LabelControlPlaneName, aggregationv1alpha1.LabelControlPlaneNamespace} {
+		if value, ok := was.Labels[label]; ok {
+			if u.Labels == nil {
+				u.Labels = map[string]string{}
+			}
+			u.Labels[label] = value
+		}
+	}
+	spec, current := &u.Spec, was.Spec
+	if spec.Email == "" || strings.EqualFold(spec.Email, current.Email) {
+		spec.Email = current.Email
+	}
+	if spec.FullName == "" {
+		spec.FullName = current.FullName
+	}
+	if spec.LoginType == "" {
+		spec.LoginType = current.LoginType
+	}
+	if spec.Suspended == nil {
+		spec.Suspended = current.Suspended
+	}
+	if spec.Roles == nil {
+		spec.Roles = current.Roles
+	}
+	if spec.Organizations == nil {
+		spec.Organizations = current.Organizations
+	}
+	u.Generation = was.Generation
+	if !equality.Semantic.DeepEqual(*spec, current) {
+		u.Generation++
+	}
+}
+
+// Validate implements rest.RESTCreateStrategy.
+func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	u := obj.(*aggregationv1alpha1.CoderUser)
+	errs := validate(u)
+	if _, err := objectname.ParseUser(u.Name); err != nil {
+		errs = append(errs, field.Invalid(namePath, u.Name, err.Error()))
+	}
+	switch {
+	case u.Spec.Email == "":
+		errs = append(errs, field.Required(emailPath, "Coder makes no user without an email address"))
+	case len(u.Spec.Email) > maxEmail || strings.Count(u.Spec.Email, "@") != 1:
+		errs = append(errs, field.Invalid(emailPath, u.Spec.Email, fmt.Sprintf("must be an email address of at most %d characters", maxEmail)))
+	}
+	types := []string{loginPassword, loginOIDC, loginNone}
+	switch {
+	case u.Spec.LoginType == "":
+		errs = append(errs, field.Required(loginTypePath, "one of "+strings.Join(types, ", ")))
+	case !slices.Contains(types, u.Spec.LoginType):
+		errs = append(errs, field.NotSupported(loginTypePath, u.Spec.LoginType, types))
+	}
+	return s.withSecret(ctx, u, nil, errs)
+}
+
+// ValidateUpdate implements rest.RESTUpdateStrategy.
+func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	u, was := obj.(*aggregationv1alpha1.CoderUser), old.(*aggregationv1alpha1.CoderUser)
+	errs := validate(u)
+	if u.Spec.Email != was.Spec.Email {
+		errs = append(errs, field.Invalid(emailPath, u.Spec.Email, fmt.Sprintf("Coder's API cannot change it from %q; the user's identity provider can", was.Spec.Email)))
+	}
+	if u.Spec.LoginType != was.Spec.LoginType {
+		errs = append(errs, field.Invalid(loginTypePath, u.Spec.LoginType, fmt.Sprintf("cannot change from %q: in Coder only the user can", was.Spec.LoginType)))
+	}
+	return s.withSecret(ctx, u, was.Spec.PasswordFrom, errs)
+}
+
+func validate(u *aggregationv1alpha1.CoderUser) field.ErrorList {
+	spec := u.Spec
+	errs := validateRoles(rolesPath, spec.Roles)
+	if len(spec.Organizations) > maxRoles {
+		errs = append(errs, field.TooMany(organizationsPath, len(spec.Organizations), maxRoles))
+	}
+	seen := map[string]bool{}
+	for i, o := range spec.Organizations {
+		path := organizationsPath.Index(i)
+		switch {
+		case o.Name == "" || len(o.Name) > maxRole:
+			errs = append(errs, field.Invalid(path.Child("name"), o.Name, "must be the name of an organization"))
+		case seen[o.Name]:
+			errs = append(errs, field.Duplicate(path.Child("name"), o.Name))
+		}
+		seen[o.Name] = true
+		errs = append(errs, validateRoles(path.Child("roles"), o.Roles)...)
+	}
+	switch spec.ReclaimPolicy {
+	case "", aggregationv1alpha1.ReclaimSuspend, aggregationv1alpha1.ReclaimDelete:
+	default:
+		errs = append(errs, field.NotSupported(specPath.Child("reclaimPolicy"), spec.ReclaimPolicy,
+			[]string{aggregationv1alpha1.ReclaimSuspend, aggregationv1alpha1.ReclaimDelete}))
+	}
+	if from := spec.PasswordFrom; from != nil {
+		switch ref := from.SecretKeyRef; {
+		case ref == nil || ref.Name == "" || ref.Key == "":
+			errs = append(errs, field.Required(passwordPath, "name and key of a Secret"))
+		case spec.LoginType != loginPassword:
+			errs = append(errs, field.Forbidden(specPath.Child("passwordFrom"), "only users with the login type password have a password"))
+		}
+	}
+	return errs
+}
+
+func validateRoles(path *field.Path, roles []string) field.ErrorList {
+	var errs field.ErrorList
+	if len(roles) > maxRoles {
+		errs = append(errs, field.TooMany(path, len(roles), maxRoles))
+	}
+	for i, role := range roles {
+		switch {
+		case role == "" || len(role) > maxRole || strings.ContainsAny(role, ":/ "):
+			errs = append(errs, field.Invalid(path.Index(i), role, "must be the name of a role"))
+		case role == "member" || role == "organization-member":
+			errs = append(errs, field.Invalid(path.Index(i), role, "every user has this role; leave it out"))
+		case slices.Contains(roles[:i], role):
+			errs = append(errs, field.Duplicate(path.Index(i), role))
+		}
+	}
+	return errs
+}
+
+// withSecret adds whether the caller may read the Secret from which a password is taken now.
+func (s strategy) withSecret(
+	ctx context.Context, u *aggregationv1alpha1.CoderUser, was *aggregationv1alpha1.CoderUserPasswordSource, errs field.ErrorList,
+) field.ErrorList {
+	from := u.Spec.PasswordFrom
+	if len(errs) > 0 || from == nil || s.mayReadSecret == nil || equality.Semantic.DeepEqual(from, was) {
+		return errs
+	}
+	who, ok := request.UserFrom(ctx)
+	if !ok {
+		return field.ErrorList{field.Forbidden(passwordPath, "it is not known who asks, so no Secret is read")}
+	}
+	switch err := s.mayReadSecret(ctx, who, u.Namespace, from.SecretKeyRef.Name); {
+	case apierrors.IsForbidden(err):
+		return field.ErrorList{field.Forbidden(passwordPath.Child("name"),
+			fmt.Sprintf("user %s may not get Secret %s in namespace %s", who.GetName(), from.SecretKeyRef.Name, u.Namespace))}
+	case err != nil:
+		return field.ErrorList{field.InternalError(passwordPath.Child("name"), err)}
+	}
+	return nil
+}

@@ -1,0 +1,434 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	kubetesting "k8s.io/client-go/testing"
+
+	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/polltest"
+)
+
+var usersGVR = schema.GroupVersionResource{Group: "aggregation.coder.com", Version: "v1alpha1", Resource: "coderusers"}
+
+func (f *fixture) users() dynamic.ResourceInterface {
+	return f.client.Resource(usersGVR).Namespace(f.namespace)
+}
+
+func userObject(name string, spec map[string]any) *unstructured.Unstructured {
+	return object("CoderUser", name, spec)
+}
+
+// zoe is a user with a password.
+func zoe(more map[string]any) *unstructured.Unstructured {
+	spec := map[string]any{"email": "zoe@example.com", "loginType": "password"}
+	for key, value := range more {
+		spec[key] = value
+	}
+	return userObject("zoe", spec)
+}
+
+// applyUser applies a manifest.
+func (f *fixture) applyUser(t *testing.T, u *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	out, err := f.users().Apply(t.Context(), u.GetName(), u, metav1.ApplyOptions{FieldManager: "git"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// userIs waits until a user in Coder is as it should be.
+func (f *fixture) userIs(t *testing.T, username, what string, ok func(coderdtest.UserState) bool) {
+	t.Helper()
+	polltest.Eventually(t, username+" in Coder: "+what, func() error {
+		if u, found := f.coder.User(username); !found || !ok(u) {
+			return fmt.Errorf("%v: %+v", found, u)
+		}
+		return nil
+	})
+}
+
+func TestUsersAreShown(t *testing.T) {
+	f := newFixture(t)
+	f.coder.AddUser("Boss", "owner", "auditor")
+	f.coder.SetMember("boss", "coder", "organization-admin")
+	f.coder.SeeUser("boss", time.Now().Add(-26*time.Hour))
+	f.coder.EditUser("ada", "Ada Lovelace", true)
+	boss := until(t, f.users(), "boss", func(u *unstructured.Unstructured) bool { return at(u, "status", "organizations") != "" })
+	for path, want := range map[string]string{
+		"status.username": "Boss", "status.email": "Boss@example.com", "status.roles": "[auditor owner]", "status.state": "active",
+		"status.organizations": "[map[name:coder roles:[organization-admin]]]", "spec.loginType": "password", "spec.suspended": "false",
+		"spec.organizations": "[map[name:coder roles:[organization-admin]]]",
+	} {
+		if got := at(boss, strings.Split(path, ".")...); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	until(t, f.users(), "ada", func(u *unstructured.Unstructured) bool {
+		return at(u, "status", "state") == "suspended" && condition(u, "Ready") == "True Suspended" && at(u, "spec", "fullName") == "Ada Lovelace"
+	})
+	table := f.do(t, http.MethodGet, f.path("coderusers/boss"), map[string]string{"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}, "")
+	if want := `"cells":["boss","Boss@example.com","active","auditor,owner","password","26h",`; !strings.Contains(table.body, want) {
+		t.Errorf("%s does not have %s", table.body, want)
+	}
+	list, err := f.users().List(t.Context(), metav1.ListOptions{FieldSelector: "status.state=suspended"})
+	if err != nil || !slices.Equal(names(list), []string{"ada"}) {
+		t.Errorf("%v, %v", list, err)
+	}
+	// A user who is renamed keeps the object, and one who is deleted has none.
+	f.coder.RenameUser("ada", "countess")
+	until(t, f.users(), "ada", func(u *unstructured.Unstructured) bool { return at(u, "status", "username") == "countess" })
+	f.coder.RemoveUser("countess")
+	gone(t, f.users(), "ada")
+}
+
+// TestUsersAtRest writes nothing while users only work.
+func TestUsersAtRest(t *testing.T) {
+	f := newFixture(t)
+	seen := time.Now().Add(-10 * time.Hour)
+	f.coder.SeeUser("ada", seen)
+	before := until(t, f.users(), "ada", func(u *unstructured.Unstructured) bool { return at(u, "status", "lastSeenAt") != "" })
+	f.coder.SeeUser("ada", seen.Add(50*time.Minute))
+	asked := f.coder.Requests()["GET /api/v2/users"]
+	polltest.Eventually(t, "the users are read again", func() error {
+		if n := f.coder.Requests()["GET /api/v2/users"]; n < asked+3 {
+			return fmt.Errorf("%d times", n-asked)
+		}
+		return nil
+	})
+	after := until(t, f.users(), "ada", func(*unstructured.Unstructured) bool { return true })
+	if before.GetResourceVersion() != after.GetResourceVersion() {
+		t.Errorf("the object was written: %v, was %v", after.Object, before.Object)
+	}
+	if n := f.coder.Requests()["GET /api/v2/users/{user}/roles"]; n > 0 {
+		t.Errorf("%d users were read by themselves", n)
+	}
+	f.coder.SeeUser("ada", seen.Add(70*time.Minute))
+	until(t, f.users(), "ada", func(u *unstructured.Unstructured) bool { return u.GetResourceVersion() != after.GetResourceVersion() })
+}
+
+// mayRead lets all but one caller read Secrets.
+func (f *fixture) mayRead(but string) {
+	f.kube.PrependReactor("create", "subjectaccessreviews", func(action kubetesting.Action) (bool, runtime.Object, error) {
+		review := action.(kubetesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		review.Status.Allowed = review.Spec.User != but
+		return true, review, nil
+	})
+}
+
+func TestUserIsCreated(t *testing.T) {
+	f := newOwnFixture(t, coderdtest.WithOIDC())
+	f.mayRead("")
+	f.coder.AddOrganization("second")
+	if _, err := f.kube.CoreV1().Secrets(f.namespace).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "zoe"}, Data: map[string][]byte{"password": []byte("Secret-Passw0rd")},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	created, err := f.users().Create(t.Context(), zoe(map[string]any{
+		"fullName": "Zoe", "roles": []any{"template-admin"}, "suspended": true,
+		"organizations": []any{map[string]any{"name": "second", "roles": []any{"organization-admin"}}},
+		"passwordFrom":  map[string]any{"secretKeyRef": map[string]any{"name": "zoe", "key": "password"}},
+	}), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if condition(created, "Synced") != "True Synced" || at(created, "status", "state") != "suspended" {
+		t.Errorf("created %v", created.Object)
+	}
+	got, _ := f.coder.User("zoe")
+	if string(created.GetUID()) != got.ID.String() {
+		t.Errorf("the uid is %s, want %s", created.GetUID(), got.ID)
+	}
+	if got.Password != "Secret-Passw0rd" || got.Name != "Zoe" || !got.Suspended || !slices.Equal(got.Roles, []string{"template-admin"}) ||
+		!slices.Equal(got.Organizations, []string{"second [organization-admin]"}) {
+		t.Errorf("in Coder: %+v", got)
+	}
+	if text, _ := created.MarshalJSON(); strings.Contains(string(text), "Passw0rd") {
+		t.Errorf("the object has the password: %s", text)
+	}
+	// Without a Secret nobody knows the password; the other types have none.
+	for name, loginType := range map[string]string{"pat": "password", "otto": "oidc", "robot": "none"} {
+		u := userObject(name, map[string]any{"email": name + "@example.com", "loginType": loginType})
+		if _, err := f.users().Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := f.coder.User(name)
+		if got.LoginType != loginType || (got.Password != "") != (loginType == "password") || !slices.Equal(got.Organizations, []string{"coder []"}) {
+			t.Errorf("%s in Coder: %+v", name, got)
+		}
+	}
+	if _, err := f.users().Create(t.Context(), zoe(nil), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func TestBadUsersAreRefused(t *testing.T) {
+	f := newFixture(t)
+	secret := map[string]any{"secretKeyRef": map[string]any{"name": "no-such", "key": "password"}}
+	for name, c := range map[string]struct {
+		object *unstructured.Unstructured
+		says   string
+	}{
+		"no email":        {userObject("zoe", map[string]any{"loginType": "none"}), "spec.email"},
+		"no address":      {userObject("zoe", map[string]any{"loginType": "none", "email": "zoe"}), "spec.email"},
+		"no login type":   {userObject("zoe", map[string]any{"email": "z@example.com"}), "spec.loginType"},
+		"another login":   {zoe(map[string]any{"loginType": "github"}), "spec.loginType"},
+		"no OIDC":         {zoe(map[string]any{"loginType": "oidc"}), "You must configure OIDC"},
+		"a bad name":      {userObject("zoe--x", map[string]any{"email": "z@example.com", "loginType": "none"}), "metadata.name"},
+		"member":          {zoe(map[string]any{"roles": []any{"member"}}), "every user has this role"},
+		"twice":           {zoe(map[string]any{"roles": []any{"auditor", "auditor"}}), "Duplicate"},
+		"no organization": {zoe(map[string]any{"organizations": []any{map[string]any{"name": "none"}}}), "there is no such organization"},
+		"policy":          {zoe(map[string]any{"reclaimPolicy": "Keep"}), "spec.reclaimPolicy"},
+		"no Secret":       {zoe(map[string]any{"passwordFrom": secret}), "no-such"},
+		"not a password":  {zoe(map[string]any{"loginType": "none", "passwordFrom": secret}), "spec.passwordFrom"},
+		"another's email": {zoe(map[string]any{"email": "ada@example.com"}), "already exists"},
+		"the wrong plane": {userObject("other.zoe", map[string]any{"email": "z@example.com", "loginType": "none"}), "no CoderControlPlane"},
+	} {
+		_, err := f.users().Create(t.Context(), c.object, metav1.CreateOptions{})
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+	if _, found := f.coder.User("zoe"); found || len(f.kept()) > 0 {
+		t.Errorf("in Coder: %v, records %v", found, f.kept())
+	}
+	_, err := f.users().Create(t.Context(), zoe(nil), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if _, found := f.coder.User("zoe"); found || err != nil {
+		t.Errorf("a dry run made the user: %v, %v", found, err)
+	}
+}
+
+func TestUserIsUpdated(t *testing.T) {
+	f := newFixture(t)
+	f.coder.AddOrganization("second")
+	until(t, f.users(), "ada", func(*unstructured.Unstructured) bool { return true })
+	patch := func(body string) error {
+		_, err := f.users().Patch(t.Context(), "ada", types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		return err
+	}
+	if err := patch(`{"spec":{"fullName":"Ada","roles":["auditor"],"suspended":true,
+		"organizations":[{"name":"coder","roles":["organization-auditor"]},{"name":"second"}]}}`); err != nil {
+		t.Fatal(err)
+	}
+	f.userIs(t, "ada", "all is changed", func(u coderdtest.UserState) bool {
+		return u.Name == "Ada" && u.Suspended && slices.Equal(u.Roles, []string{"auditor"}) &&
+			slices.Equal(u.Organizations, []string{"coder [organization-auditor]", "second []"})
+	})
+	if err := patch(`{"spec":{"roles":[],"suspended":false,"organizations":[{"name":"second"}]}}`); err != nil {
+		t.Fatal(err)
+	}
+	f.userIs(t, "ada", "all is taken back", func(u coderdtest.UserState) bool {
+		return u.Name == "Ada" && !u.Suspended && len(u.Roles) == 0 && slices.Equal(u.Organizations, []string{"second []"})
+	})
+	for body, says := range map[string]string{
+		`{"spec":{"email":"other@example.com"}}`: "Coder's API cannot change it",
+		`{"spec":{"loginType":"none"}}`:          "cannot change from",
+		`{"spec":{"roles":["king"]}}`:            "is not a supported role",
+	} {
+		if err := patch(body); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestUserIsDeleted(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{"kept", "removed"} {
+		f.coder.AddUser(name)
+		until(t, f.users(), name, func(*unstructured.Unstructured) bool { return true })
+	}
+	if err := f.users().Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.userIs(t, "kept", "suspended", func(u coderdtest.UserState) bool { return u.Suspended })
+	until(t, f.users(), "kept", func(u *unstructured.Unstructured) bool { return at(u, "status", "state") == "suspended" })
+
+	if _, err := f.users().Patch(t.Context(), "removed", types.MergePatchType, []byte(`{"spec":{"reclaimPolicy":"Delete"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	workspace := f.coder.AddWorkspace("removed", f.template, "dev")
+	if err := f.users().Delete(t.Context(), "removed", metav1.DeleteOptions{}); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "has workspaces") {
+		t.Errorf("with a workspace: %v", err)
+	}
+	f.coder.RemoveWorkspace(workspace)
+	if err := f.users().Delete(t.Context(), "removed", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, found := f.coder.User("removed"); found {
+		t.Error("the user is in Coder")
+	}
+	gone(t, f.users(), "removed")
+
+	// Coder suspends no Owner.
+	f.coder.AddUser("boss", "owner")
+	until(t, f.users(), "boss", func(*unstructured.Unstructured) bool { return true })
+	if err := f.users().Delete(t.Context(), "boss", metav1.DeleteOptions{}); err == nil || !strings.Contains(err.Error(), "remove the role first") {
+		t.Errorf("an Owner: %v", err)
+	}
+	// One with a finalizer is suspended when that is gone.
+	if _, err := f.users().Patch(t.Context(), "ada", types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/wait"]}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.users().Delete(t.Context(), "ada", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if u, _ := f.coder.User("ada"); u.Suspended {
+		t.Error("suspended before the finalizer is gone")
+	}
+	if _, err := f.users().Patch(t.Context(), "ada", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	f.userIs(t, "ada", "suspended", func(u coderdtest.UserState) bool { return u.Suspended })
+}
+
+// TestDriftOfUsers corrects what a manifest owns, and shows the rest.
+func TestDriftOfUsers(t *testing.T) {
+	f := newFixture(t)
+	manifest := zoe(map[string]any{"roles": []any{"auditor"}, "suspended": false})
+	f.applyUser(t, manifest)
+	f.coder.EditUser("zoe", "Changed", true, "template-admin")
+	f.userIs(t, "zoe", "only what is owned is corrected", func(u coderdtest.UserState) bool {
+		return u.Name == "Changed" && !u.Suspended && slices.Equal(u.Roles, []string{"auditor"})
+	})
+	until(t, f.users(), "zoe", func(u *unstructured.Unstructured) bool {
+		return at(u, "spec", "fullName") == "Changed" && condition(u, "Synced") == "True Synced" && at(u, "status", "roles") == "[auditor]"
+	})
+	// Applied again it changes nothing.
+	before := until(t, f.users(), "zoe", func(*unstructured.Unstructured) bool { return true })
+	if after := f.applyUser(t, manifest); after.GetResourceVersion() != before.GetResourceVersion() {
+		t.Errorf("the same again wrote %v, was %v", after.Object, before.Object)
+	}
+	// What the manifest no longer has belongs to Coder again.
+	f.applyUser(t, zoe(map[string]any{"suspended": false}))
+	f.coder.EditUser("zoe", "Changed", false, "user-admin")
+	until(t, f.users(), "zoe", func(u *unstructured.Unstructured) bool { return at(u, "spec", "roles") == "[user-admin]" })
+	f.userIs(t, "zoe", "the role stays", func(u coderdtest.UserState) bool { return slices.Equal(u.Roles, []string{"user-admin"}) })
+	// What Coder refuses is said.
+	f.applyUser(t, zoe(map[string]any{"suspended": true}))
+	f.coder.EditUser("zoe", "Changed", false, "owner")
+	until(t, f.users(), "zoe", func(u *unstructured.Unstructured) bool {
+		return condition(u, "Synced") == "False ChangeRefused" && condition(u, "Stalled") == "True ChangeRefused"
+	})
+}
+
+// TestWhoMayChangeUsers is the table of callers.
+func TestWhoMayChangeUsers(t *testing.T) {
+	f := newFixture(t)
+	f.coder.AddUser("boss", "owner")
+	f.coder.AddUser("keeper", "user-admin")
+	f.coder.AddUser("bob")
+	f.rules(t, `[{match: {userName: "person:alice"}, coderUser: {username: ada}},
+		{match: {userName: "person:keeper"}, coderUser: {username: keeper}},
+		{match: {userName: "person:nobody"}, nobody: true}, {match: {userName: "person:flux"}, operator: true}]`)
+	for _, name := range []string{"boss", "bob"} {
+		until(t, f.users(), name, func(*unstructured.Unstructured) bool { return true })
+	}
+	patch := func(name, body string) func(dynamic.ResourceInterface) error {
+		return func(users dynamic.ResourceInterface) error {
+			_, err := users.Patch(context.Background(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+			return err
+		}
+	}
+	made := 0
+	create := func(roles ...any) func(dynamic.ResourceInterface) error {
+		return func(users dynamic.ResourceInterface) error {
+			made++
+			name := fmt.Sprintf("new%d", made)
+			spec := map[string]any{"email": name + "@example.com", "loginType": "none"}
+			if len(roles) > 0 {
+				spec["roles"] = roles
+			}
+			_, err := users.Create(context.Background(), userObject(name, spec), metav1.CreateOptions{})
+			return err
+		}
+	}
+	remove := func(name string) func(dynamic.ResourceInterface) error {
+		return func(users dynamic.ResourceInterface) error { return users.Delete(context.Background(), name, metav1.DeleteOptions{}) }
+	}
+	for _, c := range []struct {
+		caller, what string
+		do           func(dynamic.ResourceInterface) error
+		// says is a part of the refusal, empty if it succeeds.
+		says string
+	}{
+		{"dora", "creates a user", create(), `coderusers/operator "coder"`},
+		{"dora", "renames bob", patch("bob", `{"spec":{"fullName":"x"}}`), "coderusers/operator"},
+		{"dora", "suspends bob", remove("bob"), "coderusers/operator"},
+		{"nobody", "creates a user", create(), "lets you change and enter nothing"},
+		{"alice", "creates a user", create(), `user "ada", as whom you act`},
+		{"alice", "renames bob", patch("bob", `{"spec":{"fullName":"x"}}`), `user "ada", as whom you act`},
+		{"alice", "makes herself an Owner", patch("ada", `{"spec":{"roles":["owner"]}}`), "You cannot change your own roles"},
+		{"alice", "suspends bob", remove("bob"), `user "ada", as whom you act`},
+		{"keeper", "creates a user", create(), ""},
+		{"keeper", "gives bob a role", patch("bob", `{"spec":{"roles":["auditor"]}}`), ""},
+		{"keeper", "makes bob an Owner", patch("bob", `{"spec":{"roles":["owner"]}}`), `user "keeper", as whom you act`},
+		{"warden", "renames bob", patch("bob", `{"spec":{"fullName":"Bob"}}`), ""},
+		{"warden", "creates a user", create(), ""},
+		{"warden", "gives bob another role", patch("bob", `{"spec":{"roles":["user-admin"]}}`), "coderusers without resourceNames"},
+		{"warden", "creates an admin", create("user-admin"), "coderusers without resourceNames"},
+		{"warden", "gives bob a role in an organization", patch("bob", `{"spec":{"organizations":[{"name":"coder","roles":["organization-admin"]}]}}`),
+			"coderusers without resourceNames"},
+		{"warden", "renames an Owner", patch("boss", `{"spec":{"fullName":"x"}}`), `coderusers/owner "boss"`},
+		{"chief", "gives bob another role", patch("bob", `{"spec":{"roles":["user-admin"]}}`), ""},
+		{"chief", "makes bob an Owner", patch("bob", `{"spec":{"roles":["owner"]}}`), `coderusers/owner "bob"`},
+		{"chief", "creates an Owner", create("owner"), "coderusers/owner"},
+		{"chief", "takes boss's role", patch("boss", `{"spec":{"roles":[]}}`), `coderusers/owner "boss"`},
+		{"flux", "creates a user", create("user-admin"), ""},
+		{"flux", "gives bob another role", patch("bob", `{"spec":{"roles":["template-admin"]}}`), ""},
+		{"flux", "makes bob an Owner", patch("bob", `{"spec":{"roles":["owner"]}}`), `coderusers/owner "bob"`},
+		{"flux", "renames an Owner", patch("boss", `{"spec":{"fullName":"x"}}`), `coderusers/owner "boss"`},
+		{"king", "makes bob an Owner", patch("bob", `{"spec":{"roles":["owner"]}}`), ""},
+		{"king", "creates an Owner", create("owner"), ""},
+	} {
+		err := c.do(f.as(t, "person:"+c.caller, usersGVR))
+		switch {
+		case c.says == "" && err != nil:
+			t.Errorf("%s %s: %v", c.caller, c.what, err)
+		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%s %s: %v, want %q", c.caller, c.what, err, c.says)
+		}
+	}
+	if u, _ := f.coder.User("ada"); slices.Contains(u.Roles, "owner") {
+		t.Error("ada is an Owner")
+	}
+}
+
+// TestSecretsOfPasswords are read for callers who may read them.
+func TestSecretsOfPasswords(t *testing.T) {
+	f := newOwnFixture(t)
+	f.mayRead("person:king")
+	if _, err := f.kube.CoreV1().Secrets(f.namespace).Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, Data: map[string][]byte{"password": []byte("Hidden-Passw0rd")},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	from := map[string]any{"passwordFrom": map[string]any{"secretKeyRef": map[string]any{"name": "hidden", "key": "password"}}}
+	_, err := f.as(t, "person:king", usersGVR).Create(t.Context(), zoe(from), metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "may not get Secret hidden") {
+		t.Errorf("a Secret that the caller may not read: %v", err)
+	}
+	f.applyUser(t, zoe(from))
+	f.userIs(t, "zoe", "the password", func(u coderdtest.UserState) bool { return u.Password == "Hidden-Passw0rd" })
+	for _, record := range f.kept() {
+		if text := fmt.Sprintf("%+v %s", record, record.Intent); strings.Contains(text, "Passw0rd") {
+			t.Errorf("a record has the password: %s", text)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package coderdtest
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/coder/coder/v2/codersdk"
+)
+
+// WithOIDC is a Coder that has single sign-on.
+func WithOIDC() Option { return func(s *Server) { s.oidc = true } }
+
+// UserState is what a test sees of a user.
+type UserState struct {
+	ID                               uuid.UUID
+	Email, Name, Password, LoginType string
+	Suspended                        bool
+	Roles                            []string
+	// Organizations are the names of the organizations with the roles in them, for example
+	// "coder [organization-admin]".
+	Organizations []string
+}
+
+// User gives a user that is not deleted, and false where there is none.
+func (s *Server) User(username string) (UserState, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.userNamed(username)
+	if u == nil {
+		return UserState{}, false
+	}
+	out := UserState{
+		ID: u.id, Email: u.email, Name: u.name, Password: u.password, LoginType: string(u.loginType), Suspended: u.suspended,
+		Roles: slices.Clone(u.roles),
+	}
+	for _, id := range u.orgs {
+		out.Organizations = append(out.Organizations, fmt.Sprint(s.organizationByID(id).Name, " ", u.orgRoles[id]))
+	}
+	slices.Sort(out.Organizations)
+	return out, true
+}
+
+// EditUser is somebody changing a user in Coder's own interface.
+func (s *Server) EditUser(username string, name string, suspended bool, roles ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.userNamed(username); u != nil {
+		u.name, u.suspended, u.roles = name, suspended, roles
+	}
+}
+
+// SetMember is somebody making a user a member of an organization with these roles.
+func (s *Server) SetMember(username, organization string, roles ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u, org := s.userNamed(username), s.organizationNamed(organization)
+	if u == nil || org == nil {
+		return
+	}
+	u.join(org.ID)
+	u.orgRoles[org.ID] = roles
+}
+
+// SeeUser is a user who does something in Coder.
+func (s *Server) SeeUser(username string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.userNamed(username); u != nil {
+		u.lastSeen = at
+	}
+}
+
+// RenameUser is somebody giving a user another name.
+func (s *Server) RenameUser(username, to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.userNamed(username); u != nil {
+		s.renameUser(u, to)
+	}
+}
+
+// RemoveUser is somebody deleting a user.
+func (s *Server) RemoveUser(username string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.userNamed(username); u != nil {
+		s.removeUser(u)
+	}
+}
+
+func (s *Server) renameUser(u *user, to string) {
+	delete(s.index.usernames, u.sortKey)
+	u.username, u.sortKey = to, strings.ToLower(to)
+	s.index.usernames[u.sortKey] = u
+}
+
+// removeUser keeps the user under its id, as Coder does.
+func (s *Server) removeUser(u *user) {
+	delete(s.index.usernames, u.sortKey)
+	s.users = slices.DeleteFunc(s.users, func(o *user) bool { return o == u })
+	s.keys = slices.DeleteFunc(s.keys, func(k *key) bool { return k.owner == u })
+}
+
+func (u *user) join(org uuid.UUID) {
+	if !slices.Contains(u.orgs, org) {
+		u.orgs = append(slices.Clone(u.orgs), org)
+	}
+	if u.orgRoles == nil {
+		u.orgRoles = map[uuid.UUID][]string{}
+	}
+}
+
+func (s *Server) routeUserAdmin(closed route) {
+	closed("PUT /api/v2/users/{user}/profile", s.putProfile)
+	closed("PUT /api/v2/users/{user}/password", s.putPassword)
+	closed("PUT /api/v2/users/{user}/status/suspend", func(r *request) { s.putStatus(r, true) })
+	closed("PUT /api/v2/users/{user}/status/activate", func(r *request) { s.putStatus(r, false) })
+	closed("DELETE /api/v2/users/{user}", s.deleteUser)
+	closed("GET /api/v2/users/{user}/roles", s.getRoles)
+	closed("GET /api/v2/organizations/{organization}/members", s.getMembers)
+	closed("POST /api/v2/organizations/{organization}/members/{user}", s.postMember)
+	closed("DELETE /api/v2/organizations/{organization}/members/{user}", s.deleteMember)
+	closed("PUT /api/v2/organizations/{organization}/members/{user}/roles", s.putMemberRoles)
+}
+
+// number reads a parameter of the query.
+func (r *request) number(name string) int {
+	n, _ := strconv.Atoi(r.URL.Query().Get(name))
+	return n
+}
+
+func (s *Server) putProfile(r *request) {
+	u := s.pathUser(r)
+	var body codersdk.UpdateUserProfileRequest
+	r.read(&body)
+	var v validation
+	v.name("username", "username", body.Username)
+	v.check(codersdk.UserRealNameValid(body.Name) == nil, "name", "user_real_name", body.Name)
+	v.refuse()
+	if other := s.userNamed(body.Username); other != nil && other != u {
+		refuse(http.StatusConflict, "A user with this username already exists.")
+	}
+	u.name = body.Name
+	if body.Username != u.username {
+		s.renameUser(u, body.Username)
+	}
+	r.write(http.StatusOK, u.sdk())
+}
+
+func (s *Server) putPassword(r *request) {
+	u := s.pathUser(r)
+	var body codersdk.UpdateUserPasswordRequest
+	r.read(&body)
+	if u.loginType != codersdk.LoginTypePassword {
+		refuse(http.StatusBadRequest, "Users without password login type cannot change their password.")
+	}
+	checkPassword(body.Password)
+	if body.Password == u.password {
+		refuse(http.StatusBadRequest, "New password cannot match old password.")
+	}
+	u.password = body.Password
+	s.keys = slices.DeleteFunc(s.keys, func(k *key) bool { return k.owner == u })
+	r.w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) putStatus(r *request, suspended bool) {
+	u := s.pathUser(r)
+	r.needsRole("owner", "user-admin")
+	switch {
+	case suspended && u == r.user:
+		refuse(http.StatusBadRequest, "You cannot suspend yourself.")
+	case suspended && u.has("owner"):
+		refuse(http.StatusBadRequest, `You cannot suspend a user with the "owner" role. You must remove the role first.`)
+	}
+	u.suspended = suspended
+	r.write(http.StatusOK, u.sdk())
+}
+
+func (s *Server) deleteUser(r *request) {
+	u := s.pathUser(r)
+	if u == r.user {
+		refuse(http.StatusForbidden, "You cannot delete yourself!")
+	}
+	for _, w := range s.index.names {
+		if w.owner == u {
+			refuse(http.StatusExpectationFailed, "You cannot delete a user that has workspaces. Delete their workspaces and try again!")
+		}
+	}
+	r.needsRole("owner", "user-admin")
+	s.removeUser(u)
+	r.write(http.StatusOK, codersdk.Response{Message: "User has been deleted!"})
+}
+
+func (s *Server) getRoles(r *request) {
+	u := s.pathUser(r)
+	out := codersdk.UserRoles{Roles: append([]string{}, u.roles...), OrganizationRoles: map[uuid.UUID][]string{}}
+	for _, id := range u.orgs {
+		out.OrganizationRoles[id] = append([]string{}, u.orgRoles[id]...)
+	}
+	r.write(http.StatusOK, out)
+}
+
+func (s *Server) getMembers(r *request) {
+	org := s.pathOrganization(r)
+	out := []codersdk.OrganizationMemberWithUserData{}
+	for _, u := range s.users {
+		if slices.Contains(u.orgs, org.ID) {
+			out = append(out, codersdk.OrganizationMemberWithUserData{Username: u.username, Email: u.email, OrganizationMember: u.member(org.ID)})
+		}
+	}
+	r.write(http.StatusOK, out)
+}
+
+func (u *user) member(org uuid.UUID) codersdk.OrganizationMember {
+	out := codersdk.OrganizationMember{UserID: u.id, OrganizationID: org, Roles: []codersdk.SlimRole{}}
+	for _, role := range u.orgRoles[org] {
+		out.Roles = append(out.Roles, codersdk.SlimRole{Name: role, OrganizationID: org.String()})
+	}
+	return out
+}
+
+func (s *Server) postMember(r *request) {
+	org, u := s.pathOrganization(r), s.pathUser(r)
+	r.needsRole("owner", "user-admin")
+	if slices.Contains(u.orgs, org.ID) {
+		refuse(http.StatusBadRequest, "User is already an organization member")
+	}
+	u.join(org.ID)
+	r.write(http.StatusOK, u.member(org.ID))
+}
+
+// pathMember is a user who is a member of the organization.
+func (s *Server) pathMember(r *request, org uuid.UUID) *user {
+	u := s.pathUser(r)
+	if !slices.Contains(u.orgs, org) {
+		notFound()
+	}
+	r.needsRole("owner", "user-admin")
+	return u
+}
+
+func (s *Server) deleteMember(r *request) {
+	org := s.pathOrganization(r)
+	u := s.pathMember(r, org.ID)
+	u.orgs = slices.DeleteFunc(slices.Clone(u.orgs), func(id uuid.UUID) bool { return id == org.ID })
+	delete(u.orgRoles, org.ID)
+	r.w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) putMemberRoles(r *request) {
+	org := s.pathOrganization(r)
+	u := s.pathMember(r, org.ID)
+	var body codersdk.UpdateRoles
+	r.read(&body)
+	for _, role := range body.Roles {
+		if !strings.HasPrefix(role, "organization-") {
+			refuse(http.StatusBadRequest, fmt.Sprintf("%q is not a supported role", role))
+		}
+	}
+	u.join(org.ID)
+	u.orgRoles[org.ID] = append([]string{}, body.Roles...)
+	r.write(http.StatusOK, u.member(org.ID))
+}
