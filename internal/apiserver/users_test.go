@@ -360,7 +360,9 @@ func TestWhoMayChangeUsers(t *testing.T) {
 		}
 	}
 	remove := func(name string) func(dynamic.ResourceInterface) error {
-		return func(users dynamic.ResourceInterface) error { return users.Delete(context.Background(), name, metav1.DeleteOptions{}) }
+		return func(users dynamic.ResourceInterface) error {
+			return users.Delete(context.Background(), name, metav1.DeleteOptions{})
+		}
 	}
 	for _, c := range []struct {
 		caller, what string
