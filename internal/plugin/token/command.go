@@ -59,7 +59,7 @@ func newCreateCommand(s *session.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create a token of Coder that is restricted to one workspace",
-		Long: "Prints a token of Coder with which its holder can read and enter one workspace, and nothing else there. It lives at most\n" +
+		Long: "Prints a token of Coder with which its holder can read and enter one workspace, and no other. It lives at most\n" +
 			"one hour, and ends with the workspace. It is one of your Coder user if spec.identity of the control plane maps you to\n" +
 			"one, and otherwise of the owner of the workspace, whom you then must be permitted to impersonate.\n" +
 			"It needs the verb create of coderworkspaces/token, which ClusterRole coder-k8s-workspace-tokens has.\n\n" +
