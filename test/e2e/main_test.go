@@ -150,9 +150,9 @@ func testInstall(t *testing.T) {
 		return nil
 	})
 	// What kube-apiserver tells of all groups follows a group of another server too.
-	polltest.Eventually(t, "the category coder has the five kinds", func() error {
+	polltest.Eventually(t, "the category coder has the six kinds", func() error {
 		out, err := tryKubectl(t, "api-resources", "--categories=coder", "--no-headers")
-		if err != nil || strings.Count(out, "\n") != 5 {
+		if err != nil || strings.Count(out, "\n") != 6 {
 			return fmt.Errorf("it has %s (%w)", out, err)
 		}
 		return nil

@@ -25,7 +25,7 @@ type era struct {
 	users *stock[coderd.User]
 	// stocks are those of all kinds.
 	stocks  []kindStock
-	janitor    *metadata.Janitor
+	janitor *metadata.Janitor
 	// inherited is what the writer before knew.
 	inherited map[types.NamespacedName]partition.Partition
 	// start lets a control plane run.

@@ -29,9 +29,9 @@ const (
 	callWorkspaces    = "workspaces"
 	callTemplates     = "templates"
 	// callUsers never counts: workspaces and templates do not need the users.
-	callUsers         = "users"
-	callUser          = "user"
-	callAgents        = "agents"
+	callUsers  = "users"
+	callUser   = "user"
+	callAgents = "agents"
 )
 
 // failure is a call that has failed ever since.

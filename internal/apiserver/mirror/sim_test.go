@@ -60,7 +60,7 @@ type sim struct {
 	running []*plane
 
 	workspaces, templates, users *recordstest.Log
-	released              map[string]bool
+	released                     map[string]bool
 	// before each step something may happen.
 	before func()
 }

@@ -33,13 +33,18 @@ func (s *Server) insertKey(u *user, name string, loginType codersdk.LoginType, l
 
 // AddToken adds an API token of a user that expires after the given time.
 func (s *Server) AddToken(username string, lifetime time.Duration) (token string) {
+	return s.AddNamedToken(username, "token_"+strings.ToLower(rand.Text()[:6]), lifetime)
+}
+
+// AddNamedToken is AddToken with a name.
+func (s *Server) AddNamedToken(username, name string, lifetime time.Duration) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.userNamed(username)
 	if u == nil {
 		return ""
 	}
-	return s.insertKey(u, "token_"+strings.ToLower(rand.Text()[:6]), codersdk.LoginTypeToken, lifetime).value()
+	return s.insertKey(u, name, codersdk.LoginTypeToken, lifetime).value()
 }
 
 // RevokeToken makes Coder refuse a token from now on. It says whether there was
