@@ -21,6 +21,7 @@ import (
 	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
+	"github.com/coder-k8s/coder-k8s/internal/coderd/sessions"
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
@@ -70,7 +71,9 @@ func TestUsersAreShown(t *testing.T) {
 	f.coder.SetMember("boss", "coder", "organization-admin")
 	f.coder.SeeUser("boss", time.Now().Add(-26*time.Hour))
 	f.coder.EditUser("ada", "Ada Lovelace", true)
-	boss := until(t, f.users(), "boss", func(u *unstructured.Unstructured) bool { return at(u, "status", "organizations") != "" })
+	boss := until(t, f.users(), "boss", func(u *unstructured.Unstructured) bool {
+		return strings.Contains(at(u, "status", "organizations"), "organization-admin")
+	})
 	for path, want := range map[string]string{
 		"status.username": "Boss", "status.email": "Boss@example.com", "status.roles": "[auditor owner]", "status.state": "active",
 		"status.organizations": "[map[name:coder roles:[organization-admin]]]", "spec.loginType": "password", "spec.suspended": "false",
@@ -90,6 +93,16 @@ func TestUsersAreShown(t *testing.T) {
 	list, err := f.users().List(t.Context(), metav1.ListOptions{FieldSelector: "status.state=suspended"})
 	if err != nil || !slices.Equal(names(list), []string{"ada"}) {
 		t.Errorf("%v, %v", list, err)
+	}
+	// Of tokens name and times are shown, and not those that the operator makes.
+	token := f.coder.AddNamedToken("boss", "laptop", time.Hour)
+	f.coder.AddNamedToken("boss", sessions.TokenPrefix+"boss", time.Hour)
+	f.coder.AddNamedToken("boss", "old", -time.Hour)
+	boss = until(t, f.users(), "boss", func(u *unstructured.Unstructured) bool {
+		return strings.Contains(at(u, "status", "tokens"), "name:laptop") && at(u, "status", "tokenCount") == "2"
+	})
+	if text := fmt.Sprint(boss.Object); strings.Contains(text, token) || strings.Contains(text, token[:10]) {
+		t.Errorf("the object has the token: %s", text)
 	}
 	// A user who is renamed keeps the object, and one who is deleted has none.
 	f.coder.RenameUser("ada", "countess")
@@ -417,7 +430,7 @@ func TestSecretsOfPasswords(t *testing.T) {
 	f := newOwnFixture(t)
 	f.mayRead("person:king")
 	if _, err := f.kube.CoreV1().Secrets(f.namespace).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, Data: map[string][]byte{"password": []byte("Hidden-Passw0rd")},
+		ObjectMeta: metav1.ObjectMeta{Name: "hidden"}, Data: map[string][]byte{"password": []byte("Hidden-Passw0rd"), "second": []byte("Second-Passw0rd")},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -428,6 +441,17 @@ func TestSecretsOfPasswords(t *testing.T) {
 	}
 	f.applyUser(t, zoe(from))
 	f.userIs(t, "zoe", "the password", func(u coderdtest.UserState) bool { return u.Password == "Hidden-Passw0rd" })
+	// Another reference is another password, and the Secret must have the key.
+	missing := zoe(map[string]any{"passwordFrom": map[string]any{"secretKeyRef": map[string]any{"name": "hidden", "key": "none"}}})
+	if _, err := f.users().Apply(t.Context(), "zoe", missing, metav1.ApplyOptions{FieldManager: "git"}); !apierrors.IsInvalid(err) {
+		t.Errorf("a key that the Secret lacks: %v", err)
+	}
+	missing.SetName("yan")
+	if _, err := f.users().Create(t.Context(), missing, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || len(f.kept()) != 1 {
+		t.Errorf("a new user: %v, %d records", err, len(f.kept()))
+	}
+	f.applyUser(t, zoe(map[string]any{"passwordFrom": map[string]any{"secretKeyRef": map[string]any{"name": "hidden", "key": "second"}}}))
+	f.userIs(t, "zoe", "the second password", func(u coderdtest.UserState) bool { return u.Password == "Second-Passw0rd" })
 	for _, record := range f.kept() {
 		if text := fmt.Sprintf("%+v %s", record, record.Intent); strings.Contains(text, "Passw0rd") {
 			t.Errorf("a record has the password: %s", text)

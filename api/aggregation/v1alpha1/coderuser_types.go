@@ -127,9 +127,30 @@ type CoderUserStatus struct {
 	// lastSeenAt is when the user last did something in Coder, to about an hour.
 	// +optional
 	LastSeenAt *metav1.Time `json:"lastSeenAt,omitempty"`
+	// tokens are the API tokens of the user that have not expired, at most 20, without their
+	// values. They are read every five minutes. Sessions, and the tokens that the operator
+	// makes to act as the user, are not among them.
+	// +optional
+	// +listType=atomic
+	Tokens []CoderUserToken `json:"tokens,omitempty"`
+	// tokenCount is how many there are, if there are more.
+	// +optional
+	TokenCount int32 `json:"tokenCount,omitempty"`
 	// conditions: Ready, Reconciling and Stalled as kstatus reads them, and Synced.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// CoderUserToken is what Coder lists of an API token.
+type CoderUserToken struct {
+	// name that the user gave it.
+	Name string `json:"name"`
+	// createdAt is when it was made.
+	// +optional
+	CreatedAt *metav1.Time `json:"createdAt,omitempty"`
+	// expiresAt is when it ends. Some versions of Coder put that off while it is used.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }

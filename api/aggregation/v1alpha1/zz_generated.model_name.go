@@ -126,6 +126,11 @@ func (in CoderUserStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in CoderUserToken) OpenAPIModelName() string {
+	return "com.coder.aggregation.v1alpha1.CoderUserToken"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in CoderWorkspace) OpenAPIModelName() string {
 	return "com.coder.aggregation.v1alpha1.CoderWorkspace"
 }

@@ -35,13 +35,18 @@ func (s *Server) insertKey(u *user, name string, loginType codersdk.LoginType, l
 
 // AddToken adds an API token of a user with the given lifetime.
 func (s *Server) AddToken(username string, lifetime time.Duration) (token string) {
+	return s.AddNamedToken(username, "token_"+strings.ToLower(rand.Text()[:6]), lifetime)
+}
+
+// AddNamedToken is AddToken with a name.
+func (s *Server) AddNamedToken(username, name string, lifetime time.Duration) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.userNamed(username)
 	if u == nil {
 		return ""
 	}
-	return s.insertKey(u, "token_"+strings.ToLower(rand.Text()[:6]), codersdk.LoginTypeToken, lifetime).value()
+	return s.insertKey(u, name, codersdk.LoginTypeToken, lifetime).value()
 }
 
 // RevokeToken makes the server refuse a token from now on. It reports whether the token existed.

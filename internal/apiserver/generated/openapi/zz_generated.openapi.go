@@ -41,6 +41,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.CoderUserPasswordSource{}.OpenAPIModelName():          schema_coder_k8s_api_aggregation_v1alpha1_CoderUserPasswordSource(ref),
 		v1alpha1.CoderUserSpec{}.OpenAPIModelName():                    schema_coder_k8s_api_aggregation_v1alpha1_CoderUserSpec(ref),
 		v1alpha1.CoderUserStatus{}.OpenAPIModelName():                  schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref),
+		v1alpha1.CoderUserToken{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderUserToken(ref),
 		v1alpha1.CoderWorkspace{}.OpenAPIModelName():                   schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspace(ref),
 		v1alpha1.CoderWorkspaceAction{}.OpenAPIModelName():             schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceAction(ref),
 		v1alpha1.CoderWorkspaceExecOptions{}.OpenAPIModelName():        schema_coder_k8s_api_aggregation_v1alpha1_CoderWorkspaceExecOptions(ref),
@@ -1694,6 +1695,31 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"tokens": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "tokens are the API tokens of the user that have not expired, at most 20, without their values. They are read every five minutes. Sessions, and the tokens that the operator makes to act as the user, are not among them.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.CoderUserToken{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"tokenCount": {
+						SchemaProps: spec.SchemaProps{
+							Description: "tokenCount is how many there are, if there are more.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 					"conditions": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -1719,7 +1745,43 @@ func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserStatus(ref common.Refere
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.CoderUserOrganization{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.CoderUserOrganization{}.OpenAPIModelName(), v1alpha1.CoderUserToken{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_coder_k8s_api_aggregation_v1alpha1_CoderUserToken(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "CoderUserToken is what Coder lists of an API token.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name that the user gave it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"createdAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "createdAt is when it was made.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"expiresAt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expiresAt is when it ends. Some versions of Coder put that off while it is used.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

@@ -45,6 +45,7 @@ func (k *Kind) object(
 		ID: item.ID.String(), Username: item.Username, Email: item.Email, FullName: item.Name, LoginType: item.LoginType,
 		State: item.Status, Roles: normalRoles(item.Roles), Organizations: memberships, LastSeenAt: lastSeen(item.LastSeenAt, was),
 	}
+	status.Tokens, status.TokenCount = k.members.tokens(ctx, connection, item.ID)
 	u := &aggregationv1alpha1.CoderUser{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:              objectname.User{Prefix: connection.NamePrefix, Name: item.Username}.String(),

@@ -9,6 +9,7 @@
 //     is brought to Coder again if somebody changes it there, as the caller who set it.
 //   - Before something is corrected Coder is asked for that user alone: lists are older.
 //   - No password is in an object, a record, a log or an error.
-//   - At rest no user is read by itself: there is one list of users, and one of the members
-//     of an organization at a time.
+//   - At rest no user is read by itself: there is one list of users, one of the members
+//     of an organization at a time, and now and then one of all tokens.
+//   - Of a token name and times are shown, never its value or its id.
 package user

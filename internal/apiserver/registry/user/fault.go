@@ -31,6 +31,15 @@ func fault(name string, err error) error {
 	return subjectOf(name).Status(err)
 }
 
+// createFault is fault for an error of the creation itself, after which the user may exist.
+func createFault(name string, err error) error {
+	var wrong *field.Error
+	if errors.As(err, &wrong) {
+		return fault(name, err)
+	}
+	return subjectOf(name).Created(err)
+}
+
 // isRefusal reports whether the same again would be refused again.
 func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)

@@ -18,8 +18,8 @@ import (
 // organizationsAge is how long the names of organizations are believed.
 const organizationsAge = 5 * time.Minute
 
-// members knows the roles of users in organizations, which Coder's list of users does not
-// have. It reads the members of one organization at a time, and each list only when it is
+// members knows the roles of users in organizations and their tokens, which Coder's list of
+// users does not have. It reads the members of one organization at a time, and each list only when it is
 // older than age. It is safe for concurrent use.
 type members struct {
 	clock clock.PassiveClock
@@ -41,6 +41,9 @@ type plane struct {
 	lists  map[uuid.UUID]list
 	// read is when a list was read last.
 	read time.Time
+	// tokens are those of each user, the newest first.
+	tokens     map[uuid.UUID][]aggregationv1alpha1.CoderUserToken
+	tokensRead time.Time
 }
 
 type list struct {
@@ -99,7 +102,7 @@ func (m *members) list(ctx context.Context, p *plane, organization uuid.UUID) li
 	p.read, known.read = now, now
 	roles, err := p.client.Members(ctx, organization)
 	if err != nil {
-		log.FromContext(ctx).Info("Showing users with the roles in an organization that are known", "organization", organization, "error", err.Error())
+		log.FromContext(ctx).Info("Showing users with the roles in an organization that are known", "id", organization, "error", err.Error())
 	} else {
 		known.roles = roles
 	}

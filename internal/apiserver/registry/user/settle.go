@@ -60,9 +60,13 @@ func (k *Kind) Settle(
 	if err == nil {
 		err = fault(record.Name, converge(as, connection.Client, now, in.Owned))
 	}
-	log.FromContext(ctx).Info("Correcting a user who was changed in Coder", "user", item.Username, "fields", drifted, "refused", err != nil && isRefusal(err))
+	no := ""
 	if err != nil && isRefusal(err) {
-		in.Refused = &refused{Message: err.Error(), At: registry.Seconds(k.config.Clock.Now())}
+		no = err.Error()
+	}
+	log.FromContext(ctx).Info("Correcting a user who was changed in Coder", "coderUser", item.Username, "fields", drifted, "refused", no)
+	if no != "" {
+		in.Refused = &refused{Message: no, At: registry.Seconds(k.config.Clock.Now())}
 		err = k.save(ctx, record, in)
 	}
 	return true, err

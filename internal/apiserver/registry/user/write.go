@@ -162,7 +162,7 @@ func (k *Kind) create(ctx context.Context, wanted *aggregationv1alpha1.CoderUser
 	made := p.existing
 	if made == nil {
 		if made, err = k.createInCoder(p, wanted); err != nil {
-			err = subjectOf(wanted.Name).Created(err)
+			err = createFault(wanted.Name, err)
 			if isRefusal(err) || apierrors.IsAlreadyExists(err) {
 				k.forget(ctx, record)
 			}
@@ -242,7 +242,7 @@ func find(known []coderd.Organization, wanted organizations) ([]coderd.Organizat
 func (k *Kind) forget(ctx context.Context, record *metadata.Record) {
 	if err := k.config.Records.Delete(ctx, record); err != nil {
 		log.FromContext(ctx).V(1).Info("Removing the record of a user who was refused is delayed",
-			"controlPlane", record.ControlPlane, "user", record.Name, "reason", err.Error())
+			"controlPlane", record.ControlPlane, "name", record.Name, "reason", err.Error())
 	}
 }
 
