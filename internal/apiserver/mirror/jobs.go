@@ -47,9 +47,9 @@ type jobs struct {
 type organization struct {
 	id   uuid.UUID
 	name string
-	// active are the known jobs that have not ended.
+	// active are the known jobs that have not ended. It is nil before the first answer.
 	active map[uuid.UUID]coderd.Job
-	// newest are the ids of the newest jobs. It is nil before the first answer.
+	// newest are the ids of the newest jobs. It is nil before the first answer about them.
 	newest map[uuid.UUID]bool
 	// page is how many of the newest jobs the next look asks for, next the earliest time
 	// of that.
@@ -210,7 +210,7 @@ func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 func (j *jobs) newestDue(o *organization, now time.Time) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if o.asked.IsZero() || o.unseen || now.Before(o.next) {
+	if o.active == nil || o.unseen || now.Before(o.next) {
 		return 0
 	}
 	return max(newestPage, o.page)

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -166,6 +167,27 @@ func TestBuildBetweenTwoQuestions(t *testing.T) {
 			t.Errorf("the newest jobs, which take %s, are asked for %.0f %% of the time", test.newest, 100*part)
 		}
 	}
+}
+
+// TestJobsAreRefusedAtFirst has a token that may read the jobs only after a while.
+func TestJobsAreRefusedAtFirst(t *testing.T) {
+	s := newSim(t, 1)
+	c := s.add("team", "prod")
+	c.fill(3)
+	c.fault = func(call string) error {
+		if call == "jobs" || call == "newest" {
+			return &coderd.Error{Op: "listing the jobs", StatusCode: 404, Message: "not found"}
+		}
+		return nil
+	}
+	s.until(time.Minute, "the message", func() bool { return strings.Contains(s.state(c).Message, "may not read what is being built") })
+	c.fault = nil
+	s.until(2*time.Minute, "Ready", s.ready(c))
+	id := c.ids()[0]
+	c.build(id, coderd.TransitionStop)
+	s.run(10 * time.Second)
+	c.finish(id)
+	s.until(2100*time.Millisecond, "the end of the build", func() bool { return s.stoppedOf(c, id) == 1 })
 }
 
 // TestManyShortBuilds has more of them between two questions than a question covers.
