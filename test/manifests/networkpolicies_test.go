@@ -19,9 +19,8 @@ type end struct {
 }
 
 // allows reports whether the policies of coder-system allow a connection between one of its pods
-// and another end, according to
-// https://kubernetes.io/docs/concepts/services-networking/network-policies/ . The test evaluates
-// the policies itself, because this cluster does not enforce them.
+// and another end, as https://kubernetes.io/docs/concepts/services-networking/network-policies/
+// describes. The test evaluates the policies itself, because this cluster does not enforce them.
 func allows(t *testing.T, policies []*networkingv1.NetworkPolicy, direction networkingv1.PolicyType, pod map[string]string, other end, port int32) bool {
 	t.Helper()
 	closed := false
