@@ -81,8 +81,8 @@ func (k *kube) ready(ctx context.Context, want int) error {
 	})
 }
 
-// forget deletes all records. It removes the admission policy first, which allows
-// only the operator to do this.
+// forget deletes all records. Meanwhile it removes the binding of the admission
+// policy that allows only the operator to do this.
 func (k *kube) forget(ctx context.Context) error {
 	const binding, policy = "validatingadmissionpolicybinding/coder-k8s-records", "config/policy/records.yaml"
 	if _, err := k.kubectl(ctx, "delete", binding); err != nil {
