@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# deadcode.sh: fails on functions that no program of this repository reaches. Code that only tests reach belongs into their
-# files, or into a package whose name ends in "test". The tool assumes that reflection reaches every exported method of a
-# type in an interface, so it misses most methods. It takes 2.5 minutes of processor time and 7 GiB.
+# deadcode.sh: fails on functions that are not reachable from a program of this repository. Code that only tests use
+# belongs in their files, or in a package whose name ends in "test". The tool assumes that reflection reaches every
+# exported method of a type in an interface, so it misses most methods. It takes 2.5 minutes of processor time and 7
+# GiB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . hack/cluster/settings.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# flakes.sh N [PACKAGE...]: runs the unit and integration tests N times with the race detector, next to a load generator that
-# keeps every processor busy, and prints what failed and how often. The tests are compiled once.
-# LOAD is the number of busy loops (default: one for each processor). RACE=off leaves out the race
-# detector. The logs of failed runs stay in $CACHE/logs/flakes.
+# flakes.sh N [PACKAGE...]: runs the unit and integration tests N times with the race detector, next to a load
+# generator that keeps every processor busy, and prints which tests failed and how often. The tests are compiled once.
+# LOAD is the number of busy loops (default: one for each processor). RACE=off disables the race detector. The logs of
+# failed runs are kept in $CACHE/logs/flakes.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -33,7 +33,7 @@ FLAKES_ROOT="$PWD" FLAKES_DIR="$logs/programs" watched "$logs/compile.log" "go t
 loops=()
 trap 'kill "${loops[@]}" 2>/dev/null || true' EXIT
 for _ in $(seq "${LOAD:-$(nproc)}"); do
-  # Ends with this script, also when it is killed.
+  # Ends with this script, also if it is killed.
   (while kill -0 $$ 2>/dev/null; do for ((i = 0; i < 1000000; i++)); do :; done; done) &
   loops+=($!)
 done

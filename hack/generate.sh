@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# generate.sh: everything in the repository that is generated, from its sources.
+# generate.sh: generates all generated files of the repository.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -23,7 +23,7 @@ crds() {
   generate "CRDs" "$gen" crd:generateEmbeddedObjectMeta=true paths="{./api/v1alpha1/...,./api/metadata/...}" output:crd:dir=config/crd/bases
   generate "CRDs, shortened" go run ./hack/crd config/crd/bases/*.yaml
 }
-# One role for each component, so that a split installation gets least rights.
+# One role for each component, so that a split installation has the fewest permissions.
 rbac() {
   generate "RBAC of the controllers" "$gen" rbac:roleName=coder-k8s-controller paths=./internal/controllers/... output:rbac:dir=config/rbac/controller
   generate "RBAC of the aggregated API" "$gen" rbac:roleName=coder-k8s-apiserver paths="{./internal/apiserver/...,./internal/coderd/connections/...}" output:rbac:dir=config/rbac/apiserver
@@ -43,7 +43,8 @@ api() {
   generate "API reference, a page for each kind" go run ./hack/apireference "$all" docs/reference
 }
 
-# Everything else compiles or reads the types, and the chart copies what the others write.
+# Everything else compiles or reads the types, and the chart copies the output of the
+# other generators.
 generate "deepcopy" "$gen" object paths=./api/...
 generate "OpenAPI" hack/update-openapi.sh
 parts=()

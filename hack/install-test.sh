@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# install-test.sh: tries the ways of installation on the cluster of the current KUBECONFIG, one after the other, with a
-# real Coder that stays what it is meanwhile. The image must be known to the cluster, and the operator not installed.
-# E2E_POSTGRES_URL is the PostgreSQL of that cluster; a database of our own is made there. Takes two to four minutes.
+# install-test.sh: tests the variants of the installation on the cluster of the current KUBECONFIG, one after the
+# other, with a real Coder that must not change. The image must be available to the cluster, and the operator not
+# installed. E2E_POSTGRES_URL is the PostgreSQL of that cluster; the script creates a database there. Takes two to
+# four minutes.
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -25,7 +26,7 @@ fail() {
   die "$1"
 }
 
-# installed DIRECTORY DEPLOYMENT...: applies it and waits until all of it works.
+# installed DIRECTORY DEPLOYMENT...: applies it and waits until everything works.
 installed() {
   local directory="$1" deployment
   shift
@@ -40,14 +41,14 @@ installed() {
   step "installed: kubectl apply -k $directory ($*)"
 }
 
-# The namespace takes no pod below the level restricted, so that our pods run says that they are at it.
+# The namespace enforces the level restricted, so running pods comply with it.
 restricted() {
   local level
   level=$(kubectl get namespace coder-system -o 'jsonpath={.metadata.labels.pod-security\.kubernetes\.io/enforce}')
   [ "$level" = restricted ] || fail "$1: coder-system enforces \"$level\", not restricted"
 }
 
-# Not grep -q, which ends before all is written to it: that would be the failure of who writes.
+# Not grep -q, which ends before it has read everything, so that the writer would fail.
 listed() { kubectl -n coder get coderworkspaces -o name | grep coder.admin.hello >/dev/null; }
 answered() { hack/demo/mcp-call.sh list_control_planes | grep '"structuredContent":{"items":\[{"name":"coder"' >/dev/null; }
 # A pod's name is that of its Deployment, and two parts more; coder-k8s is the beginning of another Deployment's name too.
@@ -91,7 +92,7 @@ for account in coder-k8s-apiserver coder-k8s-mcp; do
   ! may "$account" create pods -n coder || fail "$account may create pods"
 done
 
-# For one namespace, in one Deployment: what the split installation had besides goes by hand.
+# For one namespace, in one Deployment: delete the additional objects of the split installation manually.
 split=(deployment,serviceaccount,pdb,networkpolicy -l "app.kubernetes.io/component in (controller, apiserver, mcp)")
 installed config/namespaced coder-k8s
 quiet kubectl -n coder-system delete "${split[@]}" || fail "the split installation cannot be deleted"
@@ -99,22 +100,23 @@ quiet kubectl -n coder-system delete networkpolicy -l app.kubernetes.io/name=cod
 quiet kubectl delete clusterrolebinding coder-k8s-controller coder-k8s-apiserver coder-k8s-mcp-control-planes || fail "the split installation's rights cannot be deleted"
 works coder-k8s
 same
-# kube-apiserver hears of a right that is gone in its own time.
+# kube-apiserver sees the removal of a permission with a delay.
 may_not() { ! may "$@"; }
 until_ok 30 "the rights to be gone" may_not coder-k8s list secrets -n default || fail "the operator may list Secrets where it does not watch"
 
-# The default: while the replica that leads goes, the other answers. (config/ha asks for a second node.)
+# The default: while the leader ends, the other replica responds. (config/ha requires a second node.)
 installed config/default coder-k8s
 quiet kubectl -n coder delete rolebinding coder-k8s-controller coder-k8s-apiserver || fail "the rights in namespace coder cannot be deleted"
 quiet kubectl delete clusterrole,clusterrolebinding coder-k8s-apiserver-cluster || fail "the rights of before cannot be deleted"
 works coder-k8s
 same
-# Two pods, both ready, and none that ends: there are more as long as one does.
+# Two pods, both ready, and none terminating: there are more pods while one terminates.
 two() {
   [ "$(kubectl -n coder-system get pods -o 'jsonpath={range .items[*]}{.status.conditions[?(@.type=="Ready")].status} {end}')" = "True True " ]
 }
 until_ok 60 "the pods of before to end" two || fail "there are not two pods"
-# One of those may have led: the Lease may name it for as long as it lasts, and nobody for a moment after it.
+# One of the deleted pods may have been the leader: the Lease may have its name until it expires, and no holder for a
+# moment after that.
 leader() { kubectl -n coder-system get lease coder-k8s-controller.coder.com -o 'jsonpath={.spec.holderIdentity}' | sed 's/_.*//'; }
 one_leads() { leads coder-k8s && kubectl -n coder-system get pod "$(leader)"; }
 until_ok 60 "a leader among the two" one_leads || fail "no replica leads"
@@ -124,7 +126,7 @@ quiet kubectl -n coder-system delete pod "$(leader)" --wait=false ||
 for _ in 1 2 3 4 5; do listed || fail "the workspace is not listed while a replica goes"; done
 works coder-k8s
 
-# Removed, and nothing stays.
+# After the removal, nothing must be left.
 for sample in coderworkspace codertemplate; do
   quiet kubectl delete -f "config/samples/$sample.yaml" --timeout=300s || fail "the sample $sample cannot be deleted"
 done

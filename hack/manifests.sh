@@ -13,7 +13,7 @@ version="${VERSION:-v0.1.0-dev}"
 PATH="$BIN:$PATH"
 command -v kubectl >/dev/null || "$HERE/build.sh" kube
 
-# An overlay of its own names the image, so that config stays as it is.
+# A separate overlay sets the image, so that config is unchanged.
 overlay=$(mktemp -d)
 trap 'rm -rf "$overlay"' EXIT
 render() { # directory of config, file

@@ -8,7 +8,7 @@ cd "$HERE/../.."
 name="$1" built="$2"
 shift 2
 
-# What runs in the foreground would let a signal wait for its end.
+# Bash handles a signal only after a foreground command has ended, so commands run in the background.
 child=""
 run() {
   local status=0
@@ -27,10 +27,10 @@ finish() {
     step "kept: CLUSTER_NAME=$CLUSTER_NAME hack/cluster/down.sh removes it"
     exit $rc
   fi
-  # Quiet when all is well, so that what is printed ends with the tests' result.
+  # Quiet on success, so that the output ends with the tests' result.
   local log="$CACHE/logs/$CLUSTER_NAME-down.log"
   "$HERE/down.sh" >"$log" 2>&1 || { tail_of "$log"; rc=1; }
-  # What the kernel takes away after the last process may be there for a moment.
+  # Resources that the kernel removes after the last process may exist for a moment.
   until_ok 15 "nothing to be left" "$HERE/leftovers.sh" "$CLUSTER_NAME" ||
     "$HERE/leftovers.sh" "$CLUSTER_NAME" >"$log" 2>&1 || { tail_of "$log"; rc=1; }
   exit $rc

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# test-e2e.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a story with a cluster of its own, and all
-# run at the same time, each in test-e2e-group.sh. The output of a test is printed when it ends, and the summary of all at
-# the end. With -run only the clusters that it needs are started: -run 'TestOperation/TLS'.
-# E2E_KEEP=1 keeps the clusters, to look at what failed. TEST_RESULTS is a directory for the runner's events (test-e2e.json).
+# test-e2e.sh [GO TEST FLAG...]: the end-to-end tests. Each test of test/e2e is a scenario with its own cluster, and
+# all run in parallel, each in test-e2e-group.sh. The output of a test is printed when it ends, and the summary of all
+# at the end. With -run only the necessary clusters are started: -run 'TestOperation/TLS'. E2E_KEEP=1 keeps the
+# clusters, to debug failures. TEST_RESULTS is a directory for the runner's events (test-e2e.json).
 set -euo pipefail
 base="${CLUSTER_NAME:-e2e}"
 [ ${#base} -le 10 ] || { echo "error: CLUSTER_NAME \"$base\" must have at most 10 characters: each test adds a number" >&2; exit 1; }
 export CLUSTER_NAME="$base-1"
-# Other things may be at work on this machine, and a deadline costs nothing where all is well.
+# This machine may be busy with other work, and long deadlines cost nothing if all tests pass.
 export CLUSTER_PATIENCE="${CLUSTER_PATIENCE:-4}"
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
 
-# The flags of "go test" are those of a test binary with another beginning.
+# The flags of "go test" are those of a test binary without the prefix "test.".
 pattern="" flags=()
 while [ $# -gt 0 ]; do
   flag="${1#-}" && flag="${flag#-}" && flag="${flag#test.}"
@@ -54,14 +54,14 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# What all clusters are made of comes first, once. They start while what is tested is built.
+# The programs and images of all clusters are built first, once. The clusters start while the tests are built.
 "$HERE/packages.sh"
 "$HERE/build.sh"
 "$HERE/images.sh"
 number=0
 for name in "${tests[@]}"; do
   number=$((number + 1))
-  # Bash lets what runs in the background ignore an interrupt, and so would all that it starts.
+  # In bash, background processes and their children ignore interrupts by default.
   CLUSTER_NAME="$base-$number" env --default-signal=INT,QUIT hack/test-e2e-group.sh "$name" "$built" \
     -test.run "^$name\$$below" "${flags[@]}" >"$logs/$name.log" 2>&1 &
   group[$!]="$name"
@@ -77,14 +77,14 @@ watched "$log" "end-to-end tests" go test -c -tags e2e -o bin/e2e.test ./test/e2
 watched "$log" "tests of the monitoring" go test -c -tags e2e -o bin/monitoring.test ./test/monitoring || not_built "test/monitoring"
 hack/tools.sh helm gotestsum
 hack/monitoring/build.sh
-# Where the clone has no history the test of the upgrade says so.
+# If the clone has no history, the test of the upgrade reports it.
 status=0
 hack/upgrade/previous.sh "$CACHE/previous" || status=$?
 [ "$status" = 0 ] || [ "$status" = 3 ] || exit 1
 touch "$built"
 step "all is built; at work: ${tests[*]} (logs: $logs)"
 
-# Where each is, as long as they run.
+# The current step of each running test.
 where() { sed -n 's/^=== RUN *//p' "$logs/$1.log" | tail -n 1; }
 (
   while sleep 30 >/dev/null 2>&1; do

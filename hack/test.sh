@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# test.sh [PACKAGE...]: unit and integration tests with the race detector. go vet is part of make lint.
-# The integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS; what is
-# missing is built first. TEST_RESULTS is a directory for the runner's events (test.json).
+# test.sh [PACKAGE...]: unit and integration tests with the race detector. go vet is part of make lint. The
+# integration tests start the etcd and kube-apiserver that the demo also uses, or those in KUBEBUILDER_ASSETS; missing
+# programs are built first. TEST_RESULTS is a directory for the runner's events (test.json).
 set -euo pipefail
 . "$(dirname "$0")/cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -11,14 +11,14 @@ results="${TEST_RESULTS:-$CACHE/logs/test}"
 mkdir -p "$results"
 shared=() # What starts the kube-apiserver that packages share.
 if [ $# = 0 ]; then
-  # The tools that assemble images, releases and the Helm chart are modules of their own.
+  # The tools that assemble images, releases and the Helm chart are separate modules.
   for module in image release chart; do
     step "go test hack/$module"
     go test -C "hack/$module" -vet=off ./...
   done
   shared=("$results/testcluster")
   go build -o "${shared[0]}" ./hack/testcluster
-  # The longest first, and more than one for each processor, because some of them mostly wait.
+  # The longest tests first, and more than one for each processor, because some of them mostly wait.
   set -- ./test/integration ./internal/uninstall ./internal/installation ./internal/controllers/... ./internal/coderd ./test/chart \
     ./internal/apiserver/... ./...
 fi

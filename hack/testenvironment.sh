@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# testenvironment.sh: what the unit and integration tests need. Sourced after settings.sh and lib.sh, in the repository's
-# directory.
+# testenvironment.sh: the environment of the unit and integration tests. Sourced after settings.sh and lib.sh, in the
+# repository's directory.
 if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
   "$HERE/build.sh" etcd kube
   export KUBEBUILDER_ASSETS="$BIN"
@@ -9,14 +9,15 @@ fi
 export TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
 hack/tools.sh gotestsum helm
 hack/monitoring/build.sh
-# A test process lives for seconds and fits in memory many times over. With Go's default (100) the garbage collector took a
-# quarter of the processor time of the slowest tests; this sets it to collect a quarter as often, up to 2 GiB.
+# A test process lives for seconds and fits in memory many times over. With Go's default (100) the garbage collector
+# took a quarter of the processor time of the slowest tests; with this setting it collects a quarter as often, up to 2
+# GiB.
 export GOGC=400 GOMEMLIMIT=2GiB
 # The library's own detector of changes to cached objects is on in every test.
 export KUBE_CACHE_MUTATION_DETECTOR=true
 # So is the one that compares the cacher of the aggregated API with the log below it, in the tests and in the processes that
 # they start; it looks every five minutes.
 export KUBE_WATCHCACHE_CONSISTENCY_CHECKER=true
-# KUBE_WATCHLIST_INCONSISTENCY_DETECTOR is not set here, because the operator's own informers would inherit it: it takes
-# typed custom resources for different if a watch reports their kind and a list leaves it out. The tests whose informers read
-# the aggregated API (internal/apiserver, test/integration) switch it on in their TestMain.
+# KUBE_WATCHLIST_INCONSISTENCY_DETECTOR is not set here, because the operator's own informers would inherit it: it
+# treats typed custom resources as different if a watch includes their kind and a list omits it. The tests whose
+# informers read the aggregated API (internal/apiserver, test/integration) switch it on in their TestMain.

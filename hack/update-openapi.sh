@@ -10,7 +10,7 @@ header=$(mktemp)
 trap 'rm -f "${header}"' EXIT
 : >"${header}"
 
-# The packages of Kubernetes are read only: they have their model names.
+# The packages of Kubernetes are only read: they already have model names.
 "${TOOLS_DIR}/openapi-gen" \
   --go-header-file "${header}" \
   --output-dir internal/apiserver/generated/openapi \

@@ -1,8 +1,9 @@
 #!/bin/bash
-# aggregated.sh [COUNT]: the aggregated API over a real Coder with COUNT workspaces (10000 without an argument), on a real
-# cluster of its own that is removed at the end; needs root. One workspace is built by Coder, the others are rows made
-# after it in Coder's database. Prints each figure beside what it is compared with in the same run. BENCH_KEEP=1 keeps the
-# cluster; run again on it, BENCH_PHASES=reads,builds measures some of the phases only (see test/bench/aggregated/main.go).
+# aggregated.sh [COUNT]: measures the aggregated API with a real Coder with COUNT workspaces (default: 10000), on a
+# separate real cluster that is removed at the end; needs root. Coder builds one workspace, the others are copies of
+# its rows in Coder's database. Prints each figure with its reference from the same run. BENCH_KEEP=1 keeps the
+# cluster; on a kept cluster, BENCH_PHASES=reads,builds measures only some of the phases (see
+# test/bench/aggregated/main.go).
 set -euo pipefail
 export CLUSTER_NAME="${CLUSTER_NAME:-bench}"
 . "$(dirname "$0")/../cluster/settings.sh"
@@ -37,7 +38,7 @@ if [ -z "${BENCH_PHASES:-}" ]; then
   watched "$log" "make build" make --no-print-directory build || die "the operator could not be built: see $log"
   watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || die "the image could not be assembled: see $log"
   "$HERE/load-image.sh" bin/coder-k8s.tar
-  # One replica is measured.
+  # The benchmark measures one replica.
   kubectl kustomize config/default | sed 's/^  replicas: 2$/  replicas: 1/' | applied -f - || { tail_of "$log"; die "kubectl apply -k config/default failed"; }
   kubectl -n coder-system rollout status deployment/coder-k8s --timeout=180s >>"$log"
   until_ok 60 "the aggregated API" kubectl wait --for=condition=Available apiservice/v1alpha1.aggregation.coder.com --timeout=1s ||
@@ -51,7 +52,7 @@ if [ -z "${BENCH_PHASES:-}" ]; then
   step "operator installed, Coder ready, one workspace built"
 fi
 
-# Who reads the metrics and watches the pod without kube-apiserver between.
+# The account that reads the metrics and connects directly to the pod.
 kubectl create namespace bench --dry-run=client -o yaml | applied -f -
 for role in coder-k8s-metrics-reader coder-k8s-view; do
   kubectl create clusterrolebinding "bench-$role" --clusterrole="$role" --serviceaccount=bench:default --dry-run=client -o yaml | applied -f -

@@ -1,7 +1,8 @@
 #!/bin/bash
-# fleet.sh [COUNT...]: what COUNT control planes without replicas cost (200 and 1000 without arguments), on a real cluster
-# of its own that is removed at the end; needs root. Prints the figures beside those of the public predecessor, which
-# were taken in the same way on a machine of the same kind (2 cores). BENCH_KEEP=1 keeps the cluster.
+# fleet.sh [COUNT...]: measures the cost of COUNT control planes without replicas (default: 200 and 1000), on a
+# separate real cluster that is removed at the end; needs root. Prints the figures with those of the public
+# predecessor, which were measured in the same way on the same type of machine (2 cores). BENCH_KEEP=1 keeps the
+# cluster.
 set -euo pipefail
 export CLUSTER_NAME="${CLUSTER_NAME:-bench}" CLUSTER_SVC_CIDR="${CLUSTER_SVC_CIDR:-10.204.0.0/20}"
 . "$(dirname "$0")/../cluster/settings.sh"
@@ -27,13 +28,13 @@ watched "$log" "image" hack/image/build.sh bin/coder-k8s bin/coder-k8s.tar || di
 watched "$log" "fleet" go build -o "$work/fleet" ./test/bench/fleet || die "the program that measures could not be built: see $log"
 "$HERE/load-image.sh" bin/coder-k8s.tar
 export KUBECONFIG="$KUBECONFIG_ADMIN" PATH="$BIN:$PATH"
-# What one replica costs is measured.
+# The benchmark measures one replica.
 kubectl kustomize config/default | sed 's/^  replicas: 2$/  replicas: 1/' | kubectl apply -f - >>"$log"
 kubectl -n coder-system rollout status deployment/coder-k8s --timeout=120s >>"$log"
 kubectl create namespace fleet >>"$log"
 kubectl -n fleet create secret generic database --from-literal=url=postgres://nobody@127.0.0.1:1/none >>"$log"
 
-# The operator's process on the node, its metrics, and the right to read them.
+# The operator's process on the node, its metrics, and permission to read them.
 pid=""
 for candidate in $(pgrep -x coder-k8s); do
   if tr '\0' '\n' <"/proc/$candidate/cgroup" | grep -q "$CGROUP_ROOT"; then pid=$candidate; fi

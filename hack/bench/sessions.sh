@@ -37,7 +37,7 @@ for of in pods ours ssh; do
 done
 echo "true, ours / kubectl exec: $(ratio "$(at 50 "$work/true.ours")" "$(at 50 "$work/true.pods")")"
 
-# Random bytes, so that nothing on the way can make them fewer.
+# Random bytes, which cannot be compressed.
 head -c "${mb}M" /dev/urandom >"$work/sent"
 want=$(sha256sum <"$work/sent" | cut -c1-64)
 same() { # FILE: has it the bytes that were sent?
@@ -77,7 +77,7 @@ for ((i = 0; i < sessions; i += 10)); do
   for ((j = 0; j < 10; j++)); do (ours -- true 2>>"$work/errors" && echo ok >>"$work/many") & done
   wait
 done
-# Coder answers 512 requests a minute for one workspace, and each session is one.
+# Coder accepts 512 requests per minute for one workspace, and each session is one request.
 echo "after $sessions sessions, of which $(wc -l <"$work/many") were not refused: $(figures)"
 sleep 150 # Until the connection, which nobody uses, is closed.
 echo "after the connection to the agent is closed: $(figures)"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# cluster-test.sh: tries the Helm chart on the cluster of the current KUBECONFIG with a real Coder: install, upgrade to
-# three Deployments, rollback, uninstall that keeps the Coder, install again, uninstall that removes it. The image must be
-# known to the cluster, and the operator not installed. E2E_POSTGRES_URL is the PostgreSQL of that cluster; a database of
-# our own is made there. Takes two to three minutes.
+# cluster-test.sh: tests the Helm chart on the cluster of the current KUBECONFIG with a real Coder: install, upgrade
+# to three Deployments, rollback, uninstall that keeps the Coder, install again, uninstall that removes it. The image
+# must be available to the cluster, and the operator not installed. E2E_POSTGRES_URL is the PostgreSQL of that
+# cluster; the script creates a database there. Takes two to three minutes.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -33,7 +33,7 @@ release() { # verb, arguments of helm
   quiet helm "$1" --namespace $NS --timeout 10m "${@:2}" || fail "helm $* failed"
 }
 
-# works: the release is in order by its own test, and Coder is Ready and still the pod that it was.
+# works: the release passes its own test, and Coder is Ready with the same pod.
 coder_pods() { kubectl -n coder get pods -l app.kubernetes.io/instance=coder -o 'jsonpath={.items[*].metadata.uid}'; }
 ready() { kubectl -n coder wait --for=condition=Ready ccp/coder --timeout=5s; }
 works() {
@@ -43,8 +43,8 @@ works() {
   step "$1: helm test passes, the control plane is Ready, Coder's pod is the same"
 }
 
-# gone: nothing of the release is left, apart from the definitions. Kubernetes takes the pods of what is deleted away
-# after it, that of the last Job too.
+# gone: nothing of the release is left, apart from the CRDs. Kubernetes deletes pods after their owners, including
+# that of the last Job.
 left() {
   kubectl get deployment,serviceaccount,service,job,pod,clusterrole,clusterrolebinding,apiservice,validatingadmissionpolicy,mutatingadmissionpolicy \
     -A -l app.kubernetes.io/instance=coder-k8s -o name
@@ -85,7 +85,7 @@ works "helm install again"
 
 release uninstall coder-k8s --wait
 gone "helm uninstall, remove"
-# A pod of Coder says goodbye to its users before it ends.
+# A pod of Coder shuts down gracefully before it ends.
 coders() { kubectl -n coder get ccp,deployments,pods -o name; }
 until_ok 90 "Coder's pod to end" none coders || fail "helm uninstall, remove: there is still $(coders)"
 quiet kubectl delete namespace coder $NS --timeout=300s || fail "the namespaces cannot be deleted"

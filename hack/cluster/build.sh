@@ -1,16 +1,17 @@
 #!/bin/bash
-# build.sh [TARGET...]: builds what is missing of the given programs (all, without arguments) into $CACHE/bin, from the Go
-# module proxy alone. With empty caches about 12 min on two cores, warm nothing. Needs no root.
-# The targets: kube etcd coredns coder terraform provider pause image. The integration tests need "kube etcd".
+# build.sh [TARGET...]: builds the given programs (default: all) into $CACHE/bin if they are missing, from the Go
+# module proxy only. It takes about 12 min on two cores with empty caches, and no time if nothing changed. Needs no
+# root. The targets: kube etcd coredns coder terraform provider pause image. The integration tests need "kube etcd".
 #
-# The go.mod files in modules/ pin the version of every module that is compiled. A module that the operator uses too has
-# the version of the main go.mod there (modules_test.go checks that), so each package is compiled once for all programs.
+# The go.mod files in modules/ pin the version of every module that is compiled. A module that the operator uses too
+# has the same version as in the main go.mod (modules_test.go checks that), so each package is compiled once for all
+# programs.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
 BUILD_LOGS="$CACHE/logs/build"
 
-# What has to be there for a target, and what it was built from: a changed line builds it again.
+# The inputs of a target: if this line changes, the target is built again.
 stamp_of() {
   case "$1" in
     kube) echo "kubernetes $KUBE_VERSION $(cksum <"$HERE/modules/kube/go.sum")" ;;
@@ -47,11 +48,11 @@ packages_of() {
   esac
 }
 
-# The optional parts that the modules' authors let a build leave out, and that nothing here uses: Tailscale's state in AWS,
-# and gRPC's xDS in the client of Google's storage.
+# Build tags that omit optional parts of modules that nothing here uses: Tailscale's state in AWS, and gRPC's xDS in
+# the client of Google's storage.
 TAGS=ts_omit_aws,disable_grpc_modules
 
-# The programs appear under their names only when they are whole: an interrupted linker leaves nothing behind.
+# The programs get their names only when they are complete: an interrupted linker leaves no broken program.
 NEW="$BIN/.new"
 go_build() { # target...
   local v="v$KUBE_VERSION" ld="-s -w" p minor packages
@@ -63,12 +64,12 @@ go_build() { # target...
   ld="$ld -X github.com/coder/coder/v2/buildinfo.tag=$CODER_VERSION"
   mapfile -t packages < <(for p in "$@"; do packages_of "$p"; done)
   go_plan "$NEW" -tags "$TAGS" -- "${packages[@]}"
-  # The compiler is a fifth faster if it collects garbage less often; it then needs up to 200 MB more.
+  # The compiler is 20% faster with fewer garbage collections; it then needs up to 200 MB more.
   GOGC=300 go build -v -tags "$TAGS" -ldflags "$ld" -o "$NEW/" "${packages[@]}"
 }
 
-# Terraform keeps the state of the workspaces in a file that Coder gives it. Its other places for that are the client
-# libraries of eight clouds, more than half of what it would compile, so they are taken out of its list.
+# Terraform stores the state of the workspaces in a file that Coder provides. Its other backends need the client
+# libraries of eight clouds, more than half of the code, so they are removed from its list.
 terraform_source() { # directory
   local src
   mkdir -p "$1"
@@ -148,16 +149,16 @@ for t in "$@"; do if missing "$t"; then todo+=("$t"); fi; done
 
 command -v go >/dev/null || die "Go is not installed or not in PATH: the programs are built with it (go.dev/dl, 1.26 or newer)"
 mkdir -p "$BIN" "$MIRROR" "$BUILD_LOGS"
-# One build at a time in this cache: two would only compile the same packages twice.
+# One build at a time in this cache: two builds would compile the same packages twice.
 exec 8>>"$CACHE/build.lock"
 until_ok 3600 "another build in $CACHE" flock -n 8 || die "another build in $CACHE has not ended for an hour: see $BUILD_LOGS"
 rm -rf "$NEW" && mkdir -p "$NEW"
 
-# What the later ones are built from is downloaded while the first is compiled. What fails here is reported then.
+# The sources of the later targets are downloaded while the first is compiled. Their builds report failed downloads.
 "$0" --fetch "${todo[@]:1}" >"$BUILD_LOGS/download.log" 2>&1 8>&- 9>&- &
 fetch=$!
 
-# A provider goes where Terraform looks for it.
+# Installs a provider into the directory in which Terraform looks for it.
 to_mirror() { # namespace/name version
   local directory="$MIRROR/registry.terraform.io/$1/$2/linux_$(go env GOARCH)" file="terraform-provider-${1#*/}"
   [ -f "$NEW/$file" ] || return 0

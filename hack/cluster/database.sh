@@ -1,6 +1,6 @@
 #!/bin/bash
-# database.sh stop|start: ends the instance's PostgreSQL as a restart of a database server does, or starts it again with
-# its data. For tests of what happens meanwhile.
+# database.sh stop|start: stops the instance's PostgreSQL like a restart of a database server, or starts it again with
+# its data. Tests use it to simulate an outage.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"

@@ -1,14 +1,15 @@
 #!/bin/bash
-# down.sh: ends the instance CLUSTER_NAME and removes whatever is left of it, also of an `up` that was interrupted or
-# killed at any point; may be run any number of times. An `up` of the instance that still runs is ended first.
+# down.sh: stops the instance CLUSTER_NAME and removes everything that is left of it, also after an `up` that was
+# interrupted or killed at any point; it can be run repeatedly. It first stops an `up` of the instance that is still
+# running.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
 [ "$(id -u)" = 0 ] || die "down.sh needs root: it ends namespaces, a network interface and cgroups; run it with sudo"
 QUIET="${QUIET:-}"
 
-# Processes: every one that we start carries our mark, and those of containers die with the node's first process. Only
-# that one and its like are looked for, by their mark, so that nothing of anybody else is ever ended.
+# Processes: every process that we start has our mark in its environment, and those of containers end with the node's
+# first process. Only processes with the mark are stopped, so that no other process is ever stopped.
 was_up=""
 ended() {
   local p
@@ -22,13 +23,13 @@ ended() {
 gone() { ended; }
 until_ok 15 "the processes to end" gone || die "these processes of $CLUSTER_NAME do not end: $(our_processes | xargs)"
 
-# An `up` holds the lock for us if it calls; otherwise nobody does any more.
+# If `up` calls this script, `up` holds the lock; otherwise take it.
 [ "${LOCK_HELD:-}" ] || take_lock 10 || die "another start or stop of $CLUSTER_NAME is at work"
 
 # The interface goes with the node's network namespace, a moment after its last process; the routes go with it.
 if [ "$(cat "/sys/class/net/$VETH/ifalias" 2>/dev/null)" = "$VETH_ALIAS" ]; then ip link del "$VETH" 2>/dev/null || true; fi
 
-# A cgroup can be removed once the kernel has let go of its last process.
+# A cgroup can be removed when the kernel has released its last process.
 no_cgroups() {
   local d
   for d in $(our_cgroups); do find "$d" -depth -type d -exec rmdir {} \; 2>/dev/null || true; done

@@ -8,7 +8,7 @@ mkdir -p "$IMAGES" "$LOGS"
 exec 6>>"$CACHE/images.lock"
 until_ok 600 "another making of images in $CACHE" flock -n 6 || die "another making of images in $CACHE has not ended for 10 minutes"
 
-# Each is made again when what it is made of changed.
+# Each image is built again when its inputs change.
 image() { # name tag argument...
   local name="$1" tag="$2" key
   shift 2
@@ -34,9 +34,9 @@ image busybox "$BUSYBOX_IMAGE" -cmd /bin/sh -text '/etc/passwd=root:x:0:0:root:/
 
 image coredns "$COREDNS_IMAGE" -entrypoint /coredns "$BIN/coredns:/coredns"
 
-# As the official image: entrypoint ["/opt/coder","server"], user 1000. Terraform and the coder provider are inside, so
-# nothing is downloaded when a template is planned. The old kubernetes provider takes the pod's ServiceAccount only when it
-# is told that there is no kubeconfig.
+# Like the official image: entrypoint ["/opt/coder","server"], user 1000. Terraform and the coder provider are inside,
+# so nothing is downloaded when a template is planned. The old kubernetes provider uses the pod's ServiceAccount only
+# if its configuration disables the kubeconfig.
 # shellcheck disable=SC2046
 image coder "$CODER_IMAGE" -entrypoint /opt/coder,server -user 1000:1000 -env HOME=/home/coder -env TF_CLI_CONFIG_FILE=/etc/terraformrc -env KUBE_LOAD_CONFIG_FILE=false \
   -workdir /home/coder -dir /tmp:1777 -dir /home/coder:777 \

@@ -1,5 +1,6 @@
 #!/bin/bash
-# leftovers.sh [INSTANCE]: prints whatever of an instance is on this machine, one line each, and exits 1 if anything is.
+# leftovers.sh [INSTANCE]: prints everything of an instance that is left on this machine, one line each, and exits 1
+# if there is anything.
 set -euo pipefail
 CLUSTER_NAME="${1:-${CLUSTER_NAME:-demo}}"
 . "$(dirname "$0")/settings.sh"
@@ -10,7 +11,7 @@ left() {
   for p in $(our_processes); do
     echo "process $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null | cut -c1-120)"
   done
-  # Those of containers carry no mark, but they are in our cgroups.
+  # Processes of containers have no mark, but they are in our cgroups.
   for p in $({ grep -l "/$CGROUP_ROOT/" /proc/[0-9]*/cgroup || true; } 2>/dev/null | cut -d/ -f3); do
     echo "container process $p: $(tr '\0' ' ' <"/proc/$p/cmdline" 2>/dev/null | cut -c1-120)"
   done

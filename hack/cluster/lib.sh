@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# lib.sh: how the scripts talk, wait and recognise what is theirs. Sourced after settings.sh.
+# lib.sh: functions of the scripts for output, waiting, and finding their own processes. Sourced after settings.sh.
 
-# One clock for a whole run: a script that calls another hands it on.
+# One clock for a whole run: a script passes it to the scripts that it calls.
 export RUN_STARTED="${RUN_STARTED:-$EPOCHREALTIME}"
 
 step() { # message: one line with the time since the run started
@@ -23,8 +23,8 @@ tail_of() { # log...: the end of each, on stderr
   done
 }
 
-# watched LOG NAME COMMAND...: runs COMMAND with its output in LOG, and says every 10 s that it still runs and how far it
-# is: PROGRESS names a function that prints that (default: the last line of LOG). On failure: the log's end, and status 1.
+# watched LOG NAME COMMAND...: runs COMMAND with its output in LOG, and prints its progress every 10 s: PROGRESS is
+# the name of a function that prints it (default: the last line of LOG). On failure: the log's end, and status 1.
 watched() {
   local log="$1" name="$2" start=$SECONDS pid beat status=0
   shift 2
@@ -32,7 +32,7 @@ watched() {
   "$@" >>"$log" 2>&1 </dev/null 9>&- &
   pid=$!
   (
-    # Ends by itself with the command, also when this script was killed.
+    # Ends with the command, also if this script was killed.
     while sleep 10 && kill -0 "$pid" 2>/dev/null; do
       step "  $name: $((SECONDS - start)) s so far; $("${PROGRESS:-last_line}" "$log")"
     done
@@ -59,9 +59,10 @@ go_plan() {
   echo "started: $(date +%s)"
 }
 
-# How far a `go build -v` or `go install -v` is, from its log: it names each module that it downloads and each package
-# that it compiles, but not what it links. A program is being linked if its own package is compiled and its file is not
-# new. What is already in Go's cache is not named, so the number of packages is an upper limit.
+# Prints the progress of a `go build -v` or `go install -v` from its log: the log contains each module that is
+# downloaded and each package that is compiled, but not what is linked. A program is being linked if its own package
+# is compiled and its file is not new. Packages in Go's cache are not in the log, so the number of packages is an
+# upper limit.
 go_progress() {
   local got compiled total started package file linking=""
   got=$(grep -c '^go: downloading' "$1" || true)
@@ -82,8 +83,8 @@ go_progress() {
   fi
 }
 
-# until_ok SECONDS WHAT COMMAND...: polls until COMMAND succeeds, saying every 10 s what is waited for. Fails after
-# SECONDS (times CLUSTER_PATIENCE, for slow machines), and at once when the function named by GIVE_UP succeeds.
+# until_ok SECONDS WHAT COMMAND...: polls until COMMAND succeeds, and prints WHAT every 10 s. Fails after SECONDS
+# (times CLUSTER_PATIENCE, for slow machines), and immediately if the function GIVE_UP succeeds.
 until_ok() {
   local limit=$(($1 * ${CLUSTER_PATIENCE:-1})) what="$2" start=$SECONDS said=0
   shift 2
@@ -100,7 +101,7 @@ until_ok() {
 
 kubectl_admin() { "$BIN/kubectl" --kubeconfig "$KUBECONFIG_ADMIN" "$@"; }
 
-# The host's ids of all processes that carry our mark, but for this script and those above it.
+# The host's ids of all processes with our mark, except this script and its parents.
 our_processes() {
   local mine=" " p=$BASHPID
   while [ "${p:-0}" -gt 1 ]; do
@@ -109,27 +110,28 @@ our_processes() {
   done
   for p in $({ grep -lzxF "$MARK" /proc/[0-9]*/environ || true; } 2>/dev/null | cut -d/ -f3); do
     case "$mine" in *" $p "*) continue ;; esac
-    # A child of this very script (the grep, a heartbeat) is not meant either, and a zombie is already dead.
+    # Skip children of this script (the grep, a heartbeat) and zombies.
     [ "$(sed -n 's/^PPid:\t//p' "/proc/$p/status" 2>/dev/null)" = "$BASHPID" ] && continue
     grep -q '^State:.*Z' "/proc/$p/status" 2>/dev/null && continue
     [ ! -d "/proc/$p" ] || echo "$p"
   done
 }
 
-# The host's id of the node's first process, if it lives and is ours: a number alone might have been given to another.
+# The host's id of the node's first process, if it is running and ours: the number alone might belong to another
+# process.
 node_pid() {
   local p
   p=$(cat "$STATE/node.pid" 2>/dev/null) || return 1
   grep -qzxF "$MARK" "/proc/$p/environ" 2>/dev/null && echo "$p"
 }
 
-# Every cgroup directory of ours, whatever hierarchy it is in.
+# Every cgroup directory of ours, in any hierarchy.
 our_cgroups() { find /sys/fs/cgroup -maxdepth 2 -type d -name "$CGROUP_ROOT" 2>/dev/null; }
 
 cgroup_v2() { [ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ]; }
 
-# take_lock SECONDS: one `up` or `down` of an instance at a time. The lock ends with the process that holds it; the
-# commands that it runs get no copy (9>&-), so a killed `up` leaves it free.
+# take_lock SECONDS: one `up` or `down` of an instance at a time. The lock ends with the process that holds it; its
+# commands do not inherit it (9>&-), so a killed `up` releases it.
 take_lock() {
   mkdir -p "$(dirname "$LOCK")"
   exec 9>>"$LOCK"

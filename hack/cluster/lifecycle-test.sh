@@ -48,7 +48,7 @@ done
 
 # Interrupted as by Ctrl-C (the whole process group gets it): it takes itself down.
 for after in 0.7 1.5 2.5 4 6; do
-  # A background job ignores SIGINT unless it is told otherwise.
+  # A background job ignores SIGINT by default.
   setsid env --default-signal=INT "$HERE/up.sh" >"$OUT/up.log" 2>&1 &
   pid=$!
   sleep "$after"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# load-image.sh FILE.tar...: makes the images of docker-archive or OCI tars known to the node, as `kind load` does.
+# load-image.sh FILE.tar...: loads the images of docker-archive or OCI tars into the node, like `kind load`.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# mountpoints.sh claim|release: the two directories of this machine over which every node mounts its own. What we had to
-# make is removed when no instance is left: while another one runs, removing a directory would take away its mount.
+# mountpoints.sh claim|release: the two directories of this machine over which every node mounts its own. Directories
+# that we created are removed when no instance is left: while another one runs, removing a directory would remove its
+# mount.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 MADE="$STATES/.made"

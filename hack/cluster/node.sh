@@ -7,21 +7,21 @@ set -euo pipefail
 exec >>"$LOGS/node.log" 2>&1
 mkdir -p "$STATE"/{tmp,kubelet,log,log/pods,log/containers,containerd,etcd,cni,cni.d,fake}
 
-# Private to this machine's mounts, shared within the node: what pods with mount propagation need.
+# Private to this machine's mounts, but shared within the node, which pods with mount propagation need.
 mount --make-rprivate /
 mount --make-rshared /
 echo "$NODE_NAME" >/proc/sys/kernel/hostname
 
-# Paths that some component has compiled in, redirected into $STATE, in this mount namespace alone.
+# Hard-coded paths of some components, redirected into $STATE, in this mount namespace only.
 mount --bind "$STATE/kubelet" /var/lib/kubelet
 mount --bind "$STATE/cni" /var/lib/cni
 mount --bind "$STATE/log" /var/log
 mount -t tmpfs tmpfs /run
 mkdir -p /run/containerd /run/netns
-# What is killed in the middle of its work leaves its temporary files here and not in the machine's /tmp.
+# Killed processes leave their temporary files here and not in the machine's /tmp.
 export TMPDIR="$STATE/tmp" XDG_RUNTIME_DIR=/run
 
-# The kubelet wants these kernel settings and would write the machine's own: show it files that have them.
+# The kubelet requires these kernel settings and would change those of the machine, so mount files with these values.
 for kv in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
   kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
   f="$STATE/fake/$(echo "${kv%%=*}" | tr / _)"

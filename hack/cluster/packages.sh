@@ -1,8 +1,8 @@
 #!/bin/bash
 # packages.sh: installs the Debian packages whose programs are missing, and only those; needs root.
 #
-# Some of them (PostgreSQL, containerd) start a service when they are installed. Nobody asked for that, so a policy-rc.d
-# forbids it while apt-get runs; with a cluster of its own in Debian's way, PostgreSQL would take port 5432.
+# Some of them (PostgreSQL, containerd) start a service when they are installed. A policy-rc.d prevents this while
+# apt-get runs; otherwise Debian's PostgreSQL would use port 5432.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"

@@ -1,7 +1,7 @@
 #!/bin/bash
-# postgres.sh: Debian's PostgreSQL in the foreground, in pid, mount and ipc namespaces of its own, so that it and its
-# shared memory end with one process; started by up.sh, and by database.sh again with its data. It listens on 127.0.0.1
-# and on this machine's end of the veth and trusts whoever reaches it: that is this machine and the pods.
+# postgres.sh: Debian's PostgreSQL in the foreground, in separate pid, mount and ipc namespaces, so that it and its
+# shared memory end with one process; started by up.sh, and by database.sh again with its data. It listens on
+# 127.0.0.1 and on this machine's end of the veth and trusts all clients: this machine and the pods.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 exec >>"$LOGS/postgres.log" 2>&1

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# preconditions.sh: what must hold before up.sh changes anything, each with the one sentence that says what to do; sourced.
+# preconditions.sh: the preconditions of up.sh, each with an error message that explains what to do; sourced.
 
 [ "$(uname -s)" = Linux ] || die "the cluster needs Linux, and this is $(uname -s): use CLUSTER=existing with a cluster of your own"
 case "$(uname -m)" in
@@ -26,7 +26,7 @@ else
   done
 fi
 
-# The name of the interface, its addresses and the port must be free, or taken by leftovers of our own.
+# The name of the interface, its addresses and the port must be free, or used by our own leftovers.
 if foreign=$(foreign_interface); then
   die "the network interface $VETH exists and is not ours ($foreign): remove it (ip link del $VETH) or choose another CLUSTER_NAME"
 fi
@@ -44,8 +44,8 @@ if [ ! -e "/sys/class/net/$VETH" ]; then
   done
 fi
 
-# The room that the first build takes was measured: 7 GB of Go's build cache, 5 GB of modules, 1 GB of programs and
-# images. A started cluster takes 1 GB more.
+# The measured disk space of the first build: 7 GB of Go's build cache, 5 GB of modules, 1 GB of programs and images.
+# A started cluster takes 1 GB more.
 need_gb=2
 [ -n "$(ls "$BIN"/.kube.built "$BIN"/.coder.built 2>/dev/null)" ] || [ -d "$(go env GOMODCACHE)/github.com/coder/coder/v2@v$CODER_VERSION" ] || need_gb=13
 mkdir -p "$CACHE"

@@ -9,20 +9,20 @@
 
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 
-# Every build has the same flags, so that all share what is compiled once: with -trimpath, a clone in another directory
-# too. The race detector needs cgo, so hack/test.sh sets CGO_ENABLED=1 for the tests.
+# Every build has the same flags, so that all share compiled packages: with -trimpath, also with a clone in another
+# directory. The race detector needs cgo, so hack/test.sh sets CGO_ENABLED=1 for the tests.
 export GOFLAGS="-trimpath -buildvcs=false" CGO_ENABLED=0
 
 KUBE_VERSION=1.37.0
 PINNED_CODER_VERSION=2.30.0
-# Another release that the Go module proxy serves, for example 2.29.1: with a CODER_K8S_CACHE of its own, because there is
-# one Coder in a cache.
+# Another release in the Go module proxy, for example 2.29.1, needs a separate CODER_K8S_CACHE, because a cache has
+# one Coder.
 CODER_VERSION="${CODER_VERSION:-$PINNED_CODER_VERSION}"
 TERRAFORM_VERSION=1.5.7  # The last release under the MPL; coderd 2.30 accepts 1.1.0 to 1.14.9.
 PROVIDER_VERSION=2.13.1  # The coder/coder Terraform provider.
 KUBERNETES_PROVIDER_VERSION=1.13.4  # hashicorp/kubernetes: the newest that the Go module proxy serves.
 
-# Built things, kept and shared by all instances.
+# Built programs and images, shared by all instances.
 CACHE="${CODER_K8S_CACHE:-${HOME:-/root}/.cache/coder-k8s}"
 BIN="$CACHE/bin"
 IMAGES="$CACHE/images"
@@ -65,11 +65,11 @@ DNS_IP="${SVC_CIDR%.0/*}.10"
 PG_PORT=$((25431 + CLUSTER_INDEX))  # Below 32768, where the kernel chooses ports for connections.
 KUBECONFIG_ADMIN="$STATE/admin.kubeconfig"
 
-# The images, without a registry: known to the node by name alone.
+# The images, without a registry: the node has them by name only.
 PAUSE_IMAGE=coder-k8s.local/pause:1
 BUSYBOX_IMAGE=coder-k8s.local/busybox:1
 COREDNS_IMAGE=coder-k8s.local/coredns:1
-# For workspaces: what a person at a shell expects, and Coder's agent.
+# For workspaces: the usual shell tools, and Coder's agent.
 WORKSPACE_IMAGE=coder-k8s.local/workspace:1
 WORKSPACE_PACKAGES="base-files bash ca-certificates coreutils curl dash diffutils findutils git grep gzip less mawk nano openssh-client procps python3 rsync sed tar"
 CODER_IMAGE="ghcr.io/coder/coder:v$CODER_VERSION"

@@ -1,8 +1,9 @@
 #!/bin/bash
-# up.sh: starts the instance CLUSTER_NAME: a real one-node Kubernetes in namespaces of its own on this machine, and
-# PostgreSQL beside it. Needs root. Of the machine's own network and mounts only this changes: one veth (ck-<name>), two
-# routes through it, one cgroup directory per controller. Already up is fine; leftovers of a dead run are removed first;
-# a failure or an interrupt (Ctrl-C, TERM) takes everything down again, a kill -9 leaves that to the next up or down.
+# up.sh: starts the instance CLUSTER_NAME: a real one-node Kubernetes in separate namespaces on this machine, and
+# PostgreSQL. Needs root. Changes to the machine's own network and mounts: one veth (ck-<name>), two routes through
+# it, one cgroup directory per controller. If the instance is already up, nothing happens; leftovers of a dead run are
+# removed first; after a failure or an interrupt (Ctrl-C, TERM) everything is removed again, after a kill -9 by the
+# next up or down.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
@@ -10,8 +11,9 @@ if [ "${CODER_K8S_CLUSTER_STATE:-}" != "$STATE" ] || [ ! "${LOCK_HELD:-}" ]; the
   . "$HERE/preconditions.sh"
   take_lock 1 ||
     die "another start or stop of $CLUSTER_NAME is at work (process $(cat "$LOCK" 2>/dev/null)): wait for it, or end it with hack/cluster/down.sh"
-  # Start over with our mark in the environment, so that whatever runs below is recognised as ours. Not before: one that
-  # only waits for the lock must not be taken for a leftover by the one that holds it. The lock stays over an exec.
+  # Restart this script with our mark in the environment, so that all child processes are recognized as ours. Not
+  # before: a script that waits for the lock must not look like a leftover to the one that holds it. The lock survives
+  # an exec.
   exec env "$MARK" LOCK_HELD=1 "$0" "$@"
 fi
 
@@ -55,7 +57,7 @@ echo "$CLUSTER_INDEX" >"$STATE/index"
 "$HERE/pki.sh" >>"$LOGS/pki.log" 2>&1 || { tail_of "$LOGS/pki.log"; die "openssl could not make the certificates: see $LOGS/pki.log"; }
 step "certificates and kubeconfigs written"
 
-# The node. --kill-child and the pid namespace make one kill end everything on it.
+# The node. With --kill-child and the pid namespace, one kill ends everything on it.
 setsid unshare --mount --net --pid --uts --ipc --fork --mount-proc --kill-child "$HERE/node.sh" </dev/null >>"$LOGS/node.log" 2>&1 9>&- &
 unshare_pid=$!
 node_started() {
@@ -63,14 +65,13 @@ node_started() {
   p=$(cat "/proc/$unshare_pid/task/$unshare_pid/children") && p="${p// /}"
   [ -n "$p" ] && [ "$(readlink "/proc/$p/ns/net")" != "$(readlink /proc/self/ns/net)" ] && echo "$p" >"$STATE/node.pid"
 }
-# Nothing is gained by waiting for a node that is dead, or for a daemon that ends as often as it is started. This does not
-# look for our mark: a process has no environment while it becomes another program, as the node's first one does, and on
-# a busy machine that takes a while.
+# Stop waiting if the node is dead, or if a daemon crashes repeatedly. This does not check our mark: a process has no
+# environment during an exec, as of the node's first process, and on a busy machine that takes a while.
 node_gone() { ! grep -q '^State:[[:space:]]*[^ZX]' "/proc/$(cat "$STATE/node.pid")/status" 2>/dev/null; }
 node_died() { node_gone || [ "$(grep -c ' exited$' "$LOGS/node.log")" -ge 12 ]; }
 node_logs() { tail_of "$LOGS"/{node,etcd,kube-apiserver,containerd,kubelet}.log; }
 until_ok 10 "the node's namespaces" node_started || { tail_of "$LOGS/node.log"; die "the node's namespaces could not be made: see $LOGS/node.log"; }
-# shellcheck disable=SC2034 # until_ok reads it. It is not exported: what takes the cluster down does not know the function.
+# shellcheck disable=SC2034 # until_ok reads it. It is not exported: down.sh does not have the function.
 GIVE_UP=node_died
 ip link add "$VETH" type veth peer name eth0 netns "$(cat "$STATE/node.pid")" || die "the veth $VETH could not be made"
 ip link set "$VETH" alias "$VETH_ALIAS"
@@ -86,7 +87,7 @@ step "PostgreSQL ready: postgres://postgres@$HOST_IP:$PG_PORT/coder?sslmode=disa
 
 until_ok 120 "the API server" kubectl_admin get --raw /readyz || { node_logs; die "the API server did not become ready: see $LOGS"; }
 step "API server ready: https://$NODE_IP:6443"
-# Its first objects, as kube-system, come in their own time, so that these may be refused for a moment.
+# kube-apiserver creates its first objects, such as kube-system, with a delay, so these may be refused for a moment.
 first_objects() {
   kubectl_admin create clusterrolebinding coder-k8s:kubelet-api-admin --clusterrole=system:kubelet-api-admin \
     --group=coder-k8s:kubelet-api-admin --dry-run=client -o yaml | kubectl_admin apply -f - &&

@@ -1,6 +1,7 @@
 #!/bin/bash
-# volumes.sh: gives each claim of the StorageClass "standard" a directory of the node; started by node.sh only. The class
-# deletes: kube-controller-manager removes the directory and the volume after the claim, which it does below a "tmp" alone.
+# volumes.sh: provides each claim of the StorageClass "standard" with a directory of the node; started by node.sh
+# only. The reclaim policy is Delete: kube-controller-manager removes the directory and the volume after the claim,
+# which it supports only below a "tmp" directory.
 set -euo pipefail
 . "$(dirname "$0")/settings.sh"
 . "$HERE/lib.sh"
@@ -8,7 +9,7 @@ directory="$STATE/tmp/volumes"
 until_ok 120 "the API server" kubectl_admin apply -f "$HERE/manifests/storage.yaml"
 
 provision() { # namespace claim uid size
-  # Any user writes there: a group cannot be given to a directory of the node.
+  # Any user may write there: fsGroup is not supported for a directory of the node.
   mkdir -p "$directory/$3" && chmod 777 "$directory/$3"
   kubectl_admin create -f - <<Y
 apiVersion: v1

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# suite.sh: how the scripts beside it run the suites. Sourced after settings.sh and lib.sh.
+# suite.sh: functions to run the suites, for the scripts in this directory. Sourced after settings.sh and lib.sh.
 SUITE="$CACHE/conformance"
 RESULTS="$CACHE/logs/conformance"
 EXPECTED="$HERE/../../test/conformance"
@@ -22,7 +22,7 @@ conformance() {
   return 1
 }
 
-# scored LOG REVISION: PASSED/ALL of the scenarios that the revision requires. The suite runs others too.
+# scored LOG REVISION: PASSED/ALL of the scenarios that the revision requires. The suite also runs other scenarios.
 scored() {
   awk '
     FNR == NR { if (/^[a-z]/) server = /^server:/; if (server && /^ *- /) required[$2] = 1; next }

@@ -14,7 +14,7 @@ if [ "${CLUSTER:-}" = existing ]; then
   read -r line <&3
   port=$(sed -n 's/.*127.0.0.1:\([0-9]*\) .*/\1/p' <<<"$line")
 fi
-# The token goes by a file descriptor: a command line can be read by everybody on the machine.
+# The token is passed by a file descriptor, because every user of the machine can read command lines.
 token=$(kubectl -n coder create token demo-user --audience=coder-k8s-mcp)
 body='{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"'$tool'","arguments":'$arguments'}}'
 echo

@@ -32,13 +32,13 @@ else
   [ "${CODER_K8S_CLUSTER_STATE:-}" = "$STATE" ] || { "$HERE/up.sh"; exec env "$MARK" "$0" "$@"; }
   export KUBECONFIG="$KUBECONFIG_ADMIN" PATH="$BIN:$PATH"
   DATABASE_URL="postgres://postgres@$HOST_IP:$PG_PORT/coder?sslmode=disable"
-  # The tutorials begin with an empty one (env.sh).
+  # The tutorials start with an empty database (env.sh).
   psql -h 127.0.0.1 -p "$PG_PORT" -U postgres -qc 'CREATE DATABASE tutorial' >"$LOGS/psql.log" 2>&1 || grep -q 'already exists' "$LOGS/psql.log" ||
     die "the database of the tutorials could not be made: $(tail -n 1 "$LOGS/psql.log")"
 fi
 trap 'echo; step "interrupted; the cluster stays: make demo continues, make demo-down stops it"; exit 130' INT
 
-# Our program and its image.
+# The operator and its image.
 : >"$LOGS/build.log"
 go_plan "$PWD/bin" -- ./cmd/coder-k8s ./cmd/kubectl-coder >>"$LOGS/build.log" 2>&1 || true
 PROGRESS=go_progress watched "$LOGS/build.log" "make build" env GOFLAGS="$GOFLAGS -v" make --no-print-directory build ||
@@ -53,8 +53,8 @@ elif [ -n "${IMAGE_LOAD_CMD:-}" ]; then
   watched "$LOGS/load.log" "loading the image" $IMAGE_LOAD_CMD bin/coder-k8s.tar || die "\"$IMAGE_LOAD_CMD bin/coder-k8s.tar\" failed: see $LOGS/load.log"
 fi
 
-# The operator, by the very manifests that a user applies. The tag of a development image does not change from one build
-# to the next, so pods of an older build are told to start again.
+# The operator, with the same manifests that a user applies. The tag of a development image does not change between
+# builds, so pods of an older build are restarted.
 image_sum=$(cksum <bin/coder-k8s.tar)
 installed_sum=$(kubectl -n coder-system get deployment coder-k8s -o 'jsonpath={.metadata.annotations.demo\.coder-k8s/image}' 2>/dev/null || true)
 kubectl apply -k config/default >"$LOGS/apply.log" 2>&1 || { tail_of "$LOGS/apply.log"; die "kubectl apply -k config/default failed"; }
@@ -68,7 +68,7 @@ until_ok 60 "the aggregated API" kubectl wait --for=condition=Available apiservi
   diagnose "the APIService v1alpha1.aggregation.coder.com did not become Available"
 step "operator and aggregated API available"
 
-# The samples, each when what it needs is there.
+# The samples, each when its dependencies are ready.
 kubectl apply -f config/samples/namespace.yaml >>"$LOGS/apply.log"
 kubectl -n coder create secret generic coder-db --from-literal="url=$DATABASE_URL" --dry-run=client -o yaml | kubectl apply -f - >>"$LOGS/apply.log"
 control_plane=config/samples/codercontrolplane.yaml
@@ -77,7 +77,7 @@ sample "$control_plane" "the control plane" "$READY" True 300
 # A user of the MCP server, who may also enter workspaces.
 kubectl apply -f hack/demo/user.yaml >>"$LOGS/apply.log"
 until_ok 30 "the API of templates" apply_to "$LOGS/apply.log" config/samples/codertemplate.yaml || diagnose "kubectl apply -f config/samples/codertemplate.yaml failed"
-# Our node has an image for workspaces; any other cluster fetches the one that the template names.
+# Our node has an image for workspaces; any other cluster pulls the image in the template.
 variables=()
 [ "$existing" ] || variables=(--variable "image=$WORKSPACE_IMAGE")
 watched "$LOGS/template.log" "the template of workspaces on Kubernetes" bin/kubectl-coder template push -n coder coder.kubernetes \

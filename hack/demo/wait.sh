@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# wait.sh: applying a sample and waiting for it, and what to print when that fails; sourced by up.sh.
+# wait.sh: functions to apply a sample and wait for it, and to print diagnostics on failure; sourced by up.sh.
 # shellcheck disable=SC2034
 READY='{.status.conditions[?(@.type=="Ready")].status}'
 
-# What an object says about itself, in one line.
+# The conditions of an object, in one line.
 says() { # file
   kubectl get -f "$1" -o 'jsonpath={.status.phase}{range .status.conditions[?(@.type=="Ready")]} {.reason}: {.message}{end}' 2>&1 | tail -n 1 | cut -c1-200
 }
@@ -25,7 +25,7 @@ sample() {
 }
 apply_to() { kubectl apply -f "$2" >>"$1" 2>&1; }
 
-# diagnose MESSAGE: what somebody needs who has to find out why, and then the reason.
+# diagnose MESSAGE: prints diagnostics, and then fails with the message.
 diagnose() {
   {
     echo "--- pods"

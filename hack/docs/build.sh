@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# build.sh: builds the site of docs/ into dist/site. It fails where a link leads to no page, where a page is not in the sidebar
-# or stands in it twice, where the search does not find the usual words, and where a picture is not what its source in docs/diagrams makes (hack/docs/pictures.sh).
+# build.sh: builds the site of docs/ into dist/site. It fails if a link is dead, if a page is missing in the sidebar
+# or is in it twice, if the search does not find the usual words, and if a picture differs from its source in
+# docs/diagrams (hack/docs/pictures.sh).
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -8,7 +9,8 @@ cd "$HERE/../.."
 hack/npm/install.sh hack/docs docs
 NODE="$CACHE/docs/node_modules/.bin/node"
 
-# VitePress finds its packages above the pages, so it works on a copy beside them, and the tree stays free of them.
+# VitePress looks for its packages in parent directories of the pages, so it works on a copy next to the packages, and
+# the tree stays free of them.
 work=$(mktemp -d "$CACHE/docs/build.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cp -r docs hack/docs/*.js "$work/"

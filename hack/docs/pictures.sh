@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# pictures.sh: makes docs/pictures from their sources in docs/diagrams. The screenshots are made by screenshots.sh.
+# pictures.sh: generates docs/pictures from their sources in docs/diagrams. screenshots.sh generates the
+# screenshots.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
 cd "$HERE/../.."
 hack/npm/install.sh hack/docs docs
-# The program finds its packages above itself, so a copy of it works beside them.
+# The program looks for its packages in its parent directories, so a copy of it runs next to them.
 work=$(mktemp -d "$CACHE/docs/pictures.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cp hack/docs/*.js "$work/"

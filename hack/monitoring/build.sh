@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # build.sh: builds prometheus and promtool into $TOOLS_DIR, once for each version. They
-# are no part of hack/tools.sh: their version stands in hack/monitoring/prometheus/go.mod,
-# with those of the operator's libraries, so that these are not compiled a second time.
+# are not part of hack/tools.sh: their version is in hack/monitoring/prometheus/go.mod,
+# with the versions of the operator's libraries, so that these are not compiled a second
+# time.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"
@@ -13,9 +14,9 @@ if [ -x "$TOOLS_DIR/prometheus" ] && [ -x "$TOOLS_DIR/promtool" ] && [ -e "$stam
 mkdir -p "$TOOLS_DIR" "$CACHE/logs/build"
 log="$CACHE/logs/build/prometheus.log"
 step "building prometheus and promtool"
-# Of the ways to find targets only that of Kubernetes: each of the others brings the
-# client library of a cloud. From 3.10 on there are build tags for that, but from there
-# on Prometheus also describes its API by a library that compiles for four minutes.
+# Only the service discovery of Kubernetes: each of the others needs the client library of
+# a cloud. Since 3.10 there are build tags for that, but since then Prometheus also uses a
+# library for the description of its API that compiles for four minutes.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp "$module"/go.* "$work"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# install.sh DIRECTORY NAME: installs what DIRECTORY/package-lock.json pins from npm, with the Node.js that runs it, into
-# $CACHE/NAME. npm checks each package against its hash in the lock file and runs none of their scripts. It does nothing where
-# that is already there. To change a version: change package.json, run npm install --package-lock-only --ignore-scripts beside it.
+# install.sh DIRECTORY NAME: installs what DIRECTORY/package-lock.json pins from npm, with the Node.js that runs it,
+# into $CACHE/NAME. npm checks each package against its hash in the lock file and runs none of their scripts. It does
+# nothing if they are already installed. To change a version: change package.json, run npm install --package-lock-only
+# --ignore-scripts beside it.
 set -euo pipefail
 . "$(dirname "$0")/../cluster/settings.sh"
 . "$HERE/lib.sh"

@@ -29,13 +29,13 @@ available() { kubectl wait --for=condition=Available apiservice/v1alpha1.aggrega
 answers() { kubectl get coderworkspaces -A >/dev/null; }
 secret_value() { system get secret "$1" -o "jsonpath={.data['$2']}" | base64 -d; }
 serial() { openssl x509 -noout -serial; }
-# What a pod serves at a port: SERVICE:PORT resolves to one of the Service's endpoints.
+# Prints the certificate that a pod serves at a port: SERVICE:PORT resolves to one of the Service's endpoints.
 served() { # Service, port
   local address
   address=$(system get endpointslices -l "kubernetes.io/service-name=$1" -o 'jsonpath={.items[0].endpoints[0].addresses[0]}')
   openssl s_client -connect "$address:$2" -servername "$1.coder-system.svc" </dev/null 2>/dev/null | serial
 }
-# serves SERVICE PORT SECRET: it serves the certificate that the Secret holds now.
+# serves SERVICE PORT SECRET: it serves the current certificate of the Secret.
 serves() { [ "$(served "$1" "$2")" = "$(secret_value "$3" 'tls\.crt' | serial)" ]; }
 injected() {
   [ "$(kubectl get apiservice v1alpha1.aggregation.coder.com -o 'jsonpath={.spec.caBundle}' | base64 -d)" = \
@@ -43,7 +43,7 @@ injected() {
 }
 pods() { system get pods -o 'jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[0].restartCount} {end}'; }
 
-# renewed CERTIFICATE: tells cert-manager to issue it again, as a person does with cmctl renew, and waits until it did.
+# renewed CERTIFICATE: makes cert-manager issue it again, like cmctl renew, and waits until it has.
 renewed() {
   local before now secret="$1-cert"
   before=$(secret_value "$secret" 'tls\.crt' | serial)

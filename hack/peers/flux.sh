@@ -19,7 +19,7 @@ build() {
   local from log="$CACHE/logs/build/kustomize-controller.log"
   mkdir -p "$PEERS/crds" "$(dirname "$log")"
   cd "$HERE/../../test/peers/flux"
-  # Both with the same flags, so that what they share is compiled once.
+  # Both with the same flags, so that common packages are compiled once.
   export CGO_ENABLED=0
   {
     go build -trimpath -ldflags "-s -w" -o "$PEERS/kustomize-controller.new" github.com/fluxcd/kustomize-controller &&

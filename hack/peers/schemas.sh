@@ -22,7 +22,7 @@ take() {
 
 take github.com/cloudnative-pg/cloudnative-pg@v1.27.0 config/crd/bases/postgresql.cnpg.io_clusters.yaml
 take github.com/argoproj/argo-cd/v3@v3.1.0 manifests/crds/application-crd.yaml
-# Of these the modules of test/peers say the version.
+# The modules of test/peers define the versions of these.
 version() { (cd "$HERE/../../test/peers/$1" && go list -m -f '{{.Path}}@{{.Version}}' "$2"); }
 take "$(version certmanager github.com/cert-manager/cert-manager)" deploy/crds/cert-manager.io_{certificates,issuers}.yaml
 take "$(version flux github.com/fluxcd/kustomize-controller)" config/crd/bases/kustomize.toolkit.fluxcd.io_kustomizations.yaml

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# page.sh vX.Y.Z: writes the page of the release on GitHub with all files of dist/release, as whom GH_TOKEN belongs to. It comes
-# last, so that whoever sees the page finds image and chart.
+# page.sh vX.Y.Z: creates the release page on GitHub with all files of dist/release, with GH_TOKEN. It runs last, so
+# that the image and the chart are available when the page is visible.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version="$1" out=dist/release

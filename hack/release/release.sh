@@ -14,7 +14,7 @@ if [ -z "${SNAPSHOT:-}" ]; then
   [ "$(git rev-parse -q --verify "$VERSION^{commit}")" = "$(git rev-parse HEAD)" ] ||
     die "the commit that is checked out has no tag $VERSION: git tag -s $VERSION, or SNAPSHOT=1 to try without"
 fi
-# The only time in what is made is the commit's, so that the same commit gives the same bytes.
+# The only timestamp in the files is that of the commit, so that builds are reproducible.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH TOOLS_DIR="${TOOLS_DIR:-$CACHE/tools}"
 BASE="https://github.com/coder-k8s/coder-k8s/releases/download/$VERSION"

@@ -23,9 +23,9 @@ import (
 
 const operator = "system:serviceaccount:coder-system:coder-k8s"
 
-// TestNamespacedOverlay: with config/namespaced the operator may do all that its
-// generated roles say in the watched namespace, what is in no namespace everywhere,
-// and in another namespace nothing.
+// TestNamespacedOverlay checks that with config/namespaced the operator has all permissions of its
+// generated roles in the watched namespace, those for cluster-scoped objects, and none in another
+// namespace.
 func TestNamespacedOverlay(t *testing.T) {
 	other := namespace(t)
 	if err := environment.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "coder"}}); err != nil {
@@ -36,7 +36,7 @@ func TestNamespacedOverlay(t *testing.T) {
 		var options []client.CreateOption
 		switch o.GetKind() {
 		case "CustomResourceDefinition":
-			continue // Is there since the beginning.
+			continue // Exists from the start.
 		case "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
 		default:
 			options = append(options, client.DryRunAll)
@@ -65,7 +65,8 @@ func TestNamespacedOverlay(t *testing.T) {
 				}
 				continue
 			}
-			// Admission watches the quotas of all namespaces, and one watch over all tells the order of changes of records.
+			// Admission watches the quotas of all namespaces, and one watch over all namespaces
+			// returns the changes of records in order.
 			everywhere := access.Resource == "resourcequotas" && access.Subresource == "" || access.Group == "internal.coder.com"
 			for ns, want := range map[string]bool{"coder": true, other: everywhere, "": everywhere} {
 				access.Namespace = ns
@@ -80,14 +81,14 @@ func TestNamespacedOverlay(t *testing.T) {
 	}
 }
 
-// TestRolesOfPeople: who sees, who scales, who changes.
+// TestRolesOfPeople checks which user roles can read, scale and change objects.
 func TestRolesOfPeople(t *testing.T) {
 	ns := namespace(t)
 	for _, o := range built(t, "rbac") {
 		if o.GetKind() != "ClusterRole" || !strings.HasPrefix(o.GetName(), "coder-k8s-") {
 			continue
 		}
-		// Of another name than those of the other test.
+		// With other names than those of the other test.
 		o.SetName("people-" + o.GetName())
 		if err := environment.client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -132,7 +133,7 @@ func TestRolesOfPeople(t *testing.T) {
 	}
 }
 
-// accesses are the single rights of rules.
+// accesses returns the single permissions of rules.
 func accesses(rules []rbacv1.PolicyRule) []authorizationv1.ResourceAttributes {
 	var found []authorizationv1.ResourceAttributes
 	for _, rule := range rules {
@@ -164,8 +165,8 @@ func describe(access authorizationv1.ResourceAttributes) string {
 	return strings.TrimSuffix(text+"."+access.Group, ".")
 }
 
-// known waits until kube-apiserver knows all roles and bindings that were made until
-// now: it hears of each kind in the order in which its objects were made.
+// known waits until kube-apiserver has seen all roles and bindings that exist now: it sees the
+// objects of each kind in the order of their creation.
 func known(t *testing.T, ns string) {
 	t.Helper()
 	const everywhere, inside = "last-everywhere", "last-inside"
@@ -205,7 +206,7 @@ func allowed(t *testing.T, user string, access authorizationv1.ResourceAttribute
 	return review.Status.Allowed
 }
 
-// scopes says of each served resource whether it is in namespaces.
+// scopes returns for each served resource whether it is namespaced.
 func scopes(t *testing.T) map[string]bool {
 	t.Helper()
 	disco, err := discovery.NewDiscoveryClientForConfig(environment.config)
@@ -229,7 +230,7 @@ func scopes(t *testing.T) map[string]bool {
 	return found
 }
 
-// built is what kubectl apply -k would apply of a directory of config.
+// built returns the objects that kubectl apply -k would apply for a directory of config.
 func built(t *testing.T, directory string) []*unstructured.Unstructured {
 	t.Helper()
 	out, err := kubectl(t, "kustomize", filepath.Join("..", "..", "config", directory))

@@ -17,9 +17,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/author"
 )
 
-// What a tenant may do.
+// The permissions of tenants.
 const (
-	// writes is all that the tenant of the attack may do.
+	// writes are all permissions of the tenant in the attack.
 	writes = "{apiGroups: [rbac.authorization.k8s.io], resources: [roles, rolebindings], verbs: [create]}"
 	// pods and basics are what the operator grants for workspaces.
 	pods   = writes + `, {apiGroups: [""], resources: [pods, persistentvolumeclaims], verbs: [get, list, watch, create, update, patch, delete, deletecollection]}`
@@ -27,7 +27,7 @@ const (
 )
 
 // TestAnAuthorGrantsNoMoreThanItHolds: a tenant creates a control plane, and the
-// operator asks what it may grant for it. OTHER in the spec is a further namespace.
+// operator checks what it may grant for it. OTHER in the spec is a further namespace.
 func TestAnAuthorGrantsNoMoreThanItHolds(t *testing.T) {
 	policies(t, "")
 	many := strings.TrimSuffix(strings.Repeat("v,", 100), ",")
@@ -37,7 +37,7 @@ func TestAnAuthorGrantsNoMoreThanItHolds(t *testing.T) {
 		own, other string
 		spec       string
 		in         string
-		// says is in the refusal; empty, the rights are granted.
+		// says is a part of the error; if it is empty, the permissions are granted.
 		says string
 	}{
 		{name: "the attack: reads Secrets in its own namespace", own: basics, spec: extra("secrets", "get"), says: "does not hold what it grants: get secrets;"},
@@ -89,8 +89,9 @@ func TestAnAuthorGrantsNoMoreThanItHolds(t *testing.T) {
 	}
 }
 
-// TestOtherAuthors: rights that come from a group count, as a ServiceAccount of a GitOps
-// controller has them; what is granted already is not asked about.
+// TestOtherAuthors checks that permissions of a group count, such as those of a GitOps
+// controller's ServiceAccount, and that permissions that are already granted are not
+// checked again.
 func TestOtherAuthors(t *testing.T) {
 	policies(t, "")
 	ns := namespace(t)
@@ -120,7 +121,7 @@ func TestOtherAuthors(t *testing.T) {
 	}
 }
 
-// judge compares the result of a check with what it should say.
+// judge compares the result of a check with the expected error.
 func judge(err error, says string) error {
 	var refused *author.RefusedError
 	switch {
@@ -132,7 +133,8 @@ func judge(err error, says string) error {
 	return nil
 }
 
-// grantOf is what the operator would grant for a control plane in a namespace.
+// grantOf returns the permissions that the operator would grant for a control plane in a
+// namespace.
 func grantOf(t *testing.T, o *unstructured.Unstructured, ns string) author.Grant {
 	t.Helper()
 	cp := &coderv1alpha1.CoderControlPlane{}

@@ -22,8 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestDefinitionsAreEstablished: the API server serves the three, and finds no fault
-// with a schema (a rule that costs too much, a schema that is not structural).
+// TestDefinitionsAreEstablished checks that the API server serves the three CRDs, and
+// reports no problem in a schema (a rule that costs too much, a schema that is not
+// structural).
 func TestDefinitionsAreEstablished(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		t.Run(kind, func(t *testing.T) {
@@ -50,8 +51,8 @@ func TestDefinitionsAreEstablished(t *testing.T) {
 	}
 }
 
-// TestDefinitionsFitClientSideApply: what kubectl apply keeps of an object stands in
-// an annotation, and all annotations together may have 256 KiB.
+// TestDefinitionsFitClientSideApply: kubectl apply stores the applied object in an
+// annotation, and all annotations together are limited to 256 KiB.
 func TestDefinitionsFitClientSideApply(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		raw, err := os.ReadFile(filepath.Join(basesDir, definition.Spec.Group+"_"+definition.Spec.Names.Plural+".yaml"))
@@ -75,8 +76,8 @@ func TestDefinitionsFitClientSideApply(t *testing.T) {
 	}
 }
 
-// TestScale: kubectl scale and a HorizontalPodAutoscaler change each kind, also where
-// the number of pods was never written.
+// TestScale: kubectl scale and a HorizontalPodAutoscaler change each kind, also if the
+// number of pods was never set.
 func TestScale(t *testing.T) {
 	ns := namespace(t)
 	for _, kind := range allKinds {
@@ -114,7 +115,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// newScale is a Scale as the unstructured client takes it.
+// newScale returns a Scale for the unstructured client.
 func newScale() *unstructured.Unstructured {
 	scale := &unstructured.Unstructured{}
 	scale.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
@@ -146,7 +147,8 @@ func scaleTo(t *testing.T, o *unstructured.Unstructured, replicas int64) error {
 	return environment.client.SubResource("scale").Update(t.Context(), o, client.WithSubResourceBody(scale))
 }
 
-// TestNamesForPeople: short names, the category of all, and the columns of kubectl get.
+// TestNamesForPeople checks the short names, the common category, and the columns of
+// kubectl get.
 func TestNamesForPeople(t *testing.T) {
 	disco, err := discovery.NewDiscoveryClientForConfig(environment.config)
 	if err != nil {
@@ -201,8 +203,8 @@ func TestNamesForPeople(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAreRefused: kubectl apply asks for strict decoding, and the answer
-// names the field, also deep in the pod template.
+// TestUnknownFieldsAreRefused checks that with strict decoding, which kubectl apply
+// requests, the error contains the field, also deep in the pod template.
 func TestUnknownFieldsAreRefused(t *testing.T) {
 	ns := namespace(t)
 	for _, kind := range allKinds {
@@ -225,7 +227,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 	}
 }
 
-// TestPodTemplateSurvives: what no field covers comes back as it was given.
+// TestPodTemplateSurvives checks that the pod template is returned unchanged.
 func TestPodTemplateSurvives(t *testing.T) {
 	const spec = `podTemplate:
   metadata: {annotations: {a: b}, labels: {c: d}}
@@ -250,7 +252,7 @@ func TestPodTemplateSurvives(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreVisible: what the operator will do stands in the object.
+// TestDefaultsAreVisible checks that defaults are in the object.
 func TestDefaultsAreVisible(t *testing.T) {
 	ns := namespace(t)
 	for kind, want := range map[string]string{
@@ -286,7 +288,7 @@ func asJSON(t *testing.T, value any) string {
 	return string(raw)
 }
 
-// plural is the name of the kind's resource.
+// plural returns the name of the kind's resource.
 func plural(kind string) string {
 	if kind == proxy {
 		return "coderworkspaceproxies"

@@ -31,7 +31,7 @@ const (
 	provisioner  = "CoderProvisioner"
 	proxy        = "CoderWorkspaceProxy"
 	record       = "CoderObjectMetadata"
-	// someUID is that of the object of a record.
+	// someUID is the uid of the object in a record.
 	someUID = "0b1f6c1e-6d7d-4c5a-9d6f-3f2f0a7f1c11"
 )
 
@@ -41,7 +41,7 @@ var (
 	basesDir     = filepath.Join("..", "..", "config", "crd", "bases")
 )
 
-// required is the least that a spec of each kind must say.
+// required is the minimal spec of each kind.
 var required = map[string]string{
 	controlPlane: "{}",
 	provisioner:  "controlPlaneRef: {name: coder}",
@@ -94,8 +94,8 @@ func namespace(t *testing.T) string {
 	return ns.Name
 }
 
-// object is an object of the kind: what the kind requires, with the fields of spec
-// (YAML) put over it. A field that is null there is left out.
+// object returns an object of the kind: the required spec, merged with the fields
+// of spec (YAML). Fields that are null in spec are omitted.
 func object(t *testing.T, kind, ns, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	fields := map[string]any{}
@@ -122,7 +122,7 @@ func object(t *testing.T, kind, ns, name, spec string) *unstructured.Unstructure
 	return o
 }
 
-// definitions reads our definitions as they stand in the repository.
+// definitions reads our definitions from the repository.
 func definitions(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(basesDir, "*.yaml"))

@@ -17,8 +17,8 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestExamplesAreAccepted: whoever copies an example from the docs or applies a sample
-// is not told of an unknown field.
+// TestExamplesAreAccepted checks that the examples in the docs and the samples have no
+// unknown fields.
 func TestExamplesAreAccepted(t *testing.T) {
 	ns := namespace(t)
 	texts := map[string][]string{}

@@ -13,14 +13,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// heard are the warnings that a client got.
+// heard are the warnings that a client received.
 type heard []string
 
 // HandleWarningHeader implements rest.WarningHandler.
 func (h *heard) HandleWarningHeader(_ int, _ string, text string) { *h = append(*h, text) }
 
-// TestUnlicensedFeaturesWarn: a user who applies what the license of the running Coder
-// does not allow is warned, and nobody else is.
+// TestUnlicensedFeaturesWarn checks that users get a warning only if they apply a
+// feature that the license of the running Coder does not include.
 func TestUnlicensedFeaturesWarn(t *testing.T) {
 	policies(t, "")
 	ns := namespace(t)

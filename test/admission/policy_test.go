@@ -19,7 +19,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// policies puts config/policy in force, without the kinds that are left out.
+// policies applies config/policy, without some kinds, and waits until it is in force.
 func policies(t *testing.T, without string) {
 	t.Helper()
 	forged := noPolicies(t)
@@ -47,8 +47,8 @@ func policies(t *testing.T, without string) {
 	})
 }
 
-// noPolicies waits until those of another test are out of force. It returns an object
-// that names an author.
+// noPolicies waits until the policies of another test are no longer in force. It returns
+// an object with an author.
 func noPolicies(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	forged := object(t, controlPlane, namespace(t), "forged", "{}")
@@ -67,8 +67,9 @@ func authorOf(o *unstructured.Unstructured) string {
 	return o.GetAnnotations()[coderv1alpha1.AnnotationRBACAuthor]
 }
 
-// TestTheAuthorIsRecorded: who creates an object, changes spec.rbac or writes the
-// annotation is its author, whatever is written there; nobody else is.
+// TestTheAuthorIsRecorded checks that the user who creates an object, changes spec.rbac
+// or writes the annotation becomes its author, regardless of the written value, and that
+// no other user does.
 func TestTheAuthorIsRecorded(t *testing.T) {
 	policies(t, "")
 	const tenant, admin = "tenant\nteam\nsystem:authenticated", "boss\nsystem:masters\nsystem:authenticated"
@@ -117,8 +118,8 @@ func TestTheAuthorIsRecorded(t *testing.T) {
 	}
 }
 
-// TestTheAuthorIsGuardedOnOlderClusters: without MutatingAdmissionPolicies authors write
-// the annotation, and can name nobody else.
+// TestTheAuthorIsGuardedOnOlderClusters checks that without MutatingAdmissionPolicies
+// authors must write the annotation themselves, and can only write their own name.
 func TestTheAuthorIsGuardedOnOlderClusters(t *testing.T) {
 	policies(t, "Mutating")
 	ns := namespace(t)
@@ -149,7 +150,8 @@ func TestTheAuthorIsGuardedOnOlderClusters(t *testing.T) {
 	}
 }
 
-// TestWithoutPoliciesNothingIsGranted: anyone could write the annotation.
+// TestWithoutPoliciesNothingIsGranted: without the policies anyone could write the
+// annotation.
 func TestWithoutPoliciesNothingIsGranted(t *testing.T) {
 	o := noPolicies(t)
 	ns := o.GetNamespace()
@@ -170,7 +172,7 @@ func TestWithoutPoliciesNothingIsGranted(t *testing.T) {
 	}
 }
 
-// permit gives the user tenant rights in a namespace.
+// permit grants the user tenant permissions in a namespace.
 func permit(t *testing.T, ns string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	grantTo(t, ns, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}, rules...)

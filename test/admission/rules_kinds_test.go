@@ -330,7 +330,7 @@ var kindRules = []rule{
 	},
 }
 
-// limits are bounds, for which the API server has words of its own.
+// limits are bounds for which the API server has its own error messages.
 var limits = []rule{
 	{
 		name: "a negative number of pods", kinds: allKinds, at: "spec.replicas", says: "-1: spec.replicas in body should be greater than or equal to 0",

@@ -13,19 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// rule is a way to be wrong: an object that is refused, and the nearest that is not.
+// rule is a validation error: an object that is rejected, and a similar one that is
+// accepted.
 type rule struct {
 	name  string
 	kinds []string
-	// bad and good are specs in YAML, put over what the kind requires.
+	// bad and good are specs in YAML, merged over the required spec.
 	bad, good string
-	// badName and goodName are the objects' names, where those are what matters.
+	// badName and goodName are the objects' names, for rules about names.
 	badName, goodName string
-	// at is the field that the answer names, and says is what it says of it.
+	// at is the field in the error, and says is a part of its message.
 	at, says string
 }
 
-// transition is a change that is refused, and a change from the same object that is not.
+// transition is a change that is rejected, and a change of the same object that is
+// accepted.
 type transition struct {
 	name              string
 	kinds             []string
@@ -35,9 +37,9 @@ type transition struct {
 	at, says string
 }
 
-// TestBadInputIsRefused: everything that can be known at admission is refused there,
-// with the field, what is wrong with it and what to do. And each rule of the
-// definitions has been seen at work here.
+// TestBadInputIsRefused checks that invalid objects are rejected at admission, with the
+// field, the problem and what to do, and that each rule of the definitions rejects an
+// object here.
 func TestBadInputIsRefused(t *testing.T) {
 	ns := namespace(t)
 	seen := map[string][]string{} // By kind: the answers.
@@ -73,7 +75,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		}
 	}
 	if run := flag.Lookup("test.run"); run != nil && strings.Contains(run.Value.String(), "/") {
-		return // Not all of them have run.
+		return // Not all of the subtests have run.
 	}
 	for kind, definition := range definitions(t) {
 		for _, validation := range validations("", definition.Spec.Versions[0].Schema.OpenAPIV3Schema) {
@@ -84,7 +86,8 @@ func TestBadInputIsRefused(t *testing.T) {
 	}
 }
 
-// refused returns the text of the answer, which must be Invalid and name the field.
+// refused returns the error text, and fails the test unless the error is Invalid and
+// contains the field.
 func refused(t *testing.T, err error, at, says string) string {
 	t.Helper()
 	if !apierrors.IsInvalid(err) {
@@ -110,14 +113,14 @@ type validation struct{ path, message string }
 
 var indexes = regexp.MustCompile(`\[[0-9]+\]`)
 
-// in reports whether the answer is that of this rule: the path and the message.
+// in reports whether the error is that of this rule: the path and the message.
 func (v validation) in(answer string) bool {
 	path := orElse(v.path, "<nil>")
 	return strings.Contains(indexes.ReplaceAllString(answer, "[]"), path+": Invalid value: ") && strings.Contains(answer, v.message)
 }
 
-// validations are the rules in a schema, without those of the status, which the
-// operator alone writes.
+// validations returns the rules in a schema, without those of the status, which only the
+// operator writes.
 func validations(path string, schema *apiextensionsv1.JSONSchemaProps) []validation {
 	var found []validation
 	for _, v := range schema.XValidations {
@@ -135,8 +138,8 @@ func validations(path string, schema *apiextensionsv1.JSONSchemaProps) []validat
 	return found
 }
 
-// TestNoPatternWithoutWords: a regular expression is no answer to a person. Only those
-// that come with Kubernetes' own types are left.
+// TestNoPatternWithoutWords: a regular expression is not a helpful error message. Only
+// patterns in Kubernetes' own types are allowed.
 func TestNoPatternWithoutWords(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		for _, path := range patterns("", definition.Spec.Versions[0].Schema.OpenAPIV3Schema) {

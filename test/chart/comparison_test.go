@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestOverlays: the chart renders the objects of config, no more and no fewer.
+// TestOverlays checks that the chart renders exactly the objects of config.
 func TestOverlays(t *testing.T) {
 	tests := map[string]string{
 		"config/default":          "",
@@ -27,7 +27,7 @@ func TestOverlays(t *testing.T) {
 	for dir, values := range tests {
 		t.Run(dir, func(t *testing.T) {
 			theirs, ours := overlay(t, dir), rendered(t, values)
-			// Helm makes the namespace, or a person does.
+			// Helm or the user creates the namespace.
 			delete(theirs, "Namespace "+namespace)
 			for _, name := range slices.Sorted(maps.Keys(ours)) {
 				if onlyInChart(ours[name]) {
@@ -46,13 +46,14 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-// TestMonitoring: what the values of monitoring add is what config/monitoring has.
+// TestMonitoring checks that the values of monitoring add the objects of
+// config/monitoring.
 func TestMonitoring(t *testing.T) {
 	theirs, with, without := overlay(t, "config/monitoring"), rendered(t, "testdata/monitoring.values.yaml"), rendered(t, "testdata/no-people.values.yaml")
 	for name := range without {
 		delete(with, name)
 	}
-	// Prometheus is bound to a role that is otherwise for people.
+	// Prometheus is bound to a role that is otherwise for users.
 	delete(with, "ClusterRole coder-k8s-metrics-reader")
 	if diff := cmp.Diff(theirs.names(), with.names()); diff != "" {
 		t.Fatalf("the objects of config/monitoring (-) and of the chart (+):\n%s", diff)
@@ -64,13 +65,13 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// onlyInChart tells what only Helm runs: tests and hooks, and the policy that lets
-// them reach kube-apiserver.
+// onlyInChart reports whether an object exists only in the chart: tests and hooks,
+// and the policy that allows them to connect to kube-apiserver.
 func onlyInChart(object *unstructured.Unstructured) bool {
 	return object.GetAnnotations()["helm.sh/hook"] != "" || object.GetName() == "coder-k8s-jobs"
 }
 
-// plain is an object without what Helm's objects have besides.
+// plain returns an object without the additions of Helm.
 func plain(object *unstructured.Unstructured) map[string]any {
 	object = object.DeepCopy()
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
@@ -89,7 +90,8 @@ func plain(object *unstructured.Unstructured) map[string]any {
 	return object.Object
 }
 
-// TestAnotherNamespace: nothing of a release stays in the namespace of the manifests.
+// TestAnotherNamespace checks that no object of a release uses the namespace of the
+// manifests.
 func TestAnotherNamespace(t *testing.T) {
 	o, err := helm(t, "elsewhere", "testdata/everything.values.yaml")
 	if err != nil {
@@ -97,7 +99,7 @@ func TestAnotherNamespace(t *testing.T) {
 	}
 	for name, object := range o {
 		if object.GetKind() == "CustomResourceDefinition" {
-			continue // Their descriptions may say where an operator usually is.
+			continue // Their descriptions may contain the usual namespace of the operator.
 		}
 		raw, err := object.MarshalJSON()
 		if err != nil {

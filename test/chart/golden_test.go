@@ -16,8 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestGoldens: each testdata/NAME.golden.yaml has what NAME.values.yaml changes: the
-// objects that are not as the default values make them, and which are no more.
+// TestGoldens: each testdata/NAME.golden.yaml contains the changes by
+// NAME.values.yaml: the objects that differ from those with the default values, and
+// the names of removed objects.
 func TestGoldens(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.values.yaml")
 	if err != nil || len(files) == 0 {
@@ -32,8 +33,7 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// handwritten are the objects whose templates are not generated from config, where
-// their source is.
+// handwritten returns the objects whose templates are not generated from config.
 func handwritten(o objects) objects {
 	few := maps.Clone(o)
 	for name, object := range few {
@@ -46,7 +46,7 @@ func handwritten(o objects) objects {
 	return few
 }
 
-// changes are the objects of after that before has not, or has otherwise.
+// changes returns the objects of after that are new or different from before.
 func changes(t *testing.T, before, after objects) string {
 	t.Helper()
 	var b strings.Builder
@@ -65,12 +65,12 @@ func changes(t *testing.T, before, after objects) string {
 	return b.String()
 }
 
-// fromConfig are kinds whose templates are generated, and whose content the
-// comparison with config looks at.
+// fromConfig are kinds whose templates are generated, and whose content is compared
+// with config.
 var fromConfig = []string{"CustomResourceDefinition", "ClusterRole", "Role", "ValidatingAdmissionPolicy", "PrometheusRule", "ConfigMap"}
 
-// written is YAML in the order of names. Of what is from config it tells only the
-// metadata.
+// written returns objects as YAML, ordered by name. For objects from config it
+// contains only the metadata.
 func written(t *testing.T, o objects) string {
 	t.Helper()
 	var b strings.Builder
@@ -105,7 +105,7 @@ func compare(t *testing.T, path, got string) {
 	}
 }
 
-// TestGoldensHaveValues: no golden file is left over.
+// TestGoldensHaveValues checks that every golden file has a values file.
 func TestGoldensHaveValues(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden.yaml")
 	if err != nil {

@@ -24,18 +24,19 @@ const (
 	namespace = "coder-system"
 )
 
-// objects are those of a rendering, by kind, namespace and name.
+// objects are the objects of a rendering, by kind, namespace and name.
 type objects map[string]*unstructured.Unstructured
 
-// helm renders the chart with a file of values, of which "" is none. It gives the
-// error of helm as a person sees it.
+// helm renders the chart with a values file, or without one if values is "". It returns
+// the error of helm as users see it.
 func helm(t *testing.T, inNamespace, values string, args ...string) (objects, error) {
 	t.Helper()
 	dir := os.Getenv("TOOLS_DIR")
 	if dir == "" {
 		t.Skip("TOOLS_DIR does not say where helm is; make test does")
 	}
-	// What a cluster of the supported versions has, and helm without one does not know.
+	// The API versions of a supported cluster, which helm cannot discover without a
+	// cluster.
 	all := append([]string{
 		"template", "coder-k8s", chartDir, "--namespace", inNamespace,
 		"--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
@@ -50,7 +51,7 @@ func helm(t *testing.T, inNamespace, values string, args ...string) (objects, er
 	return parse(t, out), nil
 }
 
-// rendered is the chart with values that it takes.
+// rendered returns the chart with valid values.
 func rendered(t *testing.T, values string) objects {
 	t.Helper()
 	o, err := helm(t, namespace, values)
@@ -60,7 +61,7 @@ func rendered(t *testing.T, values string) objects {
 	return o
 }
 
-// overlay is what kubectl makes of a directory of config.
+// overlay returns the objects that kubectl renders for a directory of config.
 func overlay(t *testing.T, dir string) objects {
 	t.Helper()
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
@@ -74,7 +75,7 @@ func overlay(t *testing.T, dir string) objects {
 	return parse(t, out)
 }
 
-// run returns what a command writes, or what it says about its failure.
+// run returns the standard output of a command, or its error message.
 func run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stderr bytes.Buffer

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestRefusals: values that cannot be meant are refused, with the sentence that a
-// person sees.
+// TestRefusals checks that invalid values are rejected, with the error message.
 func TestRefusals(t *testing.T) {
 	tests := map[string]struct{ values, says string }{
 		"a value that is not there": {

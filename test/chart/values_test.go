@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/app"
 )
 
-// schema is the part of a JSON schema that says which values there are.
+// schema is the part of a JSON schema that defines the values.
 type schema struct {
 	Properties  map[string]schema `json:"properties"`
 	Definitions map[string]schema `json:"definitions"`
@@ -38,8 +38,8 @@ func (s schema) leaves(path string, definitions map[string]schema) []string {
 	return all
 }
 
-// TestEveryValueIsInAGolden: there is no value that no file in testdata sets, so that
-// a golden file shows what each does.
+// TestEveryValueIsInAGolden checks that a file in testdata sets each value, so that a
+// golden file shows its effect.
 func TestEveryValueIsInAGolden(t *testing.T) {
 	raw, err := os.ReadFile(chartDir + "/values.schema.json")
 	if err != nil {
@@ -77,7 +77,7 @@ func TestEveryValueIsInAGolden(t *testing.T) {
 	}
 }
 
-// mark notes the path of everything in the values.
+// mark records the paths of all values.
 func mark(set map[string]bool, path string, value any) {
 	set[path] = true
 	fields, _ := value.(map[string]any)
@@ -86,7 +86,7 @@ func mark(set map[string]bool, path string, value any) {
 	}
 }
 
-// TestArguments: the program takes the arguments that the chart gives it.
+// TestArguments checks that the program accepts the arguments from the chart.
 func TestArguments(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.values.yaml")
 	if err != nil {
@@ -112,7 +112,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// container is the program's container in a Deployment's pods.
+// container returns the program's container in a Deployment's pods.
 func container(t *testing.T, deployment *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")

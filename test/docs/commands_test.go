@@ -17,7 +17,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/plugin"
 )
 
-// begins is what stands before a command: nothing, a prompt, or another command.
+// begins matches the text before a command: nothing, a prompt, or another command.
 const begins = `(?:^\s*(?:\$ )?|[;(&|]\s*|-- )`
 
 func TestTargetsOfMakeAreThere(t *testing.T) {
@@ -79,8 +79,8 @@ func hasFlag(help, flag string) bool {
 	return regexp.MustCompile(regexp.QuoteMeta(flag) + `($|[^a-z0-9-])`).MatchString(help)
 }
 
-// help is what a command prints when it is asked for help. Words that are not
-// names of commands are arguments, and change nothing.
+// help returns the help text of a command. Words that are not names of commands are arguments,
+// and change nothing.
 func help(t *testing.T, program string, words []string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -90,7 +90,8 @@ func help(t *testing.T, program string, words []string) string {
 	if program == "coder-k8s" {
 		run = app.Run
 	} else if code := run(context.Background(), []string{"options"}, streams); code != cli.ExitOK {
-		// The help of the plugin names only the usual ones of the flags that all commands have.
+		// The help of the plugin lists only the most common of the flags that all commands
+		// have.
 		t.Fatalf("kubectl coder options: exit code %d\n%s", code, out.String())
 	}
 	if code := run(context.Background(), args, streams); code != cli.ExitOK {

@@ -1,5 +1,4 @@
-// Package docs holds the tests of what is written for people: that links and
-// anchors lead somewhere, that each page is found, and that the flags, commands
-// and targets of make that pages name are there. The site itself is built by
-// make docs.
+// Package docs tests the documentation: that links and anchors have targets,
+// that each page is in the contents, and that the flags, commands and make
+// targets on the pages exist. The site itself is built by make docs.
 package docs

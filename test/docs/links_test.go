@@ -24,8 +24,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// broken says what is wrong with a link of a page, if anything is. Links to other
-// places are not followed.
+// broken returns the problem of a link of a page, or "". External links are not
+// followed.
 func broken(t *testing.T, from page, link string) string {
 	t.Helper()
 	if strings.Contains(link, "://") || strings.HasPrefix(link, "mailto:") {
@@ -83,8 +83,7 @@ func TestEachPictureIsShown(t *testing.T) {
 	}
 }
 
-// The graph is made of figures that stand on the page, in the section that each
-// names.
+// The figures of the graph are on the page, in the section that each refers to.
 func TestFiguresOfTheGraphStandOnThePage(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, "docs/diagrams/performance.json"))
 	if err != nil {
@@ -124,8 +123,8 @@ func sectionLines(t *testing.T, section string) []string {
 	return lines
 }
 
-// hasNumber reports whether a text has a number as a word, its thousands apart or
-// not.
+// hasNumber reports whether a text contains a number as a word, with or without
+// thousands separators.
 func hasNumber(text, number string) bool {
 	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !strings.ContainsRune("0123456789.,", r) }) {
 		plain := strings.ReplaceAll(strings.Trim(word, ".,"), ",", "")

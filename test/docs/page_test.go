@@ -32,7 +32,7 @@ type line struct {
 
 func (p page) at(l line) string { return fmt.Sprintf("%s:%d", p.path, l.number) }
 
-// pages are all that the repository holds.
+// pages returns all pages of the repository.
 func pages(t *testing.T) []page {
 	t.Helper()
 	var found []page
@@ -87,8 +87,8 @@ var (
 	codePattern    = regexp.MustCompile("`+[^`]+`+")
 )
 
-// anchors are those that GitHub makes of the page's headings, and the site too
-// (docs/.vitepress/links.js).
+// anchors returns the anchors that GitHub and the site
+// (docs/.vitepress/links.js) generate from the page's headings.
 func (p page) anchors() map[string]bool {
 	found := map[string]bool{}
 	for _, l := range p.lines {
@@ -130,8 +130,8 @@ func (l line) links() []string {
 	return targets
 }
 
-// codes returns what a line shows as code: the line in a block, else what stands
-// between backticks.
+// codes returns the code in a line: the whole line in a block, otherwise the
+// texts between backticks.
 func (l line) codes() []string {
 	if l.code {
 		return []string{l.text}

@@ -28,28 +28,28 @@ import (
 // streamed is the annotation whose value a stream counts up.
 const streamed = "example.com/stream"
 
-// caller reaches the aggregated API, through kube-apiserver or at one replica, and
-// never asks twice.
+// caller sends requests to the aggregated API, through kube-apiserver or directly to one replica,
+// and never retries.
 type caller struct {
 	name, base string
 	http       *http.Client
 	header     http.Header
-	// mayFail says that what is asked may meet the replica that is taken away.
+	// mayFail reports whether requests may reach the replica that is removed.
 	mayFail bool
 }
 
-// direct asks one replica, as a ServiceAccount.
+// direct returns a caller of one replica, as a ServiceAccount.
 func direct(pod, ip, token string) *caller {
 	header := http.Header{}
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-	// The replicas' certificate is for kube-apiserver, which knows it by heart.
+	// The replicas' certificate is for kube-apiserver, which has its CA in the APIService.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	return &caller{name: pod, base: "https://" + ip + ":6443", http: &http.Client{Transport: transport}, header: header}
 }
 
-// throughKubernetes asks as kubectl does.
+// throughKubernetes returns a caller that uses kube-apiserver like kubectl.
 func throughKubernetes(t *testing.T) *caller {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -91,7 +91,7 @@ func (c *caller) get(ctx context.Context, path string) (int, string, error) {
 	return c.do(ctx, http.MethodGet, path, "", "")
 }
 
-// stream is one writer that counts an annotation up, and readers and watchers of it.
+// stream is one writer that increments an annotation, and its readers and watchers.
 type stream struct {
 	ctx       context.Context
 	stop      context.CancelFunc
@@ -101,32 +101,33 @@ type stream struct {
 
 	last    int
 	written []int
-	// refused are the answers to writes that were not carried out.
+	// refused counts the error responses to writes.
 	refused map[string]int
-	// back is the longest time without a write since the writer is being taken away,
-	// and good when the last one was carried out.
+	// back is the longest time without a successful write since the writer is being removed, and
+	// good is the time of the last successful write.
 	back time.Duration
 	good time.Time
 }
 
-// follower reads and watches in one place.
+// follower reads and watches with one caller.
 type follower struct {
 	*caller
 	mu sync.Mutex
-	// reads and failed count the reads, why is what the failed ones got.
+	// reads and failed count the reads, and why has the errors of the failed ones.
 	reads, failed int
 	why           map[string]int
 	slowest       time.Duration
-	// failing is since when reads fail, worst is for how long they did.
+	// failing is the time since when reads fail, and worst is the longest such period.
 	failing time.Time
 	worst   time.Duration
-	// seen are the values that the watch told, problems what it must not tell.
+	// seen are the values in the watch's events, and problems are its invalid events.
 	seen []int
-	// listed are what was seen before and with each list: what was written between them is not told.
+	// listed has the values that were seen before and with each list: the watch does not deliver
+	// the values between them.
 	listed   [][2]int
 	problems []string
-	// watches counts how often the watch was opened, lists how often it was refused because what it had seen last is too
-	// old, so that the follower read anew, as an informer does.
+	// watches counts how often the watch was opened, lists how often it was refused because its
+	// last revision is too old, so that the follower listed again, like an informer.
 	watches, lists int
 	revision       uint64
 }
@@ -142,7 +143,7 @@ func newStream(t *testing.T) *stream {
 	return s
 }
 
-// follow reads and watches at a caller until the stream ends.
+// follow reads and watches with a caller until the stream ends.
 func (s *stream) follow(t *testing.T, c *caller) {
 	t.Helper()
 	f := &follower{caller: c, why: map[string]int{}}
@@ -154,7 +155,7 @@ func (s *stream) follow(t *testing.T, c *caller) {
 	s.running.Go(func() { every(s.ctx, 20*time.Millisecond, func() { f.watch(s.ctx) }) })
 }
 
-// every does something again and again until the context ends.
+// every calls a function periodically until the context is done.
 func every(ctx context.Context, interval time.Duration, do func()) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -192,7 +193,7 @@ func (f *follower) read(ctx context.Context) {
 	f.worst = max(f.worst, time.Since(f.failing))
 }
 
-// watch watches from where it was until the watch ends.
+// watch watches from the last revision until the watch ends.
 func (f *follower) watch(ctx context.Context) {
 	f.mu.Lock()
 	from := f.revision
@@ -222,8 +223,8 @@ func (f *follower) watch(ctx context.Context) {
 	}
 }
 
-// list reads what is there now, and gives the value. The watch goes on from there: the revision of an object may be too old
-// for that.
+// list reads the current list, and returns the value. The watch continues from the revision of the
+// list, because that of an object may be too old.
 func (f *follower) list(ctx context.Context) (value int, err error) {
 	status, body, err := f.get(ctx, "/coderworkspaces?fieldSelector=metadata.name=coder.admin.hello")
 	if err != nil || status != http.StatusOK {
@@ -240,7 +241,7 @@ func (f *follower) list(ctx context.Context) (value int, err error) {
 	return value, nil
 }
 
-// again begins anew after what was seen last became too old.
+// again lists again after the last revision became too old.
 func (f *follower) again(ctx context.Context) {
 	value, err := f.list(ctx)
 	if err != nil {
@@ -257,7 +258,7 @@ func (f *follower) again(ctx context.Context) {
 	f.seen = append(f.seen, value)
 }
 
-// event takes up a line of a watch, and says whether the watch was refused.
+// event processes a line of a watch, and reports whether the watch was refused.
 func (f *follower) event(line []byte) (refused bool) {
 	var event struct {
 		Type   string
@@ -284,7 +285,7 @@ func (f *follower) event(line []byte) (refused bool) {
 	return false
 }
 
-// valueOf reads the streamed value and the revision of a workspace.
+// valueOf returns the streamed value and the revision of a workspace.
 func valueOf(data []byte) (value int, revision uint64) {
 	var object struct {
 		Metadata struct {
@@ -298,7 +299,7 @@ func valueOf(data []byte) (value int, revision uint64) {
 	return value, revision
 }
 
-// patch counts the annotation up once.
+// patch increments the annotation once.
 func (s *stream) patch() bool {
 	s.last++
 	status, body, err := s.kube.do(s.ctx, http.MethodPatch, "/coderworkspaces/coder.admin.hello", "application/merge-patch+json",
@@ -313,10 +314,10 @@ func (s *stream) patch() bool {
 	return false
 }
 
-// write writes some times, all of which must be carried out.
+// write writes several times, and all writes must succeed.
 func (s *stream) write(t *testing.T, times int) {
 	t.Helper()
-	// An earlier stream may have counted further.
+	// An earlier stream may have left a higher value.
 	_, body, _ := s.kube.get(s.ctx, "/coderworkspaces/coder.admin.hello")
 	s.last, _ = valueOf([]byte(body))
 	for range times {
@@ -326,12 +327,12 @@ func (s *stream) write(t *testing.T, times int) {
 	}
 }
 
-// atLeast is how long a stream goes on to write after the loss of the writer, so
-// that the loss is not over before it was seen.
+// atLeast is how long a stream continues to write after the loss of the writer, so that the test
+// does not end before the effect of the loss.
 const atLeast = 5 * time.Second
 
-// writeUntil writes on until twenty writes in a row were carried out, after what
-// writeMeanwhile has done.
+// writeUntil writes until twenty writes in a row succeeded, after the function of writeMeanwhile
+// has returned.
 func (s *stream) writeUntil(t *testing.T, limit time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, limit)
@@ -351,7 +352,7 @@ func (s *stream) writeUntil(t *testing.T, limit time.Duration) {
 	}
 }
 
-// writeMeanwhile writes all the time while something is done.
+// writeMeanwhile writes continuously while a function runs.
 func (s *stream) writeMeanwhile(do func()) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.good = time.Now()
@@ -365,7 +366,7 @@ func (s *stream) writeMeanwhile(do func()) {
 	do()
 }
 
-// timed is patch, and takes the time since the write before.
+// timed calls patch, and measures the time since the previous write.
 func (s *stream) timed() bool {
 	if !s.patch() {
 		return false
@@ -374,7 +375,7 @@ func (s *stream) timed() bool {
 	return true
 }
 
-// end checks what everybody has seen.
+// end checks the observations of all followers.
 func (s *stream) end(t *testing.T, within time.Duration) {
 	t.Helper()
 	t.Logf("writes: %d carried out, the longest time without one %.2f s; others were answered with %v", len(s.written), s.back.Seconds(), s.refused)
@@ -403,7 +404,7 @@ func (s *stream) end(t *testing.T, within time.Duration) {
 	}
 }
 
-// told reports whether the watch has told all that was written, in its order.
+// told returns an error unless the watch has delivered all written values, in order.
 func (f *follower) told(written []int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

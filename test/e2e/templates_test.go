@@ -15,7 +15,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// sized is the sample of a template with a parameter and variables, changed.
+// sized returns the sample of a template with a parameter and variables, with a
+// change.
 func sized(t *testing.T, change func(spec, files map[string]any)) string {
 	t.Helper()
 	_, manifest, _ := strings.Cut(sample(t, "codertemplate-parameters"), "\n---\n")
@@ -32,13 +33,13 @@ func sized(t *testing.T, change func(spec, files map[string]any)) string {
 	return string(changed)
 }
 
-// withNotes is the sample with another file in place of its README.md.
+// withNotes replaces the README.md of the sample by another file.
 func withNotes(_, files map[string]any) {
 	delete(files, "README.md")
 	files["notes/new.md"] = "new"
 }
 
-// sizedTemplate is where the template is found.
+// sizedTemplate has the kubectl arguments for the template.
 var sizedTemplate = []string{"-n", sampleNamespace, "ctpl", "coder.sized"}
 
 // sizedField reads a field of the template's status.
@@ -47,7 +48,8 @@ func sizedField(t *testing.T, name string) string {
 	return field(get(t, sizedTemplate...), "status", name)
 }
 
-// becomesActive waits until another version than one is active, and gives it.
+// becomesActive waits until a version other than the given one is active, and
+// returns it.
 func becomesActive(t *testing.T, than string) string {
 	t.Helper()
 	var active string
@@ -62,7 +64,7 @@ func becomesActive(t *testing.T, than string) string {
 	return active
 }
 
-// testTemplates follows a template through its versions.
+// testTemplates tests a template with several versions.
 func testTemplates(t *testing.T) {
 	explain(t, sampleNamespace)
 	client := login(t, sampleNamespace, "coder")
@@ -109,8 +111,7 @@ func testTemplates(t *testing.T) {
 	t.Run("variables", func(t *testing.T) { testVariables(t, client, first) })
 }
 
-// testFailedVersion uploads what Terraform does not understand, and then what was
-// there before.
+// testFailedVersion uploads invalid Terraform code, and then the previous files.
 func testFailedVersion(t *testing.T, active string) {
 	broken := sized(t, func(spec, files map[string]any) {
 		withNotes(spec, files)
@@ -135,8 +136,8 @@ func testFailedVersion(t *testing.T, active string) {
 	waitCondition(t, "Ready", "True", "Active", sizedTemplate...)
 }
 
-// testVariables gives a variable another value. The value of the other one stands in
-// a Secret: the version was built with it, and it is shown nowhere.
+// testVariables changes the value of a variable. The value of the other variable is
+// in a Secret: the version was built with it, and it is shown nowhere.
 func testVariables(t *testing.T, client *coderd.Client, active string) {
 	value := secretValue(t, sampleNamespace, "sized-variables", "registry-token")
 	apply(t, sized(t, func(spec, files map[string]any) {

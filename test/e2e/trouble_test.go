@@ -25,8 +25,8 @@ spec:
 // coderImage is the Coder that the cluster has. hack/test-e2e-group.sh sets it.
 var coderImage = os.Getenv("E2E_CODER_IMAGE")
 
-// testDatabaseUnreachable shows what is told, how soon, and that the password is
-// told nowhere.
+// testDatabaseUnreachable checks what is reported, how soon, and that the password
+// appears nowhere.
 func testDatabaseUnreachable(t *testing.T) {
 	explain(t, "trouble-db")
 	namespace(t, "trouble-db")
@@ -49,7 +49,7 @@ func testDatabaseUnreachable(t *testing.T) {
 	}
 }
 
-// testImageMissing shows what is told of an image that no node can fetch.
+// testImageMissing checks what is reported for an image that no node can pull.
 func testImageMissing(t *testing.T) {
 	explain(t, "trouble-image")
 	namespace(t, "trouble-image")
@@ -61,7 +61,7 @@ func testImageMissing(t *testing.T) {
 	}
 }
 
-// testNotOwned shows that a Service of someone else is left alone.
+// testNotOwned checks that a Service of someone else is not changed.
 func testNotOwned(t *testing.T) {
 	explain(t, "trouble-owner")
 	namespace(t, "trouble-owner")
@@ -78,8 +78,8 @@ func testNotOwned(t *testing.T) {
 	}
 }
 
-// testKilledHalfWay kills the operator again and again while it makes a control
-// plane: it must end Ready, with one account and one token.
+// testKilledHalfWay kills the operator repeatedly while it creates a control plane:
+// the control plane must become Ready, with one account and one token.
 func testKilledHalfWay(t *testing.T) {
 	explain(t, "killed")
 	kubectl(t, "create", "namespace", "killed")
@@ -104,7 +104,7 @@ func testKilledHalfWay(t *testing.T) {
 	if len(tokens) != 1 {
 		t.Errorf("the operator has %d tokens in Coder, not 1: %v", len(tokens), tokens)
 	}
-	// A Job that made the operator's account is removed a moment later.
+	// The Job that created the operator's account is deleted a moment later.
 	polltest.Eventually(t, "there is just one Deployment and one Service", func() error {
 		if out := kubectl(t, "-n", "killed", "get", "deployments,services,jobs", "-o", "name"); strings.Count(out, "\n") != 2 {
 			return fmt.Errorf("there is\n%s", out)
@@ -113,8 +113,8 @@ func testKilledHalfWay(t *testing.T) {
 	})
 }
 
-// testNamespaceDeleted deletes a whole namespace: its workspaces go out of view
-// and stay in Coder, because nobody asked to destroy them.
+// testNamespaceDeleted deletes a whole namespace: its workspaces are removed from the
+// API and remain in Coder, because nobody requested their deletion.
 func testNamespaceDeleted(t *testing.T) {
 	explain(t, "killed")
 	for _, sample := range []string{"codertemplate", "coderworkspace"} {
@@ -137,13 +137,14 @@ func testNamespaceDeleted(t *testing.T) {
 	}
 }
 
-// testDeploymentWithUsers begins anew on a database that has users and a
-// workspace: the operator's account comes from a Job, also where the pods were added
-// to, nobody gets an initial admin, and the workspace is there as it was left.
+// testDeploymentWithUsers creates a control plane with a database that has users and a
+// workspace: a Job creates the operator's account, also with additions to the pods, no
+// initial admin is created, and the workspace is unchanged.
 func testDeploymentWithUsers(t *testing.T) {
 	explain(t, "users")
 	namespace(t, "users")
-	// Pod Security refuses every pod that is not restricted, that of the Job too.
+	// Pod Security rejects every pod that is not restricted, including that of the
+	// Job.
 	kubectl(t, "label", "namespace", "users", "pod-security.kubernetes.io/enforce=restricted")
 	kubectl(t, "-n", "users", "create", "secret", "generic", "db", "--from-literal=url="+databaseURL("killed"))
 	apply(t, fmt.Sprintf(controlPlane, "coder", "users", coderImage)+"  podTemplate:\n"+indented(podTemplate, 4))
@@ -168,7 +169,7 @@ func testDeploymentWithUsers(t *testing.T) {
 	kubectl(t, "-n", "users", "delete", "ccp", "coder", "--timeout=5m")
 }
 
-// testTokenRefused takes the operator's token away in Coder: it is renewed.
+// testTokenRefused deletes the operator's token in Coder: it is renewed.
 func testTokenRefused(t *testing.T) {
 	explain(t, sampleNamespace)
 	client := login(t, sampleNamespace, "coder")
@@ -178,7 +179,7 @@ func testTokenRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The mirror asks Coder all the time and finds out, whether somebody reads or not.
+	// The mirror polls Coder and detects it, whether or not there are readers.
 	polltest.Eventually(t, "the token is renewed", func() error {
 		if secretValue(t, sampleNamespace, "coder-operator-token", "token") == before {
 			return fmt.Errorf("the Secret still holds the old token")
@@ -188,7 +189,7 @@ func testTokenRefused(t *testing.T) {
 	listed(t, "coder.admin.hello")
 }
 
-// testCoderUnreachable scales Coder away: nothing is lost, nothing is empty.
+// testCoderUnreachable scales Coder to 0: no objects are lost, and no list is empty.
 func testCoderUnreachable(t *testing.T) {
 	explain(t, sampleNamespace)
 	seen := watchAll(t, "coderworkspaces", "codertemplates")
@@ -198,7 +199,7 @@ func testCoderUnreachable(t *testing.T) {
 	})
 	toldAway(t)
 	kubectl(t, "-n", sampleNamespace, "patch", "ccp", "coder", "--type=merge", "-p", `{"spec":{"replicas":1}}`)
-	// Scaled to zero it is Ready too, so it is its spec now that counts.
+	// It is Ready with 0 replicas too, so check that it is Ready for its current spec.
 	sampleReady(t)
 	toldBack(t)
 	seen.nothingDeleted(t)

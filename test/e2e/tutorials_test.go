@@ -17,7 +17,7 @@ import (
 
 // testTutorials runs every command of docs/tutorials as a reader does: from the
 // repository's directory, with an empty database and what was built in PATH. Each has
-// namespaces of its own, so they are waited for together.
+// its own namespaces, so they run in parallel.
 func testTutorials(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -39,7 +39,8 @@ func testTutorials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A tutorial takes away what it made. One that failed did not come so far.
+			// A tutorial deletes its objects. A tutorial that failed may not have done
+			// so.
 			for _, ns := range tutorials.Namespaces(blocks) {
 				explain(t, ns)
 				t.Cleanup(func() { cleanup("delete", "namespace", ns, "--ignore-not-found", "--timeout=5m") })
@@ -47,7 +48,7 @@ func testTutorials(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "bash", "-c", tutorials.Script(name, blocks))
-			// So that bash ends what the tutorial left in the background.
+			// So that bash ends the tutorial's background processes.
 			cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 			cmd.WaitDelay = 10 * time.Second
 			cmd.Dir = root

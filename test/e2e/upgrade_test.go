@@ -23,9 +23,9 @@ import (
 // thisInstallation is what a user of this version applies.
 const thisInstallation = "../../config/default"
 
-// testUpgrade goes from the previous release to this version, back, and here again,
-// on a cluster without the operator, and leaves it as such. People write and watch all
-// the time. Nothing that was there is made anew, restarted, changed or lost.
+// testUpgrade upgrades from the previous release to this version, rolls back, and upgrades again.
+// It starts and ends with a cluster without the operator. Clients write and watch all the time. No
+// existing object is recreated, restarted, changed or lost.
 func testUpgrade(t *testing.T) {
 	explain(t, sampleNamespace)
 	if get(t, "-n", "coder-system", "deployment", "coder-k8s") != nil {
@@ -57,11 +57,11 @@ func testUpgrade(t *testing.T) {
 	end(t)
 }
 
-// previousRelease returns the directory of the previous release's manifests, and makes
-// its image known to the node. The test is skipped where the clone has no history.
+// previousRelease returns the directory of the previous release's manifests, and loads its image
+// into the node. The test is skipped if the clone has no history.
 func previousRelease(t *testing.T) string {
 	t.Helper()
-	// It was built before, where somebody says where.
+	// It was built before if this variable is set.
 	dir := os.Getenv("E2E_PREVIOUS")
 	if dir == "" {
 		dir = t.TempDir()
@@ -79,8 +79,8 @@ func previousRelease(t *testing.T) string {
 	return filepath.Join(dir, "config", "default")
 }
 
-// install applies the manifests and waits until a replica of them leads and has
-// looked at every object once.
+// install applies the manifests and waits until one of their replicas is the leader and has
+// reconciled every object once.
 func install(t *testing.T, installation string) {
 	t.Helper()
 	kubectl(t, "apply", "-k", installation)
@@ -89,7 +89,7 @@ func install(t *testing.T, installation string) {
 	livingLeader(t)
 }
 
-// begin makes what a user of the previous release may have.
+// begin creates objects that a user of the previous release may have.
 func begin(t *testing.T) {
 	t.Helper()
 	kubectl(t, "create", "namespace", sampleNamespace)
@@ -119,11 +119,12 @@ func finalizers(t *testing.T, list string) {
 	kubectl(t, "-n", sampleNamespace, "patch", "cws", "coder.admin.second", "--type=merge", "-p", `{"metadata":{"finalizers":`+list+`}}`)
 }
 
-// firstRecords is how long nobody may be able to write during the upgrade to the first version with records, which reads
-// everything anew after it has the Lease: about ten times what it takes on an idle machine.
+// firstRecords limits the time without successful writes during the upgrade to the first version
+// with records, which reads everything again after it has the Lease: about ten times the time on an
+// idle machine.
 const firstRecords = 3 * time.Minute
 
-// goTo installs another version under a stream of reads, writes and watches.
+// goTo installs another version during a stream of reads, writes and watches.
 func goTo(t *testing.T, installation string) {
 	t.Helper()
 	seen := watchAll(t, "coderworkspaces", "codertemplates")
@@ -138,7 +139,7 @@ func goTo(t *testing.T, installation string) {
 	seen.nothingDeleted(t)
 }
 
-// allReconciled waits until each controller of this process has made a pass.
+// allReconciled waits until each controller of this process has reconciled once.
 func allReconciled(t *testing.T) {
 	t.Helper()
 	polltest.Eventually(t, "each controller has made a pass", func() error {
@@ -159,9 +160,9 @@ func allReconciled(t *testing.T) {
 	})
 }
 
-// stateOf is what each object consists of, by kind and name, but for what changes
-// while nobody touches it: the status, and what the stream writes. Secrets are told by
-// the sums of their data, pods also by their restarts.
+// stateOf returns the state of each object, by kind and name, without the parts that change by
+// themselves: the status, and the values of the stream. Secrets are represented by checksums of
+// their data, pods also by their restarts.
 func stateOf(t *testing.T) map[string]string {
 	t.Helper()
 	state := map[string]string{}
@@ -180,7 +181,7 @@ func stateOf(t *testing.T) map[string]string {
 	return state
 }
 
-// contentOf is an object as stateOf tells it.
+// contentOf returns an object's state for stateOf.
 func contentOf(t *testing.T, object map[string]any) string {
 	t.Helper()
 	kind := field(object, "kind")
@@ -203,7 +204,7 @@ func contentOf(t *testing.T, object map[string]any) string {
 	return string(content)
 }
 
-// restarts counts how often the containers of a pod were started again.
+// restarts returns how often the containers of a pod were restarted.
 func restarts(pod map[string]any) int {
 	status, _ := pod["status"].(map[string]any)
 	containers, _ := status["containerStatuses"].([]any)
@@ -216,7 +217,7 @@ func restarts(pod map[string]any) int {
 	return count
 }
 
-// compareStates checks that all is as it was, and that nothing came but Secrets of
+// compareStates checks that all objects are unchanged, and that the only new objects are Secrets of
 // the operator itself.
 func compareStates(t *testing.T, before, now map[string]string) {
 	t.Helper()
@@ -232,7 +233,7 @@ func compareStates(t *testing.T, before, now map[string]string) {
 	}
 }
 
-// heldInCoder is what Coder has, with the ids of all tokens and sessions.
+// heldInCoder returns the objects in Coder, with the ids of all tokens and sessions.
 func heldInCoder(t *testing.T) []string {
 	t.Helper()
 	return []string{
@@ -251,7 +252,7 @@ func storedVersions(t *testing.T) {
 	}
 }
 
-// end removes all of it.
+// end deletes all of these objects.
 func end(t *testing.T) {
 	t.Helper()
 	finalizers(t, "null")

@@ -27,7 +27,7 @@ func watch(t *testing.T, args ...string) *watching {
 	return follow(t, append([]string{"-n", sampleNamespace, "get", "--watch"}, args...)...)
 }
 
-// follow starts a kubectl that prints until something ends; it ends with the test.
+// follow starts a kubectl that prints until it is done; it ends with the test.
 func follow(t *testing.T, args ...string) *watching {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -77,7 +77,7 @@ func watchAll(t *testing.T, kinds ...string) *events {
 // events are watches of several kinds.
 type events struct{ watches []*watching }
 
-// nothingDeleted checks that no object was said to be gone.
+// nothingDeleted checks that no watch reported a deletion.
 func (e *events) nothingDeleted(t *testing.T) {
 	t.Helper()
 	for _, w := range e.watches {
@@ -87,7 +87,7 @@ func (e *events) nothingDeleted(t *testing.T) {
 	}
 }
 
-// hasEnded is a check that kubectl has ended, for polltest.Eventually.
+// hasEnded returns an error until kubectl has ended, for polltest.Eventually.
 func (w *watching) hasEnded() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,7 +132,7 @@ func (w *watching) showsOneOf(words ...string) func() error {
 	}
 }
 
-// missing says what a watch has printed instead.
+// missing is an error with the actual output of a watch.
 type missing struct {
 	words, lines []string
 	ended        bool

@@ -24,7 +24,7 @@ spec:
   parameters: [{name: size, value: %q}]
 `
 
-// sizedIs waits until a workspace is what its spec says, as kstatus reads it.
+// sizedIs waits until a workspace matches its spec, according to kstatus.
 func sizedIs(t *testing.T, reason string) {
 	t.Helper()
 	polltest.Eventually(t, "the workspace is "+reason+" as its spec is now", func() error {
@@ -51,8 +51,8 @@ func hasSize(t *testing.T, client *coderd.Client, workspace coderd.Workspace, nu
 	}
 }
 
-// testWorkspaces follows a workspace with a parameter. It needs the template that
-// testTemplates leaves.
+// testWorkspaces tests a workspace with a parameter. It needs the template of
+// testTemplates.
 func testWorkspaces(t *testing.T) {
 	explain(t, sampleNamespace)
 	client := login(t, sampleNamespace, "coder")
@@ -60,7 +60,7 @@ func testWorkspaces(t *testing.T) {
 	if !t.Run("created with running: false", func(t *testing.T) {
 		kubectl(t, "apply", "-f", "../../config/samples/coderworkspace-parameters.yaml")
 		sizedIs(t, "Stopped")
-		// Coder starts what it creates; then it was stopped.
+		// Coder starts every workspace that it creates; then the operator stopped it.
 		workspace := buildStatus(t, client, "admin", "sized", "stopped")
 		hasSize(t, client, workspace, 2, "2")
 		if workspace.Autostart == nil || workspace.TTL == nil || *workspace.TTL != time.Hour {
@@ -88,7 +88,8 @@ func testWorkspaces(t *testing.T) {
 	t.Run("changed while it is built", func(t *testing.T) {
 		w := watch(t, "cws", "coder.admin.sized", "-o", `jsonpath={.status.conditions[?(@.type=="Synced")].reason}{"\n"}`)
 		polltest.Eventually(t, "the watch has begun", w.shows("Synced"))
-		// Not with kubectl, which may start so slowly that the first build has ended.
+		// Not with kubectl, which may start so slowly that the first build ends
+		// before.
 		kube := throughKubernetes(t)
 		for _, change := range []string{`{"spec":{"running":false}}`, `{"spec":{"running":true,"parameters":[{"name":"size","value":"5"}]}}`} {
 			status, body, err := kube.do(t.Context(), http.MethodPatch, "/coderworkspaces/coder.admin.sized", "application/merge-patch+json", change)

@@ -40,7 +40,7 @@ var foreign = []schema.GroupVersionKind{
 	{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository"},
 }
 
-// notObjects are files that are no objects of Kubernetes by themselves: patches.
+// notObjects are files that are not Kubernetes objects themselves: patches.
 var notObjects = []string{"argocd/health.yaml"}
 
 func TestManifestsAreAccepted(t *testing.T) {
@@ -65,7 +65,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 	}
 }
 
-// TestREADMEs: each example tells how it is used, and the list has it.
+// TestREADMEs checks that each example has a README, and is in the list.
 func TestREADMEs(t *testing.T) {
 	list, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
@@ -93,8 +93,8 @@ func TestREADMEs(t *testing.T) {
 	}
 }
 
-// TestTemplatesAreTerraform: the templates are what terraform itself would write, so
-// they can be read by it.
+// TestTemplatesAreTerraform checks that the templates are formatted like terraform fmt,
+// and therefore valid syntax.
 func TestTemplatesAreTerraform(t *testing.T) {
 	terraform := program(t, "terraform")
 	cmd := exec.CommandContext(t.Context(), terraform, "fmt", "-check", "-diff", "-recursive", filepath.Join(root, "templates"))
@@ -104,7 +104,7 @@ func TestTemplatesAreTerraform(t *testing.T) {
 	}
 }
 
-// TestHealth: each of our kinds has a script, by which Argo CD sees it ready or failed.
+// TestHealth checks that each of our kinds has a health script for Argo CD.
 func TestHealth(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(root, "argocd/health.yaml"))
 	if err != nil {
@@ -133,7 +133,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// api is a kube-apiserver with our definitions, and those of others that are at hand.
+// api is a kube-apiserver with our definitions, and the available ones of other
+// projects.
 type api struct{ client client.Client }
 
 func newAPI(t *testing.T) api {
@@ -155,7 +156,7 @@ func newAPI(t *testing.T) api {
 	return api{made}
 }
 
-// accepts tries each object of a text of YAML documents.
+// accepts applies each object of a YAML stream as a dry run.
 func (a api) accepts(t *testing.T, text []byte) {
 	t.Helper()
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
@@ -183,7 +184,7 @@ func (a api) accept(t *testing.T, o *unstructured.Unstructured) error {
 		return acceptAggregated(o)
 	}
 	if namespaced, err := a.client.IsObjectNamespaced(o); err == nil && namespaced && o.GetNamespace() == "" {
-		// Who applies it chooses the namespace.
+		// The user chooses the namespace.
 		o.SetNamespace(metav1.NamespaceDefault)
 	}
 	err := a.client.Create(t.Context(), o, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
@@ -199,7 +200,7 @@ func (a api) accept(t *testing.T, o *unstructured.Unstructured) error {
 
 func isNoMatch(err error) bool { return strings.Contains(err.Error(), "no matches for kind") }
 
-// acceptAggregated reads an object that no kube-apiserver keeps as its type.
+// acceptAggregated decodes an object of the aggregated API into its type.
 func acceptAggregated(o *unstructured.Unstructured) error {
 	raw, err := sigsyaml.Marshal(o.Object)
 	if err != nil {
@@ -253,7 +254,7 @@ func find(t *testing.T, wanted func(file string) bool) []string {
 	return files
 }
 
-// program is one that stands beside kube-apiserver.
+// program returns the path of a program in the directory of kube-apiserver.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	file := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), name)

@@ -27,7 +27,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// warnings collects what answers warn of.
+// warnings collects the warnings of responses.
 type warnings struct {
 	mu   sync.Mutex
 	told []string
@@ -40,7 +40,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.told = append(w.told, text)
 }
 
-// take returns what was told since the last time.
+// take returns the warnings since the last call.
 func (w *warnings) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,8 +48,8 @@ func (w *warnings) take() string {
 	return strings.Join(w.told, "\n")
 }
 
-// twoCoders are two control planes of one namespace, of which the second is going to
-// be away, and the real controllers that act upon what does not exist.
+// twoCoders are two control planes of one namespace, of which the second becomes
+// unavailable, and the real controllers that act on missing objects.
 type twoCoders struct {
 	ns            string
 	process       *process
@@ -61,22 +61,22 @@ type twoCoders struct {
 	oneOfSecond   *aggregationv1alpha1.CoderWorkspace
 }
 
-// TestAbsence: what an API says of things that it does not know decides what Kubernetes
-// deletes. Beside a live control plane another one dies: what both have is shown, the
-// dead one's with a warning, and what belongs to its workspaces is not collected.
-// Namespaces are deleted with the API up, its Coder gone, and the API gone, and with
-// workspaces in them, which stay in Coder.
+// TestAbsence: Kubernetes deletes dependents of objects that an API reports as missing.
+// One of two control planes becomes unavailable: the objects of both are listed, those of
+// the unavailable one with a warning, and dependents of its workspaces are not collected.
+// Namespaces are deleted while the API is available, while its Coder is unavailable, and
+// while the API is unavailable, and with workspaces in them, which remain in Coder.
 func TestAbsence(t *testing.T) {
 	s := newTwoCoders(t)
-	// The real ones, because they delete what an API says is not there.
+	// The real ones, because they delete dependents of missing objects.
 	startControllerManager(t, "namespace-controller,garbage-collector-controller")
 	kept := s.owned(t, "kept", s.oneOfSecond.Name, s.oneOfSecond.UID)
 	back := s.second.Fail(coderdtest.Fault{DropConnection: true})
-	// It takes a while until that is taken for more than a hiccup.
+	// It takes a while until this counts as an outage.
 	namespaceGoes(t, "with the API up", namespace(t))
 	s.isCollected(t)
 	s.isStale(t)
-	// Nobody knows whether this one exists.
+	// It is unknown whether this workspace exists.
 	unsure := s.owned(t, "unsure", "second.coder.admin.unsure", types.UID(uuid.NewString()))
 	s.touch(t, kept)
 	namespaceGoes(t, "with Coder gone", namespace(t))
@@ -108,12 +108,13 @@ func TestAbsence(t *testing.T) {
 	}
 }
 
-// TestNamespaceDeletedDuringFirstSync: a namespace goes while its Coder is read for the
-// first time. Nothing holds it up, no record is left in it, and nothing happens in Coder.
+// TestNamespaceDeletedDuringFirstSync: a namespace is deleted during the first sync of its
+// Coder. The deletion is not blocked, no record remains, and nothing changes in Coder.
 func TestNamespaceDeletedDuringFirstSync(t *testing.T) {
 	const workspaces = 1500
 	s := newServed(t, workspaces)
-	// A page takes long, so that the first sync is not over when it is seen to have begun.
+	// Pages are slow, so that the first sync is still running when the test detects its
+	// start.
 	s.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: "/api/v2/workspaces", Delay: 500 * time.Millisecond})
 	p := startProcess(t, s.proxy, "--leader-elect=false", "--watch-namespaces="+s.ns)
 	p.ready(t)
@@ -153,7 +154,7 @@ func newTwoCoders(t *testing.T) *twoCoders {
 		t.Errorf("the prefix of the second control plane is %q", prefix)
 	}
 	controller.kill()
-	// What is there when the API begins is read at once.
+	// Objects that exist when the API starts are read immediately.
 	s.process = startProcess(t, proxy, "--leader-elect=false", "--watch-namespaces="+s.ns)
 	s.process.ready(t)
 	serve(t, s.process)
@@ -172,7 +173,7 @@ func (s *twoCoders) add(coder *coderdtest.Server, names ...string) {
 	}
 }
 
-// reads waits until a workspace is there.
+// reads waits until a workspace exists, and returns it.
 func (s *twoCoders) reads(t *testing.T, name string) *aggregationv1alpha1.CoderWorkspace {
 	t.Helper()
 	ws := &aggregationv1alpha1.CoderWorkspace{}
@@ -182,7 +183,7 @@ func (s *twoCoders) reads(t *testing.T, name string) *aggregationv1alpha1.CoderW
 	return ws
 }
 
-// owned makes a ConfigMap that belongs to a workspace.
+// owned creates a ConfigMap whose owner is a workspace.
 func (s *twoCoders) owned(t *testing.T, name, owner string, uid types.UID) *corev1.ConfigMap {
 	t.Helper()
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: name, OwnerReferences: []metav1.OwnerReference{{
@@ -192,7 +193,7 @@ func (s *twoCoders) owned(t *testing.T, name, owner string, uid types.UID) *core
 	return object
 }
 
-// touch has the garbage collector look at an object.
+// touch makes the garbage collector process an object.
 func (s *twoCoders) touch(t *testing.T, object client.Object) {
 	t.Helper()
 	patch(t, object, "somebody", `{"metadata":{"annotations":{"example.com/touched":"yes"}}}`)
@@ -213,7 +214,7 @@ func (s *twoCoders) exists(t *testing.T, object client.Object) {
 	}
 }
 
-// isCollected: what belongs to a workspace goes with it.
+// isCollected checks that dependents of a workspace are deleted with it.
 func (s *twoCoders) isCollected(t *testing.T) {
 	t.Helper()
 	owner := s.reads(t, "coder.admin.collected")
@@ -226,8 +227,8 @@ func (s *twoCoders) isCollected(t *testing.T) {
 	})
 }
 
-// isStale waits until it is told that one of the Coders is away. What both have is
-// shown, and the live one's can be changed.
+// isStale waits until lists warn that one of the Coders is unavailable. The objects of
+// both are listed, and those of the available one can be changed.
 func (s *twoCoders) isStale(t *testing.T) {
 	t.Helper()
 	list := &aggregationv1alpha1.CoderWorkspaceList{}

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// configureAggregation gives kube-apiserver what it needs to pass requests on to
-// an aggregated API: a client certificate, the authority that vouches for it,
-// and the names of the headers that carry the caller's identity.
+// configureAggregation configures kube-apiserver to forward requests to an
+// aggregated API: a client certificate, its CA, and the names of the headers
+// with the caller's identity.
 func configureAggregation(server *envtest.APIServer, dir string) error {
 	caFile := filepath.Join(dir, "front-proxy-ca.crt")
 	certFile, keyFile := filepath.Join(dir, "front-proxy.crt"), filepath.Join(dir, "front-proxy.key")

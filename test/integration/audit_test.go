@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// auditPolicy has every request of the operator written down.
+// auditPolicy records every request of the operator.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -25,21 +25,21 @@ rules:
 - level: None
 `
 
-// configureAudit has kube-apiserver write down what the operator asks of it: what
-// it may not, and what it writes. The logs of the operator need not tell that.
+// configureAudit configures kube-apiserver to record the operator's requests:
+// forbidden requests and writes, which need not be in the operator's logs.
 func configureAudit(server *envtest.APIServer, dir string) error {
 	policy := filepath.Join(dir, "audit-policy.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 		return err
 	}
-	// A log that begins anew has no places that somebody has noted.
+	// The log must not be rotated, because tests remember offsets in it.
 	server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", auditFile(dir)).Set("audit-log-maxsize", "0")
 	return nil
 }
 
 func auditFile(dir string) string { return filepath.Join(dir, "audit.log") }
 
-// request is one request to kube-apiserver, as it wrote it down.
+// request is one request to kube-apiserver in its audit log.
 type request struct {
 	AuditID, Verb, RequestURI string
 	User                      struct {
@@ -50,7 +50,7 @@ type request struct {
 		Username string
 		Groups   []string
 	}
-	// ImpersonationConstraint is the right to be that user by which it was allowed.
+	// ImpersonationConstraint is the permission that allowed the impersonation.
 	AuthenticationMetadata struct{ ImpersonationConstraint string }
 	ObjectRef              struct{ APIGroup, Resource, Namespace, Name, Subresource string }
 	ResponseStatus         struct{ Code int }
@@ -61,19 +61,19 @@ func (r request) String() string {
 	return fmt.Sprintf("%s %s: %d", r.Verb, r.RequestURI, r.ResponseStatus.Code)
 }
 
-// by reports whether a process made the request itself, not for somebody else.
+// by reports whether a process made the request itself, without impersonation.
 func (r request) by(p *process) bool {
 	return r.ImpersonatedUser == nil && slices.Contains(r.User.Extra["authentication.kubernetes.io/credential-id"], p.credential)
 }
 
 // lacksRight reports whether the request was refused because of who made it. In a
-// namespace that is being deleted nothing can be made by anybody.
+// terminating namespace creations are refused for every caller.
 func (r request) lacksRight() bool {
 	return r.ResponseStatus.Code == 403 && r.Annotations["authorization.k8s.io/decision"] != "allow"
 }
 
-// changes reports whether the request was to change something. Events, reviews and
-// leases are of the process, not of its work.
+// changes reports whether the request is a change, except of Events, reviews and
+// Leases.
 func (r request) changes() bool {
 	switch r.ObjectRef.Resource {
 	case "events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews":
@@ -82,7 +82,8 @@ func (r request) changes() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, r.Verb)
 }
 
-// auditSize is the place in the audit log where what comes now begins.
+// auditSize returns the current size of the audit log, the offset of the next
+// entry.
 func auditSize(t *testing.T) int64 {
 	t.Helper()
 	info, err := os.Stat(auditFile(environment.dir))
@@ -95,7 +96,7 @@ func auditSize(t *testing.T) int64 {
 	return info.Size()
 }
 
-// requests reads the audit log from a place on.
+// requests reads the audit log from an offset.
 func requests(t *testing.T, from int64) []request {
 	t.Helper()
 	file, err := os.Open(auditFile(environment.dir))
@@ -111,7 +112,7 @@ func requests(t *testing.T, from int64) []request {
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return all // Without the line that is being written.
+			return all // Without the incomplete last line.
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -124,14 +125,14 @@ func requests(t *testing.T, from int64) []request {
 	}
 }
 
-// changesBy returns what a process changed from a place in the audit log on.
+// changesBy returns the changes of a process from an offset in the audit log.
 func changesBy(t *testing.T, from int64, p *process) []request {
 	t.Helper()
 	return slices.DeleteFunc(requests(t, from), func(r request) bool { return !r.by(p) || !r.changes() })
 }
 
-// notForbidden fails the test where kube-apiserver or the program's log tell that
-// the program lacks a right.
+// notForbidden fails the test if the audit log or the program's log shows that the
+// program lacks a permission.
 func notForbidden(t *testing.T, p *process) {
 	t.Helper()
 	if p.lacksRights {

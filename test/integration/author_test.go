@@ -14,8 +14,9 @@ import (
 )
 
 // TestATenantGetsNoRightsThroughTheOperator: a tenant who may create control planes,
-// Roles and RoleBindings wants a Role that reads Secrets. An administrator who changes
-// something else does not grant it; one who takes spec.rbac over does.
+// Roles and RoleBindings requests a Role that reads Secrets. A change of another field
+// by an administrator does not grant it; a change of spec.rbac by an administrator
+// does.
 func TestATenantGetsNoRightsThroughTheOperator(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// awayVariable is how long kube-apiserver is away in TestKubeAPIServerAway, and
-	// objectsVariable how many workspaces TestAllReplicasRestart has.
+	// awayVariable sets how long kube-apiserver is unavailable in TestKubeAPIServerAway,
+	// and objectsVariable the number of workspaces of TestAllReplicasRestart.
 	awayVariable, objectsVariable = "CODER_K8S_TEST_AWAY", "CODER_K8S_TEST_OBJECTS"
 	listPath                      = "/apis/aggregation.coder.com/v1alpha1/namespaces/%s/coderworkspaces"
 )
@@ -47,20 +47,20 @@ func newServed(t *testing.T, workspaces int) *served {
 	return s
 }
 
-// answer is a response that no client library has retried.
+// answer is a response without retries of a client library.
 type answer struct {
 	status  int
 	header  http.Header
 	objects map[string]*unstructured.Unstructured
 }
 
-// later says that the request was refused for now. The library answers 429 while it opens
-// its watch of the records again.
+// later reports whether the request was refused temporarily. The library returns 429
+// while it reopens its watch of the records.
 func (a *answer) later() bool {
 	return (a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests) && a.header.Get("Retry-After") != ""
 }
 
-// label is that of the workspace that all tests here change.
+// label returns a label of the workspace that all these tests change.
 func (a *answer) label(key string) string {
 	if object := a.objects[probe]; object != nil {
 		return object.GetLabels()[key]
@@ -94,7 +94,7 @@ func (s *served) get(ctx context.Context, r *replica, path string) (*answer, err
 	return a, nil
 }
 
-// shows waits until a replica lists so many workspaces.
+// shows waits until a replica lists n workspaces.
 func (s *served) shows(t *testing.T, r *replica, n int) {
 	t.Helper()
 	polltest.Eventually(t, fmt.Sprintf("%d workspaces are there", n), func(ctx context.Context) error {
@@ -106,7 +106,7 @@ func (s *served) shows(t *testing.T, r *replica, n int) {
 	})
 }
 
-// replicaAt starts a replica that uses a kube-apiserver of its own.
+// replicaAt starts a replica that uses its own kube-apiserver.
 func (s *served) replicaAt(t *testing.T, server *apiServer) *replica {
 	t.Helper()
 	config := operatorConfig(t)
@@ -118,10 +118,10 @@ func (s *served) replicaAt(t *testing.T, server *apiServer) *replica {
 	return r
 }
 
-// TestKubeAPIServerAway: the kube-apiserver of one replica is killed, or stops, for a
-// while, and another replica changes an object meanwhile. Consistent reads are refused
-// with 503 and Retry-After, never answered with what is no longer so, and are correct
-// soon after kube-apiserver is back.
+// TestKubeAPIServerAway: the kube-apiserver of one replica is killed, or paused, for a
+// while, and another replica changes an object in the meantime. Consistent reads return
+// 503 and Retry-After, never stale data, and are correct soon after kube-apiserver is
+// available again.
 func TestKubeAPIServerAway(t *testing.T) {
 	server := newAPIServer(t)
 	server.start(t)
@@ -169,8 +169,8 @@ func TestKubeAPIServerAway(t *testing.T) {
 	}
 }
 
-// isBack waits until a replica answers consistent reads again, each of which must show
-// what the other replica has changed.
+// isBack waits until a replica serves consistent reads again, each of which must show the
+// changes of the other replica.
 func (s *served) isBack(t *testing.T, cut *replica, how string, away time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -189,8 +189,8 @@ func (s *served) isBack(t *testing.T, cut *replica, how string, away time.Durati
 	t.Logf("kube-apiserver was %s for %.1f s; consistent reads were correct %.2f s after its return", how, away.Seconds(), time.Since(began).Seconds())
 }
 
-// TestAllReplicasRestart: Coder is away, and all replicas are killed. The first one that
-// starts serves what was known, with a warning.
+// TestAllReplicasRestart: Coder is unavailable, and all replicas are killed. The first
+// one that starts serves the last known objects, with a warning.
 func TestAllReplicasRestart(t *testing.T) {
 	n, err := strconv.Atoi(os.Getenv(objectsVariable))
 	if err != nil {
@@ -218,7 +218,7 @@ func TestAllReplicasRestart(t *testing.T) {
 		case err != nil:
 			return err
 		case a.later(),
-			// It is not ready yet: it has not read who may say who the caller is.
+			// It is not ready yet: it has not read the CA of the front proxy.
 			a.status == http.StatusUnauthorized:
 			return fmt.Errorf("HTTP %d", a.status)
 		case a.status != http.StatusOK || len(a.objects) != n || a.label("kept") != "yes":

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// happening is a change of one object, as a watch tells it.
+// happening is a change of one object in a watch.
 type happening struct {
 	revision uint64
 	kind     watch.EventType
@@ -29,7 +29,7 @@ type happening struct {
 
 func (h happening) String() string { return fmt.Sprintf("%d %s %s", h.revision, h.kind, h.name) }
 
-// session is what one watch has told: all that happened after a revision, up to
+// session contains the events of one watch: all changes after a revision, up to
 // another one.
 type session struct {
 	watcher, replica string
@@ -47,16 +47,16 @@ type listed struct {
 	objects  map[string]uint64
 }
 
-// chronicle collects what all watchers were told and what writers were answered. In
-// the end that must be explainable by one log.
+// chronicle collects the events of all watchers and the responses to writers. At
+// the end one log must explain all of them.
 type chronicle struct {
 	mu       sync.Mutex
 	sessions []session
-	// answers are the objects that writers got back.
+	// answers are the objects in the responses to writers.
 	answers []happening
 	lists   []listed
 	faults  []string
-	// cut counts by replica the watches that it ended though it lives.
+	// cut counts by replica the watches that it ended while it was running.
 	cut map[string]int
 }
 
@@ -83,7 +83,7 @@ func (c *chronicle) list(replica string, list *unstructured.UnstructuredList) {
 	c.lists = append(c.lists, l)
 }
 
-// fault notes what must not be.
+// fault records a violation.
 func (c *chronicle) fault(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,8 +99,8 @@ func (c *chronicle) cutOff(s session) {
 	c.cut[s.replica]++
 }
 
-// excused fails the test where a replica ended more watches than there were clients
-// that read too slowly, which a busy machine brings about and the library ends.
+// excused fails the test if a replica ended more watches than there were slow
+// clients. The library ends watches of slow clients, which occur on a busy machine.
 func (c *chronicle) excused(t *testing.T, all replicas) {
 	t.Helper()
 	c.mu.Lock()
@@ -129,8 +129,8 @@ func revisionOf(text string) uint64 {
 	return revision
 }
 
-// check fails the test where no log explains everything that was told after a
-// revision, at which the objects of first were there.
+// check fails the test if no log explains all observations after a revision, at
+// which the objects of first existed.
 func (c *chronicle) check(t *testing.T, first map[string]labels.Set, from uint64) {
 	t.Helper()
 	c.mu.Lock()
@@ -163,7 +163,7 @@ func (c *chronicle) check(t *testing.T, first map[string]labels.Set, from uint64
 	}
 }
 
-// log joins what the watchers without a selector were told, in order. The same
+// log merges the events of the watchers without a selector, in order. The same
 // revision must be the same change for all of them.
 func (c *chronicle) log(from uint64) []happening {
 	all := map[uint64]happening{}
@@ -183,8 +183,8 @@ func (c *chronicle) log(from uint64) []happening {
 	return slices.SortedFunc(maps.Values(all), func(a, b happening) int { return cmp.Compare(a.revision, b.revision) })
 }
 
-// plausible checks that an object is added before it changes, and changes no more
-// when it is gone.
+// plausible checks that an object is added before it changes, and does not change
+// after its deletion.
 func (c *chronicle) plausible(log []happening, first map[string]labels.Set) {
 	there := map[string]bool{}
 	for name := range first {
@@ -201,7 +201,7 @@ func (c *chronicle) plausible(log []happening, first map[string]labels.Set) {
 // snapshots checks that each list shows exactly the objects of its revision.
 func (c *chronicle) snapshots(log []happening, first map[string]labels.Set) {
 	slices.SortFunc(c.lists, func(a, b listed) int { return cmp.Compare(a.revision, b.revision) })
-	// Revision 0 stands for any one before the log begins.
+	// Revision 0 means any revision before the start of the log.
 	there := map[string]uint64{}
 	for name := range first {
 		there[name] = 0
@@ -220,7 +220,7 @@ func (c *chronicle) snapshots(log []happening, first map[string]labels.Set) {
 	}
 }
 
-// expected is what a watch with a selector must tell of a log.
+// expected returns the events of a log that a watch with a selector must deliver.
 func expected(log []happening, first map[string]labels.Set, selector labels.Selector) []happening {
 	selected := map[string]bool{}
 	for name, set := range first {
@@ -245,8 +245,8 @@ func expected(log []happening, first map[string]labels.Set, selector labels.Sele
 	return out
 }
 
-// explained checks one watch: its revisions rise, and between its beginning and its
-// end it told exactly what happened.
+// explained checks one watch: its revisions increase, and between its start and its
+// end it delivered exactly the changes of the log.
 func (c *chronicle) explained(s session, log []happening) {
 	last := s.from
 	for _, h := range s.told {

@@ -50,7 +50,7 @@ func revisionsIn(store cache.Store) map[string]string {
 	return all
 }
 
-// every does something again and again until the context is done.
+// every calls a function periodically until the context is done.
 func every(ctx context.Context, period time.Duration, do func()) {
 	for ctx.Err() == nil {
 		pause(ctx, period)

@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// standIn says of the Deployments of some namespaces what kube-controller-manager
-// would say where every pod starts at once.
+// standIn writes the status of the Deployments of some namespaces, as
+// kube-controller-manager would if every pod started immediately.
 type standIn struct {
 	mu   sync.Mutex
 	held map[string]bool
 }
 
-// startStandIn works until the test ends.
+// startStandIn starts a standIn that runs until the test ends.
 func startStandIn(t *testing.T, namespaces ...string) *standIn {
 	t.Helper()
 	s := &standIn{held: map[string]bool{}}
@@ -47,7 +47,7 @@ func startStandIn(t *testing.T, namespaces ...string) *standIn {
 	return s
 }
 
-// hold has no new pod of a Deployment start, until it is let go.
+// hold prevents new pods of a Deployment from starting, until it is released.
 func (s *standIn) hold(name string, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *standIn) rollOutAll(ctx context.Context, t *testing.T, ns string) {
 	}
 }
 
-// rolledOut is the status of a Deployment whose pods are all there.
+// rolledOut is the status of a completely rolled out Deployment.
 func rolledOut(deployment *appsv1.Deployment) appsv1.DeploymentStatus {
 	wanted := ptr.Deref(deployment.Spec.Replicas, 1)
 	return appsv1.DeploymentStatus{

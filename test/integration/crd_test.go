@@ -12,8 +12,8 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// TestControlPlaneDefaultsAreVisible: what the operator will do stands in the
-// object, not only in the operator.
+// TestControlPlaneDefaultsAreVisible checks that defaults are in the object,
+// not only in the operator.
 func TestControlPlaneDefaultsAreVisible(t *testing.T) {
 	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: namespace(t), Name: "coder"}}
 	if err := environment.client.Create(t.Context(), cp); err != nil {
@@ -39,7 +39,8 @@ func TestControlPlaneDefaultsAreVisible(t *testing.T) {
 	}
 }
 
-// TestControlPlaneBadInputIsRefused: with the field, the reason and what to do.
+// TestControlPlaneBadInputIsRefused checks that errors contain the field, the
+// reason and what to do.
 func TestControlPlaneBadInputIsRefused(t *testing.T) {
 	ns := namespace(t)
 	for name, test := range map[string]struct {
@@ -107,10 +108,10 @@ func TestControlPlaneBadInputIsRefused(t *testing.T) {
 	}
 }
 
-// controlPlane is a control plane, changed by edit where that is given.
+// controlPlane returns a control plane, changed by edit if that is not nil.
 func controlPlane(ns, name string, edit func(*coderv1alpha1.CoderControlPlane)) *coderv1alpha1.CoderControlPlane {
 	cp := &coderv1alpha1.CoderControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-	// RBAC alone decides, as far as a test does not say otherwise.
+	// Only RBAC applies, unless a test sets other rules.
 	cp.Spec.Identity.Rules = []coderv1alpha1.IdentityRule{{Match: coderv1alpha1.IdentityMatch{Group: "system:authenticated"}, Operator: true}}
 	if edit != nil {
 		edit(cp)

@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// moduleDir is where Go keeps the sources of a module that this one uses.
+// moduleDir returns the directory with the sources of a module that this one
+// uses.
 func moduleDir(t *testing.T, module string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()

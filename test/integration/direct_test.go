@@ -19,8 +19,8 @@ func restList(ctx context.Context, config *rest.Config, ns string) error {
 	return c.RESTClient().Get().AbsPath(workspacesPath(ns)).MaxRetries(0).Do(ctx).Error()
 }
 
-// restWatch watches the workspaces of a namespace, or of all where it is empty, for a
-// second.
+// restWatch watches the workspaces of a namespace, or of all namespaces if ns is
+// empty, for a second.
 func restWatch(ctx context.Context, config *rest.Config, ns string) error {
 	c, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -40,8 +40,8 @@ func workspacesPath(ns string) string {
 	return "/apis/aggregation.coder.com/v1alpha1/namespaces/" + ns + "/coderworkspaces"
 }
 
-// setHeaders adds headers to each request, as somebody would who tries to pass
-// for kube-apiserver.
+// setHeaders adds headers to each request, as an attacker would who impersonates
+// kube-apiserver.
 func setHeaders(headers map[string]string) transport.WrapperFunc {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -44,8 +44,8 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	ctrl.SetLogger(logr.Discard())
-	// The informers of these tests panic where what a watch delivered at first is not
-	// what a list of the same revision has.
+	// The informers of these tests panic if the initial events of a watch differ from
+	// a list at the same revision.
 	consistencydetector.SetDataConsistencyDetectionForWatchListEnabledForTest(true)
 	dir, err := os.MkdirTemp("", "coder-k8s-integration")
 	if err != nil {
@@ -53,7 +53,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	environment.dir = dir
-	go func() { _, _ = binary() }() // Who needs it waits for it, and says what went wrong.
+	go func() { _, _ = binary() }() // Its users wait for it, and report its error.
 	server := kubetest.Environment(filepath.Join("..", "..", "config", "crd", "bases"))
 	if err := configureAggregation(server.ControlPlane.GetAPIServer(), dir); err != nil {
 		return fail("configuring the aggregation layer", err)
@@ -70,7 +70,7 @@ func run(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, "stopping kube-apiserver:", err)
 		}
 	}()
-	// The tests' own requests are not what is measured: no client-side limit.
+	// No client-side limit for the tests' own requests.
 	config.QPS = -1
 	environment.config, environment.server = config, server
 	environment.scheme = runtime.NewScheme()
@@ -93,7 +93,7 @@ func fail(what string, err error) int {
 	return 1
 }
 
-// namespace makes a namespace for one test. Nothing deletes its content: there is
+// namespace creates a namespace for one test. Nothing deletes its content: there is
 // no controller manager, and the whole server ends with the package.
 func namespace(t *testing.T) string {
 	t.Helper()

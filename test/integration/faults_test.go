@@ -15,7 +15,8 @@ import (
 
 const (
 	// seedVariable and durationVariable are the environment variables that choose the
-	// faults of TestHistory, and how long they go on. Each fault happens once at least.
+	// faults of TestHistory, and how long they continue. Each fault happens at least
+	// once.
 	seedVariable, durationVariable = "CODER_K8S_HISTORY_SEED", "CODER_K8S_HISTORY_DURATION"
 	// pauseTime is longer than the Lease.
 	pauseTime = 9 * time.Second

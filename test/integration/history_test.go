@@ -29,7 +29,7 @@ const (
 	probe     = "coder.admin.probe"
 )
 
-// history is the work on one control plane that three replicas serve.
+// history is the workload on one control plane that three replicas serve.
 type history struct {
 	ns        string
 	names     *coders
@@ -48,7 +48,8 @@ type history struct {
 // all replicas start at random revisions, and replicas are killed, ended and paused. The
 // recorded calls about each object are linearizable (linear_test.go); one log explains
 // what every watch and every list showed (chronicle_test.go); nothing is created twice;
-// Coder is not read anew; and all replicas show in the end what Coder has.
+// there is no second full read of Coder; and at the end all replicas have the same state
+// as Coder.
 func TestHistory(t *testing.T) {
 	h := newHistory(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -132,7 +133,7 @@ func newHistory(t *testing.T) *history {
 	}
 	h.promise = newPromise(names20[1:]...)
 	h.colleague = newColleague(t, h, template)
-	// Only at this level the library tells of clients that are too slow.
+	// The library logs slow clients only at this level.
 	h.replicas = startReplicas(t, proxy, 3, "--watch-namespaces="+h.ns, "--log-level=debug")
 	h.replicas.leader(t)
 	h.first = map[string]labels.Set{}
@@ -171,7 +172,8 @@ func (h *history) list(ctx context.Context, r *replica) (*unstructured.Unstructu
 	return h.workspaces(r).List(ctx, metav1.ListOptions{})
 }
 
-// watchers are two at each replica, one with a selector, and two that go around.
+// watchers returns two watchers for each replica, one of them with a selector, and two
+// that change replicas.
 func (h *history) watchers() []*watcher {
 	some := labels.SelectorFromSet(labels.Set{"probe": "created"})
 	var all []*watcher
@@ -186,8 +188,8 @@ func (h *history) watchers() []*watcher {
 	return all
 }
 
-// informers keep a copy of the workspaces as controllers do, through whichever replica
-// lives when they connect, as a Service has it.
+// informers cache the workspaces as controllers do, through any running replica when
+// they connect, like a Service.
 func (h *history) informers(ctx context.Context, t *testing.T) []cache.Store {
 	t.Helper()
 	var stores []cache.Store
@@ -208,8 +210,8 @@ func (h *history) informers(ctx context.Context, t *testing.T) []cache.Store {
 	return stores
 }
 
-// converged waits until every replica shows what Coder has, and the same as the
-// others. It gives the objects, and the revision of the list.
+// converged waits until all replicas have the same state as Coder. It returns the
+// objects, and the revision of the list.
 func (h *history) converged(t *testing.T) (objects map[string]*unstructured.Unstructured, revision uint64) {
 	t.Helper()
 	began := time.Now()
@@ -246,7 +248,7 @@ func (h *history) converged(t *testing.T) (objects map[string]*unstructured.Unst
 	return objects, revision
 }
 
-// same checks that the replicas show the same in every byte.
+// same checks that the replicas return identical objects.
 func (h *history) same(ctx context.Context, want map[string]*unstructured.Unstructured) error {
 	for _, r := range h.replicas {
 		list, err := h.list(ctx, r)

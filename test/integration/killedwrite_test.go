@@ -17,9 +17,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// TestKilledWhileCreating: the program is killed when Coder has a workspace that shall
-// not run, whose answer the program may not even have seen. Whichever process comes
-// next stops it once, and it keeps its label.
+// TestKilledWhileCreating: the program is killed when Coder has created a workspace
+// with running: false, possibly before the program received the response. The next
+// process stops the workspace once, and it keeps its label.
 func TestKilledWhileCreating(t *testing.T) {
 	p, ns, coder, _ := coderServed(t, coderdtest.WithManualBuilds())
 	polltest.Eventually(t, "the API knows the template", func(ctx context.Context) error {
@@ -78,7 +78,7 @@ func TestKilledWhileCreating(t *testing.T) {
 	}
 }
 
-// quiet is a workspace that shall not run.
+// quiet returns a workspace with running: false.
 func quiet(ns, name string) *aggregationv1alpha1.CoderWorkspace {
 	ws := workspaceOf(ns, name, "hello")
 	ws.Spec.Running = ptr.To(false)

@@ -16,7 +16,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// licensedCoder is a Coder behind the name of a control plane whose licenses allow
+// licensedCoder returns a Coder at the name of a control plane, with licenses for
 // provisioners and workspace proxies.
 func licensedCoder(t *testing.T, names *coders, ns, name string) *coderdtest.Server {
 	t.Helper()
@@ -36,7 +36,7 @@ func create(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// read returns an object as it is now.
+// read returns the current state of an object.
 func read[T client.Object](t *testing.T, object T, ns, name string) T {
 	t.Helper()
 	if err := environment.client.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, object); err != nil {
@@ -72,7 +72,7 @@ func workspaceProxy(ns, name string) *coderv1alpha1.CoderWorkspaceProxy {
 	}
 }
 
-// statusOf is what the three kinds have in common.
+// statusOf returns the common part of the status of the three kinds.
 func statusOf(t *testing.T, object client.Object) coderv1alpha1.WorkloadStatus {
 	t.Helper()
 	switch o := object.(type) {
@@ -87,8 +87,8 @@ func statusOf(t *testing.T, object client.Object) coderv1alpha1.WorkloadStatus {
 	return coderv1alpha1.WorkloadStatus{}
 }
 
-// is waits until a condition that tells of the newest generation has a status, and
-// a reason where one is given.
+// is waits until a condition for the newest generation has a status, and a reason
+// if it is not empty.
 func is(t *testing.T, object client.Object, conditionType string, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	what := fmt.Sprintf("%T %s: %s is %s %s", object, object.GetName(), conditionType, status, reason)
@@ -112,7 +112,7 @@ func isReady(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// exists waits until an object is there, or, with gone, until it is not.
+// exists waits until an object exists or, with gone, until it does not exist.
 func exists(t *testing.T, object client.Object, ns, name string, gone bool) {
 	t.Helper()
 	polltest.Eventually(t, fmt.Sprintf("%T %s/%s exists (or not: %v)", object, ns, name, gone), func(ctx context.Context) error {

@@ -23,8 +23,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// story is one Coder with all that belongs to it, in a namespace, with workspaces
-// in another.
+// story is a scenario: one Coder with all its objects in a namespace, and
+// workspaces in another one.
 type story struct {
 	ns, workspaces string
 	coder          *coderdtest.Server
@@ -34,10 +34,10 @@ type story struct {
 	cp             *coderv1alpha1.CoderControlPlane
 }
 
-// TestStoryOfAllKinds: the real program with the rights that it ships with brings
-// up everything that the three kinds can ask for, changes it, and takes it away;
-// kinds that the cluster learns later come without a restart. No request is
-// refused, and no secret is told to anybody.
+// TestStoryOfAllKinds: the real program with its shipped permissions creates
+// everything that the three kinds can request, changes it, and removes it. Kinds
+// that are installed later are used without a restart. No request is refused, and
+// no secret is leaked.
 func TestStoryOfAllKinds(t *testing.T) {
 	names, proxy := startCoders(t)
 	metrics := freePort(t)
@@ -109,7 +109,7 @@ func (s *story) controlPlaneWithIngress(t *testing.T) {
 	}
 }
 
-// rightsOf counts the control plane's roles where its workspaces are.
+// rightsOf counts the control plane's roles in the namespace of its workspaces.
 func (s *story) rightsOf(t *testing.T) int {
 	t.Helper()
 	roles, bindings := &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}
@@ -124,7 +124,7 @@ func (s *story) rightsOf(t *testing.T) int {
 	return len(roles.Items)
 }
 
-// switchesToGateway: the cluster does not know HTTPRoute yet.
+// switchesToGateway tests a cluster that does not have HTTPRoute yet.
 func (s *story) switchesToGateway(t *testing.T) {
 	t.Helper()
 	patch(t, s.cp, "kubectl", `{"spec":{"expose":{"ingress":null,"gateway":{"host":"coder.example.com","parentRefs":[{"name":"public"}]}}}}`)
@@ -180,7 +180,7 @@ func (s *story) provisionerWithRotation(t *testing.T) *coderv1alpha1.CoderProvis
 		t.Errorf("the pods have the key %q, the status tells of %q", got, first)
 	}
 
-	// While the pods with the new key are not there, both keys are.
+	// Until the pods with the new key are ready, both keys exist.
 	s.pods.hold("provisioner-runner", true)
 	keySecret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "runner-provisioner-key"}}
 	if err := environment.client.Delete(t.Context(), keySecret); err != nil {

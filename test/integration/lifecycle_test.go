@@ -17,7 +17,7 @@ import (
 )
 
 // TestOneLeader runs two replicas: both serve, one reconciles, and the other
-// takes over at once when the first is told to end.
+// takes over immediately when the first receives SIGTERM.
 func TestOneLeader(t *testing.T) {
 	names, proxy := startCoders(t)
 	first := startProcess(t, proxy)
@@ -39,7 +39,7 @@ func TestOneLeader(t *testing.T) {
 		t.Errorf("the exit code after SIGTERM is %d, not 0:\n%s", code, first.logs)
 	}
 	t.Logf("ended %.1f s after SIGTERM", time.Since(start).Seconds())
-	// The lease is released, so nobody waits until it runs out (15 s).
+	// The Lease is released, so nothing waits until it expires (15 s).
 	if now := read(t, &coordinationv1.Lease{}, operatorNamespace, lease).Spec.HolderIdentity; ptr.Equal(now, holder) {
 		t.Errorf("the lease is still held by %s, which has ended", *holder)
 	}
@@ -51,7 +51,7 @@ func TestOneLeader(t *testing.T) {
 	}
 }
 
-// leads reports whether a replica runs the controllers.
+// leads returns an error unless a replica runs the controllers.
 func leads(p *process) error {
 	if !strings.Contains(p.logs.String(), "Starting workers") {
 		return fmt.Errorf("it has not started its workers")
@@ -59,7 +59,8 @@ func leads(p *process) error {
 	return nil
 }
 
-// TestFailingComponentEndsTheProcess: with its error and the exit code 1.
+// TestFailingComponentEndsTheProcess checks that the process exits with the
+// component's error and exit code 1.
 func TestFailingComponentEndsTheProcess(t *testing.T) {
 	_, proxy := startCoders(t)
 	p := startProcess(t, proxy, "--mcp-bind-address=192.0.2.1:1", "--leader-elect=false")
@@ -76,7 +77,7 @@ func TestFailingComponentEndsTheProcess(t *testing.T) {
 	}
 }
 
-// TestModes starts each mode: it becomes ready and ends with 0.
+// TestModes starts each mode: it becomes ready and exits with 0.
 func TestModes(t *testing.T) {
 	for _, mode := range []string{"controller", "aggregated-apiserver", "mcp-http"} {
 		t.Run(mode, func(t *testing.T) {
@@ -90,7 +91,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestDeletionRevokesTheToken: nothing of the operator stays valid in Coder.
+// TestDeletionRevokesTheToken checks that no token of the operator remains valid
+// in Coder.
 func TestDeletionRevokesTheToken(t *testing.T) {
 	names, proxy := startCoders(t)
 	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
@@ -115,7 +117,8 @@ func TestDeletionRevokesTheToken(t *testing.T) {
 	}
 }
 
-// TestRefusedTokenIsRenewed: somebody removes it in Coder; it is made again.
+// TestRefusedTokenIsRenewed deletes the token in Coder; the operator creates a
+// new one.
 func TestRefusedTokenIsRenewed(t *testing.T) {
 	names, proxy := startCoders(t)
 	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
@@ -127,8 +130,8 @@ func TestRefusedTokenIsRenewed(t *testing.T) {
 		t.Fatal("Coder does not know the token in the Secret")
 	}
 	p.kill()
-	// What a process believes of a token it learns again after a restart, so the
-	// test need not wait for the next regular look.
+	// After a restart a process checks the token again, so the test need not
+	// wait for the next periodic check.
 	p = startProcess(t, proxy, "--app=controller", "--leader-elect=false")
 	p.ready(t)
 	polltest.Eventually(t, "the token is renewed", func(context.Context) error {

@@ -171,7 +171,7 @@ func (c *callLog) linearizable(t *testing.T) {
 	t.Logf("%d calls about %d objects, the outcome of %d is not known; checked in %.1f s", n, len(c.byName), unknown, time.Since(began).Seconds())
 }
 
-// told returns the calls in the order in which they began.
+// told formats the calls in the order in which they began.
 func told(all []porcupine.Operation) string {
 	slices.SortFunc(all, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	lines := make([]string, len(all))

@@ -8,7 +8,7 @@ import (
 )
 
 // startControllerManager runs some of the real controllers of Kubernetes until the test
-// ends. They look at all namespaces, so no other test may run beside.
+// ends. They watch all namespaces, so no other test may run in parallel.
 func startControllerManager(t *testing.T, controllers string, args ...string) {
 	t.Helper()
 	kubeconfig := kubeconfigFile(t, environment.config)

@@ -11,8 +11,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/toolset"
 )
 
-// userRoles are the roles for people with what they add to: Kubernetes' own, whose
-// rules are in ClusterRoles of this form where no controller puts them together.
+// userRoles returns the user roles and the Kubernetes roles to which they are
+// aggregated. The rules of the latter are in ClusterRoles of this form, because no
+// controller aggregates them here.
 func userRoles(levels ...string) []string {
 	var roles []string
 	for _, level := range levels {
@@ -27,7 +28,7 @@ func usualTools() []toolset.Definition {
 	return slices.DeleteFunc(tools.All().Definitions(), func(d toolset.Definition) bool { return d.Toolset == toolset.Inside })
 }
 
-// namesOf are those of the tools for which ok holds.
+// namesOf returns the names of the tools for which ok returns true.
 func namesOf(ok func(toolset.Definition) bool) []string {
 	var names []string
 	for _, d := range usualTools() {
@@ -35,15 +36,15 @@ func namesOf(ok func(toolset.Definition) bool) []string {
 			names = append(names, d.Name)
 		}
 	}
-	slices.Sort(names) // As a client sees them.
+	slices.Sort(names) // As clients see them.
 	return names
 }
 
-// callersSeeWhatIsTheirs: the roles for people are enough for the tools that they
-// are for, and nobody sees or changes anything where they have no role.
+// callersSeeWhatIsTheirs checks that the user roles are sufficient for their tools,
+// and that callers cannot read or change anything in namespaces without a role.
 func (s *mcpScene) callersSeeWhatIsTheirs(t *testing.T) {
 	all := namesOf(func(toolset.Definition) bool { return true })
-	// This one changes nothing, and needs no more than its object.
+	// This tool changes nothing, and needs only its object.
 	reading := namesOf(func(d toolset.Definition) bool { return d.Effect == toolset.Reads || d.Name == "set_template_running" })
 	levels := map[string]struct{ roles, tools, refused []string }{
 		"view":  {userRoles("view"), reading, namesOf(func(d toolset.Definition) bool { return !slices.Contains(reading, d.Name) })},
@@ -68,7 +69,7 @@ func (s *mcpScene) callersSeeWhatIsTheirs(t *testing.T) {
 			}
 			for _, name := range of.tools {
 				if level == "edit" && name == "change_control_plane" || level == "none" {
-					continue // Of that some calls are refused, below.
+					continue // Some of these calls are refused, see below.
 				}
 				for _, call := range rows[name](t) {
 					if answer := session.do(t, name, call); answer.IsError {
@@ -105,8 +106,8 @@ func (s *mcpScene) callersSeeWhatIsTheirs(t *testing.T) {
 	t.Run("a namespace of others", func(t *testing.T) { s.othersAreOutOfReach(t) })
 }
 
-// othersAreOutOfReach: who is the admin of one namespace sees nothing of another and
-// changes nothing there.
+// othersAreOutOfReach checks that the admin of one namespace cannot read or change
+// anything in another one.
 func (s *mcpScene) othersAreOutOfReach(t *testing.T) {
 	for _, role := range userRoles("view", "edit", "admin") {
 		s.grantRole(t, "neighbour", role, s.other)
@@ -138,7 +139,8 @@ func (s *mcpScene) othersAreOutOfReach(t *testing.T) {
 			}
 		}
 	}
-	// Of the older protocol the answer to a subscription says whether it is accepted.
+	// In the older protocol the response to a subscription reports whether it is
+	// accepted.
 	subscriber := mustConnectMCP(t, caller.url, caller.token, legacyEra, nil)
 	for _, uri := range s.resources() {
 		if answer, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil {

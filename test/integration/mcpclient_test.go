@@ -17,7 +17,7 @@ const (
 	modernEra = "2026-07-28"
 )
 
-// mcpURL is where a process speaks the protocol.
+// mcpURL returns the MCP endpoint of a process.
 func mcpURL(p *process) string { return "http://127.0.0.1:" + p.mcpPort + "/mcp" }
 
 // connectMCP opens a session with a token, over connections of its own.
@@ -43,7 +43,7 @@ func connectMCPOver(t *testing.T, connections http.RoundTripper, url, token, era
 	return session, err
 }
 
-// mustConnectMCP opens a session that must be possible.
+// mustConnectMCP opens a session, and fails the test if that is not possible.
 func mustConnectMCP(t *testing.T, url, token, era string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	session, err := connectMCP(t, url, token, era, options)
@@ -62,7 +62,7 @@ func callTool(t *testing.T, session *mcp.ClientSession, name string, arguments m
 	return answer
 }
 
-// toolNames are those of the tools that a client is shown.
+// toolNames returns the names of the tools that a client can list.
 func toolNames(t *testing.T, session *mcp.ClientSession) []string {
 	t.Helper()
 	names := []string{}
@@ -75,7 +75,7 @@ func toolNames(t *testing.T, session *mcp.ClientSession) []string {
 	return names
 }
 
-// textOf is all that an answer says, as text.
+// textOf returns the whole result as text.
 func textOf(answer *mcp.CallToolResult) string {
 	text, err := json.Marshal(answer)
 	if err != nil {
@@ -84,7 +84,7 @@ func textOf(answer *mcp.CallToolResult) string {
 	return string(text)
 }
 
-// sentenceOf is what a model is told where a call did not succeed.
+// sentenceOf returns the error text for the model.
 func sentenceOf(answer *mcp.CallToolResult) string {
 	var parts []string
 	for _, content := range answer.Content {
@@ -95,8 +95,8 @@ func sentenceOf(answer *mcp.CallToolResult) string {
 	return strings.Join(parts, "\n")
 }
 
-// refusedForRights reports whether an answer tells in one sentence that its caller may
-// not do this.
+// refusedForRights returns an error unless a result reports in one sentence that its
+// caller lacks the permission.
 func refusedForRights(answer *mcp.CallToolResult) error {
 	sentence := sentenceOf(answer)
 	switch {

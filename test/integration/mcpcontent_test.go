@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/mcpserver/resources"
 )
 
-// resources are those of the namespace, of each kind one.
+// resources returns one resource of each kind in the namespace.
 func (s *mcpScene) resources() []string {
 	var all []string
 	for _, uri := range []string{
@@ -24,7 +24,7 @@ func (s *mcpScene) resources() []string {
 	return all
 }
 
-// prompts are about what does not work.
+// prompts returns prompts about the objects with problems.
 func (s *mcpScene) prompts() []*mcp.GetPromptParams {
 	prompt := func(name, ns, of string) *mcp.GetPromptParams {
 		return &mcp.GetPromptParams{Name: name, Arguments: map[string]string{"namespace": ns, "name": of}}
@@ -47,8 +47,8 @@ func (s *mcpScene) completion(t *testing.T, session *mcp.ClientSession, template
 	return answer.Completion.Values
 }
 
-// contentNeedsItsRights: with the rights that resources and prompts name, and no
-// others, all of them can be read, and each right is used.
+// contentNeedsItsRights checks that the declared permissions of resources and prompts are
+// sufficient to read all of them, and that each permission is used.
 func (s *mcpScene) contentNeedsItsRights(t *testing.T, callerOf func(*testing.T, string) mcpCaller) {
 	s.grantRights(t, "reads-resources", resources.Rights(), s.namespaces()...)
 	s.grantRights(t, "gets-prompts", prompts.Rights(), s.namespaces()...)
@@ -56,13 +56,14 @@ func (s *mcpScene) contentNeedsItsRights(t *testing.T, callerOf func(*testing.T,
 	t.Run("resources", func(t *testing.T) {
 		from, caller := auditSize(t), callerOf(t, "reads-resources")
 		session := caller.connect(t)
-		// Of the older protocol the answer to a subscription says whether it is accepted.
+		// In the older protocol the response to a subscription reports whether it is
+		// accepted.
 		subscriber := mustConnectMCP(t, caller.url, caller.token, legacyEra, nil)
 		for _, uri := range s.resources() {
 			if answer, err := session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err != nil || answer.Contents[0].Text+string(answer.Contents[0].Blob) == "" {
 				t.Errorf("reading %s: %+v, %v", uri, answer, err)
 			}
-			// What changes by itself has no news of its own.
+			// Parts that change frequently have no notifications.
 			isPart := strings.HasSuffix(uri, "/events") || strings.HasSuffix(uri, "/pods") || strings.HasSuffix(uri, "/log")
 			if err := subscriber.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); isPart == (err == nil) {
 				t.Errorf("subscribing to %s: %v", uri, err)

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// issuer is an OpenID Connect issuer: the login of people who are no
-// ServiceAccounts.
+// issuer is an OpenID Connect issuer for users that are not ServiceAccounts.
 type issuer struct {
 	*httptest.Server
 	key    *ecdsa.PrivateKey
@@ -59,7 +58,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// token is one for a user with groups.
+// token returns a token for a user with groups.
 func (i *issuer) token(t *testing.T, audience, user string, groups ...string) string {
 	t.Helper()
 	part := func(v map[string]any) string {

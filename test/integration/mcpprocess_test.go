@@ -19,12 +19,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// relay is a way to kube-apiserver that can be cut.
+// relay is a TCP proxy to kube-apiserver that can be interrupted.
 type relay struct {
 	address, target string
 
 	mu sync.Mutex
-	// listener is nil while the way is cut.
+	// listener is nil while the relay is interrupted.
 	listener net.Listener
 	open     []net.Conn
 }
@@ -41,7 +41,7 @@ func newRelay(t *testing.T) *relay {
 	return r
 }
 
-// connect lets connections through, at the same address as before.
+// connect accepts connections, at the same address as before.
 func (r *relay) connect(t *testing.T) {
 	t.Helper()
 	r.mu.Lock()
@@ -62,7 +62,8 @@ func (r *relay) connect(t *testing.T) {
 	}()
 }
 
-// pass lets one connection through, unless the way was cut since it was accepted.
+// pass forwards one connection, unless the relay was interrupted since it was
+// accepted.
 func (r *relay) pass(by net.Listener, near net.Conn) {
 	defer near.Close()
 	far, err := net.Dial("tcp", r.target)
@@ -86,7 +87,7 @@ func (r *relay) pass(by net.Listener, near net.Conn) {
 	_, _ = io.Copy(near, far)
 }
 
-// cut ends all connections and lets no other through.
+// cut closes all connections and accepts no others.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,8 +100,8 @@ func (r *relay) cut() {
 	r.listener, r.open = nil, nil
 }
 
-// TestMCPReadiness: a server that cannot reach kube-apiserver is not ready, and lives;
-// what it answers meanwhile tells no address.
+// TestMCPReadiness checks that a server that cannot reach kube-apiserver is not ready,
+// but live, and that its responses contain no address.
 func TestMCPReadiness(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -143,7 +144,7 @@ func TestMCPReadiness(t *testing.T) {
 	succeeds(t, entered(t, mcpURL(p), token, modernEra, nil), "get_events", map[string]any{"namespace": ns})
 }
 
-// TestMCPEnds: subscriptions do not hold the end of the process.
+// TestMCPEnds checks that subscriptions do not delay the end of the process.
 func TestMCPEnds(t *testing.T) {
 	t.Parallel()
 	const subscriptions = 50
@@ -176,8 +177,8 @@ func TestMCPEnds(t *testing.T) {
 	}
 }
 
-// TestMCPLocal: on a person's own machine the server needs no token and acts as their
-// kubeconfig says.
+// TestMCPLocal checks that on a user's own machine the server needs no token and uses
+// their kubeconfig.
 func TestMCPLocal(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -205,7 +206,8 @@ func TestMCPLocal(t *testing.T) {
 	}
 }
 
-// TestMCPRefusesToStart: what would be open to others, and what a person did not mean.
+// TestMCPRefusesToStart checks that the server rejects insecure and contradictory
+// flags.
 func TestMCPRefusesToStart(t *testing.T) {
 	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -246,8 +248,8 @@ func TestMCPRefusesToStart(t *testing.T) {
 	}
 }
 
-// TestMCPMemory tells what clients cost. The race detector takes several times the
-// memory and the time, so with it there are fewer calls.
+// TestMCPMemory logs the memory that clients need. The race detector takes several
+// times the memory and the time, so with it there are fewer calls.
 func TestMCPMemory(t *testing.T) {
 	t.Parallel()
 	const clients = 200
@@ -259,7 +261,7 @@ func TestMCPMemory(t *testing.T) {
 	create(t, controlPlane(ns, "coder", nil))
 	token := robot(t, ns, "robot", userRoles("view")...)
 	metrics := freePort(t)
-	// All clients are of one user.
+	// All clients use the same user.
 	p := newProcess(t, mcpConfig(t), "", "--app=mcp-http", "--mcp-rate-limit=0", "--mcp-max-in-flight=0", "--metrics-bind-address=127.0.0.1:"+metrics)
 	p.environment = append(p.environment, "GOGC=50") // As in the Deployment.
 	p.run(t)
@@ -290,7 +292,7 @@ func TestMCPMemory(t *testing.T) {
 	loaded, loadedAnonymous := mebibytes(t, p)
 	goroutines := func(content string) float64 { return metric(t, content, "go_goroutines") }
 	polltest.Eventually(t, "the goroutines of the clients end", func(context.Context) error {
-		// A connection may still read the end of its last answer.
+		// A connection may still read the end of its last response.
 		connections.CloseIdleConnections()
 		if now := goroutines(metricsOf(t, metrics)); now > goroutines(before)+20 {
 			return fmt.Errorf("there are %v, and were %v", now, goroutines(before))
@@ -304,8 +306,8 @@ func TestMCPMemory(t *testing.T) {
 	}
 }
 
-// mebibytes are the memory of a process: all that is in memory, and what of it is not
-// the program's own file.
+// mebibytes returns the memory of a process: the resident memory, and the part of it
+// that is not mapped from the executable file.
 func mebibytes(t *testing.T, p *process) (resident, anonymous int64) {
 	t.Helper()
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -313,7 +315,7 @@ func mebibytes(t *testing.T, p *process) (resident, anonymous int64) {
 		t.Skipf("the memory of a process cannot be read here: %v", err)
 	}
 	for line := range strings.SplitSeq(string(content), "\n") {
-		// What is on no line stays as it is.
+		// Values without a line keep their zero value.
 		_, _ = fmt.Sscanf(line, "VmRSS: %d kB", &resident)
 		_, _ = fmt.Sscanf(line, "RssAnon: %d kB", &anonymous)
 	}

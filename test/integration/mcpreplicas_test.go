@@ -30,7 +30,7 @@ func startMCPIn(t *testing.T, ns string, args ...string) *process {
 	return p
 }
 
-// inTurn passes requests to processes in turn, as a Service may do.
+// inTurn forwards requests to processes in turn, like a Service.
 func inTurn(t *testing.T, processes ...*process) string {
 	t.Helper()
 	var proxies []*httputil.ReverseProxy
@@ -50,13 +50,13 @@ func inTurn(t *testing.T, processes ...*process) string {
 	return service.URL + "/mcp"
 }
 
-// callsOf is how many calls of a tool a process has told of, which it does before it
-// answers; but what it tells comes here on a way of its own.
+// callsOf returns the number of calls of a tool in the log of a process. The process
+// logs a call before it responds, but the log arrives here asynchronously.
 func callsOf(p *process, tool string) int {
 	return strings.Count(p.logs.String(), `"tool": "`+tool+`"`)
 }
 
-// answered waits until processes have told of so many calls of a tool, and no more.
+// answered waits until processes have logged exactly this number of calls of a tool.
 func answered(t *testing.T, tool string, want int, processes ...*process) {
 	t.Helper()
 	told := 0
@@ -75,7 +75,7 @@ func answered(t *testing.T, tool string, want int, processes ...*process) {
 	}
 }
 
-// agreeing is a client whose user says yes to everything.
+// agreeing returns the options of a client whose user accepts everything.
 func agreeing(asked *atomic.Int64) *mcp.ClientOptions {
 	return &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		asked.Add(1)
@@ -83,15 +83,15 @@ func agreeing(asked *atomic.Int64) *mcp.ClientOptions {
 	}}
 }
 
-// TestMCPReplicas: any of two replicas answers, in both eras of the protocol; what one
-// asks the user may be answered at the other.
+// TestMCPReplicas checks that both replicas can respond, in both eras of the protocol,
+// and that the answer to a question of one replica can be sent to the other.
 func TestMCPReplicas(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	letShareKey(t, ns)
 	create(t, controlPlane(ns, "coder", nil))
 	token := robot(t, ns, "robot", userRoles("view", "edit", "admin")...)
-	// Both look for the Secret at the same time, and one of them makes it.
+	// Both look for the Secret at the same time, and one of them creates it.
 	one, two := startMCPIn(t, ns), startMCPIn(t, ns)
 	one.ready(t)
 	two.ready(t)
@@ -130,8 +130,8 @@ func TestMCPReplicas(t *testing.T) {
 	onlyAsCallers(t, two)
 }
 
-// confirmsAtTheOther: of five questions each is asked by one replica, and what the user
-// said comes to the other.
+// confirmsAtTheOther checks that the answers to five questions, each asked by one
+// replica, can be sent to the other.
 func confirmsAtTheOther(t *testing.T, ns, service, token string, one, two *process) {
 	t.Helper()
 	var asked atomic.Int64
@@ -152,7 +152,7 @@ func confirmsAtTheOther(t *testing.T, ns, service, token string, one, two *proce
 	}
 }
 
-// keyIsSecret: one Secret was made, and what is in it stands in no log.
+// keyIsSecret checks that one Secret was created, and that its content is in no log.
 func keyIsSecret(t *testing.T, ns string, processes ...*process) {
 	t.Helper()
 	key := read(t, &corev1.Secret{}, ns, mcpKeySecret).Data["confirmation-key"]
@@ -177,8 +177,8 @@ func keyIsSecret(t *testing.T, ns string, processes ...*process) {
 	}
 }
 
-// TestMCPWithoutKey: without the right to the Secret the server works, warns once, and
-// asks users all the same.
+// TestMCPWithoutKey checks that without permission for the Secret the server works,
+// warns once, and still asks users.
 func TestMCPWithoutKey(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

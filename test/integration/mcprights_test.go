@@ -16,11 +16,12 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// mcpSession is one of a caller, whose calls tell of their progress.
+// mcpSession is a session of a caller, whose calls report their progress.
 type mcpSession struct {
 	*mcp.ClientSession
 	mu sync.Mutex
-	// calls counts them. The last is under way, and told of with this token.
+	// calls counts the calls. The last one is in progress, and this is its progress
+	// token.
 	calls     int
 	token     string
 	meanwhile func()
@@ -37,8 +38,8 @@ func (c mcpCaller) connect(t *testing.T) *mcpSession {
 	return s
 }
 
-// progress does what is to be done while a call is at work. What is told of the call
-// before may come only now, and its builds are not those of this one.
+// progress runs the step that must happen during a call. It ignores late notifications
+// of the previous call, whose builds are not those of this one.
 func (s *mcpSession) progress(token any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,9 +67,9 @@ func (s *mcpSession) do(t *testing.T, tool string, call toolCall) *mcp.CallToolR
 	return answer
 }
 
-// TestMCPRights: what each tool says that it needs is what it needs, no less and no
-// more; the server's own role lets it do that for ServiceAccounts and for people; and
-// the roles for people are enough.
+// TestMCPRights checks that each tool needs exactly its declared permissions, that the
+// server's own role allows these for ServiceAccounts and for users, and that the user
+// roles are sufficient.
 func TestMCPRights(t *testing.T) {
 	s := newMCPScene(t)
 	alone := startMCP(t, "--mcp-rate-limit=0")
@@ -103,8 +104,8 @@ func TestMCPRights(t *testing.T) {
 	onlyAsCallers(t, people)
 }
 
-// callersOf are the rights of the callers of a tool, by their names: one has all
-// rights of the tool, and each of the others lacks some.
+// callersOf returns the permissions of the callers of a tool, by their names: one has
+// all permissions of the tool, and each of the others lacks some.
 func callersOf(d toolset.Definition) map[string][]access.Right {
 	all := map[string][]access.Right{callerName(d, ""): d.AllRights()}
 	for _, right := range d.Rights {
@@ -119,7 +120,7 @@ func callersOf(d toolset.Definition) map[string][]access.Right {
 	return all
 }
 
-// callerName is that of a caller of a tool, who lacks some rights.
+// callerName returns the name of a caller of a tool that lacks some permissions.
 func callerName(d toolset.Definition, difference string, rights ...access.Right) string {
 	words := []string{d.Name, difference}
 	for _, right := range rights {
@@ -132,8 +133,8 @@ func without(rights []access.Right, lacking ...access.Right) []access.Right {
 	return slices.DeleteFunc(slices.Clone(rights), func(right access.Right) bool { return slices.Contains(lacking, right) })
 }
 
-// succeeds: with the rights that a tool names all calls succeed, nothing is refused,
-// and each of the rights is used.
+// succeeds checks that with the declared permissions of a tool all calls succeed,
+// nothing is refused, and each permission is used.
 func (s *mcpScene) succeeds(t *testing.T, caller mcpCaller, constraint string, d toolset.Definition, row func(*testing.T) []toolCall) {
 	t.Helper()
 	calls, from := row(t), auditSize(t)
@@ -151,9 +152,9 @@ func (s *mcpScene) succeeds(t *testing.T, caller mcpCaller, constraint string, d
 	}
 }
 
-// isRefused: without one of the rights no call succeeds, nothing is changed, and what
-// is answered names the caller's right as the reason. Of the rights of which a call
-// needs one, each is enough for one call and not for all.
+// isRefused checks that without one of the permissions no call succeeds, nothing is
+// changed, and the error contains the missing permission. If a call needs one of
+// several permissions, each is sufficient for one call and not for all.
 func (s *mcpScene) isRefused(t *testing.T, callerOf func(*testing.T, string) mcpCaller, d toolset.Definition, row func(*testing.T) []toolCall) {
 	t.Helper()
 	var lacking [][]access.Right
@@ -193,8 +194,8 @@ func (s *mcpScene) isRefused(t *testing.T, callerOf func(*testing.T, string) mcp
 	}
 }
 
-// changesNothing: kube-apiserver took no change from a user, though it refused them
-// something.
+// changesNothing checks that kube-apiserver accepted no change from a user, and refused
+// at least one request.
 func changesNothing(t *testing.T, from int64, user string) {
 	t.Helper()
 	polltest.Eventually(t, "the refusal is written down", func(context.Context) error {
@@ -210,8 +211,8 @@ func changesNothing(t *testing.T, from int64, user string) {
 	}
 }
 
-// usesExactly waits until each of the rights is used, but for those that are spare; no
-// other right is used, and nothing is refused.
+// usesExactly waits until each of the permissions is used, except the spare ones; no
+// other permission is used, and nothing is refused.
 func usesExactly(t *testing.T, from int64, user string, rights []access.Right, spare ...access.Right) {
 	t.Helper()
 	polltest.Eventually(t, "each right is used", func(context.Context) error {
@@ -236,13 +237,15 @@ func usesExactly(t *testing.T, from int64, user string, rights []access.Right, s
 	}
 }
 
-// requestsAs are those that were made for a user, from a place in the audit log on.
+// requestsAs returns the requests that were made for a user, from an offset in the
+// audit log.
 func requestsAs(t *testing.T, from int64, user string) []request {
 	t.Helper()
 	return slices.DeleteFunc(requests(t, from), func(r request) bool { return r.ImpersonatedUser == nil || r.ImpersonatedUser.Username != user })
 }
 
-// right is the one that a request needs. That of asking what one may do is everybody's.
+// right returns the permission that a request needs. Every user may create access
+// reviews for themselves.
 func (r request) right() (access.Right, bool) {
 	resource := r.ObjectRef.Resource
 	switch {
@@ -254,16 +257,16 @@ func (r request) right() (access.Right, bool) {
 	return access.Right{Verb: r.Verb, Group: r.ObjectRef.APIGroup, Resource: resource}, r.ObjectRef.APIGroup != "authorization.k8s.io"
 }
 
-// looksEverywhereFirst says of a request of diagnose_workspace that it asks for the
-// pods of all namespaces, because a template may put them anywhere. Who may not see
-// those is shown the ones of some namespaces.
+// looksEverywhereFirst reports whether a request of diagnose_workspace lists the pods
+// of all namespaces, because a template may create them anywhere. For callers without
+// permission for that, the tool lists those of some namespaces.
 func (r request) looksEverywhereFirst() bool {
 	path, _, _ := strings.Cut(r.RequestURI, "?")
 	return r.Verb == "list" && path == "/api/v1/pods"
 }
 
-// spare are rights that these calls do not need: create_workspace reads the workspace
-// where a watch of it breaks.
+// spare returns permissions that these calls do not need: create_workspace reads the
+// workspace if its watch breaks.
 func spare(tool string) []access.Right {
 	if tool != "create_workspace" {
 		return nil

@@ -23,12 +23,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// mcpScene is a cluster with all that the tools of the MCP server can find.
+// mcpScene is the fixture of the MCP tests: a cluster with objects for all tools of
+// the MCP server.
 type mcpScene struct {
 	operator *process
 	// ns has a control plane with a workspace, a template, a pod that crashes, a
 	// workspace that cannot start and a template that cannot be built. other has a
-	// control plane without pods, and away one whose Coder does not answer.
+	// control plane without pods, and away has one whose Coder does not respond.
 	ns, other, away string
 	coder           *coderdtest.Server
 	// standIn rolls out the Deployments of ns and other.
@@ -37,7 +38,7 @@ type mcpScene struct {
 	callers string
 	// spare are templates that no call has changed yet.
 	spare []spareTemplate
-	// number makes names and values that were not there before.
+	// number is used for unique names and values.
 	number int
 }
 
@@ -45,13 +46,13 @@ func newMCPScene(t *testing.T) *mcpScene {
 	t.Helper()
 	names, proxy := startCoders(t)
 	s := &mcpScene{ns: namespace(t), other: namespace(t), away: namespace(t), callers: namespace(t)}
-	// Of many namespaces with control planes, such as other tests leave behind, the
-	// server does not look at all to find out what it need not show.
+	// If there are many namespaces with control planes, such as those that other tests
+	// leave behind, the server does not check all of them to hide tools.
 	s.operator = startProcess(t, proxy, "--leader-elect=false", "--mcp-rate-limit=0", "--watch-namespaces="+strings.Join(s.namespaces(), ","))
 	s.standIn = startStandIn(t, s.ns, s.other)
 	s.coder = coderdtest.New(t)
-	// The API reads Coder's workspaces when all are there: it hears of those that
-	// somebody else makes later than a test wants to wait.
+	// The API reads Coder's workspaces after all were created: it would detect
+	// workspaces that others create too late for a test.
 	furnished := make(chan struct{})
 	s.coder.Fail(coderdtest.Fault{Method: http.MethodGet, PathPrefix: "/api/v2/workspaces", Block: furnished})
 	names.add(t, s.ns, "coder", s.coder)
@@ -76,8 +77,8 @@ func newMCPScene(t *testing.T) *mcpScene {
 
 func (s *mcpScene) namespaces() []string { return []string{s.ns, s.other, s.away} }
 
-// furnish makes the templates and workspaces: two to look at, a workspace that cannot
-// start, of a template that cannot be built, and some to change.
+// furnish creates the templates and workspaces: two to read, a workspace that cannot
+// start and its template that cannot be built, and some to change.
 func (s *mcpScene) furnish(t *testing.T) {
 	t.Helper()
 	hello := s.coder.AddTemplate("coder", "hello", map[string]string{"main.tf": "# hello\n", "logo.png": "\x89PNG\xff\x00"})
@@ -99,7 +100,7 @@ func (s *mcpScene) furnish(t *testing.T) {
 	}
 }
 
-// isShown waits until the API shows what was made.
+// isShown waits until the API lists the created objects.
 func (s *mcpScene) isShown(t *testing.T) {
 	t.Helper()
 	polltest.Eventually(t, "the API shows what there is in Coder", func(ctx context.Context) error {
@@ -114,7 +115,7 @@ func (s *mcpScene) isShown(t *testing.T) {
 	})
 }
 
-// spoil has builds fail, of the workspace and of the template.
+// spoil makes builds of the workspace and of the template fail.
 func (s *mcpScene) spoil(t *testing.T) {
 	t.Helper()
 	patch(t, &aggregationv1alpha1.CoderWorkspace{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "coder.admin.stuck"}}, "test", `{"spec":{"running":true}}`)
@@ -143,8 +144,8 @@ func (s spareTemplate) object() string  { return "coder." + s.name }
 func (s spareTemplate) runs() string    { return "coder.admin.runs-" + s.name }
 func (s spareTemplate) stopped() string { return "coder.admin.stopped-" + s.name }
 
-// take returns a template that nobody has changed yet. What is built of it from now on
-// is held until the test says so.
+// take returns an unchanged template. Its builds are held from now on until the test
+// releases them.
 func (s *mcpScene) take(t *testing.T) spareTemplate {
 	t.Helper()
 	if len(s.spare) == 0 {
@@ -159,7 +160,7 @@ func (s *mcpScene) take(t *testing.T) spareTemplate {
 	return taken
 }
 
-// crash makes two pods that crash, on a node whose kubelet is there for their logs.
+// crash creates two pods that crash, on a node with a kubelet that serves their logs.
 func (s *mcpScene) crash(t *testing.T) {
 	t.Helper()
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -200,21 +201,21 @@ func (s *mcpScene) crash(t *testing.T) {
 	}
 }
 
-// next is a number that was not there before.
+// next returns a new number.
 func (s *mcpScene) next() int {
 	s.number++
 	return s.number
 }
 
-// mcpCaller is somebody who calls tools.
+// mcpCaller is a user that calls tools.
 type mcpCaller struct {
-	// user is what Kubernetes calls them.
+	// user is the caller's user name in Kubernetes.
 	user  string
 	token string
 	url   string
 }
 
-// newCaller makes a ServiceAccount without rights but to enter.
+// newCaller creates a ServiceAccount whose only permission is to use the MCP server.
 func (s *mcpScene) newCaller(t *testing.T, p *process, name string) mcpCaller {
 	t.Helper()
 	return mcpCaller{
@@ -223,18 +224,19 @@ func (s *mcpScene) newCaller(t *testing.T, p *process, name string) mcpCaller {
 	}
 }
 
-// subjects are who a name stands for: a ServiceAccount and a group of the issuer.
+// subjects returns the subjects for a name: a ServiceAccount and a group of the
+// issuer.
 func (s *mcpScene) subjects(name string) []rbacv1.Subject {
 	return []rbacv1.Subject{serviceAccount(s.callers, name), group(personPrefix + name)}
 }
 
-// grantRights returns a caller rights in each of some namespaces.
+// grantRights grants permissions to a caller in each of some namespaces.
 func (s *mcpScene) grantRights(t *testing.T, name string, rights []access.Right, namespaces ...string) {
 	t.Helper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mcp-" + s.ns + "-" + name}}
 	for _, right := range rights {
 		if strings.HasPrefix(right.Resource, "/") {
-			continue // Everybody may read the paths that tools read.
+			continue // Every user may read the paths that tools read.
 		}
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: []string{right.Verb}, APIGroups: []string{right.Group}, Resources: []string{right.Resource}})
 	}
@@ -254,8 +256,8 @@ func (s *mcpScene) grantRole(t *testing.T, name, role string, namespaces ...stri
 	}
 }
 
-// granted waits until kube-apiserver knows all rights that were given until now: it
-// hears of roles and of bindings in the order in which they were made.
+// granted waits until kube-apiserver applies all permissions that were granted before:
+// it sees roles and bindings in the order of their creation.
 func (s *mcpScene) granted(t *testing.T) {
 	t.Helper()
 	last := fmt.Sprintf("last-%d", s.next())

@@ -20,16 +20,17 @@ import (
 
 const (
 	mcpAudience = "coder-k8s-mcp"
-	// mcpKeySecret is what replicas share.
+	// mcpKeySecret is the Secret with the key that replicas share.
 	mcpKeySecret = "coder-k8s-mcp"
 	// metricsSecret has the certificate of the metrics.
 	metricsSecret = "coder-k8s-metrics-tls"
-	// mcpAccount is the ServiceAccount of a process that runs nothing but the server.
+	// mcpAccount is the ServiceAccount of a process that runs only the MCP server.
 	mcpAccount = "mcp-alone"
 )
 
-// mcpConfig is that of a ServiceAccount with only what the MCP server needs: the
-// controllers have many rights, which would hide one that is missing.
+// mcpConfig returns the client configuration of a ServiceAccount with only the
+// permissions of the MCP server: the many permissions of the controllers would hide a
+// missing one.
 func mcpConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	if err := install(); err != nil {
@@ -42,8 +43,8 @@ func mcpConfig(t *testing.T) *rest.Config {
 	return serviceAccountConfig(t, operatorNamespace, mcpAccount)
 }
 
-// letShareKey gives that ServiceAccount the rights to the Secrets of replicas that run
-// in a namespace.
+// letShareKey grants that ServiceAccount the permissions for the Secrets of replicas
+// that run in a namespace.
 func letShareKey(t *testing.T, ns string) {
 	t.Helper()
 	for _, name := range []string{"coder-k8s-mcp-confirmation-key", "coder-k8s-metrics-certificate"} {
@@ -66,8 +67,8 @@ func startMCP(t *testing.T, args ...string) *process {
 	return startProcessAs(t, mcpConfig(t), "", append([]string{"--app=mcp-http"}, args...)...)
 }
 
-// startMCPWithIssuer starts the MCP server for the users of an issuer. token makes
-// the tokens of these.
+// startMCPWithIssuer starts the MCP server for the users of an issuer. token creates
+// their tokens.
 func startMCPWithIssuer(t *testing.T) (p *process, token func(t *testing.T, user string, groups ...string) string) {
 	t.Helper()
 	login := newIssuer(t)
@@ -81,7 +82,7 @@ func startMCPWithIssuer(t *testing.T) (p *process, token func(t *testing.T, user
 	}
 }
 
-// personPrefix is before the names of users and groups of the issuer.
+// personPrefix is the prefix of the names of users and groups of the issuer.
 const personPrefix = "oidc:"
 
 func serviceAccount(ns, name string) rbacv1.Subject {
@@ -92,7 +93,7 @@ func group(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 }
 
-// bindEverywhere binds a ClusterRole in the whole cluster. The binding stays.
+// bindEverywhere binds a ClusterRole in the whole cluster. The binding is not deleted.
 func bindEverywhere(t *testing.T, name, role string, subjects ...rbacv1.Subject) {
 	t.Helper()
 	made(t, &rbacv1.ClusterRoleBinding{
@@ -102,7 +103,7 @@ func bindEverywhere(t *testing.T, name, role string, subjects ...rbacv1.Subject)
 	})
 }
 
-// made makes an object, unless there is one already.
+// made creates an object unless it exists.
 func made(t *testing.T, object client.Object) {
 	t.Helper()
 	if err := environment.client.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil {
@@ -110,8 +111,8 @@ func made(t *testing.T, object client.Object) {
 	}
 }
 
-// onlyAsCallers fails the test where the audit log tells that an MCP server did
-// something as itself that is not its own business, or read a Secret for somebody.
+// onlyAsCallers fails the test if an MCP server made other requests as itself than
+// those of isOwnBusiness, or read a Secret for a caller.
 func onlyAsCallers(t *testing.T, p *process) {
 	t.Helper()
 	asCallers := 0
@@ -133,15 +134,14 @@ func onlyAsCallers(t *testing.T, p *process) {
 	}
 }
 
-// isOwnBusiness says of a request of the MCP server whether it is one of the few
-// that it makes as itself: reviews, where control planes are, its own Secret, and
-// what everybody may read about the API.
+// isOwnBusiness reports whether a request of the MCP server is one of the few that it
+// makes as itself: reviews, lists of control planes, its own Secret, and discovery.
 func (r request) isOwnBusiness() bool {
 	switch what := fmt.Sprintf("%s %s", r.Verb, r.ObjectRef.Resource); what {
 	case "create tokenreviews", "create subjectaccessreviews", "list codercontrolplanes":
 		return true
 	case "create selfsubjectreviews", "create selfsubjectaccessreviews", "create selfsubjectrulesreviews":
-		// At its start it asks whether it has the rights that it needs.
+		// At its start it checks whether it has the permissions that it needs.
 		return true
 	case "get secrets", "update secrets":
 		return r.ObjectRef.Namespace != "" && (r.ObjectRef.Name == metricsSecret || r.ObjectRef.Name == mcpKeySecret)
@@ -152,8 +152,8 @@ func (r request) isOwnBusiness() bool {
 	}
 }
 
-// robot makes a ServiceAccount with ClusterRoles in its namespace, and gives its token.
-// It may also enter; that is known a moment later.
+// robot creates a ServiceAccount with ClusterRoles in its namespace, and returns its
+// token. It may also use the MCP server, after a short delay.
 func robot(t *testing.T, ns, name string, roles ...string) string {
 	t.Helper()
 	token := serviceAccountToken(t, ns, name, mcpAudience)
@@ -165,8 +165,8 @@ func robot(t *testing.T, ns, name string, roles ...string) string {
 	return token
 }
 
-// known waits until kube-apiserver knows the rights that a ServiceAccount was given in
-// its namespace until now: it hears of bindings in the order in which they were made.
+// known waits until kube-apiserver applies the permissions that a ServiceAccount was
+// granted in its namespace before: it sees bindings in the order of their creation.
 func known(t *testing.T, ns, account string) {
 	t.Helper()
 	last := "last-of-" + account
@@ -185,7 +185,7 @@ func known(t *testing.T, ns, account string) {
 	})
 }
 
-// allowed reports whether kube-apiserver lets a user read a resource.
+// allowed returns an error unless a user may read a resource.
 func allowed(ctx context.Context, user, ns, resource string) error {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: ns, Verb: "get", Resource: resource},
@@ -199,7 +199,7 @@ func allowed(ctx context.Context, user, ns, resource string) error {
 	return nil
 }
 
-// entered waits until somebody may enter, and connects.
+// entered waits until a user has access, and connects.
 func entered(t *testing.T, url, token, era string, options *mcp.ClientOptions) *mcp.ClientSession {
 	t.Helper()
 	var session *mcp.ClientSession
@@ -211,7 +211,7 @@ func entered(t *testing.T, url, token, era string, options *mcp.ClientOptions) *
 	return session
 }
 
-// succeeds waits until a call succeeds, and gives how often it was tried.
+// succeeds waits until a call succeeds, and returns the number of attempts.
 func succeeds(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any) int {
 	t.Helper()
 	tries := 0
@@ -225,8 +225,8 @@ func succeeds(t *testing.T, session *mcp.ClientSession, tool string, arguments m
 	return tries
 }
 
-// TestMCPIsInstalled: kubectl apply -k gives the server the rights that the other tests
-// give it, all of them to the ServiceAccount of its Deployment.
+// TestMCPIsInstalled checks that kubectl apply -k grants the server the same
+// permissions as the other tests, all of them to the ServiceAccount of its Deployment.
 func TestMCPIsInstalled(t *testing.T) {
 	t.Parallel()
 	for _, directory := range []string{"config/default", "config/namespaced"} {

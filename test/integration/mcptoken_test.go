@@ -22,7 +22,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// door is an MCP server that serves TLS.
+// door is an MCP server with TLS.
 type door struct {
 	*process
 	client *http.Client
@@ -41,7 +41,7 @@ func newDoor(t *testing.T) *door {
 			t.Fatal(err)
 		}
 	}
-	// An administrator's certificate is offered with every request.
+	// Every request offers an administrator's client certificate.
 	administrator, err := tls.X509KeyPair(environment.config.CertData, environment.config.KeyData)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func newDoor(t *testing.T) *door {
 	return &door{process: p, client: &http.Client{Transport: transport}}
 }
 
-// knock asks for the tools, with an Authorization header.
+// knock lists the tools, with an Authorization header.
 func (d *door) knock(ctx context.Context, authorization string) (status int, challenge, answer string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://127.0.0.1:"+d.mcpPort+"/mcp",
 		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`))
@@ -74,8 +74,8 @@ func (d *door) knock(ctx context.Context, authorization string) (status int, cha
 	return response.StatusCode, response.Header.Get("WWW-Authenticate"), string(content), err
 }
 
-// TestMCPTokens: only a token for the MCP server opens it, as long as Kubernetes says
-// whose it is.
+// TestMCPTokens checks that the MCP server accepts only tokens with its audience that
+// kube-apiserver authenticates.
 func TestMCPTokens(t *testing.T) {
 	t.Parallel()
 	d, ns := newDoor(t), namespace(t)
@@ -118,8 +118,9 @@ func TestMCPTokens(t *testing.T) {
 	}
 }
 
-// deletedAccountIsOut: a token ends with its ServiceAccount, ten seconds later here and
-// up to ten in kube-apiserver, which both remember whose a token was.
+// deletedAccountIsOut checks that a token becomes invalid when its ServiceAccount is
+// deleted, after up to ten seconds here and up to ten in kube-apiserver, because both
+// cache authentications.
 func (d *door) deletedAccountIsOut(t *testing.T, ns, token string, opens func(context.Context) error) {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(environment.config)
@@ -141,7 +142,7 @@ func (d *door) deletedAccountIsOut(t *testing.T, ns, token string, opens func(co
 		return nil
 	})
 	t.Logf("refused %.1f s after its ServiceAccount was deleted", time.Since(begin).Seconds())
-	// One of the same name is another one.
+	// A new ServiceAccount with the same name is a different one.
 	if err := environment.client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "robot"}}); err != nil {
 		t.Fatal(err)
 	}

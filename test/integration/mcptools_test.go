@@ -15,15 +15,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// toolCall is a call that succeeds where its caller has all rights of the tool.
+// toolCall is a call that succeeds if its caller has all permissions of the tool.
 type toolCall struct {
 	arguments map[string]any
-	// meanwhile is done each time that the call tells of its progress.
+	// meanwhile is called for each progress notification of the call.
 	meanwhile func()
 }
 
-// toolCalls are, by the names of tools, calls that together need all rights of the
-// tool. What they change is made anew each time.
+// toolCalls returns, by the names of tools, calls that together need all permissions
+// of the tool. They create new objects for each run.
 func (s *mcpScene) toolCalls() map[string]func(t *testing.T) []toolCall {
 	all := map[string]func(t *testing.T) []toolCall{}
 	for _, some := range []map[string]func(t *testing.T) []toolCall{s.readingCalls(), s.workspaceCalls(), s.templateCalls()} {
@@ -35,7 +35,7 @@ func (s *mcpScene) toolCalls() map[string]func(t *testing.T) []toolCall {
 	return all
 }
 
-// calls are the same each time.
+// calls returns the same calls each time.
 func calls(arguments ...map[string]any) func(*testing.T) []toolCall {
 	return func(*testing.T) []toolCall {
 		var all []toolCall
@@ -119,11 +119,11 @@ func (s *mcpScene) templateCalls() map[string]func(t *testing.T) []toolCall {
 	}
 }
 
-// changeCalls change what is wanted of a control plane. New pods start when the test
-// says so.
+// changeCalls returns calls that change the spec of a control plane. New pods start
+// when the test releases them.
 func (s *mcpScene) changeCalls(t *testing.T) []toolCall {
 	t.Helper()
-	// Of two restarts in one second the other one changes nothing.
+	// Of two restarts within one second the second changes nothing.
 	polltest.Eventually(t, "the second of the last restart is over", func(ctx context.Context) error {
 		deployment := &appsv1.Deployment{}
 		if err := environment.client.Get(ctx, client.ObjectKey{Namespace: s.other, Name: "coder"}, deployment); err != nil {

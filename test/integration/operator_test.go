@@ -34,8 +34,8 @@ import (
 
 const operatorNamespace = "coder-system"
 
-// install applies the RBAC and the policy that users apply, once, so that the program has here
-// the very rights that it has in a cluster.
+// install applies the RBAC and the policy that users apply, once, so that the program has the
+// same permissions as in a cluster.
 var install = sync.OnceValue(func() error {
 	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
@@ -57,7 +57,7 @@ var install = sync.OnceValue(func() error {
 	return authorsAreRecorded(ctx)
 })
 
-// authorsAreRecorded waits until the policy is in force, which takes it a moment.
+// authorsAreRecorded waits until the policy is in force, which takes a moment.
 func authorsAreRecorded(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		trial := controlPlane("default", "trial", nil)
@@ -66,7 +66,7 @@ func authorsAreRecorded(ctx context.Context) error {
 	})
 }
 
-// createAll makes every object of a manifest.
+// createAll creates every object of a manifest.
 func createAll(ctx context.Context, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -91,7 +91,7 @@ func createAll(ctx context.Context, path string) error {
 	}
 }
 
-// operatorConfig is that of ServiceAccount coder-k8s.
+// operatorConfig returns the client configuration of ServiceAccount coder-k8s.
 func operatorConfig(t *testing.T) *rest.Config {
 	t.Helper()
 	if err := install(); err != nil {
@@ -100,8 +100,8 @@ func operatorConfig(t *testing.T) *rest.Config {
 	return serviceAccountConfig(t, operatorNamespace, "coder-k8s")
 }
 
-// serviceAccountConfig is a client configuration that acts as a ServiceAccount,
-// which is made where it does not exist.
+// serviceAccountConfig returns the client configuration of a ServiceAccount, which it creates
+// if it does not exist.
 func serviceAccountConfig(t *testing.T, ns, name string) *rest.Config {
 	t.Helper()
 	config := rest.AnonymousClientConfig(environment.config)
@@ -110,7 +110,7 @@ func serviceAccountConfig(t *testing.T, ns, name string) *rest.Config {
 	return config
 }
 
-// serviceAccountToken asks for a token for an audience; empty is kube-apiserver's.
+// serviceAccountToken requests a token for an audience; "" means that of kube-apiserver.
 func serviceAccountToken(t *testing.T, ns, name, audience string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
@@ -145,8 +145,8 @@ func grant(t *testing.T, ns, role, account string) {
 	}
 }
 
-// serve tells kube-apiserver to pass the aggregated group on to a program on
-// this machine, and waits until it does.
+// serve configures kube-apiserver to forward the aggregated group to a program on this
+// machine, and waits until it does.
 func serve(t *testing.T, p *process) {
 	t.Helper()
 	port, err := strconv.Atoi(p.apiPort)
@@ -185,7 +185,7 @@ func serve(t *testing.T, p *process) {
 		}
 		for _, c := range registration.Status.Conditions {
 			if c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue {
-				// The condition may be about the program before: ask.
+				// The condition may be about the previous program, so send a request.
 				return environment.client.List(ctx, &unstructured.UnstructuredList{Object: map[string]any{
 					"apiVersion": "aggregation.coder.com/v1alpha1", "kind": "CoderWorkspaceList",
 				}}, client.InNamespace("default"))
@@ -195,8 +195,7 @@ func serve(t *testing.T, p *process) {
 	})
 }
 
-// makeAvailable says of a control plane's Deployment what a cluster with nodes
-// would say.
+// makeAvailable sets the status of a control plane's Deployment as a cluster with nodes would.
 func makeAvailable(t *testing.T, ns, name string) {
 	t.Helper()
 	polltest.Eventually(t, "the Deployment can be made available", func(ctx context.Context) error {
@@ -209,8 +208,8 @@ func makeAvailable(t *testing.T, ns, name string) {
 	})
 }
 
-// waitCondition waits until a condition of a control plane has a status, and a
-// reason where one is given.
+// waitCondition waits until a condition of a control plane has a status, and a reason if it is
+// not empty.
 func waitCondition(t *testing.T, ns, name, conditionType string, status metav1.ConditionStatus, reason string) *coderv1alpha1.CoderControlPlane {
 	t.Helper()
 	cp := &coderv1alpha1.CoderControlPlane{}

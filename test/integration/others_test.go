@@ -21,7 +21,7 @@ import (
 
 const checksumAnnotation = "coder.com/config-checksum"
 
-// three are one workload of each kind, with their Deployments' names.
+// three has one workload of each kind, with the names of their Deployments.
 type three struct {
 	ns      string
 	cp      *coderv1alpha1.CoderControlPlane
@@ -30,9 +30,9 @@ type three struct {
 	objects map[string]client.Object
 }
 
-// TestOthersChangesStay: what other people and controllers change on a Deployment
-// stays through later passes and a restart of the operator, for each kind; and when
-// nothing changes, the operator writes nothing, not even after its restart.
+// TestOthersChangesStay checks for each kind that changes of others on a Deployment are
+// kept by later reconciles and after a restart of the operator, and that the operator
+// writes nothing if nothing changes, not even after its restart.
 func TestOthersChangesStay(t *testing.T) {
 	t.Parallel()
 	names, proxy := startCoders(t)
@@ -68,8 +68,9 @@ func TestOthersChangesStay(t *testing.T) {
 	}
 	from := auditSize(t)
 	for name, object := range w.objects {
-		// An event of each object, and of a child, that asks for nothing. (An annotation
-		// of a Deployment makes a new generation of it, which is something to tell.)
+		// An event for each object, and for a child, that requires no write. (An
+		// annotation of a Deployment increases its generation, which changes the
+		// status.)
 		patch(t, object, "somebody", `{"metadata":{"annotations":{"example.com/seen":"yes"}}}`)
 		account := read(t, &appsv1.Deployment{}, ns, name).Spec.Template.Spec.ServiceAccountName
 		child := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: account}}
@@ -105,7 +106,7 @@ func (w *three) annotation(t *testing.T, deployment, name string) string {
 	return read(t, &appsv1.Deployment{}, w.ns, deployment).Spec.Template.Annotations[name]
 }
 
-// contentRolls changes the content of a Secret that all refer to.
+// contentRolls changes the content of a Secret to which all refer.
 func (w *three) contentRolls(t *testing.T) {
 	t.Helper()
 	before := map[string]string{}
@@ -139,8 +140,8 @@ func (w *three) touch(t *testing.T, name string) {
 	}
 }
 
-// scale has the control plane and the proxy scaled through their own scale, and the
-// provisioners through their Deployment.
+// scale scales the control plane and the proxy through their own scale subresource, and
+// the provisioners through their Deployment.
 func (w *three) scale(t *testing.T) {
 	t.Helper()
 	setScale(t, w.cp, 2)
@@ -162,15 +163,15 @@ func (w *three) scale(t *testing.T) {
 func setScale(t *testing.T, object client.Object, replicas int32) {
 	t.Helper()
 	content := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
-	// The answer, which is a Scale, is written into what is given.
+	// The response, which is a Scale, is decoded into this object.
 	answer := object.DeepCopyObject().(client.Object)
 	if err := environment.client.SubResource("scale").Patch(t.Context(), answer, content, client.FieldOwner("kubectl-scale")); err != nil {
 		t.Fatalf("scaling %s: %v", object.GetName(), err)
 	}
 }
 
-// unchanged checks that what others changed is still there, and that the pods are
-// the operator's otherwise.
+// unchanged checks that the changes of others still exist, and that the rest of the pod
+// template is the operator's.
 func (w *three) unchanged(t *testing.T, name, checksum string) {
 	t.Helper()
 	d := read(t, &appsv1.Deployment{}, w.ns, name)
@@ -196,7 +197,7 @@ func (w *three) unchanged(t *testing.T, name, checksum string) {
 	}
 }
 
-// settled waits until a process has looked at each kind and has nothing to do.
+// settled waits until a process has reconciled each kind and is idle.
 func (w *three) settled(t *testing.T, metrics string) {
 	t.Helper()
 	last := ""
@@ -212,7 +213,7 @@ func (w *three) settled(t *testing.T, metrics string) {
 			}
 			now += fmt.Sprintln(controller, passes)
 		}
-		// The same twice: nothing was on the way.
+		// Two equal readings: no write was in progress.
 		before := last
 		if last = now; before != now {
 			return fmt.Errorf("it has just worked: %s", now)
@@ -221,7 +222,7 @@ func (w *three) settled(t *testing.T, metrics string) {
 	})
 }
 
-// metric returns the value of one series, or 0 where there is none.
+// metric returns the value of one series, or 0 if there is none.
 func metric(t *testing.T, content, series string) float64 {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (\S+)$`).FindStringSubmatch(content)

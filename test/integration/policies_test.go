@@ -22,8 +22,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// TestPolicies: a policy and a webhook of the cluster decide about workspaces as about
-// any object, in create, patch and dry run, before Coder is told anything.
+// TestPolicies checks that a policy and a webhook of the cluster apply to workspaces
+// as to any object, in create, patch and dry run, before any request to Coder.
 func TestPolicies(t *testing.T) {
 	_, ns, coder, _ := coderServed(t)
 	polltest.Eventually(t, "a workspace is made", func(ctx context.Context) error {
@@ -40,7 +40,7 @@ func TestPolicies(t *testing.T) {
 			if err := json.Unmarshal([]byte(content), new); err != nil {
 				t.Fatal(err)
 			}
-			// A new policy is known a moment later.
+			// A new policy takes effect after a moment.
 			polltest.Eventually(t, "a dry run is refused", func(ctx context.Context) error {
 				return refused(environment.client.Create(ctx, new.DeepCopy(), client.DryRunAll), message)
 			})
@@ -74,7 +74,7 @@ func refused(err error, message string) error {
 	return nil
 }
 
-// policy makes a ValidatingAdmissionPolicy for the workspaces of a namespace.
+// policy creates a ValidatingAdmissionPolicy for the workspaces of a namespace.
 func policy(t *testing.T, ns string) {
 	t.Helper()
 	made := &admissionregistrationv1.ValidatingAdmissionPolicy{
@@ -144,7 +144,7 @@ func workspaceWrites() admissionregistrationv1.RuleWithOperations {
 	}
 }
 
-// clusterWide makes objects that the test takes away again.
+// clusterWide creates objects that are deleted after the test.
 func clusterWide(t *testing.T, objects ...client.Object) {
 	t.Helper()
 	create(t, objects...)

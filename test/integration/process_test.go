@@ -30,8 +30,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// binary builds the real program once, with the race detector where the tests
-// have it.
+// binary builds the real program once, with the race detector if the tests use it.
 var binary = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(environment.dir, "coder-k8s")
 	args := []string{"build", "-o", path}
@@ -45,34 +44,33 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// process is the program at work, as the operator's ServiceAccount.
+// process is a running program with the operator's ServiceAccount.
 type process struct {
 	command, environment   []string
 	cmd                    *exec.Cmd
 	logs                   *syncBuffer
 	apiPort, mcpPort, port string
-	// name is what it calls itself.
+	// name is the name that it uses for itself.
 	name string
-	// credential names the process in the audit log, of which it concerns what comes
-	// after auditFrom.
+	// credential identifies the process in the audit log, from the offset auditFrom.
 	credential string
 	auditFrom  int64
-	// serverRestarts says that its kube-apiserver begins anew, which refuses
-	// everything for a moment because it does not know the roles yet.
+	// serverRestarts reports whether its kube-apiserver restarts, which refuses all
+	// requests for a moment because it has not read the roles yet.
 	serverRestarts bool
-	// lacksRights says that the test gave it fewer rights than it wants.
+	// lacksRights reports whether the test granted it fewer permissions than it needs.
 	lacksRights bool
 	ended       chan struct{}
 }
 
-// startProcess starts the program with the operator's own rights. Its calls to
+// startProcess starts the program with the operator's own permissions. Its calls to
 // Coder, which has no name here, go through proxy to fake servers.
 func startProcess(t *testing.T, proxy string, args ...string) *process {
 	t.Helper()
 	return startProcessAs(t, operatorConfig(t), proxy, args...)
 }
 
-// startProcessAs starts it with the rights of a client configuration.
+// startProcessAs starts it with the permissions of a client configuration.
 func startProcessAs(t *testing.T, config *rest.Config, proxy string, args ...string) *process {
 	t.Helper()
 	p := newProcess(t, config, proxy, args...)
@@ -80,7 +78,7 @@ func startProcessAs(t *testing.T, config *rest.Config, proxy string, args ...str
 	return p
 }
 
-// newProcess is one that has not been started yet.
+// newProcess returns a process that has not been started yet.
 func newProcess(t *testing.T, config *rest.Config, proxy string, args ...string) *process {
 	t.Helper()
 	path, err := binary()
@@ -101,7 +99,8 @@ func newProcess(t *testing.T, config *rest.Config, proxy string, args ...string)
 	return p
 }
 
-// run starts the program until the test ends, and looks then at what it left.
+// run starts the program until the test ends, and then checks its log and its
+// requests.
 func (p *process) run(t *testing.T) {
 	t.Helper()
 	p.start(t)
@@ -117,8 +116,8 @@ func (p *process) run(t *testing.T) {
 	})
 }
 
-// start starts the program, again where it has ended: as the same container does,
-// with its name and its ports.
+// start starts or restarts the program, like a container, with the same name and
+// ports.
 func (p *process) start(t *testing.T) {
 	t.Helper()
 	p.cmd = exec.Command(p.command[0], p.command[1:]...)
@@ -135,7 +134,7 @@ func (p *process) start(t *testing.T) {
 	}()
 }
 
-// credentialOf is how the audit log names a token of a ServiceAccount.
+// credentialOf returns the credential id of a ServiceAccount's token in the audit log.
 func credentialOf(t *testing.T, token string) string {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -155,7 +154,7 @@ func credentialOf(t *testing.T, token string) string {
 	return "JTI=" + claims.ID
 }
 
-// ready waits until the program says that it is.
+// ready waits until the program is ready.
 func (p *process) ready(t *testing.T) {
 	t.Helper()
 	polltest.Eventually(t, "the program is ready", func(ctx context.Context) error {
@@ -168,7 +167,7 @@ func (p *process) ready(t *testing.T) {
 	})
 }
 
-// terminate ends the program as the kubelet does, and gives its exit code.
+// terminate stops the program like the kubelet, and returns its exit code.
 func (p *process) terminate(t *testing.T) int {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -176,7 +175,7 @@ func (p *process) terminate(t *testing.T) int {
 	}
 	select {
 	case <-p.ended:
-	// What it does not end in time by itself, the exit code tells.
+	// If the program does not end in time, the exit code shows it.
 	case <-polltest.Context(t).Done():
 		t.Fatalf("the program still runs long after SIGTERM:\n%s", p.logs)
 	}
@@ -215,14 +214,13 @@ func httpOKWith(ctx context.Context, client *http.Client, address string) error 
 	return nil
 }
 
-// coders is the way from the names that control planes have in a cluster to fake
-// servers: an HTTP proxy.
+// coders is an HTTP proxy from the in-cluster names of control planes to fake servers.
 type coders struct {
 	mu    sync.Mutex
 	hosts map[string]*url.URL
-	// lists are the queries by which workspaces were listed, by host.
+	// lists are the queries of workspace lists, by host.
 	lists map[string][]url.Values
-	// created counts by name the workspaces that Coder created for a request.
+	// created counts the workspaces that Coder created on request, by name.
 	created map[string]int
 }
 
@@ -249,7 +247,7 @@ func startCoders(t *testing.T) (*coders, string) {
 		},
 		ModifyResponse: c.count,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
-			// Like a host that does not answer: the connection ends.
+			// Like a host that does not respond: the connection is closed.
 			panic(http.ErrAbortHandler)
 		},
 	}, ReadHeaderTimeout: time.Minute}
@@ -262,7 +260,7 @@ func startCoders(t *testing.T) (*coders, string) {
 	return c, "http://" + listener.Addr().String()
 }
 
-// add makes a server answer under the name of a control plane's Service.
+// add makes a server available under the name of a control plane's Service.
 func (c *coders) add(t *testing.T, ns, name string, server *coderdtest.Server) {
 	t.Helper()
 	target, err := url.Parse(server.URL)
@@ -274,8 +272,8 @@ func (c *coders) add(t *testing.T, ns, name string, server *coderdtest.Server) {
 	c.hosts[name+"."+ns+".svc.cluster.local"] = target
 }
 
-// loads counts how often all workspaces of a control plane were read, and how often
-// only their number was.
+// loads returns how often all workspaces of a control plane were read, and how often
+// only their number.
 func (c *coders) loads(ns, name string) (all, counted int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -309,8 +307,8 @@ func kubeconfigFile(t *testing.T, config *rest.Config) string {
 	return file
 }
 
-// The ports for programs: below those of which the kernel gives one to everybody who
-// asks for any, and above those of Kubernetes.
+// The ports for programs: below the kernel's ephemeral ports, and above those of
+// Kubernetes.
 const firstPort, lastPort = 12000, 28000
 
 // ports is the one that was given last. It begins anywhere, because other packages are

@@ -26,7 +26,8 @@ const (
 	countTemplates  corev1.ResourceName = "count/codertemplates.aggregation.coder.com"
 )
 
-// quota makes a quota for ten workspaces and no template, which nobody has counted yet.
+// quota creates a quota for ten workspaces and no template, whose usage is not counted
+// yet.
 func quota(t *testing.T, ns string) *corev1.ResourceQuota {
 	t.Helper()
 	made := &corev1.ResourceQuota{
@@ -39,7 +40,7 @@ func quota(t *testing.T, ns string) *corev1.ResourceQuota {
 	return made
 }
 
-// used reads how many workspaces a quota counts.
+// used returns the number of workspaces that a quota counts.
 func used(t *testing.T, ns string) int64 {
 	t.Helper()
 	count := read(t, &corev1.ResourceQuota{}, ns, "limits").Status.Used[countWorkspaces]
@@ -54,8 +55,8 @@ func unstructuredWorkspace(name string) *unstructured.Unstructured {
 	}}
 }
 
-// TestQuota sends fifty creates to two replicas at the same time, for which a quota has
-// room for ten.
+// TestQuota sends fifty creates to two replicas at the same time, of which a quota
+// allows ten.
 func TestQuota(t *testing.T) {
 	names, proxy := startCoders(t)
 	ns := namespace(t)
@@ -71,7 +72,7 @@ func TestQuota(t *testing.T) {
 		return err
 	})
 	limits := quota(t, ns)
-	// What kube-controller-manager would say.
+	// As kube-controller-manager would set it.
 	limits.Status = corev1.ResourceQuotaStatus{Hard: limits.Spec.Hard, Used: corev1.ResourceList{
 		countWorkspaces: resource.MustParse("0"), countTemplates: resource.MustParse("0"),
 	}}
@@ -125,8 +126,8 @@ func flood(t *testing.T, all replicas, ns string) (created int) {
 	return created
 }
 
-// TestQuotaIsCounted has the real kube-controller-manager count: also what people make
-// in Coder, and not what Coder refused.
+// TestQuotaIsCounted uses the real kube-controller-manager: it counts workspaces that
+// users create in Coder, and not those that Coder rejected.
 func TestQuotaIsCounted(t *testing.T) {
 	_, ns, coder, template := coderServed(t)
 	coder.AddWorkspace("admin", template, "by-hand")

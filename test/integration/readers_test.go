@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// reader reads objects with get and list, each time what is newest.
+// reader reads objects with consistent gets and lists.
 type reader struct {
 	*history
 	// fixed is the replica that it stays at, also while that is paused. Nil chooses one

@@ -36,7 +36,8 @@ func newMany(t *testing.T, names *coders, ns string) *many {
 	return m
 }
 
-// begun counts the control planes in whose Coder the operator has a token.
+// begun returns the number of control planes in whose Coder the operator has a
+// token.
 func (m *many) begun() int {
 	n := 0
 	for _, coder := range m.coders {
@@ -45,7 +46,7 @@ func (m *many) begun() int {
 	return n
 }
 
-// once checks that everything is in Coder, and nothing twice.
+// once checks that every object is in Coder exactly once.
 func (m *many) once(t *testing.T) {
 	t.Helper()
 	for i, coder := range m.coders {
@@ -64,7 +65,7 @@ func (m *many) once(t *testing.T) {
 	}
 }
 
-// madeOnce fails the test where an object of a namespace was made more than once.
+// madeOnce fails the test if an object of a namespace was created more than once.
 func madeOnce(t *testing.T, from int64, ns string, by ...*process) {
 	t.Helper()
 	made := map[string]int{}
@@ -90,8 +91,8 @@ func madeOnce(t *testing.T, from int64, ns string, by ...*process) {
 }
 
 // TestKilledLeader: the replica that leads is killed in the middle of its work. The
-// other takes over when the lease has run out, not before, and what it finds half
-// done it completes; nothing is there twice.
+// other takes over when the Lease has expired, not before, and completes the
+// unfinished work; nothing is created twice.
 func TestKilledLeader(t *testing.T) {
 	t.Parallel()
 	names, proxy := startCoders(t)
@@ -103,7 +104,7 @@ func TestKilledLeader(t *testing.T) {
 	second := startProcess(t, proxy, args...)
 	second.ready(t)
 	pods := startStandIn(t, ns)
-	// However late the test looks, the replica has not done everything.
+	// So the replica cannot be finished when the test kills it.
 	pods.hold("coder-9", true)
 	m := newMany(t, names, ns)
 	create(t, m.objects...)

@@ -38,7 +38,7 @@ type replica struct {
 	client dynamic.Interface
 
 	mu sync.Mutex
-	// up says that the process was started and is not paused.
+	// up reports whether the process was started and is not paused.
 	up, paused bool
 	// lives counts how often it was started or resumed. The history of its watches begins
 	// at revision since at the latest.
@@ -49,7 +49,7 @@ type replica struct {
 // replicas are those of one test.
 type replicas []*replica
 
-// startReplicas starts some of them, which serve some namespaces.
+// startReplicas starts n replicas.
 func startReplicas(t *testing.T, proxy string, n int, args ...string) replicas {
 	t.Helper()
 	all := make(replicas, n)
@@ -67,8 +67,8 @@ func startReplicas(t *testing.T, proxy string, n int, args ...string) replicas {
 	return all
 }
 
-// directConfig reaches a process as the administrator, and trusts what the operator
-// says that its certificate is signed with.
+// directConfig returns a configuration that connects to a process as the administrator,
+// and trusts the operator's own CA.
 func directConfig(t *testing.T, p *process) *rest.Config {
 	t.Helper()
 	secret := read(t, &corev1.Secret{}, operatorNamespace, "coder-k8s-apiserver-tls")
@@ -80,7 +80,7 @@ func directConfig(t *testing.T, p *process) *rest.Config {
 	return config
 }
 
-// alive reports whether the replica runs, and in which of its lives.
+// alive reports whether the replica runs, and the number of its current life.
 func (r *replica) alive() (bool, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +135,7 @@ func (r *replica) forgot(revision uint64) bool {
 	return revision <= r.since
 }
 
-// living are those that run.
+// living returns the running replicas.
 func (all replicas) living() replicas {
 	return slices.DeleteFunc(slices.Clone(all), func(r *replica) bool {
 		up, _ := r.alive()
@@ -143,13 +143,13 @@ func (all replicas) living() replicas {
 	})
 }
 
-// any returns one that runs.
+// any returns a running replica.
 func (all replicas) any() *replica {
 	living := all.living()
 	return living[rand.IntN(len(living))]
 }
 
-// service is a way to them that ends at one that runs, as a Service has it.
+// service returns a configuration that connects to a running replica, like a Service.
 func (all replicas) service() *rest.Config {
 	config := rest.CopyConfig(all[0].config)
 	config.Dial = func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -158,7 +158,7 @@ func (all replicas) service() *rest.Config {
 	return config
 }
 
-// leader waits until one of those that run holds the Lease, and returns it.
+// leader waits until a running replica holds the Lease, and returns it.
 func (all replicas) leader(t *testing.T) *replica {
 	t.Helper()
 	var found *replica
@@ -181,8 +181,8 @@ func (all replicas) leader(t *testing.T) *replica {
 	return found
 }
 
-// isNoHolder fails the test where a replica that has ended in order still holds the
-// Lease, so that the others have to wait until it runs out.
+// isNoHolder fails the test if a replica that was shut down still holds the Lease, so
+// that the others have to wait until it expires.
 func (r *replica) isNoHolder(t *testing.T) {
 	t.Helper()
 	if holder := holderOf(read(t, &coordinationv1.Lease{}, operatorNamespace, "coder-k8s-aggregated-api")); holder == r.name {
@@ -190,7 +190,7 @@ func (r *replica) isNoHolder(t *testing.T) {
 	}
 }
 
-// writesBack waits until the replicas that run carry out a write, and logs how long that
+// writesBack waits until a write to the running replicas succeeds, and logs how long that
 // took. A write that is refused until then must have status 503 and Retry-After.
 func (all replicas) writesBack(t *testing.T, since time.Time, ns, name string) {
 	t.Helper()
@@ -216,15 +216,15 @@ func (all replicas) writesBack(t *testing.T, since time.Time, ns, name string) {
 	t.Logf("a write succeeded after %.2f s, %d were refused until then", time.Since(since).Seconds(), refused)
 }
 
-// holderOf is the name of the process that holds the Lease; what follows it there
-// tells the lives of the process apart.
+// holderOf returns the name of the process that holds the Lease. The rest of the holder
+// identity distinguishes the lives of the process.
 func holderOf(lease *coordinationv1.Lease) string {
 	name, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
 	return name
 }
 
-// forgetReplica removes what a process that is dead left of itself, so that the next
-// test's need not wait until it has run out.
+// forgetReplica removes the Leases of a dead process, so that the next test need not wait
+// until they expire.
 func forgetReplica(t *testing.T, p *process) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())

@@ -52,7 +52,7 @@ func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
 		return nil
 	})
 
-	// kube-apiserver writes a request down when it has answered it.
+	// kube-apiserver records a request after the response.
 	polltest.Eventually(t, "the audit log has the change under its id", func(context.Context) error {
 		if all := requests(t, from); !slices.ContainsFunc(all, func(r request) bool {
 			return r.AuditID == id && r.ObjectRef.Resource == "coderworkspaces" && r.changes()
@@ -66,7 +66,7 @@ func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
 	}) {
 		t.Errorf("Coder got no write under the id %s", id)
 	}
-	// All that the program has told is here when it has ended.
+	// The log of the program is complete when it has ended.
 	if code := p.terminate(t); code != 0 {
 		t.Errorf("the program ends with %d", code)
 	}
@@ -88,7 +88,7 @@ func TestOneIDAndOneTraceFromAToolToCoder(t *testing.T) {
 	}
 }
 
-// postMCP sends one message as a client does that keeps no session.
+// postMCP sends one message like a client without sessions.
 func postMCP(ctx context.Context, t *testing.T, p *process, token, trace, body string) (int, http.Header, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, mcpURL(p), strings.NewReader(body))

@@ -26,7 +26,8 @@ type apiServer struct {
 	out     *syncBuffer
 }
 
-// newAPIServer makes one that accepts what the first one has signed.
+// newAPIServer creates an apiServer that accepts the tokens and certificates of the
+// first one.
 func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
 	main := environment.server.ControlPlane.GetAPIServer()
@@ -43,7 +44,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	}}
 }
 
-// start starts it and waits until it answers.
+// start starts it and waits until it responds.
 func (s *apiServer) start(t *testing.T) {
 	t.Helper()
 	s.cmd = exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-apiserver"), s.args...)
@@ -62,7 +63,7 @@ func (s *apiServer) start(t *testing.T) {
 	})
 }
 
-// kill ends it as a power cut would.
+// kill kills it with SIGKILL.
 func (s *apiServer) kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -72,8 +73,8 @@ func (s *apiServer) kill() {
 }
 
 // TestAPIServerRestarts: kube-apiserver is killed in the middle of the operator's
-// work and comes back. The process lives on and completes what it began; nothing is
-// there twice.
+// work and started again. The operator continues to run and completes its work;
+// nothing is created twice.
 func TestAPIServerRestarts(t *testing.T) {
 	t.Parallel()
 	server := newAPIServer(t)
@@ -93,7 +94,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	p.serverRestarts = true
 	p.ready(t)
 	pods := startStandIn(t, ns)
-	// However late the test looks, the operator has not done everything.
+	// So the operator cannot be finished when the test kills kube-apiserver.
 	pods.hold("coder-9", true)
 	m := newMany(t, names, ns)
 	create(t, m.objects...)
@@ -108,7 +109,7 @@ func TestAPIServerRestarts(t *testing.T) {
 	if m.begun() == len(m.coders) {
 		t.Error("the operator had done everything: the test shows nothing")
 	}
-	// What changes while the operator sees nothing, it learns afterwards.
+	// The operator must see changes during the outage afterwards.
 	late := controlPlane(ns, "late", withDatabase)
 	licensedCoder(t, names, ns, "late")
 	create(t, late)

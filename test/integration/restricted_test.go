@@ -21,9 +21,9 @@ import (
 
 const restrictedAccount = "coder-k8s-restricted"
 
-// restrictedConfig is that of a ServiceAccount with the rights that
-// config/namespaced gives, in these namespaces, under names of their own: the
-// ServiceAccount of the other tests has rights in the whole cluster.
+// restrictedConfig returns the client configuration of a ServiceAccount with the
+// permissions of config/namespaced in these namespaces, under separate names: the
+// ServiceAccount of the other tests has permissions in the whole cluster.
 func restrictedConfig(t *testing.T, namespaces ...string) *rest.Config {
 	t.Helper()
 	if err := install(); err != nil {
@@ -33,7 +33,7 @@ func restrictedConfig(t *testing.T, namespaces ...string) *rest.Config {
 		switch object.GetKind() {
 		case "RoleBinding", "ClusterRoleBinding", "ClusterRole", "Role":
 		default:
-			continue // The ServiceAccount is made with its token, the rest runs nowhere.
+			continue // The ServiceAccount is created with its token; the rest is not needed here.
 		}
 		for _, subject := range field[[]any](t, object, "subjects") {
 			if s := subject.(map[string]any); s["name"] == "coder-k8s" {
@@ -58,7 +58,7 @@ func restrictedConfig(t *testing.T, namespaces ...string) *rest.Config {
 	return serviceAccountConfig(t, operatorNamespace, restrictedAccount)
 }
 
-// field returns a field of an object as it is there, or nothing.
+// field returns a field of an object, or the zero value.
 func field[T any](t *testing.T, object *unstructured.Unstructured, path ...string) T {
 	t.Helper()
 	value, _, err := unstructured.NestedFieldNoCopy(object.Object, path...)
@@ -69,7 +69,7 @@ func field[T any](t *testing.T, object *unstructured.Unstructured, path ...strin
 	return got
 }
 
-// rendered is what kubectl apply -k applies of a directory.
+// rendered returns the objects that kubectl apply -k applies for a directory.
 func rendered(t *testing.T, directory string) []*unstructured.Unstructured {
 	t.Helper()
 	kubectl := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kubectl")
@@ -90,9 +90,9 @@ func rendered(t *testing.T, directory string) []*unstructured.Unstructured {
 	}
 }
 
-// TestSomeNamespaces: with --watch-namespaces and the rights of config/namespaced
-// alone the operator works in those namespaces, and in no other; nothing that it
-// tries is refused.
+// TestSomeNamespaces checks that with --watch-namespaces and only the permissions
+// of config/namespaced the operator works in those namespaces, and in no other,
+// and that none of its requests is refused.
 func TestSomeNamespaces(t *testing.T) {
 	t.Parallel()
 	a, b, c := namespace(t), namespace(t), namespace(t)
@@ -121,7 +121,7 @@ func TestSomeNamespaces(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Errorf("there are %v in the namespace that is not watched, error %v", found, err)
 	}
-	// The test would show nothing if this ServiceAccount had more rights.
+	// The test would be useless if this ServiceAccount had more permissions.
 	other := as(t, serviceAccountConfig(t, operatorNamespace, restrictedAccount))
 	for ns, allowed := range map[string]bool{a: true, c: false} {
 		err := other.List(t.Context(), &coderv1alpha1.CoderControlPlaneList{}, client.InNamespace(ns))

@@ -23,20 +23,20 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// secretSearch looks for what nobody may be told.
+// secretSearch searches texts for secrets.
 type secretSearch struct {
 	ns    string
-	known map[string]string // What it is, by the text.
+	known map[string]string // Descriptions of the secrets, by their text.
 }
 
 func newSecretSearch(ns string) *secretSearch {
 	return &secretSearch{ns: ns, known: map[string]string{}}
 }
 
-// add has a text looked for.
+// add adds a text to the search.
 func (s *secretSearch) add(what, text string) { s.known[text] = what }
 
-// collect adds whatever the Secrets of the namespace hold at this moment.
+// collect adds the current content of the Secrets of the namespace.
 func (s *secretSearch) collect(t *testing.T) {
 	t.Helper()
 	list := &corev1.SecretList{}
@@ -58,8 +58,8 @@ func (s *secretSearch) collect(t *testing.T) {
 	}
 }
 
-// search fails the test where a secret stands in one of the texts, in an Event, or
-// in any object of the namespace that is no Secret.
+// search fails the test if a secret is in one of the texts, in an Event, or in any
+// object of the namespace except Secrets.
 func (s *secretSearch) search(t *testing.T, logs, metrics string) {
 	t.Helper()
 	places := s.objects(t)
@@ -76,7 +76,7 @@ func (s *secretSearch) search(t *testing.T, logs, metrics string) {
 	}
 }
 
-// objects returns everything in the namespace but Secrets, as JSON.
+// objects returns all objects in the namespace except Secrets, as JSON.
 func (s *secretSearch) objects(t *testing.T) map[string]string {
 	t.Helper()
 	finder, err := discovery.NewDiscoveryClientForConfig(environment.config)
@@ -87,7 +87,7 @@ func (s *secretSearch) objects(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A group of the aggregated API whose server has ended is not what is searched.
+	// The group of an aggregated API whose server has ended is not searched.
 	lists, err := finder.ServerPreferredNamespacedResources()
 	if partly := new(discovery.ErrGroupDiscoveryFailed); err != nil && !errors.As(err, &partly) {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func (s *secretSearch) objects(t *testing.T) map[string]string {
 	return places
 }
 
-// metricsOf reads the metrics of a process as somebody who may, as soon as it
+// metricsOf reads the metrics of a process as an authorized user, as soon as it
 // serves them.
 func metricsOf(t *testing.T, port string) string {
 	t.Helper()

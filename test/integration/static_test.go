@@ -11,8 +11,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/coderdtest"
 )
 
-// TestStaticCoder serves one Coder that was given on the command line, in one
-// namespace, without any control plane in the cluster.
+// TestStaticCoder serves one Coder from the command line, in one namespace,
+// without any control plane in the cluster.
 func TestStaticCoder(t *testing.T) {
 	coder := coderdtest.New(t)
 	token := coder.AddUser("root", "owner")

@@ -28,7 +28,8 @@ import (
 
 const operatorUser = "coder-k8s-operator"
 
-// controlPlaneReady brings a control plane to Ready and gives its Coder.
+// controlPlaneReady creates a control plane, waits until it is Ready, and returns its
+// Coder.
 func controlPlaneReady(t *testing.T, names *coders, ns, name string, opts ...coderdtest.Option) *coderdtest.Server {
 	t.Helper()
 	coder := coderdtest.New(t, opts...)
@@ -41,8 +42,8 @@ func controlPlaneReady(t *testing.T, names *coders, ns, name string, opts ...cod
 	return coder
 }
 
-// coderServed starts the program for a namespace of its own, with a control plane "coder"
-// that is Ready. Its Coder has template "hello".
+// coderServed starts the program for a new namespace, with a control plane "coder" that
+// is Ready. Its Coder has template "hello".
 func coderServed(t *testing.T, opts ...coderdtest.Option) (p *process, ns string, coder *coderdtest.Server, template uuid.UUID) {
 	t.Helper()
 	names, proxy := startCoders(t)
@@ -58,7 +59,7 @@ func withDatabase(cp *coderv1alpha1.CoderControlPlane) {
 	cp.Spec.ExtraEnv = []corev1.EnvVar{{Name: "CODER_PG_CONNECTION_URL", Value: "postgres://db.invalid/coder"}}
 }
 
-// as makes a client that acts as a ServiceAccount.
+// as returns a client that acts as a ServiceAccount.
 func as(t *testing.T, config *rest.Config) client.Client {
 	t.Helper()
 	c, err := client.New(config, client.Options{Scheme: environment.scheme})
@@ -75,8 +76,8 @@ func workspaceOf(ns, name, template string) *aggregationv1alpha1.CoderWorkspace 
 	}
 }
 
-// TestMainJob runs the real program with its own rights against a real
-// kube-apiserver: from a control plane to a workspace that is stopped.
+// TestMainJob runs the real program with its own permissions against a real
+// kube-apiserver: from a control plane to a stopped workspace.
 func TestMainJob(t *testing.T) {
 	names, proxy := startCoders(t)
 	p := startProcess(t, proxy, "--app=all", "--leader-elect=false")
@@ -89,7 +90,7 @@ func TestMainJob(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "coder.hello"},
 		Spec:       aggregationv1alpha1.CoderTemplateSpec{DisplayName: "Hello", Files: map[string]string{"main.tf": "# nothing\n"}},
 	}
-	// The aggregated API hears of the control plane at another moment than the test.
+	// The aggregated API may see the control plane later than the test.
 	polltest.Eventually(t, "a template is made", func(ctx context.Context) error {
 		return client.IgnoreAlreadyExists(environment.client.Create(ctx, template.DeepCopy()))
 	})
@@ -160,8 +161,8 @@ func TestMainJob(t *testing.T) {
 	}
 }
 
-// TestRights shows that RBAC decides, for callers through kube-apiserver and for
-// those that reach the program directly.
+// TestRights checks that RBAC applies to callers through kube-apiserver and to callers
+// that connect to the program directly.
 func TestRights(t *testing.T) {
 	names, proxy := startCoders(t)
 	p := startProcess(t, proxy, "--leader-elect=false")
@@ -188,7 +189,8 @@ func TestRights(t *testing.T) {
 	anonymous.BearerToken = ""
 	forged := rest.CopyConfig(anonymous)
 	forged.Wrap(setHeaders(map[string]string{"X-Remote-User": "system:admin", "X-Remote-Group": "system:masters"}))
-	// A certificate that kube-apiserver accepts makes its holder no front proxy.
+	// A client certificate that kube-apiserver accepts is not a front proxy
+	// certificate.
 	user, err := environment.server.AddUser(envtest.User{Name: "mallory"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -212,15 +214,15 @@ func TestRights(t *testing.T) {
 				polltest.Eventually(t, "the "+what+" is answered as it should be", func(ctx context.Context) error {
 					return asExpected(ask(ctx, test.config, ns), test.allowed)
 				})
-				// Nobody here has rights in all namespaces.
+				// No user here has permissions in all namespaces.
 				polltest.Eventually(t, "the "+what+" of all namespaces is refused", func(ctx context.Context) error {
 					return asExpected(ask(ctx, test.config, ""), false)
 				})
 			}
 		})
 	}
-	// A new client asks for all kinds first, and kube-apiserver may still remember that
-	// the program before this one went away.
+	// A new client runs discovery first, and kube-apiserver may still have cached that
+	// the previous program is unavailable.
 	polltest.Eventually(t, "a viewer may not make a workspace", func(ctx context.Context) error {
 		err := as(t, viewer).Create(ctx, workspaceOf(ns, "coder.admin.x", "hello"))
 		if err == nil {
@@ -233,7 +235,7 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// asExpected reports whether an answer is what somebody must get.
+// asExpected returns an error unless a result is as expected for a caller.
 func asExpected(err error, allowed bool) error {
 	switch {
 	case allowed && err != nil:
@@ -244,8 +246,8 @@ func asExpected(err error, allowed bool) error {
 	return nil
 }
 
-// TestNamespaceWithoutControlPlaneIsEmpty: anything but an empty list there
-// blocks the deletion of every namespace of a cluster.
+// TestNamespaceWithoutControlPlaneIsEmpty checks that lists are empty there: anything
+// else would block the deletion of every namespace of a cluster.
 func TestNamespaceWithoutControlPlaneIsEmpty(t *testing.T) {
 	_, proxy := startCoders(t)
 	p := startProcess(t, proxy, "--leader-elect=false")
@@ -257,8 +259,9 @@ func TestNamespaceWithoutControlPlaneIsEmpty(t *testing.T) {
 	}
 }
 
-// TestUnreachableCoderIsNoEmptyList: who sees an empty list deletes things. Replicas
-// show what was known when Coder went away, also one that starts while it is away.
+// TestUnreachableCoderIsNoEmptyList checks that lists are not empty while Coder is
+// unavailable, because clients delete dependents of missing objects. Replicas serve the
+// last known objects, including a replica that starts during the outage.
 func TestUnreachableCoderIsNoEmptyList(t *testing.T) {
 	names, proxy := startCoders(t)
 	ns := namespace(t)
@@ -310,8 +313,8 @@ func TestUnreachableCoderIsNoEmptyList(t *testing.T) {
 	}
 }
 
-// TestForeignServiceIsNotTouched: an object of someone else is told, not taken,
-// and no password is sent to it.
+// TestForeignServiceIsNotTouched checks that an object of someone else is reported and
+// not changed, and that no password is sent to it.
 func TestForeignServiceIsNotTouched(t *testing.T) {
 	names, proxy := startCoders(t)
 	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
@@ -346,8 +349,8 @@ func TestForeignServiceIsNotTouched(t *testing.T) {
 	}
 }
 
-// TestRestIsRest: a control plane that is as it should be causes no write,
-// however often it is looked at.
+// TestRestIsRest checks that a control plane in its desired state causes no write,
+// however often it is reconciled.
 func TestRestIsRest(t *testing.T) {
 	names, proxy := startCoders(t)
 	p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
@@ -357,15 +360,15 @@ func TestRestIsRest(t *testing.T) {
 	before := versions(t, ns)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "coder"}}
 	for i := range 5 {
-		// Somebody else's annotation is an event for the controller, and stays.
+		// An annotation of someone else triggers a reconcile, and is kept.
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, i)
 		if err := environment.client.Patch(t.Context(), service, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before["Service/coder"] = service.ResourceVersion
-	// A second control plane, made after the touches, is Ready only when the first
-	// one's events are long handled: the queue is fair.
+	// The queue is fair, so when a second control plane, which is created after these
+	// changes, is Ready, the events of the first one have been handled.
 	controlPlaneReady(t, names, namespace(t), "coder")
 	after := versions(t, ns)
 	for name, version := range before {
@@ -388,7 +391,7 @@ func TestRestIsRest(t *testing.T) {
 	}
 }
 
-// versions returns the resource versions of what a control plane consists of.
+// versions returns the resource versions of a control plane's objects.
 func versions(t *testing.T, ns string) map[string]string {
 	t.Helper()
 	found, err := objects(t.Context(), ns)
@@ -453,8 +456,8 @@ func eachObject(ctx context.Context, ns string, do func(name string, object clie
 	return nil
 }
 
-// TestKilledAtWork kills the program with SIGKILL over and over while it makes a
-// control plane. It must come to Ready, with one token and one of each object.
+// TestKilledAtWork kills the program with SIGKILL repeatedly while it creates a control
+// plane. The control plane must become Ready, with one token and one of each object.
 func TestKilledAtWork(t *testing.T) {
 	names, proxy := startCoders(t)
 	ns := namespace(t)
@@ -463,8 +466,8 @@ func TestKilledAtWork(t *testing.T) {
 	if err := environment.client.Create(t.Context(), controlPlane(ns, "coder", withDatabase)); err != nil {
 		t.Fatal(err)
 	}
-	// Each life ends when the namespace holds one object more than at the end of
-	// the life before, the last ones when the operator has begun with Coder.
+	// Each life ends when the namespace has one object more than at the end of the
+	// previous life, and the last ones end when the operator has started to call Coder.
 	for count := 2; count <= 9; count++ {
 		p := startProcess(t, proxy, "--app=controller", "--leader-elect=false")
 		if count == 6 {

@@ -29,8 +29,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/supportbundle"
 )
 
-// TestExportAndSupportBundle runs both commands against a real kube-apiserver with
-// the real program behind it, as an administrator.
+// TestExportAndSupportBundle runs both commands against a real kube-apiserver and the
+// real program, as an administrator.
 func TestExportAndSupportBundle(t *testing.T) {
 	names, proxy := startCoders(t)
 	p := startProcess(t, proxy, "--app=all", "--leader-elect=false")
@@ -43,7 +43,8 @@ func TestExportAndSupportBundle(t *testing.T) {
 		Spec:       aggregationv1alpha1.CoderTemplateSpec{DisplayName: "Hello", Files: map[string]string{"main.tf": "# nothing\n"}},
 	}
 	polltest.Eventually(t, "the template is Ready", func(ctx context.Context) error {
-		// The aggregated API does not know the control plane yet, or has it.
+		// The aggregated API may not have seen the control plane yet, or the template
+		// exists already.
 		if err := environment.client.Create(ctx, template.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
@@ -105,7 +106,8 @@ func TestExportAndSupportBundle(t *testing.T) {
 	}
 }
 
-// secretValues returns what the Secrets of namespaces hold, but names and certificates.
+// secretValues returns the values in the Secrets of namespaces, except names and
+// certificates.
 func secretValues(t *testing.T, namespaces ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -130,7 +132,7 @@ func secretValues(t *testing.T, namespaces ...string) map[string]string {
 	return out
 }
 
-// filesIn reads an archive, without the folder that all share.
+// filesIn reads an archive, and removes the common top directory from the names.
 func filesIn(t *testing.T, from io.Reader) map[string]string {
 	t.Helper()
 	compressed, err := gzip.NewReader(from)

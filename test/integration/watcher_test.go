@@ -14,21 +14,22 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// watcher watches the workspaces of a namespace, over and over from a revision that
-// it has seen: where it stopped, or any one before.
+// watcher watches the workspaces of a namespace, repeatedly from a revision that it has
+// seen: the last one, or any earlier one.
 type watcher struct {
 	name      string
 	namespace string
 	replicas  replicas
-	// fixed is the replica that it stays at. Nil goes from one to another.
+	// fixed is the replica that it always uses. If it is nil, the watcher changes
+	// replicas.
 	fixed     *replica
 	selector  labels.Selector
 	chronicle *chronicle
-	// seen are the revisions that it may begin at, in order.
+	// seen are the revisions from which it may start, in order.
 	seen []uint64
 }
 
-// run works until the context is done, and then until it has seen a revision.
+// run watches until the context is done, and then until it has seen a revision.
 func (w *watcher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r := w.fixed
@@ -44,7 +45,7 @@ func (w *watcher) run(ctx context.Context) {
 		if rand.IntN(3) == 0 {
 			from = w.seen[rand.IntN(len(w.seen))]
 		}
-		// Some stay for long, most go soon.
+		// Some watches are long, most are short.
 		limit := time.Duration(rand.IntN(3000)) * time.Millisecond
 		if rand.IntN(4) == 0 {
 			limit = 15 * time.Second
@@ -55,7 +56,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// catchUp watches from where it stopped until it was told of a revision.
+// catchUp watches from its last revision until it has seen another one.
 func (w *watcher) catchUp(ctx context.Context, until uint64) {
 	for w.seen[len(w.seen)-1] < until && ctx.Err() == nil {
 		r := w.fixed
@@ -70,8 +71,8 @@ func (w *watcher) catchUp(ctx context.Context, until uint64) {
 	}
 }
 
-// watch notes what a watch tells until the context is done, or a revision is seen
-// where one is given.
+// watch records the events of a watch until the context is done, or until a revision is
+// seen if it is not 0.
 func (w *watcher) watch(ctx context.Context, r *replica, life int, from, until uint64) {
 	s := session{watcher: w.name, replica: r.name, selector: w.selector, from: from}
 	defer func() { w.chronicle.add(s) }()
@@ -145,8 +146,8 @@ func (w *watcher) relist(ctx context.Context) {
 	w.seen = []uint64{revision}
 }
 
-// sameLife reports whether a replica has lived since. A connection may break before
-// the test has noted that it killed the process.
+// sameLife reports whether a replica has been running since. A connection may break
+// before the test has recorded that it killed the process.
 func sameLife(r *replica, life int) bool {
 	up, now := r.alive()
 	return up && now == life

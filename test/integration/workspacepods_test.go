@@ -15,7 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// workspacePod is a pod as a template of Coder makes it.
+// workspacePod returns a pod as a template of Coder creates it.
 func workspacePod(ns, name string, id uuid.UUID) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{"com.coder.workspace.id": id.String()}},
@@ -34,9 +34,9 @@ func setWaiting(t *testing.T, pod *corev1.Pod, reason, message string) {
 	}
 }
 
-// TestPodsOfWorkspaces: with the rights that it ships with, the aggregated API shows
-// the problems of pods, those that only an Event reports among them, and is not
-// deceived by a label in a namespace that the control plane may not use.
+// TestPodsOfWorkspaces checks that, with its shipped permissions, the aggregated API
+// shows the problems of pods, including those that only an Event reports, and
+// ignores the label in a namespace that the control plane may not use.
 func TestPodsOfWorkspaces(t *testing.T) {
 	names, proxy := startCoders(t)
 	ns, elsewhere := namespace(t), namespace(t)

@@ -24,24 +24,24 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// promise is what was asked of the workspaces, and what of it was promised: it must
-// be there in the end, whatever died meanwhile.
+// promise records the requested changes of the workspaces, and which were acknowledged:
+// these must exist at the end, whichever replicas were killed.
 type promise struct {
 	mu   sync.Mutex
 	made map[string]*promised
-	// done counts what was answered well, refused what was not, by what it was.
+	// done and refused count the successful and the failed requests, by kind of request.
 	done, refused map[string]int
 }
 
 type promised struct {
 	created, deleting, deleted bool
-	// last is the value of a writer's label that was promised, and those after it of
-	// which nobody knows.
+	// last is the last acknowledged value of a writer's label, and unknown has the later
+	// values whose outcome is not known.
 	last    map[string]string
 	unknown map[string][]string
 }
 
-// writer writes through Kubernetes, to any replica that lives.
+// writer writes through Kubernetes, to any running replica.
 type writer struct {
 	name      string
 	namespace string
@@ -81,7 +81,7 @@ func (p *promise) note(f func()) {
 	f()
 }
 
-// run writes until the context is done.
+// run sends writes until the context is done.
 func (w *writer) run(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
 		names := w.promise.names()
@@ -102,7 +102,7 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// replica chooses one for the next request.
+// replica chooses a replica for the next request.
 func (w *writer) replica() *replica {
 	if r := w.replicas[rand.IntN(len(w.replicas))]; w.patient && !r.dead() {
 		return r
@@ -164,7 +164,7 @@ func (w *writer) create(name string) {
 	}
 	_, err := w.try(name, "create", call{verb: creates}, create)
 	if err != nil {
-		// As a person who applies the manifest again: nothing may be created twice.
+		// Like a user who applies the manifest again: nothing may be created twice.
 		_, err = w.try(name, "create again", call{verb: creates}, create)
 	}
 	if err == nil || apierrors.IsAlreadyExists(err) {
@@ -189,7 +189,7 @@ func (w *writer) patch(what, name, content string, in call) error {
 	return err
 }
 
-// label changes the label that is this writer's own.
+// label changes this writer's own label.
 func (w *writer) label(name, value string) {
 	w.promise.note(func() {
 		p := w.promise.of(name)
@@ -203,7 +203,7 @@ func (w *writer) label(name, value string) {
 	}
 }
 
-// kept fails the test where something was promised and is not so in the end.
+// kept fails the test if an acknowledged change is missing at the end.
 func (p *promise) kept(t *testing.T, objects map[string]*unstructured.Unstructured) {
 	t.Helper()
 	p.mu.Lock()
@@ -227,7 +227,7 @@ func (p *promise) kept(t *testing.T, objects map[string]*unstructured.Unstructur
 	}
 }
 
-// colleague works with Coder itself, and knows nothing of Kubernetes.
+// colleague uses Coder's API directly, and not Kubernetes.
 type colleague struct {
 	client   *coderd.Client
 	owner    string
@@ -236,7 +236,7 @@ type colleague struct {
 	done     map[string]int
 }
 
-// run makes, starts, stops and deletes workspaces until the context is done.
+// run creates, starts, stops and deletes workspaces until the context is done.
 func (c *colleague) run(ctx context.Context) {
 	c.done = map[string]int{}
 	for n := 0; ctx.Err() == nil; n++ {

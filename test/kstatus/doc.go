@@ -1,3 +1,4 @@
-// Package kstatus asks the library with which Flux, Helm, kpt and the like
-// decide whether an object is done what it makes of ours. Tests alone import it.
+// Package kstatus computes the status of our objects with the library that Flux,
+// Helm, kpt and others use to decide whether an object is ready. Only tests
+// import it.
 package kstatus

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What the library can say.
+// The results of the library.
 const (
 	InProgress  = string(status.InProgressStatus)
 	Current     = string(status.CurrentStatus)
@@ -17,7 +17,8 @@ const (
 	Terminating = string(status.TerminatingStatus)
 )
 
-// Of is what the library says about an object as the API server gives it.
+// Of returns the library's result for an object in the form that the API server
+// returns.
 func Of(obj client.Object) (string, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {

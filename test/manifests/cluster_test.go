@@ -21,7 +21,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// environment is the API server of all tests, and what they look at.
+// environment is the API server of all tests, and the rendered installations.
 var environment struct {
 	config        *rest.Config
 	client        client.Client
@@ -69,7 +69,7 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// ensureNamespaces makes those of the objects, with the labels that they have there.
+// ensureNamespaces creates the namespaces of the objects, with their labels.
 func ensureNamespaces(t *testing.T, objects rendering) {
 	t.Helper()
 	for _, object := range objects {
@@ -81,8 +81,8 @@ func ensureNamespaces(t *testing.T, objects rendering) {
 		}
 	}
 	for _, namespace := range ofKind[corev1.Namespace](t, objects, "Namespace") {
-		// The first installation makes it for all, in any order, and the level of one with pods in the network of the node
-		// would hold for the others; TestPodSecurity compares the level that each wants.
+		// The first installation, in any order, creates it for all. The level of one with pods in
+		// the node's network would apply to the others; TestPodSecurity compares the level of each.
 		namespace.Labels["pod-security.kubernetes.io/enforce"] = "restricted"
 		if err := environment.client.Create(t.Context(), namespace); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
@@ -90,8 +90,7 @@ func ensureNamespaces(t *testing.T, objects rendering) {
 	}
 }
 
-// TestKubeAPIServerTakesIt: no object has a field that does not exist, or a value that
-// is refused.
+// TestKubeAPIServerTakesIt checks that no object has an unknown field, or an invalid value.
 func TestKubeAPIServerTakesIt(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
 		ensureNamespaces(t, objects)
@@ -108,22 +107,22 @@ func TestKubeAPIServerTakesIt(t *testing.T) {
 	})
 }
 
-// podOf is a pod of a Deployment, as its controller would make it.
+// podOf returns a pod of a Deployment, as its controller would create it.
 func podOf(deployment *appsv1.Deployment) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: deployment.Name, Labels: deployment.Spec.Template.Labels},
 		Spec:       *deployment.Spec.Template.Spec.DeepCopy(),
 	}
-	// No other level than privileged allows this, which namespaceLevel looks at; the rest
-	// of the pod is restricted all the same.
+	// Only the level privileged allows this, which namespaceLevel checks; the rest of the pod must
+	// still be restricted.
 	pod.Spec.HostNetwork, pod.Spec.DNSPolicy = false, ""
-	// The account and the priority are not there in a dry run.
+	// The ServiceAccount and the PriorityClass do not exist in a dry run.
 	pod.Spec.ServiceAccountName, pod.Spec.PriorityClassName = "", ""
 	return pod
 }
 
-// namespaceLevel checks the level of Pod Security in the operator's namespace:
-// restricted, unless a pod is in the network of its node.
+// namespaceLevel checks the level of Pod Security in the operator's namespace: restricted, unless a
+// pod uses the network of its node.
 func namespaceLevel(t *testing.T, objects rendering) {
 	t.Helper()
 	want := "restricted"
@@ -139,8 +138,8 @@ func namespaceLevel(t *testing.T, objects rendering) {
 	}
 }
 
-// TestPodSecurity: pods are let into the namespace of the operator, whose level is
-// restricted.
+// TestPodSecurity checks that Pod Security admits the pods to the operator's namespace, whose level
+// is restricted.
 func TestPodSecurity(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
 		namespaceLevel(t, objects)
@@ -167,8 +166,8 @@ func TestPodSecurity(t *testing.T) {
 	})
 }
 
-// TestProgramTakesTheArguments: what a Deployment says to the program, the program
-// understands, and serves the ports that it has.
+// TestProgramTakesTheArguments checks that the program accepts the arguments of each Deployment,
+// and serves the container's ports.
 func TestProgramTakesTheArguments(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
 		for _, deployment := range deployments(t, objects) {
@@ -198,8 +197,8 @@ func TestProgramTakesTheArguments(t *testing.T) {
 	})
 }
 
-// TestTokenSecrets: the operator makes Secrets, but none that becomes the token of
-// another account.
+// TestTokenSecrets checks that the operator can create Secrets, but not token Secrets of other
+// ServiceAccounts.
 func TestTokenSecrets(t *testing.T) {
 	objects := environment.installations["default"]
 	ensureNamespaces(t, objects)
@@ -233,8 +232,8 @@ func TestTokenSecrets(t *testing.T) {
 			Type: kind,
 		}, client.DryRunAll)
 	}
-	// A policy takes a moment to be known to kube-apiserver, and so do the rights of the
-	// operator, without which it is refused for another reason.
+	// kube-apiserver applies a policy after a moment, and also the operator's permissions, without
+	// which the request is refused for another reason.
 	polltest.Eventually(t, "the operator is refused a Secret with the token of an account", func() error {
 		err := create(operator, corev1.SecretTypeServiceAccountToken)
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "creates no Secret that holds the token") {

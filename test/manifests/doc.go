@@ -1,12 +1,11 @@
-// Package manifests tests what kubectl apply -k makes of each directory of config:
-// who may do what, which pods a Service reaches and a policy lets through, and that a
-// kube-apiserver takes all of it, and that Pod Security admits the pods that the operator
-// makes. What the pods then do is tried on a real cluster by
-// hack/install-test.sh.
+// Package manifests tests the objects that kubectl apply -k creates for each directory of
+// config: the permissions, which pods a Service selects and which traffic a policy
+// allows, that kube-apiserver accepts all objects, and that Pod Security admits the pods
+// that the operator creates. hack/install-test.sh tests the running pods on a real
+// cluster.
 //
 // Invariants:
 //   - Each way of installation is rendered by the kubectl of the demo.
-//   - The rights of each ServiceAccount stand in testdata/rights, to be read and
-//     compared: a right more is a change that somebody sees.
+//   - The permissions of each ServiceAccount are in testdata/rights, so that an additional permission is visible in a review.
 //   - Every file of config is part of some installation.
 package manifests

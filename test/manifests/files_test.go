@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kustomization is what names other files.
+// kustomization contains the references of a kustomization to other files.
 type kustomization struct {
 	Resources  []string `json:"resources"`
 	Components []string `json:"components"`
@@ -22,7 +22,7 @@ type kustomization struct {
 	} `json:"configMapGenerator"`
 }
 
-// reach adds all files that a kustomization names, and those that these name.
+// reach adds all files that a kustomization references, directly or indirectly.
 func reach(t *testing.T, directory string, reached map[string]bool) {
 	t.Helper()
 	path := filepath.Join(directory, "kustomization.yaml")
@@ -67,13 +67,13 @@ func reach(t *testing.T, directory string, reached map[string]bool) {
 	}
 }
 
-// TestEveryFileIsUsed: no manifest lies around that nobody applies.
+// TestEveryFileIsUsed checks that every manifest is part of an installation.
 func TestEveryFileIsUsed(t *testing.T) {
 	reached := map[string]bool{}
 	for _, directory := range installations() {
 		reach(t, directory, reached)
 	}
-	// What is applied beside an installation.
+	// These are applied in addition to an installation.
 	for _, name := range []string{"legacy-impersonation", "mcp-inside", "monitoring"} {
 		if directory := filepath.Join(configDir, name); exists(directory) {
 			reach(t, directory, reached)
@@ -100,7 +100,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestEveryObjectIsLabelled: by this label what is ours is found and removed.
+// TestEveryObjectIsLabelled checks the label by which our objects are found and
+// removed.
 func TestEveryObjectIsLabelled(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
 		seen := map[string]bool{}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// end is one end of a connection. One without a namespace is no pod: a node, or an
+// end is one end of a connection. An end without a namespace is not a pod, but a node, or an
 // address outside of the cluster.
 type end struct {
 	namespace string
@@ -18,9 +18,9 @@ type end struct {
 	pod       map[string]string
 }
 
-// allows says what the policies of coder-system say about a connection between one of
-// its pods and another end, as https://kubernetes.io/docs/concepts/services-networking/network-policies/
-// tells it. This cluster has nothing that would enforce them.
+// allows reports whether the policies of coder-system allow a connection between one of its pods
+// and another end, as https://kubernetes.io/docs/concepts/services-networking/network-policies/
+// describes. The test evaluates the policies itself, because this cluster does not enforce them.
 func allows(t *testing.T, policies []*networkingv1.NetworkPolicy, direction networkingv1.PolicyType, pod map[string]string, other end, port int32) bool {
 	t.Helper()
 	closed := false
@@ -93,7 +93,7 @@ func matches(t *testing.T, selector *metav1.LabelSelector, set map[string]string
 	return match.Matches(labels.Set(set))
 }
 
-// TestNetworkPolicies: who reaches which port, and whom the operator reaches.
+// TestNetworkPolicies checks who can connect to which port, and to what the operator can connect.
 func TestNetworkPolicies(t *testing.T) {
 	const in, out = networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress
 	var (
@@ -146,7 +146,7 @@ func TestNetworkPolicies(t *testing.T) {
 	}
 }
 
-// connects compares which Deployments a connection is allowed for.
+// connects compares the Deployments for which a connection is allowed.
 func connects(
 	t *testing.T, what string, policies []*networkingv1.NetworkPolicy, direction networkingv1.PolicyType,
 	running []*appsv1.Deployment, other end, port int32, want []string,

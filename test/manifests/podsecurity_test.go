@@ -16,14 +16,14 @@ import (
 	workspaceproxy "github.com/coder-k8s/coder-k8s/internal/controllers/workspaceproxy/resources"
 )
 
-// TestPodSecurityRestrictedAdmitsOurPods: of every kind of pod that the operator makes,
-// with the defaults and with specs that change a part of them.
+// TestPodSecurityRestrictedAdmitsOurPods checks every kind of pod that the operator
+// creates, with the defaults and with specs that change a part of them.
 func TestPodSecurityRestrictedAdmitsOurPods(t *testing.T) {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// helm is the pod of Coder's own chart.
+	// helm has the pod template of Coder's own chart.
 	helm := &resources.Adopted{
 		Selector: map[string]string{"app": "coder"}, Container: "coder",
 		Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "coder"}}}},

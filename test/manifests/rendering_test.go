@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// update writes the golden files anew: go test ./test/manifests -update.
+// update rewrites the golden files: go test ./test/manifests -update.
 var update = flag.Bool("update", false, "write the golden files")
 
 const (
@@ -27,8 +27,8 @@ const (
 	program           = "coder-k8s"
 )
 
-// installations are the ways of installation by the directory that kubectl is
-// given. Those of testdata have what can be added.
+// installations returns the variants of the installation, by name, with their
+// directories. Those of testdata add components.
 func installations() map[string]string {
 	found := map[string]string{
 		"everything":        "testdata/everything",
@@ -42,7 +42,7 @@ func installations() map[string]string {
 	return found
 }
 
-// rendering is what kubectl would apply of a directory.
+// rendering contains the objects that kubectl would apply for a directory.
 type rendering []*unstructured.Unstructured
 
 // renderAll calls kubectl kustomize for each installation, which takes a second each.
@@ -74,7 +74,7 @@ func renderAll(ctx context.Context) (map[string]rendering, error) {
 	return found, nil
 }
 
-// eachInstallation runs a test for each way of installation.
+// eachInstallation runs a test for each variant of the installation.
 func eachInstallation(t *testing.T, test func(t *testing.T, name string, objects rendering)) {
 	t.Helper()
 	for name, objects := range environment.installations {
@@ -104,7 +104,7 @@ func describe(object *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s/%s", object.GetKind(), object.GetNamespace(), object.GetName())
 }
 
-// golden compares a text with the file that holds it.
+// golden compares a text with a golden file.
 func golden(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {

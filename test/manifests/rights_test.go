@@ -16,10 +16,12 @@ func difference(want, got string) string {
 	return cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n"))
 }
 
-// rights are those of the ServiceAccounts, each a line: where, what, which verbs.
+// rights are the permissions of the ServiceAccounts, one per line: scope, resource,
+// verbs.
 type rights map[string][]string
 
-// rightsOf follows each binding to its role. A role of Kubernetes itself is named.
+// rightsOf resolves each binding to the rules of its role. For roles of Kubernetes
+// itself it uses the name.
 func rightsOf(t *testing.T, objects rendering) rights {
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}
@@ -80,8 +82,8 @@ func linesOf(scope string, granted []rbacv1.PolicyRule) []string {
 	return lines
 }
 
-// TestRights: each ServiceAccount may do what stands in its golden file, and no
-// other account may do anything.
+// TestRights checks that each ServiceAccount has the permissions in its golden
+// file, and no other account has any.
 func TestRights(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, name string, objects rendering) {
 		base := map[string]string{
@@ -91,7 +93,7 @@ func TestRights(t *testing.T) {
 		}
 		file := name
 		if same, ok := base[name]; ok {
-			// What is added to an installation gives nobody a right more.
+			// Additions to an installation must not grant further permissions.
 			file = same
 		}
 		var text strings.Builder
@@ -106,8 +108,8 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// TestRightsOfPeople: what the roles for people allow, as a file to read. That the
-// built-in roles get them is in test/admission.
+// TestRightsOfPeople compares the permissions of the user roles with a golden file.
+// test/admission tests their aggregation to the built-in roles.
 func TestRightsOfPeople(t *testing.T) {
 	var text strings.Builder
 	for _, role := range ofKind[rbacv1.ClusterRole](t, environment.installations["default"], "ClusterRole") {
@@ -123,8 +125,8 @@ func TestRightsOfPeople(t *testing.T) {
 	golden(t, filepath.Join("testdata", "rights", "people.txt"), text.String())
 }
 
-// TestSplitIsTheSameInParts: the three accounts together may do what the one of the
-// all-in-one installation may, no more and no less.
+// TestSplitIsTheSameInParts checks that the three accounts together have exactly
+// the permissions of the one of the all-in-one installation.
 func TestSplitIsTheSameInParts(t *testing.T) {
 	one := rightsOf(t, environment.installations["default"])
 	parts := rightsOf(t, environment.installations["split"])
@@ -141,8 +143,8 @@ func TestSplitIsTheSameInParts(t *testing.T) {
 	}
 }
 
-// TestWhoMayWhat holds what a split installation is for: what can do harm is with
-// one part alone.
+// TestWhoMayWhat checks the purpose of a split installation: each dangerous
+// permission is granted to one component only.
 func TestWhoMayWhat(t *testing.T) {
 	const controller, apiserver, mcp = "coder-k8s-controller", "coder-k8s-apiserver", "coder-k8s-mcp"
 	found := rightsOf(t, environment.installations["split"])
@@ -185,8 +187,8 @@ func TestWhoMayWhat(t *testing.T) {
 	}
 }
 
-// TestEveryAccountIsUsed: each ServiceAccount belongs to a Deployment and the other
-// way round.
+// TestEveryAccountIsUsed checks that each ServiceAccount belongs to a Deployment
+// and vice versa.
 func TestEveryAccountIsUsed(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, _ string, objects rendering) {
 		var accounts []string

@@ -24,7 +24,7 @@ func deployments(t *testing.T, objects rendering) []*appsv1.Deployment {
 	return found
 }
 
-// selected are the names of the Deployments whose pods a selector selects.
+// selected returns the names of the Deployments whose pods a selector selects.
 func selected(t *testing.T, selector *metav1.LabelSelector, among []*appsv1.Deployment) []string {
 	t.Helper()
 	match, err := metav1.LabelSelectorAsSelector(selector)
@@ -41,7 +41,7 @@ func selected(t *testing.T, selector *metav1.LabelSelector, among []*appsv1.Depl
 	return names
 }
 
-// parts are the Deployments of an installation.
+// parts returns the Deployments of an installation.
 func parts(split bool) (all, apiserver, mcp []string) {
 	if split {
 		return []string{"coder-k8s-apiserver", "coder-k8s-controller", "coder-k8s-mcp"}, []string{"coder-k8s-apiserver"}, []string{"coder-k8s-mcp"}
@@ -54,8 +54,8 @@ func isSplit(name string) bool {
 	return slices.Contains([]string{"split", "split-ha", "everything", "host-network"}, name)
 }
 
-// TestServices: each Service reaches exactly the pods that serve what it is for, at a
-// port that they have.
+// TestServices checks that each Service selects exactly the pods of its component, and
+// uses one of their ports.
 func TestServices(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, name string, objects rendering) {
 		all, apiserver, mcp := parts(isSplit(name))
@@ -87,9 +87,9 @@ func hasPorts(t *testing.T, service *corev1.Service, deployment *appsv1.Deployme
 	}
 }
 
-// TestDeploymentsSelectTheirPods: a Deployment that selected another's pods would
-// take them for its own. That of the all-in-one installation cannot be changed any
-// more, so its selector is what it always was.
+// TestDeploymentsSelectTheirPods checks that no Deployment selects the pods of another
+// one. The selector of the all-in-one Deployment is immutable, so it must not change
+// between versions.
 func TestDeploymentsSelectTheirPods(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, name string, objects rendering) {
 		running := deployments(t, objects)
@@ -107,8 +107,8 @@ func TestDeploymentsSelectTheirPods(t *testing.T) {
 
 // TestHighAvailability: an APIService without a pod blocks the deletion of every
 // namespace, so all Deployments have two replicas that prefer different nodes, and a
-// drain evicts one of a part at a time. Without components no replica waits for a
-// second node.
+// drain evicts one replica of a component at a time. Without the component
+// high-availability no replica requires a second node.
 func TestHighAvailability(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, name string, objects rendering) {
 		running := deployments(t, objects)
@@ -150,9 +150,9 @@ func TestHighAvailability(t *testing.T) {
 	})
 }
 
-// TestServingPort: what kube-apiserver calls is one port in the program's arguments,
-// the container and the NetworkPolicy; in the network of the node no two pods claim it
-// at a time.
+// TestServingPort checks that the port of the aggregated API is the same in the
+// program's arguments, the container and the NetworkPolicy, and that in the node's
+// network no two pods use it at the same time.
 func TestServingPort(t *testing.T) {
 	eachInstallation(t, func(t *testing.T, name string, objects rendering) {
 		_, apiserver, _ := parts(isSplit(name))
@@ -175,7 +175,7 @@ func TestServingPort(t *testing.T) {
 	})
 }
 
-// apiserverPort is where the aggregated API of an installation listens.
+// apiserverPort returns the port of the aggregated API of an installation.
 func apiserverPort(name string) int32 {
 	if name == "private" {
 		return 10250

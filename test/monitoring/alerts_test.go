@@ -15,16 +15,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// situation is what Prometheus has scraped, from minute 0 on and once a minute, and
-// what then is so.
+// situation contains the series that Prometheus has scraped, once a minute from
+// minute 0 on, and the expected alerts.
 type situation struct {
 	name string
 	// series are in the notation of promtool: "0+60x30" is 0, 60, ... 1800.
 	series map[string]string
-	// at is when to look, as a duration since minute 0.
+	// at is the time of the check, as a duration since minute 0.
 	at string
-	// fires are the labels of each alert that fires then, without severity. None
-	// means that it must not fire.
+	// fires are the labels of each alert that fires at that time, without severity.
+	// If it is empty, the alert must not fire.
 	fires []map[string]string
 }
 
@@ -55,7 +55,7 @@ type (
 	}
 )
 
-// withoutTexts leaves out what promtool would compare word by word.
+// withoutTexts removes the texts, which promtool would compare word by word.
 func withoutTexts(spec monitoringv1.PrometheusRuleSpec) monitoringv1.PrometheusRuleSpec {
 	for _, group := range spec.Groups {
 		for i := range group.Rules {
@@ -119,7 +119,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// test is the situation as promtool wants it.
+// test returns the situation in the format of promtool.
 func (s situation) test(alert monitoringv1.Rule) promTests {
 	out := promTests{Name: s.name, Interval: "1m"}
 	for _, series := range slices.Sorted(maps.Keys(s.series)) {
@@ -138,7 +138,7 @@ func (s situation) test(alert monitoringv1.Rule) promTests {
 	return out
 }
 
-// mustName sees that the texts name no label that an alert which fires does not have.
+// mustName checks that the texts use only labels that the firing alert has.
 func (s situation) mustName(t *testing.T, alert monitoringv1.Rule) {
 	t.Helper()
 	for _, named := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(alert.Annotations["summary"]+alert.Annotations["description"], -1) {
@@ -157,10 +157,10 @@ func TestPromtoolAcceptsTheRules(t *testing.T) {
 	}
 }
 
-// heading begins the runbook of an alert.
+// heading matches the heading of an alert's runbook.
 var heading = regexp.MustCompile(`(?m)^### (.*)$`)
 
-// What a person reads when called is there, and the page says what the rules say.
+// Each alert has a runbook, and the page agrees with the rules.
 func TestRunbooks(t *testing.T) {
 	content, err := os.ReadFile("../../docs/reference/alerts.md")
 	if err != nil {

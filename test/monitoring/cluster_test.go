@@ -41,11 +41,11 @@ func watch(t *testing.T, args ...string) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// The context of the test is done before what it cleans up.
+	// The context of the test is done before its cleanups run.
 	t.Cleanup(func() { _ = command.Wait() })
 }
 
-// serviceMonitor is the generated one.
+// serviceMonitor reads the generated ServiceMonitor.
 func serviceMonitor(t *testing.T) monitoringv1.ServiceMonitor {
 	t.Helper()
 	content, err := os.ReadFile("../../config/monitoring/servicemonitor.yaml")
@@ -59,7 +59,8 @@ func serviceMonitor(t *testing.T) monitoringv1.ServiceMonitor {
 	return object
 }
 
-// scrapeConfig is what the Prometheus Operator makes of a ServiceMonitor.
+// scrapeConfig returns the scrape configuration that the Prometheus Operator generates
+// from a ServiceMonitor.
 func scrapeConfig(t *testing.T, monitor monitoringv1.ServiceMonitor) map[string]any {
 	t.Helper()
 	endpoint := monitor.Spec.Endpoints[0]
@@ -90,7 +91,7 @@ func scrapeConfig(t *testing.T, monitor monitoringv1.ServiceMonitor) map[string]
 	}
 }
 
-// secretValue reads a value of a Secret, as soon as it is filled.
+// secretValue waits until a Secret has a value, and returns it.
 func secretValue(t *testing.T, namespace, name, key string) string {
 	t.Helper()
 	var value string
@@ -104,8 +105,9 @@ func secretValue(t *testing.T, namespace, name, key string) string {
 	return value
 }
 
-// A Prometheus that scrapes the operator as config/monitoring says answers every query
-// of the alerts and of the dashboard, and has something to show where it always must.
+// A Prometheus that scrapes the operator according to config/monitoring can run every
+// query of the alerts and of the dashboard, and queries that always have data return
+// data.
 func TestQueriesOnTheCluster(t *testing.T) {
 	kubectl(t, "apply", "-f", "../../config/monitoring/reader.yaml")
 	t.Cleanup(func() {
@@ -133,7 +135,7 @@ func TestQueriesOnTheCluster(t *testing.T) {
 					look = func() error { _, err := prometheus.series(forPrometheus(query.Expr)); return err }
 				}
 				polltest.Eventually(t, query.Expr, func() error {
-					// Something for the aggregated API to count.
+					// Increases the metrics of the aggregated API.
 					kubectl(t, "get", "coderworkspaces.aggregation.coder.com", "-n", "coder")
 					return look()
 				})
@@ -150,7 +152,7 @@ func TestQueriesOnTheCluster(t *testing.T) {
 	t.Run("rules are evaluated", func(t *testing.T) { prometheus.mustEvaluate(t) })
 }
 
-// must asks a query that has to have a result.
+// must runs a query that must have a result.
 func (s *server) must(query string) error {
 	n, err := s.series(query)
 	if err == nil && n == 0 {
@@ -159,8 +161,8 @@ func (s *server) must(query string) error {
 	return err
 }
 
-// mustEvaluate sees that Prometheus evaluates every rule without an error, and that
-// none fires on an installation that is well.
+// mustEvaluate checks that Prometheus evaluates every rule without an error, and that
+// none fires on a healthy installation.
 func (s *server) mustEvaluate(t *testing.T) {
 	t.Helper()
 	var data struct {
@@ -192,11 +194,10 @@ func (s *server) mustEvaluate(t *testing.T) {
 	}
 }
 
-// No port of the operator tells metrics to somebody without a token, with TLS or
-// without.
+// No port of the operator serves metrics without a token, with or without TLS.
 func TestNoMetricsInClearOnTheCluster(t *testing.T) {
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		// Who looks for an open door does not verify.
+		// An attacker would not verify the certificate.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
 	ports := strings.Fields(kubectl(t, "-n", "coder-system", "get", "pods", "-l", "app.kubernetes.io/name=coder-k8s", "-o",
@@ -213,7 +214,7 @@ func TestNoMetricsInClearOnTheCluster(t *testing.T) {
 				}
 				response, err := client.Do(request)
 				if err != nil {
-					// It does not speak that.
+					// The port does not use this protocol.
 					return
 				}
 				defer response.Body.Close()

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rules are those of config/monitoring.
+// rules returns the rules of config/monitoring.
 func rules(t *testing.T) monitoringv1.PrometheusRuleSpec {
 	t.Helper()
 	content, err := os.ReadFile("../../config/monitoring/prometheusrule.yaml")
@@ -24,7 +24,7 @@ func rules(t *testing.T) monitoringv1.PrometheusRuleSpec {
 	return object.Spec
 }
 
-// alerts are the rules of all groups.
+// alerts returns the rules of all groups.
 func alerts(t *testing.T) []monitoringv1.Rule {
 	t.Helper()
 	var all []monitoringv1.Rule
@@ -34,7 +34,7 @@ func alerts(t *testing.T) []monitoringv1.Rule {
 	return all
 }
 
-// panel is one picture of the dashboard, as Grafana reads it.
+// panel is one panel of the dashboard, in Grafana's format.
 type panel struct {
 	Title, Description string
 	// Type is "row" for a title, and "timeseries" for lines.
@@ -44,7 +44,7 @@ type panel struct {
 	row string
 }
 
-// panels are those of the dashboard, without the titles of rows.
+// panels returns the panels of the dashboard, without the row titles.
 func panels(t *testing.T) []panel {
 	t.Helper()
 	content, err := os.ReadFile("../../config/monitoring/dashboard.json")
@@ -68,7 +68,7 @@ func panels(t *testing.T) []panel {
 	return all
 }
 
-// mayBeEmpty says that a panel shows what may never happen on a healthy installation.
+// mayBeEmpty reports whether a panel can be empty on a healthy installation.
 func (p panel) mayBeEmpty() bool {
 	return slices.Contains([]string{
 		"Overview: Alerts",

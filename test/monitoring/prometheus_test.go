@@ -20,7 +20,7 @@ import (
 // server is a Prometheus that runs for a test.
 type server struct{ address string }
 
-// startPrometheus runs one with a configuration.
+// startPrometheus starts a Prometheus with a configuration.
 func startPrometheus(t *testing.T, config any) *server {
 	t.Helper()
 	program := tool(t, "prometheus")
@@ -64,7 +64,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// get asks the HTTP API.
+// get calls the HTTP API.
 func (s *server) get(path string, parameters url.Values) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), polltest.Timeout())
 	defer cancel()
@@ -87,7 +87,7 @@ func (s *server) get(path string, parameters url.Values) ([]byte, error) {
 	return content, nil
 }
 
-// data decodes the data of an answer.
+// data decodes the data of a response.
 func (s *server) data(path string, parameters url.Values, into any) error {
 	content, err := s.get(path, parameters)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *server) data(path string, parameters url.Values, into any) error {
 	return json.Unmarshal(answer.Data, into)
 }
 
-// series asks a query, and gives how many series it has now.
+// series runs a query, and returns the number of its series.
 func (s *server) series(query string) (int, error) {
 	var data struct {
 		Result []json.RawMessage `json:"result"`
@@ -115,7 +115,7 @@ func (s *server) series(query string) (int, error) {
 	return len(data.Result), err
 }
 
-// forPrometheus puts durations in place of what Grafana would.
+// forPrometheus replaces Grafana's variables by durations.
 func forPrometheus(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "1m", "$__range", "5m").Replace(expr)
 }

@@ -11,17 +11,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/monitoring/inventory"
 )
 
-// targetLabels are those that Prometheus gives to all that it scrapes by a
-// ServiceMonitor, and those of the series that it makes itself.
+// targetLabels returns the labels that Prometheus adds to all series of a
+// ServiceMonitor, and those of the series that it creates itself.
 func targetLabels() []string {
 	return []string{"job", "instance", "namespace", "pod", "service", "endpoint", "container", "le", "__name__"}
 }
 
-// node is a part of a query, as Prometheus reads it.
+// node is a part of a query, as Prometheus parses it.
 type node struct {
 	Type string `json:"type"`
 	Name string `json:"name"`
-	// Matchers choose series.
+	// Matchers select series.
 	Matchers []struct{ Name, Value string } `json:"matchers"`
 	// Grouping are the labels of "by".
 	Grouping []string `json:"grouping"`
@@ -29,7 +29,7 @@ type node struct {
 	children []*node
 }
 
-// UnmarshalJSON implements json.Unmarshaler. What is below a node stands under other
+// UnmarshalJSON implements json.Unmarshaler. The children of a node have different
 // names in each kind of node.
 func (n *node) UnmarshalJSON(content []byte) error {
 	type plain node
@@ -51,7 +51,7 @@ func (n *node) UnmarshalJSON(content []byte) error {
 	return nil
 }
 
-// selectors are the choices of series below a node.
+// selectors returns the selectors of series below a node.
 func (n *node) selectors() []*node {
 	var all []*node
 	if n.Type == "vectorSelector" || n.Type == "matrixSelector" {
@@ -63,8 +63,8 @@ func (n *node) selectors() []*node {
 	return all
 }
 
-// groupings are the labels by which something is grouped, at a node and below it, each
-// with the series that are grouped.
+// groupings visits the labels of each grouping, at a node and below it, with the
+// series that are grouped.
 func (n *node) groupings(visit func(labels []string, over []*node)) {
 	if n.Type == "aggregation" && !n.Without {
 		visit(n.Grouping, n.selectors())
@@ -74,7 +74,7 @@ func (n *node) groupings(visit func(labels []string, over []*node)) {
 	}
 }
 
-// exported are the labels of every metric that there is to query, by name.
+// exported returns the labels of every exported metric, by name.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	own, err := inventory.Own()
@@ -97,7 +97,7 @@ func exported(t *testing.T) map[string][]string {
 	return all
 }
 
-// queries are all that the alerts and the dashboard ask, by where.
+// queries returns all queries of the alerts and the dashboard, by their location.
 func queries(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -112,8 +112,7 @@ func queries(t *testing.T) map[string]string {
 	return all
 }
 
-// Every query can be read, and asks for metrics that the process has, with labels
-// that they have.
+// Every query can be parsed, and uses existing metrics with existing labels.
 func TestQueriesAskForWhatIsExported(t *testing.T) {
 	prometheus := startPrometheus(t, map[string]any{})
 	known := exported(t)
@@ -162,7 +161,7 @@ func hasLabel(known map[string][]string, metric, label string) bool {
 	return slices.Contains(known[metric], label) || slices.Contains(targetLabels(), label)
 }
 
-// Legends name labels that the result of their query has.
+// Legends use labels that the result of their query has.
 func TestPanels(t *testing.T) {
 	titles := map[string]bool{}
 	for _, panel := range panels(t) {

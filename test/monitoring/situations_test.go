@@ -3,13 +3,13 @@ package monitoring
 // ours are the labels of a series that Prometheus scraped from the operator.
 const ours = `job="coder-k8s-metrics",namespace="coder-system",pod="a"`
 
-// object are the labels by which an alert names an object.
+// object returns the labels by which an alert identifies an object.
 func object(namespace, name string) map[string]string {
 	return map[string]string{"namespace": namespace, "name": name}
 }
 
-// situations are at least one for each alert in which it fires, and one in which it
-// nearly does.
+// situations returns for each alert at least one situation in which it fires, and one in which
+// it almost fires.
 func situations() map[string][]situation {
 	all := map[string][]situation{}
 	for _, some := range []map[string][]situation{operatorSituations(), objectSituations(), coderSituations(), aggregatedAPISituations(), mcpSituations()} {
@@ -96,7 +96,8 @@ func objectSituations() map[string][]situation {
 			{"not ready", map[string]string{series: "0x30"}, "16m", []map[string]string{object("team", "coder")}},
 			{"becoming ready", map[string]string{series: "0x10 1x30"}, "16m", nil},
 			{"another kind", map[string]string{`coder_k8s_ready{kind="Other",name="coder",namespace="team"}`: "0x30"}, "16m", nil},
-			// The replica that leads now knows; that of the one before runs out in Prometheus.
+			// The new leader exports the series; that of the previous leader expires in
+			// Prometheus.
 			{"another replica says ready", map[string]string{series: "0x30", `coder_k8s_ready{kind="` + kind + `",name="coder",namespace="team",pod="b"}`: "1x30"}, "16m", nil},
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// tool is the path of a program that hack/monitoring/build.sh built.
+// tool returns the path of a program that hack/monitoring/build.sh built.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(os.Getenv("TOOLS_DIR"), name)

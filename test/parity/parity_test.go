@@ -69,7 +69,7 @@ func TestEachValueHasARow(t *testing.T) {
 	}
 }
 
-// TestEachFieldExists: a field that was renamed or removed is not on the page.
+// TestEachFieldExists checks that renamed or removed fields are not on the page.
 func TestEachFieldExists(t *testing.T) {
 	for heading, text := range sectionsOf(t) {
 		// Outside the tables a field may be that of any kind.
@@ -94,8 +94,8 @@ func TestEachFieldExists(t *testing.T) {
 
 var templateValue = regexp.MustCompile(`\.Values\.([A-Za-z]+(?:\.[A-Za-z]+)*)`)
 
-// TestListsAreWhole: the charts stand beside the source of Coder's client, in the
-// version that we are built with. What they have, the lists have.
+// TestListsAreWhole checks that the lists contain all values of the charts. The
+// charts are in the module of Coder's client, in the version that we are built with.
 func TestListsAreWhole(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}} {{.Version}}", "github.com/coder/coder/v2").CombinedOutput()
 	dir, version, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
@@ -152,8 +152,8 @@ func chartValues(t *testing.T, helm, chart string) []string {
 			}
 		}
 	}
-	// An example in a comment, a value that is only refused, and what the library
-	// chart has for the other chart.
+	// An example in a comment, a value that is always rejected, and values of the
+	// library chart for the other chart.
 	skipped := []string{"path.to.the.Value", "coder.tls.secretName"}
 	if chart == "provisioner" {
 		skipped = append(skipped, "coder.ingress.wildcardHost")

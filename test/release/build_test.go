@@ -35,7 +35,7 @@ func command(t *testing.T, directory string, environment []string, name string, 
 	return string(out)
 }
 
-// needsGit skips where the source is no clone, as in an archive of it: a release is made from a clone.
+// needsGit skips the test if the source is not a clone: a release is built from a clone.
 func needsGit(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(root + "/.git"); err != nil {
@@ -200,7 +200,8 @@ func TestChartNamesTheRelease(t *testing.T) {
 	}
 }
 
-// TestReleaseRefuses calls the script with what it must not make a release of; it says so before it builds anything.
+// TestReleaseRefuses calls the script with invalid versions and states; it must fail before it
+// builds anything.
 func TestReleaseRefuses(t *testing.T) {
 	needsGit(t)
 	for _, test := range []struct{ version, want string }{

@@ -1,4 +1,4 @@
-// Package release tests what a release is made from without making one: the
-// version comes from one place, the same commit gives the same bytes, and the
-// workflows name what is there. hack/release tests its own program.
+// Package release tests the inputs of a release without building one: the
+// version is defined once, builds are reproducible, and the workflows refer to
+// existing files. hack/release tests its own program.
 package release

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// workflow is what the tests look at in a workflow of GitHub.
+// workflow has the tested fields of a GitHub workflow.
 type workflow struct {
 	Permissions map[string]string `json:"permissions"`
 	Jobs        map[string]struct {
@@ -81,7 +81,7 @@ func TestActionsArePinned(t *testing.T) {
 	}
 }
 
-// TestRightsOfWorkflows: none may write but the job that publishes.
+// TestRightsOfWorkflows checks that only the job that publishes has write permissions.
 func TestRightsOfWorkflows(t *testing.T) {
 	for name, w := range workflows(t) {
 		if !maps.Equal(w.Permissions, map[string]string{"contents": "read"}) {
@@ -96,7 +96,7 @@ func TestRightsOfWorkflows(t *testing.T) {
 	}
 }
 
-// TestOnlyTheClustersAreRoot: nothing but the end-to-end tests runs as root.
+// TestOnlyTheClustersAreRoot checks that only the end-to-end tests run as root.
 func TestOnlyTheClustersAreRoot(t *testing.T) {
 	for name, w := range workflows(t) {
 		for job, j := range w.Jobs {
@@ -109,7 +109,7 @@ func TestOnlyTheClustersAreRoot(t *testing.T) {
 	}
 }
 
-// TestReleasesAreMerged: the job that publishes waits for the one that looks whether the
+// TestReleasesAreMerged checks that the job that publishes waits for the job that checks that the
 // tag's commit is part of main, and for the scan of the image.
 func TestReleasesAreMerged(t *testing.T) {
 	jobs := workflows(t)["release.yaml"].Jobs
@@ -141,7 +141,7 @@ func TestReleasesAreMerged(t *testing.T) {
 	}
 }
 
-// TestDependenciesAreUpdated: somebody says when there is a newer commit for an action.
+// TestDependenciesAreUpdated checks that newer commits of actions are proposed automatically.
 func TestDependenciesAreUpdated(t *testing.T) {
 	raw, err := os.ReadFile(root + "/.github/dependabot.yml")
 	if err != nil {
@@ -157,7 +157,8 @@ func TestDependenciesAreUpdated(t *testing.T) {
 	}
 }
 
-// TestStepsRunWhatIsThere finds the scripts that steps name, and what a shell would take from a tag's or branch's name.
+// TestStepsRunWhatIsThere checks that the scripts in steps exist, and that steps do not expand the
+// names of tags or branches in a shell.
 func TestStepsRunWhatIsThere(t *testing.T) {
 	script := regexp.MustCompile(`(?:hack|\.ci)/[\w/.-]+`)
 	found := 0

@@ -139,7 +139,7 @@ kubectl plugin have the same version. A version with a hyphen, such as ` + "`v0.
 - A version of Kubernetes or Coder is dropped with a minor version, and not with a patch.
 `
 
-// TestPage holds that the page says what the file does.
+// TestPage checks that the page agrees with the file.
 func TestPage(t *testing.T) {
 	var out bytes.Buffer
 	if err := template.Must(template.New("").Parse(page)).Execute(&out, supported(t)); err != nil {

@@ -1,4 +1,4 @@
-// Package tutorials owns how the commands of docs/tutorials are run by a test: every
-// block of a tutorial that is marked as sh, in order, in one shell, as a reader
-// would. Blocks of other languages are what is printed, and are not run.
+// Package tutorials runs the commands of docs/tutorials for a test: every block of a
+// tutorial that is marked as sh, in order, in one shell, as a reader would. Blocks
+// of other languages show output, and are not run.
 package tutorials

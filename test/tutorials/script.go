@@ -8,7 +8,7 @@ import (
 
 // Block is a block of commands in a tutorial.
 type Block struct {
-	// Line is where its first command stands, from 1.
+	// Line is the line of its first command, from 1.
 	Line int
 	Text string
 }
@@ -41,8 +41,8 @@ func Blocks(markdown string) ([]Block, error) {
 	return blocks, nil
 }
 
-// Script runs the blocks one after the other and says which one it is at. It ends
-// at the first command that fails.
+// Script returns a script that runs the blocks one after the other and prints the
+// current block. It ends at the first command that fails.
 func Script(file string, blocks []Block) string {
 	var script strings.Builder
 	script.WriteString("set -euo pipefail\n")
@@ -54,7 +54,7 @@ func Script(file string, blocks []Block) string {
 
 var creation = regexp.MustCompile(`(?m)^kubectl create namespace (\S+)$`)
 
-// Namespaces returns the names of the namespaces that the blocks make.
+// Namespaces returns the names of the namespaces that the blocks create.
 func Namespaces(blocks []Block) []string {
 	var names []string
 	for _, block := range blocks {

@@ -32,7 +32,7 @@ func previous(t *testing.T) (commit, tag string) {
 	return words[0], words[1]
 }
 
-// fromHistory reads a file of a commit; fs.ErrNotExist where it has none.
+// fromHistory reads a file of a commit. It returns fs.ErrNotExist if the commit does not have it.
 func fromHistory(t *testing.T, commit, name string) ([]byte, error) {
 	t.Helper()
 	content, err := exec.CommandContext(t.Context(), "git", "-C", root, "show", commit+":"+name).Output()
@@ -76,7 +76,7 @@ func TestDefinitionsTakeWhatThePreviousReleaseTook(t *testing.T) {
 	}
 }
 
-// accepted are the differences that refuse and lose nothing.
+// accepted returns the differences that cannot cause rejections or data loss.
 func accepted() []string {
 	return []string{
 		// kube-apiserver writes a default into an object when it is created, so those that exist keep the old one.
@@ -87,7 +87,7 @@ func accepted() []string {
 	}
 }
 
-// definition is what objects depend on of a custom resource definition.
+// definition returns the parts of a custom resource definition that affect objects.
 func definition(t *testing.T, manifest []byte) map[string]any {
 	t.Helper()
 	var object struct{ Spec map[string]any }
@@ -107,11 +107,12 @@ func definition(t *testing.T, manifest []byte) map[string]any {
 	return map[string]any{"names": object.Spec["names"], "scope": object.Spec["scope"], "properties": byName}
 }
 
-// ofPeople are the keys of a schema that only people read.
+// ofPeople are the keys of a schema that are documentation only.
 var ofPeople = []string{"description", "example", "title", "externalDocs"}
 
-// compare says what an object that fits the first schema can be refused or lose by
-// under the second. What it cannot judge, a changed pattern for example, it reports.
+// compare returns the differences by which an object that is valid in the first schema can be
+// rejected or lose data in the second. It also reports differences that it cannot judge, for
+// example a changed pattern.
 func compare(at string, was, is map[string]any) []string {
 	var problems []string
 	report := func(format string, args ...any) {
@@ -173,7 +174,7 @@ func added(was, is any) []string {
 	return more
 }
 
-// rule is an entry of a list without the message, which only people read.
+// rule returns an entry of a list without the message, which is documentation only.
 func rule(entry any) string {
 	if validation, ok := entry.(map[string]any); ok {
 		return fmt.Sprint(validation["rule"])

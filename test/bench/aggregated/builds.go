@@ -13,14 +13,15 @@ import (
 // buildsWatched is how many builds are started.
 const buildsWatched = 20
 
-// seen is what a watcher was told of the workspace.
+// seen is an event of the workspace that a watcher received.
 type seen struct {
 	at     time.Time
 	number int
 	status string
 }
 
-// builds measures how long after Coder has begun a build a watcher knows of it.
+// builds measures the time from the start of a build in Coder until a watcher
+// receives it.
 func (b *bench) builds(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -56,7 +57,7 @@ func (b *bench) builds(ctx context.Context) error {
 		started := time.Now()
 		first, last, err := follow(ctx, events, build.Number)
 		if err != nil {
-			// Whether Coder itself has done it tells whose fault it is.
+			// Coder's own state shows whether Coder or the mirror is late.
 			var now struct {
 				LatestBuild struct {
 					Number int    `json:"build_number"`
@@ -66,7 +67,7 @@ func (b *bench) builds(ctx context.Context) error {
 			asked := b.kube.askCoder(ctx, http.MethodGet, "/api/v2/workspaces/"+workspace.Status.ID, nil, &now)
 			return errors.Join(err, fmt.Errorf("in Coder build %d is %s", now.LatestBuild.Number, now.LatestBuild.Status), asked)
 		}
-		// Coder's answer and the event may cross.
+		// The event may arrive before Coder's response.
 		begun, done = append(begun, max(0, first.Sub(started))), append(done, last.Sub(started))
 	}
 	b.table.add(row{measure: fmt.Sprintf("a build begun in Coder reaches a watcher, 95th percentile of %d", buildsWatched), ours: show(quantile(begun, 0.95)), wanted: "at most 2 s"})
@@ -75,7 +76,7 @@ func (b *bench) builds(ctx context.Context) error {
 	return nil
 }
 
-// watchBuilds tells of each event.
+// watchBuilds sends each event to the channel.
 func (k *kube) watchBuilds(ctx context.Context, path string, events chan<- seen) error {
 	response, err := send(ctx, k.client, http.MethodGet, k.config.Host+path, "", "", nil)
 	if err != nil {

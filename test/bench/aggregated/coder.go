@@ -23,14 +23,15 @@ const pageSize = 1000
 // syncs is how often the first sync is measured, and Coder's pages beside it.
 const syncs = 3
 
-// clone has Coder own so many workspaces beside the one that it built.
+// clone creates copies of the workspace that Coder built in Coder's database, up to a
+// total number.
 func (k *kube) clone(ctx context.Context, total int) error {
 	command := exec.CommandContext(ctx, "psql", "-q", "-d", k.database, "-v", "total="+strconv.Itoa(total), "-f", "-")
 	command.Stdin = strings.NewReader(cloneSQL)
 	if _, err := output(command); err != nil {
 		return err
 	}
-	// They count only if Coder itself shows them.
+	// Check that Coder itself lists them.
 	var page struct {
 		Count      int
 		Workspaces []struct {
@@ -73,7 +74,7 @@ func (k *kube) askCoder(ctx context.Context, method, path string, body, out any)
 	return json.NewDecoder(response.Body).Decode(out)
 }
 
-// pages reads all of Coder's pages, one after the other, and drops them.
+// pages reads all of Coder's pages sequentially, and discards them.
 func (k *kube) pages(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	for offset := 0; offset < k.count+1; offset += pageSize {
@@ -84,16 +85,17 @@ func (k *kube) pages(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// fill makes all workspaces.
+// fill creates all workspaces.
 func (b *bench) fill(ctx context.Context) error { return b.kube.clone(ctx, b.count) }
 
-// firstSync measures how long an operator that knows nothing takes until it lists what
-// Coder has, and then how long one takes that was restarted.
+// firstSync measures how long an operator without records takes until it lists all
+// workspaces of Coder, and then how long a restarted operator takes.
 func (b *bench) firstSync(ctx context.Context) error {
 	var pages, restarts []time.Duration
 	var first time.Duration
 	for i := range syncs + 1 {
-		// Without the operator, so that the pages have Coder to themselves.
+		// Without the operator, so that it does not slow down the reading of the
+		// pages.
 		if _, err := b.kube.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=0"); err != nil {
 			return err
 		}

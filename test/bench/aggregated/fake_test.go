@@ -22,7 +22,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// mirrored is a mirror over a Coder that answers from memory.
+// mirrored is a mirror of a Coder that responds from memory.
 type mirrored struct {
 	mirror *mirror.Mirror
 	board  *partition.Board
@@ -71,8 +71,9 @@ func (m *mirrored) sync(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstSync reads all workspaces of a Coder that answers from memory, beside
-// its pages alone. The heap is that of the log: the fake's own is there before.
+// BenchmarkFirstSync reads all workspaces of a Coder that responds from memory,
+// compared with reading only its pages. The heap is that of the log: the fake's own
+// heap is subtracted.
 func BenchmarkFirstSync(b *testing.B) {
 	for _, n := range []int{1_000, 50_000} {
 		b.Run(fmt.Sprintf("workspaces=%d", n), func(b *testing.B) { benchmarkFirstSync(b, n) })

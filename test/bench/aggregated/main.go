@@ -1,8 +1,8 @@
-// Command aggregated measures the aggregated API over a real Coder with many
-// workspaces, on a real cluster, and beside each figure what it is compared with:
-// Coder's own pages, or kube-apiserver's custom resources of equal size in the
-// same run. hack/bench/aggregated.sh starts the cluster, installs the operator and
-// a Coder with one workspace, and calls it.
+// Command aggregated measures the aggregated API with a real Coder with many
+// workspaces, on a real cluster. It prints each figure with its reference: Coder's
+// own pages, or custom resources of equal size in the same run.
+// hack/bench/aggregated.sh starts the cluster, installs the operator and a Coder
+// with one workspace, and calls it.
 package main
 
 import (
@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the options of the command line.
 type options struct {
 	kubeconfig, database, cgroup, namespace, coder, account string
-	// workspace is the one that was built by Coder; the others are made after it.
+	// workspace is the one that was built by Coder; the others are copies of it.
 	workspace string
 	// phases are those to run. Empty means all.
 	phases string
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// bench is what the phases share.
+// bench is the shared state of the phases.
 type bench struct {
 	options
 	kube  *kube
@@ -67,7 +67,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	b := &bench{options: o, kube: kube, table: &table{}, began: time.Now()}
-	// What was measured is worth printing also when a later phase fails.
+	// Print the results also if a later phase fails.
 	defer b.table.print(os.Stdout)
 	for _, phase := range []struct {
 		name string
@@ -87,7 +87,7 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// say tells how far the run is.
+// say prints the progress of the run.
 func (b *bench) say(format string, args ...any) {
 	load, _ := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(load))

@@ -24,8 +24,8 @@ func (m memory) String() string {
 		m.resident/1e6, m.file/1e6, m.peak/1e6, m.heap/1e6)
 }
 
-// memory looks at the process, and then at its heap for a while. Reading the metrics
-// makes garbage, so the collector runs several times meanwhile.
+// memory measures the process, and then observes its heap for a while. Reading the
+// metrics allocates memory, so the garbage collector runs several times meanwhile.
 func (k *kube) memory(ctx context.Context) (memory, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.pid))
 	if err != nil {
@@ -59,7 +59,7 @@ func (k *kube) memory(ctx context.Context) (memory, error) {
 	return m, nil
 }
 
-// heapWindow is how long the heap is looked at.
+// heapWindow is how long the heap is observed.
 const heapWindow = 30 * time.Second
 
 // withOne measures what the process holds with one workspace.
@@ -100,8 +100,8 @@ func (b *bench) withTenth(ctx context.Context) error {
 	return err
 }
 
-// settled measures the memory beside ten informers that know everything. They go on
-// until the context ends.
+// settled measures the memory while ten synced informers run. They run until the
+// context is done.
 func (b *bench) settled(ctx context.Context, want int) (memory, error) {
 	if err := b.kube.informers(ctx, 10, want); err != nil {
 		return memory{}, err
@@ -116,7 +116,7 @@ func (b *bench) settled(ctx context.Context, want int) (memory, error) {
 	return m, err
 }
 
-// afterwards tells of the memory after everything else.
+// afterwards measures the memory after all other phases.
 func (b *bench) afterwards(ctx context.Context) error {
 	m, err := b.kube.memory(ctx)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 const pods = "app.kubernetes.io/name=coder-k8s"
 
-// restart ends the operator and starts it again, so that nothing is left of what it
-// had in memory: a new pod beside the old one would take over its log.
+// restart stops the operator and starts it again without overlap, so that the new pod
+// does not take over the memory state of the old one.
 func (k *kube) restart(ctx context.Context) error {
 	if _, err := k.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=0"); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (k *kube) locate(ctx context.Context) error {
 	})
 }
 
-// listing waits until the operator's pod lists workspaces, and says when it did.
+// listing waits until the operator's pod lists workspaces, and returns the time.
 func (k *kube) listing(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -81,8 +81,8 @@ func (k *kube) ready(ctx context.Context, want int) error {
 	})
 }
 
-// forget removes all that the operator knows of Coder's objects, which nobody but the
-// operator may, while its policy is there.
+// forget deletes all records. Meanwhile it removes the binding of the admission
+// policy that allows only the operator to do this.
 func (k *kube) forget(ctx context.Context) error {
 	const binding, policy = "validatingadmissionpolicybinding/coder-k8s-records", "config/policy/records.yaml"
 	if _, err := k.kubectl(ctx, "delete", binding); err != nil {
@@ -101,7 +101,8 @@ func (k *kube) forget(ctx context.Context) error {
 	return err
 }
 
-// mirroring says when the operator became the one that mirrors Coder, by its own log.
+// mirroring returns the time when the operator became the writer, according to its
+// log.
 func (k *kube) mirroring(ctx context.Context) (time.Time, error) {
 	lines, err := k.kubectl(ctx, "-n", "coder-system", "logs", "-l", pods, "--tail=-1")
 	if err != nil {

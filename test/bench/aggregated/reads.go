@@ -14,7 +14,7 @@ const (
 )
 
 // reads compares LIST and GET with those of custom resources of equal size, one of
-// each in turn, so that what else the machine does falls on both.
+// each in turn, so that other load of the machine affects both.
 func (b *bench) reads(ctx context.Context) error {
 	k := b.kube
 	record, err := b.records(ctx)
@@ -60,7 +60,7 @@ func (b *bench) reads(ctx context.Context) error {
 }
 
 // alternate reads two addresses in turn. The second may be empty. The first reading
-// of each warms what is on the way, and does not count.
+// of each is a warm-up, and does not count.
 func alternate(ctx context.Context, n int, client *http.Client, first, second string, token ...string) (a, b []time.Duration, err error) {
 	credential := ""
 	if len(token) > 0 {

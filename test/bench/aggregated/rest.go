@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// informers starts informers of all workspaces, and waits until each knows as many
-// as there are. They end with the context. They keep the names alone: what is
-// measured is the operator, not they.
+// informers starts informers of all workspaces, and waits until each has all
+// workspaces. They end with the context. They store only the names, because the
+// operator is measured, not they.
 func (k *kube) informers(ctx context.Context, n, want int) error {
 	client, err := dynamic.NewForConfig(k.config)
 	if err != nil {
@@ -60,8 +60,8 @@ func nameOnly(obj any) (any, error) {
 	return slim, nil
 }
 
-// atRest looks at the operator with ten informers and somebody who lists all the
-// time, while nothing changes: what it asks Coder, and what it holds.
+// atRest measures the operator with ten informers and a client that lists all the time,
+// while nothing changes: its requests to Coder, and its memory.
 func (b *bench) atRest(ctx context.Context) error {
 	if err := b.kube.restart(ctx); err != nil {
 		return err
@@ -88,8 +88,8 @@ func (b *bench) atRest(ctx context.Context) error {
 			ours:    fmt.Sprintf("%.2f KB", (m.resident-b.small.resident)/more/1e3),
 		})
 	}
-	// After the first sync the mirror looks at everything once more, faster than usual:
-	// a hundred workspaces every two seconds.
+	// After the first sync the mirror reads everything once more, faster than usual: a
+	// hundred workspaces every two seconds.
 	hurry := time.Duration(b.count/100+5) * 2 * time.Second
 	select {
 	case <-ctx.Done():

@@ -15,7 +15,7 @@ const (
 	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	records     = "/apis/bench.coder-k8s.local/v1/records"
 	mergePatch  = "application/merge-patch+json"
-	// creators is how many custom resources are made at once.
+	// creators is the number of custom resources that are created in parallel.
 	creators = 12
 )
 
@@ -43,8 +43,8 @@ func definition() object {
 	}
 }
 
-// records makes a custom resource of equal content for each workspace, and gives the
-// name of one that both have.
+// records creates a custom resource of equal content for each workspace, and returns
+// a name that both have.
 func (b *bench) records(ctx context.Context) (string, error) {
 	k := b.kube
 	var list struct{ Items []object }
@@ -97,7 +97,7 @@ feed:
 	return name, err
 }
 
-// define makes the kind, and waits until it is served.
+// define creates the kind, and waits until it is served.
 func (k *kube) define(ctx context.Context) error {
 	if err := k.request(ctx, http.MethodPost, definitions, "application/json", definition(), nil); err != nil {
 		return err
@@ -107,8 +107,8 @@ func (k *kube) define(ctx context.Context) error {
 	return until(ctx, 200*time.Millisecond, func() error { return k.request(ctx, http.MethodGet, records, "", nil, nil) })
 }
 
-// record makes the custom resource of a workspace. Nobody manages the fields of a
-// workspace that Coder made, so those of the custom resource are dropped, too.
+// record creates the custom resource of a workspace. The fields of a workspace that
+// Coder created have no managers, so those of the custom resource are removed, too.
 func (k *kube) record(ctx context.Context, workspace object, padding int) error {
 	meta := workspace["metadata"].(object)
 	copied := object{"name": meta["name"], "namespace": meta["namespace"], "labels": meta["labels"]}
@@ -127,8 +127,8 @@ func (k *kube) record(ctx context.Context, workspace object, padding int) error 
 	return k.request(ctx, http.MethodPatch, path+"/"+meta["name"].(string), mergePatch, unmanaged, nil)
 }
 
-// padding finds by how much a workspace is longer than its custom resource, and
-// leaves the custom resource of the sample with it.
+// padding returns by how many bytes a workspace is longer than its custom resource,
+// and pads the custom resource of the sample.
 func (k *kube) padding(ctx context.Context, sample object) (int, error) {
 	name := sample["metadata"].(object)["name"].(string)
 	path := recordsIn(k.namespace) + "/" + name
@@ -150,7 +150,7 @@ func (k *kube) padding(ctx context.Context, sample object) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		// Items of a list of workspaces have no kind and version of their own.
+		// Items of a list of workspaces have no kind and apiVersion.
 		missing := len(ours) - len(size)
 		if missing == 0 {
 			return padding, nil

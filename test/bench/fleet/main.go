@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// options are what the command line says.
+// options are the options of the command line.
 type options struct {
 	kubeconfig, namespace, metrics, token string
 	from, to, pid                         int
@@ -69,7 +69,8 @@ func run(ctx context.Context, o options) error {
 	return atRest(ctx, o, census)
 }
 
-// apply makes the control planes as a user does, and waits for what they become.
+// apply creates the control planes with kubectl, and waits until they are
+// complete.
 func apply(ctx context.Context, o options, census *census) (time.Duration, error) {
 	file, err := manifest(o)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// atRest looks at an operator that has nothing to do: what it writes, what it
-// asks Coder, and what it holds in memory.
+// atRest measures an idle operator: its writes, its requests to Coder, and its
+// memory.
 func atRest(ctx context.Context, o options, c *census) error {
 	before, err := readMetrics(ctx, o)
 	if err != nil {

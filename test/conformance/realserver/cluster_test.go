@@ -48,7 +48,7 @@ type cluster struct {
 	client client.Client
 }
 
-// startCluster makes one with the types and the roles that users apply.
+// startCluster starts a cluster with the CRDs and the roles that users apply.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	setting(t, "KUBEBUILDER_ASSETS") // The library reads it.
@@ -56,7 +56,7 @@ func startCluster(t *testing.T) *cluster {
 	server := kubetest.Environment("../../../config/crd/bases")
 	configureAggregation(t, server.ControlPlane.GetAPIServer())
 	config, err := server.Start()
-	// Where kube-apiserver does not start, etcd may run.
+	// If kube-apiserver fails to start, etcd may be running.
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Errorf("stopping kube-apiserver: %v", err)
@@ -83,8 +83,8 @@ func startCluster(t *testing.T) *cluster {
 	return c
 }
 
-// configureAggregation gives kube-apiserver the certificate with which it passes
-// requests on to an aggregated API. It vouches for itself.
+// configureAggregation configures the self-signed client certificate with which
+// kube-apiserver forwards requests to an aggregated API.
 func configureAggregation(t *testing.T, server *envtest.APIServer) {
 	t.Helper()
 	const name = "front-proxy"
@@ -121,7 +121,7 @@ func writeFile(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// applyRoles makes the operator's account and every object of config/rbac.
+// applyRoles creates the operator's ServiceAccount and every object of config/rbac.
 func (c *cluster) applyRoles(t *testing.T) {
 	t.Helper()
 	if err := c.createAll(t, "../../../config/process/service_account.yaml"); err != nil {
@@ -167,17 +167,19 @@ func (c *cluster) create(t *testing.T, object client.Object) {
 	}
 }
 
-// createServed makes an object of the aggregated API, which hears of a control plane a
-// moment after the cluster does, and which kube-apiserver may not reach for a moment.
+// createServed creates an object of the aggregated API. It retries, because the API
+// sees a new control plane with a delay, and kube-apiserver may not reach the API for
+// a moment.
 func (c *cluster) createServed(t *testing.T, object client.Object) {
 	t.Helper()
 	polltest.Eventually(t, "the aggregated API makes "+object.GetName(), func() error {
-		// One whose answer was lost is there.
+		// If the response was lost, the object exists already.
 		return client.IgnoreAlreadyExists(c.client.Create(t.Context(), object))
 	})
 }
 
-// token is one of a ServiceAccount, for an audience; empty is kube-apiserver's.
+// token returns a token of a ServiceAccount for an audience; "" means that of
+// kube-apiserver.
 func (c *cluster) token(t *testing.T, ns, name, audience string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
@@ -191,7 +193,7 @@ func (c *cluster) token(t *testing.T, ns, name, audience string) string {
 	return request.Status.Token
 }
 
-// bind returns a ServiceAccount some roles in the whole cluster.
+// bind grants a ServiceAccount some roles in the whole cluster.
 func (c *cluster) bind(t *testing.T, ns, account string, roles ...string) {
 	t.Helper()
 	for _, role := range roles {
@@ -203,7 +205,7 @@ func (c *cluster) bind(t *testing.T, ns, account string, roles ...string) {
 	}
 }
 
-// aggregate has kube-apiserver pass the aggregated API on to a port of this
+// aggregate configures kube-apiserver to forward the aggregated API to a port of this
 // machine, and waits until it does.
 func (c *cluster) aggregate(t *testing.T, port string) {
 	t.Helper()

@@ -24,7 +24,7 @@ const (
 // of a module of its own is compiled first.
 const runTime = 5 * time.Minute
 
-// TestRealServer starts the server once for all who call it.
+// TestRealServer starts the server once for all clients.
 func TestRealServer(t *testing.T) {
 	node := newNode(t)
 	s := newScene(t)
@@ -36,9 +36,9 @@ func TestRealServer(t *testing.T) {
 	t.Run("Go", s.mcpGo)
 }
 
-// officialSuite runs the suite as hack/conformance does with the fixtures. What
-// needs these is in the files of expected failures; the suite fails where anything
-// else fails, and where one of those passes.
+// officialSuite runs the suite as hack/conformance does with the fixtures. Tests that
+// need the fixtures are in the files of expected failures; the suite fails if any other
+// test fails, and if one of those passes.
 func (s *scene) officialSuite(t *testing.T) {
 	wanted := map[string]string{legacy: "9/30", modern: "12/37"}
 	for _, revision := range []string{modern, legacy} {
@@ -55,7 +55,7 @@ func (s *scene) officialSuite(t *testing.T) {
 	}
 }
 
-// mcpGo runs a client that other people wrote, in a module of its own.
+// mcpGo runs a third-party client, in a separate module.
 func (s *scene) mcpGo(t *testing.T) {
 	w := s.newWorkspaces(t, "mcpgo")
 	command := command(t, "go", "test", "-tags", "conformance", "-count=1", "-v", ".")
@@ -81,18 +81,18 @@ func (c *tally) run(t *testing.T, name string, test func(*testing.T)) {
 
 func (c tally) String() string { return fmt.Sprintf("%d of %d", c.passed, c.all) }
 
-// command is one that is killed when its time is up or the test ends.
+// command returns a command that is killed at its time limit or when the test ends.
 func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runTime)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, name, args...)
-	// What it started may hold its output open.
+	// Its child processes may keep its output open.
 	c.WaitDelay = time.Second
 	return c
 }
 
-// setting is what hack/conformance/run.sh says in the environment.
+// setting returns a variable that hack/conformance/run.sh sets in the environment.
 func setting(t *testing.T, name string) string {
 	t.Helper()
 	value := os.Getenv(name)

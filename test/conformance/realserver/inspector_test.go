@@ -21,8 +21,8 @@ const (
 	toolError    = 5
 )
 
-// inspector runs the command line of the inspector, in each way in which it can
-// find out which protocol the server speaks.
+// inspector runs the command line of the inspector, with each of its methods to
+// determine the server's protocol.
 func (s *scene) inspector(t *testing.T, n node) {
 	workspace := s.newWorkspaces(t, "inspector").Running
 	arguments := fmt.Sprintf(`{"namespace":%q,"name":%q}`, namespace, workspace)
@@ -58,8 +58,8 @@ func (s *scene) inspector(t *testing.T, n node) {
 	t.Logf("%s calls of the inspector passed", calls)
 }
 
-// strictTools lists the tools and has the inspector look for whatever some client
-// could not understand.
+// strictTools lists the tools with the inspector's strict checks for constructs
+// that some clients do not support.
 func (s *scene) strictTools(t *testing.T, n node, era []string) {
 	t.Helper()
 	out := s.inspect(t, n, 0, s.token, append([]string{"--method", "tools/list", "--strict"}, era...))
@@ -76,8 +76,8 @@ func (s *scene) strictTools(t *testing.T, n node, era []string) {
 
 type output struct{ stdout, stderr string }
 
-// inspect runs the inspector, which must end with an exit code. It has a home of
-// its own and asks nobody to log in.
+// inspect runs the inspector, which must end with an exit code. It has a separate
+// home directory and does not ask for a login.
 func (s *scene) inspect(t *testing.T, n node, code int, token string, args []string) output {
 	t.Helper()
 	script := filepath.Join(n.packages, "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")

@@ -15,7 +15,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// tools is how many a caller with all rights is shown.
+// tools is the number of tools that a caller with all permissions can list.
 const tools = 25
 
 // node is the Node.js and the packages that hack/npm/install.sh installs.
@@ -33,7 +33,8 @@ func (n node) command(t *testing.T, script string, args ...string) *exec.Cmd {
 	return command(t, n.program, append([]string{script}, args...)...)
 }
 
-// environment says to a client what there is.
+// environment returns the environment variables that describe the objects to a
+// client.
 func (s *scene) environment(t *testing.T, p *program, w workspaces) []string {
 	t.Helper()
 	names, err := json.Marshal(w)

@@ -23,9 +23,9 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// program is the program at work.
+// program is a running operator.
 type program struct {
-	// mcpURL is where it speaks the protocol.
+	// mcpURL is its MCP endpoint.
 	mcpURL  string
 	apiPort string
 	health  string
@@ -49,7 +49,7 @@ func startProgram(t *testing.T, c *cluster, name, proxy string, args ...string) 
 		"--kubeconfig", kubeconfig(t, c), "--leader-elect=false", "--metrics-bind-address=0", "--log-format=json",
 		"--health-probe-bind-address=127.0.0.1:" + healthPort, "--mcp-bind-address=127.0.0.1:" + mcpPort,
 		"--bind-address=127.0.0.1", "--secure-port=" + apiPort,
-		// The suites are faster than people.
+		// The suites send requests faster than users.
 		"--mcp-rate-limit=0",
 	}, args...)...)
 	p.cmd.Env = append(os.Environ(), "POD_NAMESPACE="+operatorNamespace, "POD_NAME=pod-"+apiPort, "HTTP_PROXY="+proxy, "NO_PROXY=")
@@ -98,8 +98,8 @@ func (p *program) stop(t *testing.T) {
 	}
 }
 
-// cancelled is nil where the server has cancelled a call that was about an object,
-// as its log tells.
+// cancelled returns nil if the server has cancelled a call for an object, according to
+// its log.
 func (p *program) cancelled(object string) error {
 	log, err := os.Open(p.log)
 	if err != nil {
@@ -110,7 +110,7 @@ func (p *program) cancelled(object string) error {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var line struct{ Name, Outcome string }
-		// What is no object tells of no call.
+		// Lines that are not JSON objects do not report calls.
 		_ = json.Unmarshal(lines.Bytes(), &line)
 		if line.Name == object && line.Outcome == "cancelled" {
 			return nil
@@ -119,8 +119,8 @@ func (p *program) cancelled(object string) error {
 	return cmp.Or(lines.Err(), fmt.Errorf("%s tells of no call about %s that was cancelled", p.log, object))
 }
 
-// kubeconfig writes one for the operator's ServiceAccount, which has the roles
-// that users give it.
+// kubeconfig writes a kubeconfig for the operator's ServiceAccount, with its usual
+// roles.
 func kubeconfig(t *testing.T, c *cluster) string {
 	t.Helper()
 	content, err := clientcmd.Write(clientcmdapi.Config{
@@ -135,8 +135,8 @@ func kubeconfig(t *testing.T, c *cluster) string {
 	return writeFile(t, "kubeconfig", content)
 }
 
-// freePorts returns so many ports that were free a moment ago. They are held until all
-// are found, so that none is given twice.
+// freePorts returns n ports that were free a moment ago. They are held until all are
+// found, so that they are different.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var ports []string

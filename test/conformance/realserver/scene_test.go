@@ -27,14 +27,15 @@ import (
 )
 
 const (
-	// namespace is that of all objects that the clients find.
+	// namespace is the namespace of all objects of the clients.
 	namespace = "team"
 	// caller is the ServiceAccount of the clients.
 	caller      = "ai-tool"
 	mcpAudience = "coder-k8s-mcp"
 )
 
-// scene is the real server with a control plane, a template and workspaces.
+// scene is the fixture: the real server with a control plane, a template and
+// workspaces.
 type scene struct {
 	cluster *cluster
 	coder   *coderdtest.Server
@@ -60,8 +61,8 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// proxyTo is the address of an HTTP proxy that leads everywhere to one server: the
-// names that control planes have in a cluster are unknown here.
+// proxyTo returns the address of an HTTP proxy that forwards all requests to one
+// server: the in-cluster names of control planes cannot be resolved here.
 func proxyTo(t *testing.T, address string) string {
 	t.Helper()
 	target, err := url.Parse(address)
@@ -73,8 +74,8 @@ func proxyTo(t *testing.T, address string) string {
 	return server.URL
 }
 
-// startControlPlane makes a control plane and says of its Deployment what a
-// cluster with nodes would say.
+// startControlPlane creates a control plane and sets the status of its Deployment as
+// a cluster with nodes would.
 func (s *scene) startControlPlane(t *testing.T) {
 	t.Helper()
 	cp := &coderv1alpha1.CoderControlPlane{
@@ -107,23 +108,25 @@ func (s *scene) startControlPlane(t *testing.T) {
 	})
 }
 
-// letIn makes the caller, with the rights of all tools, and waits until they count.
+// letIn creates the caller, with the permissions of all tools, and waits until they
+// take effect.
 func (s *scene) letIn(t *testing.T) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: caller}}
 	s.cluster.create(t, account)
 	s.token = s.cluster.token(t, namespace, caller, mcpAudience)
-	// The roles system:aggregate-to-… are what view and edit consist of; the
-	// controller that would put them together is not here.
+	// The roles system:aggregate-to-… contain the rules of view and edit; the
+	// controller that would aggregate them does not run here.
 	s.cluster.bind(t, namespace, caller, "coder-k8s-view", "coder-k8s-edit", "coder-k8s-admin", "coder-k8s-owner-impersonator", "system:aggregate-to-view", "system:aggregate-to-edit")
-	// kube-apiserver hears of bindings in their order: whom this one lets in has all.
+	// kube-apiserver sees bindings in the order of their creation: when this one
+	// takes effect, all do.
 	s.cluster.bind(t, namespace, caller, "coder-k8s-mcp-user")
 	for _, p := range []*program{s.server, s.withSessions} {
 		polltest.Eventually(t, "the caller gets in", func() error { return s.enters(t.Context(), p) })
 	}
 }
 
-// settles waits until the template is built: what is read twice stays the same then.
+// settles waits until the template is built, so that repeated reads return the same.
 func (s *scene) settles(t *testing.T) {
 	t.Helper()
 	template := &aggregationv1alpha1.CoderTemplate{}
@@ -138,9 +141,9 @@ func (s *scene) settles(t *testing.T) {
 	})
 }
 
-// workspaces are those of one client.
+// workspaces are the workspaces of one client.
 type workspaces struct {
-	// Running and told run.
+	// Running is running, with running: true.
 	Running string `json:"running"`
 	Told    string `json:"told"`
 	// Slow is stopped. Its next builds take a moment.
@@ -149,7 +152,7 @@ type workspaces struct {
 	Stuck string `json:"stuck"`
 }
 
-// newWorkspaces makes those of a client, which names of objects say.
+// newWorkspaces creates the workspaces of a client. Their names contain the client.
 func (s *scene) newWorkspaces(t *testing.T, of string) workspaces {
 	t.Helper()
 	slow := of + "-slow"
@@ -169,7 +172,7 @@ func (s *scene) newWorkspaces(t *testing.T, of string) workspaces {
 	return w
 }
 
-// newWorkspace makes one, and waits until it runs or is stopped.
+// newWorkspace creates a workspace, and waits until it runs or is stopped.
 func (s *scene) newWorkspace(t *testing.T, name string, running bool) *aggregationv1alpha1.CoderWorkspace {
 	t.Helper()
 	ws := &aggregationv1alpha1.CoderWorkspace{
@@ -189,11 +192,11 @@ func (s *scene) newWorkspace(t *testing.T, name string, running bool) *aggregati
 	return ws
 }
 
-// buildStep is so long that whoever began a build waits for it long before its end,
-// and is told more than once: progress is told twice a second at most.
+// buildStep is long enough that a client waits for a build before it ends, and
+// receives more than one progress notification: they are sent at most twice a second.
 const buildStep = 2 * time.Second
 
-// keepBuilding brings builds that take a moment to their end, until the test ends.
+// keepBuilding completes slow builds until the test ends.
 func (s *scene) keepBuilding(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -215,7 +218,7 @@ func (s *scene) keepBuilding(t *testing.T) {
 	})
 }
 
-// enters is nil where the server lets the caller in.
+// enters returns nil if the caller has access to the server.
 func (s *scene) enters(ctx context.Context, p *program) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.mcpURL, nil)
 	if err != nil {

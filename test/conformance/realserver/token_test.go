@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// withToken is the address of a proxy before the server that adds the token to each
-// request and changes nothing else: the official suite cannot send one.
+// withToken returns the address of a proxy in front of the server that adds the
+// token to each request and changes nothing else: the official suite cannot send
+// one.
 func withToken(t *testing.T, address, token string) string {
 	t.Helper()
 	target, err := url.Parse(address)
@@ -22,11 +23,11 @@ func withToken(t *testing.T, address, token string) string {
 	server := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host
-			// The suite sends a false one to see that the server refuses it.
+			// The suite sends a wrong one to check that the server rejects it.
 			r.Out.Host = r.In.Host
 			r.Out.Header.Set("Authorization", "Bearer "+token)
 		},
-		// The suite leaves streams before they end, which is no error.
+		// The suite closes streams before they end, which is not an error.
 		ErrorLog: log.New(io.Discard, "", 0),
 	})
 	t.Cleanup(server.Close)

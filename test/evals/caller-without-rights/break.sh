@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
-# break.sh: nothing is broken but what the caller may do; the namespace is where the caller's account is.
+# break.sh: nothing is broken, but the caller lacks permissions; creates the namespace of the caller's
+# account.
 set -euo pipefail
 kubectl create namespace eval-caller-without-rights --dry-run=client -o yaml | kubectl apply -f -

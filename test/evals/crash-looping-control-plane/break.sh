@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# break.sh: a control plane whose process ends at once, because it is told to use an algorithm that does not exist.
+# break.sh: a control plane whose process exits immediately, because it is configured with an algorithm that does
+# not exist.
 set -euo pipefail
 kubectl apply -f - <<'MANIFEST'
 apiVersion: v1

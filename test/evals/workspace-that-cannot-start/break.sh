@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# break.sh: a workspace whose start fails, while its template was built without a complaint.
+# break.sh: a workspace whose start fails, although its template was built successfully.
 set -euo pipefail
 kubectl apply -f - <<'MANIFEST'
 apiVersion: aggregation.coder.com/v1alpha1

@@ -21,7 +21,7 @@ type object struct {
 	changed  any
 }
 
-// story is objects that Argo CD shall keep, one wave after the other.
+// story is a scenario: objects that Argo CD manages, one wave after the other.
 type story struct {
 	namespace string
 	objects   []object
@@ -29,7 +29,7 @@ type story struct {
 	patience time.Duration
 }
 
-// TestPlainObjects shows that the harness works, with objects that everybody knows.
+// TestPlainObjects checks the harness with built-in kinds.
 func TestPlainObjects(t *testing.T) {
 	configMap := func(name, wanted string) object {
 		return object{
@@ -59,8 +59,9 @@ func TestObjectsOfCoder(t *testing.T) {
 	}})
 }
 
-// keeps runs a story: synced and healthy, in sync at rest, told of a change by the
-// watch, synced back, pruned, and all of that with one list per kind.
+// keeps runs a scenario: objects are synced and healthy, stay in sync, a change is
+// seen by the watch and reverted, objects are pruned, and all of that with one list
+// per kind.
 func (a *argo) keeps(t *testing.T, s story) {
 	began := time.Now()
 	if err := a.cache.EnsureSynced(); err != nil {
@@ -104,7 +105,7 @@ func (a *argo) keeps(t *testing.T, s story) {
 	}
 }
 
-// rest lets the watches be for a while: PEERS_REST, 20 s if that is not set.
+// rest waits while the watches are idle: PEERS_REST, 20 s if that is not set.
 func (a *argo) rest(t *testing.T) {
 	t.Helper()
 	long := 20 * time.Second

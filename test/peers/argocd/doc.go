@@ -1,7 +1,7 @@
-// Package argocd has Argo CD's own view of a cluster, the cache of its gitops-engine,
-// look at our objects: it lists and watches everything that a cluster serves, and
-// from then on believes what the watches tell.
+// Package argocd tests our objects with Argo CD's view of a cluster, the cache of its
+// gitops-engine: it lists and watches everything that a cluster serves, and then
+// relies on the watches.
 //
-// It is a module of its own, so that the operator's go.mod does not grow by a GitOps
+// It is a separate module, so that the operator's go.mod does not grow by a GitOps
 // tool. hack/peers/argocd.sh runs it.
 package argocd

@@ -29,13 +29,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// tracking is the label by which Argo CD knows what it keeps.
+// tracking is the label by which Argo CD identifies its objects.
 const tracking = "app.kubernetes.io/instance"
 
 // manager names Argo CD in managed fields.
 const manager = "argocd-controller"
 
-// argo is Argo CD's engine over a cluster. What its cache asks is counted.
+// argo is Argo CD's engine for a cluster. The requests of its cache are counted.
 type argo struct {
 	api     dynamic.Interface
 	config  *rest.Config
@@ -69,8 +69,8 @@ func connect(t *testing.T) *argo {
 	return a
 }
 
-// sync makes the cluster hold these objects of the story, and no other ones, step by
-// step from what the cache has, as Argo CD's application controller does.
+// sync syncs exactly these objects of the scenario to the cluster, based on the
+// cache, like Argo CD's application controller.
 func (a *argo) sync(t *testing.T, s story, wanted ...*unstructured.Unstructured) {
 	t.Helper()
 	phase, message := common.OperationRunning, ""
@@ -112,8 +112,8 @@ func told(results []common.ResourceSyncResult) string {
 	return all.String()
 }
 
-// inSync looks in both of Argo CD's ways whether anything differs from what is
-// wanted: by itself, and by a dry run of the API server.
+// inSync checks with both of Argo CD's diff methods that the objects are as wanted:
+// by its own diff, and by a dry run of the API server.
 func (a *argo) inSync(t *testing.T, wanted []*unstructured.Unstructured) {
 	t.Helper()
 	live, err := a.cache.GetManagedLiveObjs(wanted, keptBy(t))
@@ -139,8 +139,8 @@ func (a *argo) inSync(t *testing.T, wanted []*unstructured.Unstructured) {
 	}
 }
 
-// healthy waits until every object is, as the cache has it. One whose kind has no
-// health is.
+// healthy waits until every object in the cache is healthy. Objects of kinds without
+// a health check count as healthy.
 func (a *argo) healthy(t *testing.T, s story, wanted []*unstructured.Unstructured) {
 	t.Helper()
 	eventually(t, s.patience, "every object is healthy", func() error {
@@ -200,7 +200,7 @@ func (a *argo) cached(s story, obj object, name string) *cache.Resource {
 	return nil
 }
 
-// change changes an object as somebody does who does not know of Argo CD.
+// change changes an object like a user who does not use Argo CD.
 func (a *argo) change(t *testing.T, s story, obj object, name string) {
 	t.Helper()
 	content := map[string]any{}
@@ -224,7 +224,8 @@ func (a *argo) mustWatch(t *testing.T, s story) {
 	}
 }
 
-// listedOnce says that after the first list everything came by watch.
+// listedOnce checks that there was only one list, and that all changes came by
+// watch.
 func (a *argo) listedOnce(t *testing.T, obj object) {
 	t.Helper()
 	lists, watches := a.asked.of(obj.resource.Resource)
@@ -248,7 +249,7 @@ func (a *argo) namespaceOf(t *testing.T, name string) {
 	})
 }
 
-// deleteAll removes what a story may have left.
+// deleteAll removes objects that a scenario may have left.
 func (a *argo) deleteAll(t *testing.T, s story) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// load is the objects of a story, with the label by which the engine knows them.
+// load returns the objects of a scenario, with the label by which the engine
+// identifies them.
 func load(t *testing.T, s story) []*unstructured.Unstructured {
 	t.Helper()
 	var all []*unstructured.Unstructured
@@ -33,7 +34,7 @@ func load(t *testing.T, s story) []*unstructured.Unstructured {
 	return all
 }
 
-// eventually polls until the check gives no error.
+// eventually polls until the check returns no error.
 func eventually(t *testing.T, patience time.Duration, what string, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -88,7 +88,7 @@ func run(ctx context.Context, kubeconfig string) error {
 		group.Go(func() { ended <- c.Run(workers, ctx) })
 	}
 	group.Go(func() { ended <- injector.Start(ctx) })
-	// The first that ends is either told to, or takes the process along.
+	// The first component that ends was either stopped, or ends the process.
 	return <-ended
 }
 

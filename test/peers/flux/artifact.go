@@ -19,7 +19,7 @@ type Artifacts struct {
 	archives map[string][]byte
 }
 
-// Artifact is an archive as the status of a source tells of it.
+// Artifact is an archive in the status of a source.
 type Artifact struct {
 	// Path of the archive on the server.
 	Path string
@@ -61,11 +61,11 @@ func (a *Artifacts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/gzip")
-	// Whoever hung up does not wait for an error.
+	// A client that disconnected does not need an error.
 	_, _ = w.Write(archive)
 }
 
-// tarball is the same for the same files.
+// tarball returns an archive that is the same for the same files.
 func tarball(files map[string]string) ([]byte, error) {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)

@@ -1,11 +1,12 @@
-// Package flux runs Flux's kustomize-controller, as it is released, against a
-// cluster, and looks whether our objects are for it what Kubernetes objects should
-// be: applied, seen to be ready, left alone at rest, corrected when somebody changes
-// them, and deleted when they leave the source.
+// Package flux runs a released version of Flux's kustomize-controller against a
+// cluster, and checks that it handles our objects like other Kubernetes objects:
+// they are applied and become ready, are not written when nothing changes, are
+// corrected when someone changes them, and are deleted when they are removed from
+// the source.
 //
 // It is a module of its own, so that the operator's go.mod does not grow by a GitOps
-// tool. The controller is a plain process of this machine, and so is what stands in
-// for Flux's source-controller: an HTTP server with one archive per source, and a
+// tool. The controller is a process on this machine, and so is the replacement of
+// Flux's source-controller: an HTTP server with one archive per source, and a
 // GitRepository whose status the test writes itself. hack/peers/flux.sh builds the
 // controller and runs the tests.
 package flux

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// story is objects that Flux shall keep, each in a Kustomization that depends on the
-// one before: Flux tries all objects of one Kustomization before it applies any, and
-// a workspace needs its template.
+// story is a scenario: objects that Flux manages, each in a Kustomization that
+// depends on the previous one: Flux dry-runs all objects of one Kustomization before
+// it applies any, and a workspace needs its template.
 type story struct {
 	files []object
 	// patience is how long one step of Flux may take.
@@ -45,7 +45,7 @@ func coderObject(file, resource, name, field string, wanted, changed any) object
 	}
 }
 
-// TestPlainObjects shows that the harness works, with objects that everybody knows.
+// TestPlainObjects checks the harness with built-in kinds.
 func TestPlainObjects(t *testing.T) {
 	f := start(t)
 	f.namespaceOf(t, "peers-flux-plain")
@@ -63,7 +63,8 @@ func TestObjectsOfCoder(t *testing.T) {
 	}})
 }
 
-// keeps runs a story: applied and Ready, at rest, drift, pruned, and all gone.
+// keeps runs a scenario: objects are applied and Ready, are not written when nothing
+// changes, drift is corrected, and objects are pruned until all are deleted.
 func (f *fluxed) keeps(t *testing.T, name string, s story) {
 	source := f.source(t, name)
 	all := map[string]string{}
@@ -88,7 +89,7 @@ func (f *fluxed) keeps(t *testing.T, name string, s story) {
 	}
 	t.Logf("%s: drift corrected", name)
 
-	// The last object leaves its source, the others stay.
+	// Remove the last object from its source, and keep the others.
 	last := len(s.files) - 1
 	rest := map[string]string{fmt.Sprintf("%d/kustomization.yaml", last): "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"}
 	for file, content := range all {

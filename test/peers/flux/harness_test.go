@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// system is where the sources and the Kustomizations live.
+	// system is the namespace of the sources and the Kustomizations.
 	system = "peers-flux"
-	// somebody is who changes objects by hand.
+	// somebody is the field manager of manual changes.
 	somebody = "somebody"
 )
 
@@ -159,7 +159,7 @@ func (f *fluxed) get(ctx context.Context, obj object) (*unstructured.Unstructure
 	return f.api.Resource(obj.resource).Namespace(obj.namespace).Get(ctx, obj.name, metav1.GetOptions{})
 }
 
-// holds waits until an object has what its file says, and Flux's mark.
+// holds waits until an object has the content of its file, and Flux's label.
 func (f *fluxed) holds(t *testing.T, obj object, patience time.Duration) {
 	t.Helper()
 	f.eventually(t, patience, obj.name+" as its file says", func(ctx context.Context) error {
@@ -177,7 +177,7 @@ func (f *fluxed) holds(t *testing.T, obj object, patience time.Duration) {
 	})
 }
 
-// drift changes an object as somebody does who does not know of Flux.
+// drift changes an object like a user who does not use Flux.
 func (f *fluxed) drift(t *testing.T, obj object) {
 	t.Helper()
 	change := map[string]any{}
@@ -206,7 +206,7 @@ func (f *fluxed) vanishes(t *testing.T, obj object, patience time.Duration) {
 	})
 }
 
-// eventually polls until the check gives no error.
+// eventually polls until the check returns no error.
 func (f *fluxed) eventually(t *testing.T, patience time.Duration, what string, check func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -21,11 +21,11 @@ var (
 	kustomizations  = schema.GroupVersionResource{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Resource: "kustomizations"}
 )
 
-// interval is how often Flux looks for drift.
+// interval is the interval in which Flux checks for drift.
 const interval = 3 * time.Second
 
-// source is a GitRepository that nobody but the test fills, and the Kustomizations
-// of its folders.
+// source is a GitRepository that only the test updates, and the Kustomizations of
+// its folders.
 type source struct {
 	*fluxed
 	t        *testing.T
@@ -44,7 +44,7 @@ spec: {interval: 1h, url: "https://example.com/nobody/asks.git"}
 	return &source{fluxed: f, t: t, name: name}
 }
 
-// publish returns the source another content.
+// publish replaces the content of the source.
 func (s *source) publish(files map[string]string) {
 	s.t.Helper()
 	made, err := s.artifacts.Put(s.name, files)
@@ -69,7 +69,8 @@ func (s *source) publish(files map[string]string) {
 
 func (s *source) kustomization(i int) string { return fmt.Sprintf("%s-%d", s.name, i) }
 
-// kustomize has Flux keep a folder of the source, after the one before.
+// kustomize creates the Kustomization of a folder of the source, which depends on
+// the previous one.
 func (s *source) kustomize(i int) {
 	s.t.Helper()
 	after := "[]"
@@ -96,8 +97,8 @@ func (s *source) read(ctx context.Context, i int) (*unstructured.Unstructured, e
 	return s.api.Resource(kustomizations).Namespace(system).Get(ctx, s.kustomization(i), metav1.GetOptions{})
 }
 
-// becomesReady waits until Flux says that a folder is applied and everything in it
-// is well.
+// becomesReady waits until Flux reports that a folder is applied and everything in
+// it is healthy.
 func (s *source) becomesReady(i int, patience time.Duration) {
 	s.t.Helper()
 	s.eventually(s.t, patience, "waiting until Kustomization "+s.kustomization(i)+" is Ready", func(ctx context.Context) error {
@@ -118,7 +119,7 @@ func (s *source) becomesReady(i int, patience time.Duration) {
 	})
 }
 
-// passes is how often Flux looked at a folder at this revision.
+// passes returns how often Flux reconciled a folder at this revision.
 func (s *source) passes(ctx context.Context, i int) (int64, error) {
 	live, err := s.read(ctx, i)
 	if err != nil {
@@ -132,8 +133,8 @@ func (s *source) passes(ctx context.Context, i int) (int64, error) {
 	return passes, err
 }
 
-// restsAt sees Flux look three times at objects and change none of them: what it
-// applies is what it finds.
+// restsAt checks that Flux reconciles objects three times without changing any of
+// them.
 func (s *source) restsAt(objects []object) {
 	s.t.Helper()
 	for i, obj := range objects {
@@ -167,7 +168,7 @@ func lastWriteOfFlux(obj *unstructured.Unstructured) string {
 	return "never"
 }
 
-// unkustomize ends a Kustomization, and with it everything that it keeps.
+// unkustomize deletes a Kustomization, and with it all objects that it manages.
 func (s *source) unkustomize(i int, patience time.Duration) {
 	s.t.Helper()
 	must(s.t, s.api.Resource(kustomizations).Namespace(system).Delete(s.t.Context(), s.kustomization(i), metav1.DeleteOptions{}))

@@ -27,7 +27,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestAskedUser is about a client that can ask its user.
+// TestAskedUser tests a client that can ask its user.
 func TestAskedUser(t *testing.T) {
 	user := &user{}
 	s := connect(t, "2026-07-28", client.WithElicitationHandler(user))
@@ -101,7 +101,8 @@ func (s *server) callsTool(t *testing.T) {
 	}
 }
 
-// hearsOfProgress stops and starts a workspace whose builds take a moment.
+// hearsOfProgress stops and starts a workspace with slow builds, and checks the
+// progress notifications.
 func (s *server) hearsOfProgress(t *testing.T) {
 	const token = "hears-of-progress"
 	heard := make(chan mcp.JSONRPCNotification, 100)
