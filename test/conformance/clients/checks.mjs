@@ -6,9 +6,9 @@
 //   .subscribe(uri, f)  calls f when the resource has changed
 //   .close()
 //
-// The environment says what is there (MCP_NAMESPACE, MCP_WORKSPACES) and what this client can do with this server
+// The environment describes the objects (MCP_NAMESPACE, MCP_WORKSPACES) and the features of this client with this server
 // (MCP_REVISION, MCP_ASKS, MCP_SUBSCRIBES). Each check prints one line of JSON; the Go test beside the server reads them.
-// Then the connections stay open until that has looked at what the server did, and closes the standard input.
+// Then the connections stay open until the Go test has checked the server and closes the standard input.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 
@@ -44,7 +44,7 @@ export async function run(toConnect) {
   process.exitCode = failed ? 1 : 0;
 }
 
-// within is the promise, unless that takes too long.
+// within returns the promise with a time limit.
 function within(promise) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -117,7 +117,7 @@ function* checks(connection, connect) {
       { signal: controller.signal, onprogress: () => controller.abort('the user has changed their mind') },
     );
     await assert.rejects(answer, /changed their mind/);
-    // Without a session only the end of the connection tells the server of 2025-11-25.
+    // Without a session the server of 2025-11-25 detects a cancellation only by the end of the connection.
     if (!process.env.MCP_ASKS) await one.close();
   }];
   if (process.env.MCP_SUBSCRIBES) {
