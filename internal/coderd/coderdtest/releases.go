@@ -8,9 +8,9 @@ type Release string
 // The emulated releases. Each is the newest patch release of its minor version whose source was
 // read; 2.30.0 is the version of the client library that this project uses.
 const (
-	// ReleaseBefore is none of Releases: one that has no scopes of tokens, of which nothing
-	// else is emulated.
-	ReleaseBefore Release = "v2.20.0+0000000"
+	// ReleaseBefore is a release without scopes of tokens. Nothing else of it is emulated, so it is
+	// not one of Releases.
+	ReleaseBefore = Release("v2.20.0+0000000")
 
 	Release229 Release = "v2.29.19+f8bdec5"
 	Release230 Release = "v2.30.0+43e67d1"
