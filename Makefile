@@ -26,10 +26,11 @@ generate: ## Generate deepcopy, CRDs, RBAC, OpenAPI and the API reference.
 verify: ## Fail if generated files, formatting or go.mod differ from their sources.
 	@hack/verify.sh
 
-lint: ## Run the linters, import rules included.
-	@hack/tools.sh golangci-lint actionlint
+lint: ## Run the linters: of code, import rules, prose and dead code.
+	@hack/tools.sh golangci-lint actionlint vale
 	@. hack/cluster/settings.sh; $(TOOLS_DIR)/golangci-lint run
 	@$(TOOLS_DIR)/actionlint
+	@git ls-files '*.go' '*.md' ':!*/testdata/*' | xargs $(TOOLS_DIR)/vale --output=line
 	@hack/deadcode.sh
 
 test: ## Run unit and integration tests with the race detector (README command two).

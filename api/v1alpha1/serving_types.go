@@ -239,7 +239,7 @@ type GatewaySpec struct {
 	// ParentRefs are the Gateways or ListenerSets to which the HTTPRoute attaches.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.name == a.name && (has(a.kind) ? a.kind : 'Gateway') == (has(b.kind) ? b.kind : 'Gateway') && has(a.__namespace__) == has(b.__namespace__) && (!has(a.__namespace__) || a.__namespace__ == b.__namespace__) && has(a.sectionName) == has(b.sectionName) && (!has(a.sectionName) || a.sectionName == b.sectionName) && has(a.port) == has(b.port) && (!has(a.port) || a.port == b.port)))",message="the same parent stands there twice; remove one of them, or choose different listeners by sectionName or port"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.name == a.name && (has(a.kind) ? a.kind : 'Gateway') == (has(b.kind) ? b.kind : 'Gateway') && has(a.__namespace__) == has(b.__namespace__) && (!has(a.__namespace__) || a.__namespace__ == b.__namespace__) && has(a.sectionName) == has(b.sectionName) && (!has(a.sectionName) || a.sectionName == b.sectionName) && has(a.port) == has(b.port) && (!has(a.port) || a.port == b.port)))",message="the list contains the same parent twice; remove one of them, or choose different listeners by sectionName or port"
 	ParentRefs []GatewayParentReference `json:"parentRefs"`
 	// Scheme is the URL scheme that the Gateway serves. It is used for the access URL. Defaults to
 	// https.

@@ -299,7 +299,7 @@ type ServiceMonitorSpec struct {
 // RBACSpec configures the permissions of the ServiceAccount, with which Terraform creates
 // workspaces.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.workspaceNamespaces) || !has(self.namespaces) || !self.namespaces.exists(n, n.name in self.workspaceNamespaces)",message="a namespace stands in workspaceNamespaces or in namespaces, not in both; remove it from one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.workspaceNamespaces) || !has(self.namespaces) || !self.namespaces.exists(n, n.name in self.workspaceNamespaces)",message="a namespace is listed in both workspaceNamespaces and namespaces; remove it from one of them"
 type RBACSpec struct {
 	// WorkspacePerms grants the permissions to manage pods and persistent volume claims for
 	// workspaces. Defaults to true.

@@ -171,7 +171,7 @@ func (j *journal) logger() logr.Logger {
 	return funcr.New(func(prefix, args string) { j.add(prefix + " " + args) }, funcr.Options{LogTimestamp: true})
 }
 
-// having gives the lines that have a text.
+// having returns the lines that contain a text.
 func (j *journal) having(text string) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -230,7 +230,7 @@ func newSite(t testing.TB, notes *journal) *site {
 	}
 }
 
-// newRestingSite starts one in which no workspace is read again unless something is told of it.
+// newRestingSite starts one in which no workspace is read again unless a change of it is reported.
 func newRestingSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t, logged)

@@ -207,7 +207,7 @@ func (c *Client) RemoveMember(ctx context.Context, organization uuid.UUID, user 
 	})
 }
 
-// SetMemberRoles gives a user exactly these roles in an organization.
+// SetMemberRoles sets exactly these roles of a user in an organization.
 func (c *Client) SetMemberRoles(ctx context.Context, organization uuid.UUID, user User, roles []string) error {
 	return c.changeUser(ctx, "setting the roles in an organization of user", user, func(ctx context.Context, id string) error {
 		_, err := c.sdk.UpdateOrganizationMemberRoles(ctx, organization, id, codersdk.UpdateRoles{Roles: append([]string{}, roles...)})

@@ -59,7 +59,7 @@ func offered(t *testing.T, a *assistant) map[string]bool {
 	return names
 }
 
-// liveMCPWork runs commands and changes a file, as an AI tool does to mend a bug.
+// liveMCPWork runs commands and changes a file, as an AI tool does to fix a bug.
 func liveMCPWork(t *testing.T, a *assistant, object, directory string) {
 	t.Helper()
 	arguments := func(more map[string]any) map[string]any {

@@ -27,7 +27,7 @@ type UserState struct {
 	Organizations []string
 }
 
-// User gives a user that is not deleted, and false where there is none.
+// User returns a user that is not deleted, and whether there is one.
 func (s *Server) User(username string) (UserState, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,7 +27,7 @@ func newName(workspace uuid.UUID, by string) string {
 
 // nameOf returns a Kubernetes user name as it is in the name of a token. Other characters
 // than those of ordinary user names become underscores, and long names are cut. A hash
-// then tells it from other users.
+// then distinguishes it from other users.
 func nameOf(user string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-@:/", r) {
