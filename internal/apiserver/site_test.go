@@ -229,7 +229,7 @@ func newSite(t testing.TB, notes *journal) *site {
 	}
 }
 
-// newRestingSite starts one in which no workspace is read again unless something is told of it.
+// newRestingSite starts a site in which a workspace is read again only after a hint.
 func newRestingSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t, logged)
@@ -242,11 +242,11 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// patientLease outlasts every moment in which a busy machine does not get to renew it.
-// The server releases it when it ends, so nobody waits for it to run out.
+// patientLease is longer than a busy machine may need for a renewal. The server releases the Lease
+// when it ends, so no test waits for its expiry.
 const patientLease = 10 * time.Minute
 
-// build makes a server, and gives where it listens.
+// build creates a server, and returns its listener.
 func (s *site) build(t testing.TB) net.Listener {
 	t.Helper()
 	listener := listen(t)

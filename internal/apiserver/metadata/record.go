@@ -38,8 +38,8 @@ type Record struct {
 
 	// CreatedAt is when the record was created.
 	CreatedAt metav1.Time
-	// Version is that of the record itself, for Records.Put: who writes a record
-	// gives back the Version that was read. Empty makes a new one.
+	// Version is the version of the record itself. A caller of Records.Put passes the Version that
+	// it read. With an empty Version, Put creates a record.
 	Version string
 }
 
