@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// buildsWatched is how many builds are started.
+// buildsWatched is the number of builds that are started.
 const buildsWatched = 20
 
-// seen is what a watcher was told of the workspace.
+// seen is an event of the workspace as a watcher received it.
 type seen struct {
 	at     time.Time
 	number int
 	status string
 }
 
-// builds measures how long after Coder has begun a build a watcher knows of it.
+// builds measures the delay from the begin of a build in Coder to the event of a watcher.
 func (b *bench) builds(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -38,7 +38,7 @@ func (b *bench) builds(ctx context.Context) error {
 	}()
 	var begun, done []time.Duration
 	for i := range buildsWatched {
-		// At any moment of the mirror's round.
+		// Builds start at random moments of the mirror's round.
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -56,7 +56,7 @@ func (b *bench) builds(ctx context.Context) error {
 		started := time.Now()
 		first, last, err := follow(ctx, events, build.Number)
 		if err != nil {
-			// Whether Coder itself has done it tells whose fault it is.
+			// Coder's own state shows which side failed.
 			var now struct {
 				LatestBuild struct {
 					Number int    `json:"build_number"`
@@ -66,7 +66,7 @@ func (b *bench) builds(ctx context.Context) error {
 			asked := b.kube.askCoder(ctx, http.MethodGet, "/api/v2/workspaces/"+workspace.Status.ID, nil, &now)
 			return errors.Join(err, fmt.Errorf("in Coder build %d is %s", now.LatestBuild.Number, now.LatestBuild.Status), asked)
 		}
-		// Coder's answer and the event may cross.
+		// Coder's response may arrive after the event.
 		begun, done = append(begun, max(0, first.Sub(started))), append(done, last.Sub(started))
 	}
 	b.table.add(row{measure: fmt.Sprintf("a build begun in Coder reaches a watcher, 95th percentile of %d", buildsWatched), ours: show(quantile(begun, 0.95)), wanted: "at most 2 s"})
@@ -75,7 +75,7 @@ func (b *bench) builds(ctx context.Context) error {
 	return nil
 }
 
-// watchBuilds tells of each event.
+// watchBuilds sends each event to the channel.
 func (k *kube) watchBuilds(ctx context.Context, path string, events chan<- seen) error {
 	response, err := send(ctx, k.client, http.MethodGet, k.config.Host+path, "", "", nil)
 	if err != nil {
@@ -103,7 +103,7 @@ func (k *kube) watchBuilds(ctx context.Context, path string, events chan<- seen)
 	}
 }
 
-// follow waits until a build is seen, and until it is seen to have ended.
+// follow waits until a build is seen, and until its end is seen.
 func follow(ctx context.Context, events <-chan seen, number int) (first, last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

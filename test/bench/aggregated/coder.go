@@ -17,20 +17,20 @@ import (
 //go:embed clone.sql
 var cloneSQL string
 
-// pageSize is Coder's largest page of workspaces.
+// pageSize is the maximum size of Coder's pages of workspaces.
 const pageSize = 1000
 
-// syncs is how often the first sync is measured, and Coder's pages beside it.
+// syncs is how often the first sync, and Coder's pages for comparison, are measured.
 const syncs = 3
 
-// clone has Coder own so many workspaces beside the one that it built.
+// clone copies the workspace in Coder's database until Coder has total workspaces.
 func (k *kube) clone(ctx context.Context, total int) error {
 	command := exec.CommandContext(ctx, "psql", "-q", "-d", k.database, "-v", "total="+strconv.Itoa(total), "-f", "-")
 	command.Stdin = strings.NewReader(cloneSQL)
 	if _, err := output(command); err != nil {
 		return err
 	}
-	// They count only if Coder itself shows them.
+	// They count only if Coder's API returns them.
 	var page struct {
 		Count      int
 		Workspaces []struct {
@@ -73,7 +73,7 @@ func (k *kube) askCoder(ctx context.Context, method, path string, body, out any)
 	return json.NewDecoder(response.Body).Decode(out)
 }
 
-// pages reads all of Coder's pages, one after the other, and drops them.
+// pages reads all of Coder's pages, one after the other, and discards them.
 func (k *kube) pages(ctx context.Context) (time.Duration, error) {
 	began := time.Now()
 	for offset := 0; offset < k.count+1; offset += pageSize {
@@ -84,16 +84,16 @@ func (k *kube) pages(ctx context.Context) (time.Duration, error) {
 	return time.Since(began), nil
 }
 
-// fill makes all workspaces.
+// fill creates all workspaces.
 func (b *bench) fill(ctx context.Context) error { return b.kube.clone(ctx, b.count) }
 
-// firstSync measures how long an operator that knows nothing takes until it lists what
-// Coder has, and then how long one takes that was restarted.
+// firstSync measures how long an operator without state takes until it lists Coder's workspaces,
+// and then how long a restarted one takes.
 func (b *bench) firstSync(ctx context.Context) error {
 	var pages, restarts []time.Duration
 	var first time.Duration
 	for i := range syncs + 1 {
-		// Without the operator, so that the pages have Coder to themselves.
+		// The operator is stopped, so that the pages do not compete with it for Coder.
 		if _, err := b.kube.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=0"); err != nil {
 			return err
 		}

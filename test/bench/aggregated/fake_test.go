@@ -22,7 +22,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// mirrored is a mirror over a Coder that answers from memory.
+// mirrored is a mirror of a Coder in memory.
 type mirrored struct {
 	mirror *mirror.Mirror
 	board  *partition.Board
@@ -52,7 +52,7 @@ func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 	return m
 }
 
-// sync runs the mirror until it has everything.
+// sync runs the mirror until it has all objects.
 func (m *mirrored) sync(b *testing.B) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
@@ -71,8 +71,8 @@ func (m *mirrored) sync(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstSync reads all workspaces of a Coder that answers from memory, beside
-// its pages alone. The heap is that of the log: the fake's own is there before.
+// BenchmarkFirstSync reads all workspaces of a Coder in memory, and its pages alone for comparison.
+// The heap is that of the log: the heap of the fake is subtracted.
 func BenchmarkFirstSync(b *testing.B) {
 	for _, n := range []int{1_000, 50_000} {
 		b.Run(fmt.Sprintf("workspaces=%d", n), func(b *testing.B) { benchmarkFirstSync(b, n) })
@@ -116,7 +116,7 @@ func benchmarkFirstSync(b *testing.B, n int) {
 	b.ReportMetric(float64(heap)/float64(b.N)/float64(n), "B/workspace")
 }
 
-// live is the heap without garbage.
+// live returns the size of the heap after a garbage collection.
 func live() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -18,15 +18,15 @@ const (
 	rounds   = 10
 )
 
-// delivery is when a watcher was told of an event.
+// delivery is the time at which a watcher received an event.
 type delivery struct {
 	round int
 	at    time.Time
 }
 
-// fanOut measures how long after a change was asked for a thousand watchers know of
-// it. They reach the replica without kube-apiserver between, over HTTP/2, and they
-// live in this process.
+// fanOut measures the delay from the request for a change to the events of a thousand watchers.
+// They connect to the replica directly over HTTP/2, without kube-apiserver, and run in this
+// process.
 func (b *bench) fanOut(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -44,7 +44,7 @@ func (b *bench) fanOut(ctx context.Context) error {
 	path := "/apis/aggregation.coder.com/v1alpha1/namespaces/" + b.namespace + "/coderworkspaces"
 	address := "https://" + k.pod + ":6443" + path + "?watch=1&resourceVersion=" + list.Metadata.ResourceVersion
 	deliveries, opened := make(chan delivery, watchers*(rounds+1)), make(chan error, watchers)
-	// Not all at once: a server would have to ask about each of them first.
+	// They start gradually, because the server has to authorize each of them first.
 	starting := make(chan struct{}, 20)
 	for range streams {
 		client := anyCertificate()
@@ -106,7 +106,7 @@ func (b *bench) fanOut(ctx context.Context) error {
 	return nil
 }
 
-// readRounds tells of each round whose mark it reads.
+// readRounds sends a delivery for each round whose mark it reads.
 func readRounds(body io.ReadCloser, deliveries chan<- delivery) {
 	defer func() { _ = body.Close() }()
 	mark := []byte(`"bench-round":"r`)

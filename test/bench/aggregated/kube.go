@@ -20,19 +20,19 @@ import (
 
 const workspaces = "/apis/aggregation.coder.com/v1alpha1/coderworkspaces"
 
-// kube reaches the cluster, and Coder.
+// kube connects to the cluster and to Coder.
 type kube struct {
 	options
 	config *rest.Config
-	// client is an administrator's over HTTP/2. It asks for no compression: that
-	// would measure gzip.
+	// client is an administrator's over HTTP/2. It requests no compression, because that would
+	// measure gzip.
 	client *http.Client
-	// direct trusts any certificate: what it reaches is on this machine.
+	// direct trusts any certificate, because it connects only to this machine.
 	direct  *http.Client
 	account string
-	// token is the one that the operator has for Coder.
+	// token is the operator's token for Coder.
 	token string
-	// pod is the address of the operator, pid its process, since when it runs.
+	// pod is the address of the operator, pid its process, and since the start of that process.
 	pod string
 	pid int
 }
@@ -80,7 +80,7 @@ func output(command *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// send makes a request and gives the answer, whose body the caller closes.
+// send makes a request and returns the response. The caller closes its body.
 func send(ctx context.Context, client *http.Client, method, address, token, contentType string, body []byte) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
 	if err != nil {
@@ -105,7 +105,7 @@ func send(ctx context.Context, client *http.Client, method, address, token, cont
 	return response, nil
 }
 
-// refused is an answer other than success.
+// refused is a response with an error status.
 type refused struct {
 	status  int
 	message string
@@ -114,8 +114,7 @@ type refused struct {
 // Error implements error.
 func (r *refused) Error() string { return r.message }
 
-// timed makes a request, drops the body and says how long that took and how many
-// bytes there were.
+// timed makes a request, discards the body, and returns the duration and the number of bytes.
 func timed(ctx context.Context, client *http.Client, address, token string) (time.Duration, int64, error) {
 	began := time.Now()
 	response, err := send(ctx, client, http.MethodGet, address, token, "", nil)
@@ -127,8 +126,7 @@ func timed(ctx context.Context, client *http.Client, address, token string) (tim
 	return time.Since(began), size, err
 }
 
-// request makes one as an administrator, and reads the answer into out, unless that
-// is nil.
+// request makes a request as an administrator and decodes the response into out, unless out is nil.
 func (k *kube) request(ctx context.Context, method, path, contentType string, body, out any) error {
 	var content []byte
 	if body != nil {
@@ -149,7 +147,7 @@ func (k *kube) request(ctx context.Context, method, path, contentType string, bo
 	return json.NewDecoder(response.Body).Decode(out)
 }
 
-// until asks again and again, until there is no error.
+// until calls check at the interval until it returns no error.
 func until(ctx context.Context, every time.Duration, check func() error) error {
 	for {
 		err := check()

@@ -1,8 +1,7 @@
-// Command aggregated measures the aggregated API over a real Coder with many
-// workspaces, on a real cluster, and beside each figure what it is compared with:
-// Coder's own pages, or kube-apiserver's custom resources of equal size in the
-// same run. hack/bench/aggregated.sh starts the cluster, installs the operator and
-// a Coder with one workspace, and calls it.
+// Command aggregated measures the aggregated API over a real Coder with many workspaces, on a real
+// cluster. With each figure it measures a yardstick in the same run: Coder's own pages, or
+// kube-apiserver's custom resources of equal size. hack/bench/aggregated.sh starts the cluster,
+// installs the operator and a Coder with one workspace, and runs this command.
 package main
 
 import (
@@ -15,12 +14,12 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the command line options.
 type options struct {
 	kubeconfig, database, cgroup, namespace, coder, account string
-	// workspace is the one that was built by Coder; the others are made after it.
+	// workspace is the one that Coder built. The others are copies of it.
 	workspace string
-	// phases are those to run. Empty means all.
+	// phases are the phases to run. Empty means all.
 	phases string
 	count  int
 	rest   time.Duration
@@ -51,12 +50,12 @@ func main() {
 	}
 }
 
-// bench is what the phases share.
+// bench is the state that the phases share.
 type bench struct {
 	options
 	kube  *kube
 	table *table
-	// small is the heap with a tenth of the workspaces.
+	// small is the memory with a tenth of the workspaces.
 	small memory
 	began time.Time
 }
@@ -67,7 +66,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	b := &bench{options: o, kube: kube, table: &table{}, began: time.Now()}
-	// What was measured is worth printing also when a later phase fails.
+	// Print the measured figures even if a later phase fails.
 	defer b.table.print(os.Stdout)
 	for _, phase := range []struct {
 		name string
@@ -87,7 +86,7 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// say tells how far the run is.
+// say prints the progress of the run.
 func (b *bench) say(format string, args ...any) {
 	load, _ := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(load))

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// memory of the operator's process in bytes.
+// memory is the memory of the operator's process in bytes.
 type memory struct {
-	// resident is all of it, file the part that is the program's file, which the limit
-	// of a container does not count and which processes of one node share; peak is the
-	// most that was ever resident.
+	// resident is the resident memory. file is the part of it that is mapped from the program's
+	// file, which a container's limit does not count and which processes of one node share. peak is
+	// the maximum of resident.
 	resident, file, peak float64
-	// heap is what the garbage collector cannot free: the least that was seen in use.
+	// heap is the minimum heap in use, which the garbage collector cannot free.
 	heap float64
 }
 
@@ -24,8 +24,8 @@ func (m memory) String() string {
 		m.resident/1e6, m.file/1e6, m.peak/1e6, m.heap/1e6)
 }
 
-// memory looks at the process, and then at its heap for a while. Reading the metrics
-// makes garbage, so the collector runs several times meanwhile.
+// memory measures the process, and then its heap for a while. Reading the metrics allocates memory,
+// so the garbage collector runs several times meanwhile.
 func (k *kube) memory(ctx context.Context) (memory, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.pid))
 	if err != nil {
@@ -59,10 +59,10 @@ func (k *kube) memory(ctx context.Context) (memory, error) {
 	return m, nil
 }
 
-// heapWindow is how long the heap is looked at.
+// heapWindow is how long the heap is measured.
 const heapWindow = 30 * time.Second
 
-// withOne measures what the process holds with one workspace.
+// withOne measures the memory with one workspace.
 func (b *bench) withOne(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,7 +82,7 @@ func (b *bench) withOne(ctx context.Context) error {
 	return nil
 }
 
-// withTenth measures it with a tenth of the workspaces.
+// withTenth measures the memory with a tenth of the workspaces.
 func (b *bench) withTenth(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -100,8 +100,7 @@ func (b *bench) withTenth(ctx context.Context) error {
 	return err
 }
 
-// settled measures the memory beside ten informers that know everything. They go on
-// until the context ends.
+// settled measures the memory with ten informers that have synced. They run until the context ends.
 func (b *bench) settled(ctx context.Context, want int) (memory, error) {
 	if err := b.kube.informers(ctx, 10, want); err != nil {
 		return memory{}, err
@@ -116,7 +115,7 @@ func (b *bench) settled(ctx context.Context, want int) (memory, error) {
 	return m, err
 }
 
-// afterwards tells of the memory after everything else.
+// afterwards measures the memory after all other phases.
 func (b *bench) afterwards(ctx context.Context) error {
 	m, err := b.kube.memory(ctx)
 	if err != nil {

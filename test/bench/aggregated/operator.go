@@ -15,8 +15,8 @@ import (
 
 const pods = "app.kubernetes.io/name=coder-k8s"
 
-// restart ends the operator and starts it again, so that nothing is left of what it
-// had in memory: a new pod beside the old one would take over its log.
+// restart stops the operator and then starts it again, so that its memory is lost. A new pod that
+// starts beside the old one would take over its log.
 func (k *kube) restart(ctx context.Context) error {
 	if _, err := k.kubectl(ctx, "-n", "coder-system", "scale", "deployment/coder-k8s", "--replicas=0"); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (k *kube) locate(ctx context.Context) error {
 	})
 }
 
-// listing waits until the operator's pod lists workspaces, and says when it did.
+// listing waits until the operator's pod lists workspaces, and returns the time.
 func (k *kube) listing(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -59,7 +59,7 @@ func (k *kube) listing(ctx context.Context) (time.Time, error) {
 	return time.Now(), err
 }
 
-// ready waits until the API lists as many workspaces through kube-apiserver.
+// ready waits until the API lists this number of workspaces through kube-apiserver.
 func (k *kube) ready(ctx context.Context, want int) error {
 	if _, err := k.listing(ctx); err != nil {
 		return err
@@ -81,8 +81,8 @@ func (k *kube) ready(ctx context.Context, want int) error {
 	})
 }
 
-// forget removes all that the operator knows of Coder's objects, which nobody but the
-// operator may, while its policy is there.
+// forget deletes all records of the operator. While the operator's policy exists, only the operator
+// may delete them.
 func (k *kube) forget(ctx context.Context) error {
 	const binding, policy = "validatingadmissionpolicybinding/coder-k8s-records", "config/policy/records.yaml"
 	if _, err := k.kubectl(ctx, "delete", binding); err != nil {
@@ -101,7 +101,7 @@ func (k *kube) forget(ctx context.Context) error {
 	return err
 }
 
-// mirroring says when the operator became the one that mirrors Coder, by its own log.
+// mirroring returns when the operator became the writer, from its log.
 func (k *kube) mirroring(ctx context.Context) (time.Time, error) {
 	lines, err := k.kubectl(ctx, "-n", "coder-system", "logs", "-l", pods, "--tail=-1")
 	if err != nil {
@@ -118,7 +118,7 @@ func (k *kube) mirroring(ctx context.Context) (time.Time, error) {
 	return time.Time{}, errors.New("the operator's log does not say that it mirrors Coder")
 }
 
-// process finds the process of a name in the pods of the cluster.
+// process finds a process by its name in the pods of the cluster.
 func process(name, cgroup string) (int, error) {
 	all, err := filepath.Glob("/proc/[0-9]*/comm")
 	if err != nil {
@@ -137,7 +137,7 @@ func process(name, cgroup string) (int, error) {
 	return 0, fmt.Errorf("no process %s runs in the pods of %s", name, cgroup)
 }
 
-// metrics reads the operator's metrics. The labels are part of the names.
+// metrics reads the operator's metrics. The keys include the labels.
 func (k *kube) metrics(ctx context.Context) (map[string]float64, error) {
 	response, err := send(ctx, k.direct, http.MethodGet, "https://"+k.pod+":8443/metrics", k.account, "", nil)
 	if err != nil {

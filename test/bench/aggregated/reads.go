@@ -13,8 +13,8 @@ const (
 	gets  = 500
 )
 
-// reads compares LIST and GET with those of custom resources of equal size, one of
-// each in turn, so that what else the machine does falls on both.
+// reads compares LIST and GET with those of custom resources of equal size. It alternates between
+// the two, so that other load on the machine affects both.
 func (b *bench) reads(ctx context.Context) error {
 	k := b.kube
 	record, err := b.records(ctx)
@@ -59,8 +59,8 @@ func (b *bench) reads(ctx context.Context) error {
 	return k.request(ctx, http.MethodDelete, definitions+"/records.bench.coder-k8s.local", "", nil, nil)
 }
 
-// alternate reads two addresses in turn. The second may be empty. The first reading
-// of each warms what is on the way, and does not count.
+// alternate reads two addresses in turn. The second may be empty. The first read of each warms
+// caches and connections, and is not measured.
 func alternate(ctx context.Context, n int, client *http.Client, first, second string, token ...string) (a, b []time.Duration, err error) {
 	credential := ""
 	if len(token) > 0 {

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// informers starts informers of all workspaces, and waits until each knows as many
-// as there are. They end with the context. They keep the names alone: what is
-// measured is the operator, not they.
+// informers starts informers of all workspaces, and waits until each has all of them. They run
+// until the context ends. They store only the names, because the benchmark measures the operator
+// and not the informers.
 func (k *kube) informers(ctx context.Context, n, want int) error {
 	client, err := dynamic.NewForConfig(k.config)
 	if err != nil {
@@ -60,8 +60,8 @@ func nameOnly(obj any) (any, error) {
 	return slim, nil
 }
 
-// atRest looks at the operator with ten informers and somebody who lists all the
-// time, while nothing changes: what it asks Coder, and what it holds.
+// atRest measures the operator while nothing changes, with ten informers and a client that lists
+// repeatedly: its requests to Coder, and its memory.
 func (b *bench) atRest(ctx context.Context) error {
 	if err := b.kube.restart(ctx); err != nil {
 		return err
@@ -88,8 +88,8 @@ func (b *bench) atRest(ctx context.Context) error {
 			ours:    fmt.Sprintf("%.2f KB", (m.resident-b.small.resident)/more/1e3),
 		})
 	}
-	// After the first sync the mirror looks at everything once more, faster than usual:
-	// a hundred workspaces every two seconds.
+	// After the first sync the mirror reads all workspaces once more, faster than usual: a hundred
+	// every two seconds.
 	hurry := time.Duration(b.count/100+5) * 2 * time.Second
 	select {
 	case <-ctx.Done():
@@ -107,7 +107,7 @@ func (b *bench) atRest(ctx context.Context) error {
 	return nil
 }
 
-// listAgain lists with kubectl until the context ends, and counts.
+// listAgain lists with kubectl until the context ends, and returns the number of lists.
 func (k *kube) listAgain(ctx context.Context) int {
 	for n := 0; ; n++ {
 		command := exec.CommandContext(ctx, "kubectl", "--kubeconfig", k.kubeconfig, "get", "coderworkspaces", "-A")

@@ -24,8 +24,7 @@ func (t *table) add(r row) {
 	t.rows = append(t.rows, r)
 }
 
-// compare adds a row with a yardstick. Where most is not 0, the ratio is wanted to
-// be no greater.
+// compare adds a row with a yardstick. If most is not 0, it is the maximum of the wanted ratio.
 func (t *table) compare(measure string, yardstick, ours time.Duration, most float64) {
 	r := row{measure: measure, yardstick: show(yardstick), ours: show(ours), ratio: fmt.Sprintf("%.2f", ours.Seconds()/yardstick.Seconds())}
 	if most > 0 {
@@ -56,8 +55,7 @@ func show(d time.Duration) string {
 	return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
 }
 
-// quantile returns the smallest of all that at least this part of them does not
-// exceed.
+// quantile returns the smallest value that is not less than this part of all values.
 func quantile(all []time.Duration, part float64) time.Duration {
 	if len(all) == 0 {
 		return 0

@@ -15,7 +15,7 @@ const (
 	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	records     = "/apis/bench.coder-k8s.local/v1/records"
 	mergePatch  = "application/merge-patch+json"
-	// creators is how many custom resources are made at once.
+	// creators is the number of custom resources that are created concurrently.
 	creators = 12
 )
 
@@ -25,8 +25,8 @@ func recordsIn(namespace string) string {
 
 type object = map[string]any
 
-// definition is a kind that takes any content, as the cheapest custom resource
-// does.
+// definition returns a custom resource definition that accepts any content, as the cheapest custom
+// resource does.
 func definition() object {
 	anything := object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	return object{
@@ -43,8 +43,8 @@ func definition() object {
 	}
 }
 
-// records makes a custom resource of equal content for each workspace, and gives the
-// name of one that both have.
+// records creates a custom resource of equal content for each workspace, and returns a name that
+// both have.
 func (b *bench) records(ctx context.Context) (string, error) {
 	k := b.kube
 	var list struct{ Items []object }
@@ -97,7 +97,7 @@ feed:
 	return name, err
 }
 
-// define makes the kind, and waits until it is served.
+// define creates the custom resource definition, and waits until it is served.
 func (k *kube) define(ctx context.Context) error {
 	if err := k.request(ctx, http.MethodPost, definitions, "application/json", definition(), nil); err != nil {
 		return err
@@ -107,8 +107,8 @@ func (k *kube) define(ctx context.Context) error {
 	return until(ctx, 200*time.Millisecond, func() error { return k.request(ctx, http.MethodGet, records, "", nil, nil) })
 }
 
-// record makes the custom resource of a workspace. Nobody manages the fields of a
-// workspace that Coder made, so those of the custom resource are dropped, too.
+// record creates the custom resource of a workspace. A workspace that Coder created has no managed
+// fields, so those of the custom resource are removed too.
 func (k *kube) record(ctx context.Context, workspace object, padding int) error {
 	meta := workspace["metadata"].(object)
 	copied := object{"name": meta["name"], "namespace": meta["namespace"], "labels": meta["labels"]}
@@ -127,8 +127,8 @@ func (k *kube) record(ctx context.Context, workspace object, padding int) error 
 	return k.request(ctx, http.MethodPatch, path+"/"+meta["name"].(string), mergePatch, unmanaged, nil)
 }
 
-// padding finds by how much a workspace is longer than its custom resource, and
-// leaves the custom resource of the sample with it.
+// padding returns by how many bytes a workspace is longer than its custom resource. It leaves the
+// custom resource of the sample with that padding.
 func (k *kube) padding(ctx context.Context, sample object) (int, error) {
 	name := sample["metadata"].(object)["name"].(string)
 	path := recordsIn(k.namespace) + "/" + name
@@ -136,7 +136,7 @@ func (k *kube) padding(ctx context.Context, sample object) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The empty annotation is there in both readings.
+	// Both reads contain the empty annotation.
 	padding := 1
 	for range 2 {
 		if err := k.record(ctx, sample, padding); err != nil {

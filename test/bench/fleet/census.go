@@ -19,17 +19,17 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// settled is how long nothing must have changed for the cluster to be at rest.
+// settled is how long nothing must have changed before the cluster is at rest.
 const settled = 15 * time.Second
 
-// managedBy marks what the operator made.
+// managedBy is the label on the operator's objects, and operator its value.
 const managedBy, operator = "app.kubernetes.io/managed-by", "coder-k8s"
 
 func controlPlanes() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "coder.com", Version: "v1alpha1", Resource: "codercontrolplanes"}
 }
 
-// children are the objects that every control plane of the fleet has one of.
+// children returns the kinds of which every control plane of the fleet has one object.
 func children() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		{Group: "apps", Version: "v1", Resource: "deployments"},
@@ -40,13 +40,13 @@ func children() []schema.GroupVersionResource {
 	}
 }
 
-// census counts, by watches, what there is and how often it changes.
+// census counts objects and their changes with watches.
 type census struct {
 	mu sync.Mutex
-	// held are the names of the operator's objects of each kind; of control planes
-	// only those whose status is about their newest spec.
+	// held contains the names of the operator's objects of each kind. Control planes are included
+	// only if their status is about their newest spec.
 	held map[string]map[string]bool
-	// changes counts every change that a watch told, last is when.
+	// changes counts the changes that the watches reported. last is the time of the last one.
 	changes int
 	last    time.Time
 }
@@ -105,8 +105,7 @@ func (c *census) handler(resource string) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }}
 }
 
-// observed says that the status is about the newest spec, and that all objects
-// are applied.
+// observed reports whether the status is about the newest spec, and all objects are applied.
 func observed(plane *unstructured.Unstructured) bool {
 	generation, _, _ := unstructured.NestedInt64(plane.Object, "status", "observedGeneration")
 	conditions, _, _ := unstructured.NestedSlice(plane.Object, "status", "conditions")
@@ -119,8 +118,8 @@ func observed(plane *unstructured.Unstructured) bool {
 	return false
 }
 
-// complete waits until every kind has as many objects as there are control
-// planes, and tells when the last change was that made it so.
+// complete waits until every kind has as many objects as there are control planes. It returns the
+// time of the last change.
 func (c *census) complete(ctx context.Context, wanted int) (time.Time, error) {
 	return c.until(ctx, func() bool {
 		for _, resource := range append(children(), controlPlanes()) {
@@ -156,14 +155,14 @@ func (c *census) until(ctx context.Context, done func() bool) (time.Time, error)
 	}
 }
 
-// changed is how many changes the watches told so far.
+// changed returns the number of changes that the watches reported so far.
 func (c *census) changed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.changes
 }
 
-// String tells how far the fleet is.
+// String returns the progress of the fleet.
 func (c *census) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,7 @@
-// Command gap measures how long clients of the aggregated API wait while something is done to a replica.
-// It starts a write, a get and a list every interval, each on its own, and prints the longest time
-// without a success, what failed, and the slowest request. It ends on SIGINT or after -for.
+// Command gap measures how long clients of the aggregated API wait during an operation on a
+// replica. It starts a write, a get and a list every interval, independently of each other. It
+// prints the longest time without a success, the failures, and the slowest request. It ends on
+// SIGINT or after -for.
 package main
 
 import (
