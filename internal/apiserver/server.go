@@ -101,8 +101,8 @@ var (
 	_ healthz.Checker                = (*Server)(nil).Ready
 )
 
-// New builds the server. It opens the listener and reads the client CA from kube-apiserver. It
-// writes nothing.
+// New builds the server. It opens the listener and reads from kube-apiserver which
+// authorities to trust. It writes nothing.
 func New(config Config) (*Server, error) {
 	if config.RESTConfig == nil {
 		return nil, errors.New("bug: the aggregated API server needs a connection to kube-apiserver")

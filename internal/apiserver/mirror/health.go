@@ -10,7 +10,7 @@ import (
 type fault int
 
 const (
-	// unreachable: Coder did not answer, or answered with a server error.
+	// unreachable: any other failure, for example no answer or a server error.
 	unreachable fault = iota
 	// limited: Coder answered 429 Too Many Requests.
 	limited

@@ -113,8 +113,8 @@ func (f *feed[Item]) ask(ctx context.Context, connection connections.Connection,
 
 // witness is the visibility probe. It requests other objects of the log and returns errBlind if
 // Coder shows none of them. If the log has no other object, the operator's user must have the role
-// owner. For several workspaces that is not enough, because Coder answers 410 Gone for deleted
-// ones.
+// owner. Without ownerSeesAll that is not enough for more than one absent object: if they were
+// deleted, Coder would answer 410 Gone.
 func (f *feed[Item]) witness(ctx context.Context, coder Coder, absent []uuid.UUID) error {
 	lost := make(map[uuid.UUID]bool, len(absent))
 	for _, id := range absent {

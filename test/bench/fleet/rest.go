@@ -62,7 +62,7 @@ func readMetrics(ctx context.Context, o options) (counters, error) {
 		return sums, err
 	}
 	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	// The process has a self-signed certificate, and its address is on this machine.
+	// The process serves its own certificate, and its address is on this machine.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Do(request)
 	if err != nil {
