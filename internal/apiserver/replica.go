@@ -102,8 +102,8 @@ func (s *storage) sweep(ctx context.Context) {
 	}
 }
 
-// prepare waits until this replica knows all previous writes, including those of an earlier
-// version.
+// prepare waits until this replica knows all previous writes, takes over the sync status, and
+// migrates the metadata of an earlier version.
 func (s *storage) prepare(ctx context.Context) error {
 	err := s.caughtUp(ctx)
 	if err == nil {
@@ -119,7 +119,7 @@ func (s *storage) prepare(ctx context.Context) error {
 	return err
 }
 
-// close removes the objects that this replica has in the cluster for itself.
+// close ends the sessions of Coder users and deletes the heartbeats of this replica.
 func (s *storage) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()

@@ -68,7 +68,7 @@ type Config struct {
 	PodNamespace string
 	// Identity is the unique name of this replica: the name of its pod.
 	Identity string
-	// Metrics is where the metrics are registered.
+	// Metrics is the registry for the metrics.
 	Metrics prometheus.Registerer
 	// Tracing creates the spans of requests. Nil disables tracing.
 	Tracing *tracing.Provider
@@ -101,8 +101,8 @@ var (
 	_ healthz.Checker                = (*Server)(nil).Ready
 )
 
-// New builds the server. It opens the listener and reads from kube-apiserver which
-// authorities to trust. It writes nothing.
+// New builds the server. It opens the listener and reads from kube-apiserver which authorities to
+// trust. It writes nothing.
 func New(config Config) (*Server, error) {
 	if config.RESTConfig == nil {
 		return nil, errors.New("bug: the aggregated API server needs a connection to kube-apiserver")

@@ -75,8 +75,9 @@ type CoderTemplateSpec struct {
 	// +optional
 	// +mapType=atomic
 	ProvisionerTags map[string]string `json:"provisionerTags,omitempty"`
-	// failedVersionsHistoryLimit is the number of versions with a failed build that are kept. Older
-	// ones are archived. The default is 3.
+	// failedVersionsHistoryLimit is the number of versions with a failed build that are kept, the
+	// newest ones. Older ones are archived. The default is 3, but if this field is unset and no
+	// version was created through this API, no version is archived.
 	// +optional
 	FailedVersionsHistoryLimit *int32 `json:"failedVersionsHistoryLimit,omitempty"`
 	// defaultTTLMillis is the time in milliseconds after which a workspace stops by itself if its

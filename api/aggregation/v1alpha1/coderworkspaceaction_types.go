@@ -40,8 +40,8 @@ type CoderWorkspaceLogOptions struct {
 	// workspace is built again.
 	// +optional
 	Follow bool `json:"follow,omitempty"`
-	// build is the number of the build. 0 means the newest one. Logs of agents are available only
-	// for the newest build.
+	// build is the number of the build, with source=build. 0 means the newest one. Logs of agents
+	// are available only for the newest build.
 	// +optional
 	Build int32 `json:"build,omitempty"`
 	// after skips the first lines, up to and including the line with this id in Coder.

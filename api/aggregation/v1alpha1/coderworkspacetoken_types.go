@@ -7,8 +7,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // the token, which cannot be read again.
 //
 // If spec.identity of the CoderControlPlane maps the caller to a Coder user, the token belongs to
-// that user. Otherwise it belongs to the owner of the workspace, and the caller needs the verb
-// impersonate on coderusers. The token is revoked when the workspace is deleted.
+// that user. Otherwise it belongs to the owner of the workspace, and a caller that no rule matches
+// needs the verb impersonate on coderusers. The token is revoked when the workspace is deleted.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspaceToken struct {

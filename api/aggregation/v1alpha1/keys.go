@@ -19,15 +19,17 @@ const (
 	// workspace that should not run is stopped. The newest version of a template is built and
 	// active.
 	ConditionReady = "Ready"
-	// ConditionReconciling is true while a build is running (kstatus).
+	// ConditionReconciling is true while a build is pending or running, a change of the spec or a
+	// deletion is pending, or the agents of a started workspace have not connected yet (kstatus).
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled is true if a build or a startup script failed and a user must act (kstatus).
+	// ConditionStalled is true if a user must act: a build failed or was canceled, a startup script
+	// failed, or Coder rejects the spec (kstatus).
 	ConditionStalled = "Stalled"
-	// ConditionBuildSucceeded reports the result of the newest build of a workspace, or of the
-	// newest version of a template.
+	// ConditionBuildSucceeded is true if the newest build of a workspace, or of the newest version
+	// of a template, succeeded. It is Unknown while the build is pending or running.
 	ConditionBuildSucceeded = "BuildSucceeded"
-	// ConditionAgentsConnected is true when every agent of a running workspace
-	// is connected.
+	// ConditionAgentsConnected is true if the workspace runs and all of its agents are connected,
+	// or it has no agents.
 	ConditionAgentsConnected = "AgentsConnected"
 	// ConditionPodsHealthy is present, and false, only while a pod of a workspace that starts or
 	// runs has a problem or is gone. Pods are found by the label com.coder.workspace.id.

@@ -91,8 +91,9 @@ func (s Subject) forbidden(format string, args ...any) error {
 }
 
 // Begin decides as whom the caller changes the subject. Changes with the returned context are made
-// as that user. The client of a connection may be nil if Coder cannot be reached now. Errors are
-// API statuses.
+// as the caller's Coder user, or else with the operator's account if the caller has the permission
+// for that. The client of a connection may be nil if Coder cannot be reached now. Errors are API
+// statuses.
 func (a *Actors) Begin(ctx context.Context, connection connections.Connection, s Subject) (context.Context, *As, error) {
 	if a == nil {
 		return ctx, nil, nil

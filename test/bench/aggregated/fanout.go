@@ -92,7 +92,7 @@ func (b *bench) fanOut(ctx context.Context) error {
 			}
 		}
 		if round == 0 {
-			continue // It warms what is on the way.
+			continue // The first round warms caches and connections.
 		}
 		writes = append(writes, answered.Sub(began))
 		for _, at := range times {
