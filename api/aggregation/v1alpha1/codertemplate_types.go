@@ -3,8 +3,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // CoderTemplate is a template in a Coder deployment: the Terraform code from which workspaces are
-// built. Its name is <organization>.<template>. If its namespace contains more than one control
-// plane, the name begins with <control-plane>.
+// built. Its name is <organization>.<template>, or <control-plane>.<organization>.<template> if its
+// namespace contains more than one control plane.
 //
 // +kubebuilder:object:root=true
 type CoderTemplate struct {

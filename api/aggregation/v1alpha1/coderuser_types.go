@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CoderUser is a user of a Coder deployment. Its name is the username in lower case. If its
-// namespace contains more than one control plane, the name begins with <control-plane>.
+// CoderUser is a user of a Coder deployment. Its name is the username in lower case, or
+// <control-plane>.<user> if its namespace contains more than one control plane.
 //
 // Every user of Coder has an object. Fields that a manifest does not set are managed in Coder, and
 // are shown with Coder's values. Fields that a manifest sets are applied to Coder again if they are

@@ -3,8 +3,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // CoderWorkspace is a workspace in a Coder deployment. Its name is
-// <organization>.<user>.<workspace>. If its namespace contains more than one control plane, the
-// name begins with <control-plane>.
+// <organization>.<user>.<workspace>, or <control-plane>.<organization>.<user>.<workspace> if its
+// namespace contains more than one control plane.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspace struct {

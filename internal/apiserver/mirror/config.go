@@ -134,9 +134,10 @@ type Timing struct {
 	// Probe is how often a Coder that does not answer is probed. 0 means 5s.
 	Probe time.Duration
 	// StaleAfter and QuarantineAfter are how long Coder must not have answered before the control
-	// plane is stale or quarantined. If Coder has never answered this replica, a sixth of
-	// StaleAfter is enough. RefusedAfter is how long Coder must have refused the token. 0 means 30s
-	// for StaleAfter, 5min for QuarantineAfter and 5s for RefusedAfter.
+	// plane is stale or quarantined. A sixth of StaleAfter is enough while the state is from
+	// another writer and Coder has not answered this replica yet. RefusedAfter is how long Coder
+	// must have refused the token. 0 means 30s for StaleAfter, 5min for QuarantineAfter and 5s for
+	// RefusedAfter.
 	StaleAfter, QuarantineAfter, RefusedAfter time.Duration
 	// ConfirmAfter is the delay before many deletions at once are confirmed. 0 means 60s.
 	ConfirmAfter time.Duration
