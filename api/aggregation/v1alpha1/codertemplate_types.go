@@ -3,8 +3,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // CoderTemplate is a template in a Coder deployment: the Terraform code from which workspaces are
-// built. Its name is <organization>.<template>, or <control-plane>.<organization>.<template> if its
-// namespace contains more than one control plane.
+// built. Its name is <organization>.<template>. It begins with status.objectNamePrefix of the
+// CoderControlPlane, which is "<control-plane>." for all but the first one of the namespace.
 //
 // +kubebuilder:object:root=true
 type CoderTemplate struct {

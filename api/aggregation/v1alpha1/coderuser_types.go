@@ -2,8 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CoderUser is a user of a Coder deployment. Its name is the username in lower case, or
-// <control-plane>.<user> if its namespace contains more than one control plane.
+// CoderUser is a user of a Coder deployment. Its name is the username in lower case. It begins with
+// status.objectNamePrefix of the CoderControlPlane, which is "<control-plane>." for all but the
+// first one of the namespace.
 //
 // Every user of Coder has an object. Fields that a manifest does not set are managed in Coder, and
 // are shown with Coder's values. Fields that a manifest sets are applied to Coder again if they are

@@ -3,8 +3,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // CoderWorkspace is a workspace in a Coder deployment. Its name is
-// <organization>.<user>.<workspace>, or <control-plane>.<organization>.<user>.<workspace> if its
-// namespace contains more than one control plane.
+// <organization>.<user>.<workspace>. It begins with status.objectNamePrefix of the
+// CoderControlPlane, which is "<control-plane>." for all but the first one of the namespace.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspace struct {

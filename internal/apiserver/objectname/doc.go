@@ -2,8 +2,8 @@
 // counterparts in Coder.
 //
 // A template is <organization>.<template>, a workspace is <organization>.<user>.<workspace>, and a
-// user is <user>. If status.objectNamePrefix of their control plane is set, all names begin with
-// the name of the control plane and a dot.
+// user is <user>. All names begin with status.objectNamePrefix of their control plane, which may be
+// empty.
 //
 // Invariants: Coder ignores case when it compares names, and may store upper case. An object's name
 // is always in lower case, because Kubernetes names are DNS names. So a name with upper case never
