@@ -22,23 +22,23 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
-// serverName stands in the OpenAPI documents and in the server's own logs.
+// serverName is the name in the OpenAPI documents and in the generic server's logs.
 const serverName = "coder-k8s-apiserver"
 
-// kube is what the server needs of the cluster that it extends.
+// kube provides access to the cluster that the server extends.
 type kube struct {
 	client    kubernetes.Interface
 	dynamic   dynamic.Interface
 	informers informers.SharedInformerFactory
-	// delegate sets authentication and authorization. Tests set their own.
+	// delegate configures authentication and authorization. Tests replace it.
 	delegate func(*server.Config) error
-	// workspaces, templates and users are the records of these kinds, sources the files of
+	// workspaces, templates and users are the records of these kinds. sources are the files of
 	// templates.
 	workspaces, templates, users, sources records.Cluster
 }
 
-// assemble builds the configuration of the generic server. The order matters:
-// each part needs those before it.
+// assemble builds the configuration of the generic server. Each part needs the parts before it, so
+// the order must not change.
 func assemble(
 	opts *Options, typer *runtime.Scheme, config *server.RecommendedConfig, k kube,
 	certificate *certificates.Manager, listener net.Listener,
@@ -50,7 +50,7 @@ func assemble(
 	config.OpenAPIV3Config = server.DefaultOpenAPIV3Config(definitions, namer)
 	config.OpenAPIV3Config.Info.Title = serverName
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
-	// Streams of logs live as long as what they follow.
+	// These streams live as long as the build, session or connection behind them.
 	config.LongRunningFunc = filters.BasicLongRunningRequestCheck(
 		sets.NewString("watch", "proxy"), sets.NewString("attach", "exec", "proxy", "log", "portforward"))
 	config.EnableProfiling = false
@@ -88,7 +88,7 @@ func assemble(
 	return nil
 }
 
-// delegateTo delegates both questions about a caller to a cluster.
+// delegateTo returns a function that delegates authentication and authorization to a cluster.
 func delegateTo(client kubernetes.Interface) func(*server.Config) error {
 	return func(config *server.Config) error {
 		if err := delegateAuthentication(client, config); err != nil {

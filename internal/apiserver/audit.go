@@ -9,7 +9,7 @@ import (
 )
 
 // withoutTokens keeps bodies of coderworkspaces/token out of the audit log of this server,
-// whatever its policy says: an answer has a token.
+// regardless of its policy, because responses contain a token.
 type withoutTokens struct{ audit.PolicyRuleEvaluator }
 
 // EvaluatePolicyRule implements audit.PolicyRuleEvaluator.

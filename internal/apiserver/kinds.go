@@ -31,7 +31,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
 )
 
-// storage is all that stands under the verbs of this replica.
+// storage is the state behind the REST storages of this replica.
 type storage struct {
 	connections connections.Provider
 	board       *partition.Board
@@ -50,8 +50,8 @@ type storage struct {
 	users       *user.Kind
 }
 
-// newStorage makes the stores of all kinds, what brings writes to Coder, and what keeps
-// the records equal to Coder on the replica that mirrors.
+// newStorage returns the stores of all kinds, the components that apply writes to Coder, and the
+// mirror that keeps the records equal to Coder while this replica is the writer.
 func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer authorizer.UnconditionalAuthorizer) (*storage, error) {
 	workspaces := records.NewStore(records.Workspaces(k.workspaces, config.Identity, config.PodNamespace, config.Clock))
 	templates := records.NewStore(records.Templates(k.templates, k.sources, config.Identity, config.PodNamespace, config.Clock))
@@ -64,8 +64,8 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 		stores: map[string]*records.Store{workspace.Plural: workspaces, template.Plural: templates, user.Plural: users},
 	}
 	s.kept = records.NewKeeper(workspaces, templates, users)
-	// The kinds tell the mirror what they changed, and the mirror asks the kinds how
-	// to show what it read.
+	// The kinds send the mirror hints about their changes, and the mirror composes its objects with
+	// the kinds.
 	hint := &hints{}
 	s.pods = workspacepods.New(workspacepods.Config{Client: k.client, Clock: config.Clock, Changed: hint.pods, Read: s.podsRead})
 	s.events = objectevents.New(objectevents.Config{Client: k.client, Clock: config.Clock, Identity: config.Identity})
@@ -115,13 +115,13 @@ func newStorage(config Config, k kube, typer runtime.ObjectTyper, authorizer aut
 	return s, nil
 }
 
-// unsettled reports whether a workspace is read again soon because of its pods.
+// unsettled reports whether a workspace must be read again soon because of its pods.
 func (s *storage) unsettled(controlPlane types.NamespacedName, w coderd.Workspace) bool {
 	return w.LatestBuild.Status == "running" && len(w.Agents) > 0 && s.pods.Unsettled(controlPlane, w.ID, w.Connected())
 }
 
-// podsRead has those workspaces read again that show a problem of their pods: it may have
-// ended while no replica watched them.
+// podsRead triggers reads of the workspaces that show a problem of their pods, because the problem
+// may have ended while no replica watched the pods.
 func (s *storage) podsRead(controlPlane types.NamespacedName) {
 	for _, entry := range s.stores[workspace.Plural].Table.Of(controlPlane) {
 		ws, ok := entry.Object.(*aggregationv1alpha1.CoderWorkspace)
@@ -132,7 +132,7 @@ func (s *storage) podsRead(controlPlane types.NamespacedName) {
 	}
 }
 
-// rest makes the verbs of all kinds, with their subresources.
+// rest returns the REST storages of all kinds and their subresources.
 func (s *storage) rest(
 	codecs serializer.CodecFactory, gate *registry.Gate, authorizer authorizer.UnconditionalAuthorizer,
 ) (map[string]rest.Storage, error) {

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// catchUpEvery is how often a replica looks whether it shows what it must.
+	// catchUpEvery is the interval at which a replica checks whether it has caught up.
 	catchUpEvery = 5 * time.Millisecond
-	// closeTimeout bounds what a replica tidies up when it ends.
+	// closeTimeout is the maximum time for the cleanup of a replica that ends.
 	closeTimeout = 2 * time.Second
-	// sweepEvery is how often what nothing needs is looked for.
+	// sweepEvery is the interval at which unused objects are looked up.
 	sweepEvery = 10 * time.Minute
 )
 
-// filled says why this replica does not know all objects yet.
+// filled returns an error if this replica does not know all objects yet.
 func (s *storage) filled() error {
 	for _, store := range s.stores {
 		if !store.Table.Filled() {
@@ -36,7 +36,7 @@ func (s *storage) filled() error {
 	return nil
 }
 
-// ready says why this replica cannot answer yet.
+// ready returns an error if this replica cannot answer yet.
 func (s *storage) ready() error {
 	if err := s.filled(); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (s *storage) ready() error {
 	return nil
 }
 
-// caughtUp waits until this replica shows what was written before now.
+// caughtUp waits until this replica has all writes that were made before the call.
 func (s *storage) caughtUp(ctx context.Context) error {
 	if err := s.filled(); err != nil {
 		return err
@@ -60,9 +60,9 @@ func (s *storage) caughtUp(ctx context.Context) error {
 	return nil
 }
 
-// mirrorAndTell is what the replica does that mirrors, for as long as it is the one.
+// mirrorAndTell mirrors and publishes the sync status while this replica is the writer.
 func (s *storage) mirrorAndTell(ctx context.Context) {
-	// What the one before wrote must not be missed.
+	// The writes of the previous writer must not be missed.
 	for s.prepare(ctx) != nil {
 		select {
 		case <-ctx.Done():
@@ -79,8 +79,8 @@ func (s *storage) mirrorAndTell(ctx context.Context) {
 	s.mirror.Run(ctx)
 }
 
-// sweep removes now and then what nothing needs any more: files of templates, and
-// heartbeats of replicas that were killed.
+// sweep periodically removes unused objects: files of templates, and heartbeats of replicas that
+// were killed.
 func (s *storage) sweep(ctx context.Context) {
 	unused := map[types.NamespacedName]time.Time{}
 	ticker := time.NewTicker(sweepEvery)
@@ -102,12 +102,12 @@ func (s *storage) sweep(ctx context.Context) {
 	}
 }
 
-// prepare makes sure that this replica knows all that was written, also by an earlier
-// version.
+// prepare waits until this replica knows all previous writes, takes over the sync status, and
+// migrates the metadata of an earlier version.
 func (s *storage) prepare(ctx context.Context) error {
 	err := s.caughtUp(ctx)
 	if err == nil {
-		// The mirror goes on with what the one before knew.
+		// The mirror continues with the sync status of the previous writer.
 		err = s.states.adopt(ctx, func() bool { return false })
 	}
 	if err == nil {
@@ -119,7 +119,7 @@ func (s *storage) prepare(ctx context.Context) error {
 	return err
 }
 
-// close removes what this replica has in the cluster for itself.
+// close ends the sessions of Coder users and deletes the heartbeats of this replica.
 func (s *storage) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
@@ -131,7 +131,7 @@ func (s *storage) close(ctx context.Context) {
 	}
 }
 
-// hints carries to the mirror what the kinds changed. The kinds are made before it.
+// hints passes the kinds' changes to the mirror, which is created after the kinds.
 type hints struct {
 	mirror atomic.Pointer[mirror.Mirror]
 }

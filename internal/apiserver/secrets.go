@@ -14,8 +14,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/coderfault"
 )
 
-// readSecret reads one key of a Secret, for a template's variable or a user's password.
-// The value must not be shown to anybody.
+// readSecret returns a function that reads one key of a Secret, for a template's variable or a
+// user's password. The value must not be shown to any client.
 func readSecret(client kubernetes.Interface) func(ctx context.Context, namespace, name, key string) (string, error) {
 	return func(ctx context.Context, namespace, name, key string) (string, error) {
 		secret, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -30,8 +30,8 @@ func readSecret(client kubernetes.Interface) func(ctx context.Context, namespace
 	}
 }
 
-// mayReadSecret asks whether a user may read a Secret. Who cannot must not get at
-// its content by way of a template either.
+// mayReadSecret returns a function that checks whether a user may read a Secret. Otherwise the user
+// could read its content with a template.
 func mayReadSecret(client kubernetes.Interface) func(ctx context.Context, who user.Info, namespace, name string) error {
 	return func(ctx context.Context, who user.Info, namespace, name string) error {
 		extra := make(map[string]authorizationv1.ExtraValue, len(who.GetExtra()))

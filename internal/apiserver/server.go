@@ -37,52 +37,51 @@ import (
 )
 
 const (
-	// drainTimeout bounds how long requests under way may take to end after a
-	// stop was asked for.
+	// drainTimeout is the maximum time that running requests have to end after a stop.
 	drainTimeout = 7 * time.Second
-	// resync is unused by what we read; the library wants a value.
+	// resync is required by the library but has no effect here.
 	resync = 10 * time.Minute
-	// The questions about callers go through this connection, so its limits are
-	// limits of the whole API.
+	// TokenReviews and SubjectAccessReviews use this connection, so its limits are limits of the
+	// whole API.
 	clientQPS, clientBurst = 200, 400
-	// retryAfter is what a client is told to wait where the cluster cannot answer.
+	// retryAfter is the Retry-After of responses while the cluster cannot answer.
 	retryAfter = time.Second
 )
 
 // Connections are the Coder deployments to serve.
 type Connections interface {
 	connections.Provider
-	// Serves says whether a namespace has one, from what is in memory.
+	// Serves reports whether a namespace has a Coder deployment, from memory.
 	Serves(ctx context.Context, namespace string) (bool, error)
 }
 
-// Config is what the server is built from.
+// Config configures a Server.
 type Config struct {
-	// Options are those of the command line. Nil is the defaults.
+	// Options are the command line options. Nil means the defaults.
 	Options *Options
 	// Connections are the Coder deployments to serve.
 	Connections Connections
-	// RESTConfig reaches the cluster that the API extends.
+	// RESTConfig connects to the cluster that the API extends.
 	RESTConfig *restclient.Config
-	// PodNamespace is where the Secret of the serving certificate lives, and the
-	// Lease and the heartbeats of the replicas.
+	// PodNamespace is the namespace of the Secret with the serving certificate, and of the Lease
+	// and the heartbeats of the replicas.
 	PodNamespace string
-	// Identity tells this replica from the others: the name of its pod.
+	// Identity is the unique name of this replica: the name of its pod.
 	Identity string
-	// Metrics is where the metrics are registered.
+	// Metrics is the registry for the metrics.
 	Metrics prometheus.Registerer
-	// Tracing makes the spans of requests. Nil makes none.
+	// Tracing creates the spans of requests. Nil disables tracing.
 	Tracing *tracing.Provider
-	// Listener is used in place of the address of the options. It is for tests.
+	// Listener replaces the address of the options in tests.
 	Listener net.Listener
-	// MirrorLease is how long this replica stays the one that mirrors without word from
-	// kube-apiserver. Its zero value is the usual.
+	// MirrorLease is the duration of the mirror's Lease: how long this replica stays the writer
+	// without a renewal. 0 means the default.
 	MirrorLease time.Duration
-	// MirrorTiming is how often Coder is asked. Its zero value is the usual.
+	// MirrorTiming holds the intervals of the mirror. Zero fields take their defaults.
 	MirrorTiming mirror.Timing
-	// DialAgent connects to the agents of workspaces. Nil is the usual.
+	// DialAgent connects to the agents of workspaces. Nil means the default.
 	DialAgent agents.Dialer
-	// Clock is the real one where it is nil.
+	// Clock is the source of time. Nil means the real clock.
 	Clock clock.WithTicker
 }
 
@@ -102,8 +101,8 @@ var (
 	_ healthz.Checker                = (*Server)(nil).Ready
 )
 
-// New builds the server. It opens the listener, and reads from kube-apiserver
-// whom to trust; it writes nothing.
+// New builds the server. It opens the listener and reads from kube-apiserver which authorities to
+// trust. It writes nothing.
 func New(config Config) (*Server, error) {
 	if config.RESTConfig == nil {
 		return nil, errors.New("bug: the aggregated API server needs a connection to kube-apiserver")
@@ -186,7 +185,7 @@ func newServer(config Config, k kube) (*Server, error) {
 	return s, s.install(config, k, typer, codecs)
 }
 
-// install puts the kinds into the server.
+// install registers the API group with the server.
 func (s *Server) install(config Config, k kube, typer *runtime.Scheme, codecs serializer.CodecFactory) error {
 	gate := &registry.Gate{
 		Board: s.storage.board, Filled: s.storage.filled, Serves: config.Connections.Serves,
@@ -207,8 +206,8 @@ func (s *Server) install(config Config, k kube, typer *runtime.Scheme, codecs se
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Ready implements healthz.Checker: the port is open, and what is needed to
-// decide about requests is known.
+// Ready implements healthz.Checker. It returns nil if the port is open and the caches that requests
+// need are filled.
 func (s *Server) Ready(*http.Request) error {
 	if !s.serving.Load() {
 		return errors.New("the aggregated API does not serve yet")
@@ -216,12 +215,11 @@ func (s *Server) Ready(*http.Request) error {
 	return s.storage.ready()
 }
 
-// Start serves until the context is done. Requests that are under way then have
-// a few seconds to end.
+// Start serves until the context is done. Running requests then have drainTimeout to end.
 func (s *Server) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("apiserver"))
 	if s.certificates != nil {
-		// Without a certificate there is nothing to serve with.
+		// The server cannot serve without a certificate.
 		if err := s.certificates.WaitForFirst(ctx); err != nil {
 			return err
 		}
@@ -245,13 +243,13 @@ func (s *Server) Start(ctx context.Context) error {
 	return s.drain(ctx, ended, len(parts))
 }
 
-// parts are what runs as long as the server does. None ends before.
+// parts returns the functions that run as long as the server. None of them ends earlier.
 func (s *Server) parts() []func(context.Context) error {
 	prepared := s.generic.PrepareRun()
 	return []func(context.Context) error{prepared.RunWithContext, s.storage.leader.Start, s.storage.states.Start, s.storage.sessions.Run, s.storage.tokens.Run}
 }
 
-// drain waits a while until all parts have ended.
+// drain waits until all parts have ended, up to drainTimeout.
 func (s *Server) drain(ctx context.Context, ended <-chan error, parts int) error {
 	grace := time.NewTimer(drainTimeout)
 	defer grace.Stop()
@@ -278,7 +276,7 @@ func (s *Server) result(ctx context.Context, err error) error {
 	return nil
 }
 
-// reportServing waits until the caches that decide about requests are full.
+// reportServing waits until the caches that requests need are filled.
 func (s *Server) reportServing(ctx context.Context) {
 	for _, synced := range s.informers.WaitForCacheSync(ctx.Done()) {
 		if !synced {

@@ -42,11 +42,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/tracing"
 )
 
-// provider is a set of control planes that tests add to and take from.
+// provider is a set of control planes that tests can change.
 type provider struct {
 	mu          sync.Mutex
 	connections []connections.Connection
-	// unavailable are namespaces whose control plane is not ready.
+	// unavailable are the namespaces whose control plane is not ready.
 	unavailable []string
 	// newcomers are control planes without a connection.
 	newcomers []connections.Member
@@ -147,8 +147,8 @@ func (p *provider) some(want func(string) bool) ([]connections.Connection, error
 	return out, nil
 }
 
-// journal keeps what the servers of this process log. It is shown when a test
-// fails, and it is searched for what the library says of its own bugs and ours.
+// journal collects the logs of the servers of this process. It is printed when a test fails, and
+// searched for messages of the library about bugs.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -163,7 +163,7 @@ func (j *journal) Write(p []byte) (int, error) {
 func (j *journal) add(line string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	// So much of one line is enough to know it.
+	// The beginning of a line identifies it.
 	j.lines = append(j.lines, line[:min(len(line), 1000)])
 }
 
@@ -178,33 +178,33 @@ func (j *journal) having(text string) []string {
 	return slices.DeleteFunc(slices.Clone(j.lines), func(line string) bool { return !strings.Contains(line, text) })
 }
 
-// site is a running aggregated API server and what stands for its cluster.
+// site is a running aggregated API server with a fake cluster.
 type site struct {
 	kube     *fake.Clientset
 	provider *provider
-	// workspaces and templates are the records in the cluster, untyped is all else of it.
+	// workspaces and templates are the records in the cluster. untyped has all other objects.
 	workspaces, templates, users, sources *recordstest.Cluster
 	untyped                               dynamic.Interface
 	timing                                mirror.Timing
 	journal                               *journal
 	tracing                               *tracing.Provider
-	// agent is that of all workspaces.
+	// agent is the agent of all workspaces.
 	agent *agentstest.Agent
-	// files are those of the certificate. Empty means that it is ours to make.
+	// files are the files of the certificate. If empty, the server creates its own certificate.
 	files options.CertKey
-	// joined counts the namespaces that were made on it.
+	// joined counts the namespaces that were created on the site.
 	joined atomic.Int32
 
 	server   *Server
 	listener net.Listener
 	config   *restclient.Config
 	client   dynamic.Interface
-	// stop ends the server and waits for that.
+	// stop stops the server and waits until it has ended.
 	stop func()
 }
 
-// fast is a mirror that sees changes in Coder in a moment. An outage is one soon,
-// and a long one is not reached.
+// fast returns timing in which the mirror sees changes within milliseconds. An outage is detected
+// soon, and QuarantineAfter is not reached.
 func fast() mirror.Timing {
 	const often = 40 * time.Millisecond
 	return mirror.Timing{
@@ -214,8 +214,7 @@ func fast() mirror.Timing {
 	}
 }
 
-// newSite prepares a cluster with namespaces empty, pending and second. Nothing
-// runs yet.
+// newSite prepares a cluster with the namespaces empty, pending and second. It starts nothing.
 func newSite(t testing.TB, notes *journal) *site {
 	etcd := &recordstest.Etcd{}
 	return &site{
@@ -230,7 +229,7 @@ func newSite(t testing.TB, notes *journal) *site {
 	}
 }
 
-// newRestingSite starts one in which no workspace is read again unless a change of it is reported.
+// newRestingSite starts a site in which a workspace is read again only after a hint.
 func newRestingSite(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t, logged)
@@ -243,16 +242,16 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// patientLease outlasts every moment in which a busy machine does not get to renew it.
-// The server releases it when it ends, so nobody waits for it to run out.
+// patientLease is longer than a busy machine may need for a renewal. The server releases the Lease
+// when it ends, so no test waits for its expiry.
 const patientLease = 10 * time.Minute
 
-// build makes a server, and gives where it listens.
+// build creates a server, and returns its listener.
 func (s *site) build(t testing.TB) net.Listener {
 	t.Helper()
 	listener := listen(t)
 	opts := NewOptions()
-	// It reads the OpenAPI of kube-apiserver, which the fake does not have.
+	// The plugin reads the OpenAPI documents of kube-apiserver, which the fake does not have.
 	opts.Admission.DisablePlugins = []string{"MutatingAdmissionPolicy"}
 	opts.SecureServing.ServerCert.CertKey = s.files
 	var err error
@@ -280,7 +279,7 @@ func (s *site) start(t testing.TB) {
 	connect()
 }
 
-// run begins to run a server. Once it serves, connect makes a client of it.
+// run starts a server. Once it serves, connect creates a client of it.
 func (s *site) run(t testing.TB) (connect func()) {
 	t.Helper()
 	listener := s.build(t)
@@ -303,8 +302,8 @@ func (s *site) run(t testing.TB) (connect func()) {
 	return func() { s.connect(t, listener) }
 }
 
-// restart has another server take the place of the one that runs, with nothing but
-// what is in the cluster and in Coder.
+// restart replaces the running server with a new one, which only has the state in the cluster and
+// in Coder.
 func (s *site) restart(t testing.TB) {
 	t.Helper()
 	s.stop()
@@ -320,7 +319,7 @@ func listen(t testing.TB) net.Listener {
 	return listener
 }
 
-// connect makes a client that trusts nothing but the CA that was applied.
+// connect creates a client that trusts only the CA that was applied.
 func (s *site) connect(t testing.TB, listener net.Listener) {
 	t.Helper()
 	secret, err := s.kube.CoreV1().Secrets(podNamespace).Get(context.Background(), certificates.SecretName, metav1.GetOptions{})
@@ -336,12 +335,13 @@ func (s *site) connect(t testing.TB, listener net.Listener) {
 	}
 }
 
-// personToken begins the tokens of callers with a name. Those called person:... and
-// ServiceAccounts may do everything but act for others; person:chief may act for all who
-// are no Owners, person:king for everybody.
+// personToken is the prefix of the tokens of named callers. Callers named person:... and
+// ServiceAccounts may do everything except impersonate. person:chief may impersonate all users that
+// are not Owners, person:king all users.
 const personToken = "i-am-"
 
-// letTesterIn replaces kube-apiserver: one token may do everything, the other may get.
+// letTesterIn replaces the delegation to kube-apiserver: one token may do everything, another may
+// get.
 func letTesterIn(config *server.Config) error {
 	config.Authentication.Authenticator = authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		switch r.Header.Get("Authorization") {
@@ -361,7 +361,7 @@ func letTesterIn(config *server.Config) error {
 		}
 		if person, ok := strings.CutPrefix(a.GetUser().GetName(), "person:"); ok || strings.HasPrefix(a.GetUser().GetName(), "system:serviceaccount:") {
 			if a.GetVerb() == "impersonate" && (person != "chief" || a.GetSubresource() == "owner") && person != "king" &&
-				// The warden may act for each user who is named, but not for all.
+				// The warden may impersonate each user by name, but not all users.
 				(person != "warden" || a.GetName() == "" || a.GetSubresource() == "owner") {
 				return authorizer.DecisionDeny, "no role", nil
 			}
@@ -375,8 +375,8 @@ func letTesterIn(config *server.Config) error {
 	return nil
 }
 
-// process is a testing.TB for what lasts longer than one test. It has what the
-// helpers of a site call, and nothing else.
+// process is a testing.TB for objects that live longer than one test. It implements only the
+// methods that a site uses.
 type process struct {
 	testing.TB
 	mu       sync.Mutex
@@ -416,7 +416,7 @@ func (p *process) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
 // Fatalf implements testing.TB.
 func (p *process) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// end cleans up, and gives what went wrong since the beginning.
+// end runs the cleanups and returns the errors since the beginning.
 func (p *process) end() []string {
 	p.mu.Lock()
 	cleanups := p.cleanups

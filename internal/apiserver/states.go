@@ -134,7 +134,7 @@ func sortPartitions(all []partition.Partition) {
 	})
 }
 
-// told returns the states from the cluster.
+// told returns the states that are stored in the cluster.
 func (s *states) told() (map[types.NamespacedName]partition.Partition, error) {
 	if !s.informer.Informer().HasSynced() {
 		return nil, errors.New("the states of the control planes were not read yet")

@@ -83,7 +83,7 @@ func next(t *testing.T, w *events, wanted func(watch.Event) bool) watch.Event {
 	}
 }
 
-// told formats an event as its type and the name.
+// told returns an event formatted as its type and name.
 func told(e watch.Event) string {
 	accessor, err := meta.Accessor(e.Object)
 	if err != nil {

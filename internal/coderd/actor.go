@@ -12,21 +12,20 @@ import (
 
 // Actor is a Coder user as whom requests are made.
 type Actor interface {
-	// Username is the user's, for errors.
+	// Username returns the name of the user, for errors.
 	Username() string
-	// CoderURL is the address of the Coder whose user it is. The token is sent nowhere else.
+	// CoderURL returns the address of the user's Coder. The token is sent to no other address.
 	CoderURL() string
-	// Token returns the user's own token. Requests fail with its error.
+	// Token returns the user's token. If it fails, requests return its error.
 	Token(ctx context.Context) (string, error)
-	// Refused is called when Coder refused that token (401).
+	// Refused is called after Coder rejected the token with 401 Unauthorized.
 	Refused(token string)
 }
 
 type actorKey struct{}
 
-// WithActor has the requests of the context that may change something in Coder made as
-// that user, whichever Client makes them. What is read is read with the Client's own
-// token. Nil ends it.
+// WithActor returns a context whose requests that may change Coder are made as that user, by any
+// Client. Reads still use the Client's own token. A nil actor removes the actor of ctx.
 func WithActor(ctx context.Context, actor Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
@@ -45,8 +44,8 @@ func (c *Client) As(actor Actor) *Client {
 	return newClient(c.sdk.URL, "", &as, c.timeout)
 }
 
-// ActsAs is the username of the Coder user as whom the Client makes all requests. It is
-// empty if it makes them with its own token.
+// ActsAs returns the username of the Coder user as whom the Client makes all requests. It is empty
+// if the Client uses its own token.
 func (c *Client) ActsAs() string {
 	if c.recorder.actor == nil {
 		return ""
@@ -54,7 +53,7 @@ func (c *Client) ActsAs() string {
 	return c.recorder.actor.Username()
 }
 
-// become makes a request one of the actor.
+// become sets the actor's token in a request.
 func become(req *http.Request, actor Actor) (token string, err error) {
 	if base := req.URL.Scheme + "://" + req.URL.Host; base != actor.CoderURL() {
 		return "", fmt.Errorf("bug: a request to %s would be made with a token for %s", base, actor.CoderURL())
@@ -68,8 +67,8 @@ func become(req *http.Request, actor Actor) (token string, err error) {
 	return token, nil
 }
 
-// Apart returns a context for a request that is no part of what the context is for: it is
-// made with the Client's own token, and changes nothing of what others look at.
+// Apart returns a context for a separate request. The request uses the Client's own token, and
+// skips the checks of WithBeforeChange.
 func Apart(ctx context.Context) context.Context {
 	return WithBeforeChange(WithActor(ctx, nil), func(context.Context) error { return nil })
 }
@@ -77,26 +76,26 @@ func Apart(ctx context.Context) context.Context {
 // ResourceUser is the Resource of Permissions on users.
 const ResourceUser = "user"
 
-// Permission is something that a user may do in Coder or not.
+// Permission is an action on a resource in Coder.
 type Permission struct {
-	// Resource is workspace, template or user, and Action read, create, update, delete, start,
-	// stop or ssh.
+	// Resource is workspace, template or user. Action is read, create, update, delete, start, stop
+	// or ssh.
 	Resource, Action string
-	// ID is that of the workspace, template or user. It is zero for one that does not exist yet.
+	// ID is the id of the workspace, template or user. It is zero for one that does not exist yet.
 	ID uuid.UUID
-	// Owner is the user whose workspace it is.
+	// Owner is the owner of the workspace.
 	Owner        uuid.UUID
 	Organization uuid.UUID
 }
 
-// May reports whether the actor of the context, or else of the Client, has all
-// permissions. Nothing is changed by it.
+// May reports whether the actor of the context, or else the Client's user, has all permissions. It
+// changes nothing.
 func (c *Client) May(ctx context.Context, wanted ...Permission) (bool, error) {
 	checks := map[string]codersdk.AuthorizationCheck{}
 	for i, p := range wanted {
 		object := codersdk.AuthorizationObject{ResourceType: codersdk.RBACResource(p.Resource)}
 		if p.Resource != ResourceUser {
-			// Users are of no organization.
+			// Users belong to no organization.
 			object.OrganizationID = p.Organization.String()
 		}
 		if p.Owner != uuid.Nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// TokenRequest is a token to make.
+// TokenRequest describes a new token.
 type TokenRequest struct {
 	// Name is unique among the tokens of a user.
 	Name string
@@ -20,7 +20,7 @@ type TokenRequest struct {
 	Lifetime time.Duration
 }
 
-// Token is a new token. Its value is told this once.
+// Token is a new token. Coder returns its value only once.
 type Token struct {
 	ID, Value string
 }
@@ -29,15 +29,15 @@ type Token struct {
 type TokenInfo struct {
 	ID, Name             string
 	CreatedAt, ExpiresAt time.Time
-	// UserID is the user whose token it is.
+	// UserID is the user to whom the token belongs.
 	UserID uuid.UUID
 	// Username is set only by AllTokens.
 	Username string
 }
 
-// CreateToken makes an API token of a user. A name that exists is a conflict.
+// CreateToken creates an API token of a user. If the name exists, the error is a conflict.
 func (c *Client) CreateToken(ctx context.Context, user string, request TokenRequest) (Token, error) {
-	// Without a scope the token may do all that its user may.
+	// Without a scope the token has all permissions of its user.
 	return c.createToken(ctx, user, codersdk.CreateTokenRequest{TokenName: request.Name, Lifetime: request.Lifetime})
 }
 
@@ -57,8 +57,8 @@ func (c *Client) createToken(ctx context.Context, user string, request codersdk.
 	return out, err
 }
 
-// TokensOf lists the API tokens of a user, not the sessions. It includes those that
-// have expired: their names are taken until Coder forgets them.
+// TokensOf lists the API tokens of a user, but not the sessions. The list includes expired tokens,
+// whose names are in use until Coder deletes them.
 func (c *Client) TokensOf(ctx context.Context, user string) ([]TokenInfo, error) {
 	op := fmt.Sprintf("listing the tokens of user %q", user)
 	if err := checkNames(op, user); err != nil {
@@ -77,13 +77,12 @@ func (c *Client) TokensOf(ctx context.Context, user string) ([]TokenInfo, error)
 	return out, err
 }
 
-// TokenByName reads an API token of a user by its name.
+// TokenByName returns an API token of a user by its name.
 func (c *Client) TokenByName(ctx context.Context, user, name string) (TokenInfo, error) {
 	return c.key(ctx, fmt.Sprintf("reading token %q of user %q", name, user), "tokens/"+name, user, name)
 }
 
-// OwnKey reads what Coder knows about an API token or a session of this client's
-// user.
+// OwnKey returns an API token or a session of this client's user by its id.
 func (c *Client) OwnKey(ctx context.Context, id string) (TokenInfo, error) {
 	return c.key(ctx, fmt.Sprintf("reading token %q", id), id, Me, id)
 }
@@ -107,7 +106,7 @@ func newTokenInfo(k codersdk.APIKey) TokenInfo {
 	return TokenInfo{ID: boundName(k.ID), Name: boundName(k.TokenName), CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, UserID: k.UserID}
 }
 
-// DeleteToken revokes a token or ends a session at once.
+// DeleteToken revokes a token or ends a session immediately.
 func (c *Client) DeleteToken(ctx context.Context, user, id string) error {
 	op := fmt.Sprintf("deleting token %q of user %q", id, user)
 	if err := checkNames(op, user, id); err != nil {

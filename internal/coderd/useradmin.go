@@ -19,11 +19,11 @@ const MaxUserPage = 10_000
 // UserPage is a part of all users, sorted by name.
 type UserPage struct {
 	Users []User
-	// Count is how many there are on all pages together.
+	// Count is the number of users on all pages.
 	Count int
 }
 
-// UserPage reads one page of all users. Deleted ones are never in it.
+// UserPage returns one page of all users. It never contains deleted users.
 func (c *Client) UserPage(ctx context.Context, offset, limit int) (UserPage, error) {
 	var page UserPage
 	err := c.call(ctx, "listing the users", func(ctx context.Context) error {
@@ -40,19 +40,19 @@ func (c *Client) UserPage(ctx context.Context, offset, limit int) (UserPage, err
 	return page, err
 }
 
-// UserByID reads a user with the roles in each organization. A user who was deleted is
-// gone (410).
+// UserByID returns a user with the roles in each organization. For a deleted user the error is 410
+// Gone.
 func (c *Client) UserByID(ctx context.Context, id uuid.UUID) (User, error) {
 	found, err := c.UserByName(ctx, id.String())
 	if err != nil {
 		return found, err
 	}
-	// By an id Coder finds deleted users too, without a word about it. By a name it does not.
+	// A lookup by id also finds deleted users, without marking them. A lookup by name does not.
 	named, err := c.UserByName(ctx, found.Username)
 	if IsNotFound(err) || err == nil && named.ID != id {
 		again, err := c.UserByName(ctx, id.String())
 		if err != nil || again.Username != found.Username {
-			// It was renamed meanwhile.
+			// The user was renamed meanwhile.
 			return again, err
 		}
 		return User{}, &Error{
@@ -66,7 +66,7 @@ func (c *Client) UserByID(ctx context.Context, id uuid.UUID) (User, error) {
 	return named, err
 }
 
-// organizationRoles reads the roles of a user in each organization.
+// organizationRoles returns the roles of a user in each organization.
 func (c *Client) organizationRoles(ctx context.Context, user User) (map[uuid.UUID][]string, error) {
 	roles := map[uuid.UUID][]string{}
 	err := c.call(ctx, fmt.Sprintf("reading the roles of user %q", user.Username), func(ctx context.Context) error {
@@ -79,7 +79,7 @@ func (c *Client) organizationRoles(ctx context.Context, user User) (map[uuid.UUI
 	return roles, err
 }
 
-// Members reads the members of an organization, and their roles in it.
+// Members returns the members of an organization and their roles in it.
 func (c *Client) Members(ctx context.Context, organization uuid.UUID) (map[uuid.UUID][]string, error) {
 	members := map[uuid.UUID][]string{}
 	err := c.call(ctx, fmt.Sprintf("listing the members of organization %s", organization), func(ctx context.Context) error {
@@ -93,14 +93,14 @@ func (c *Client) Members(ctx context.Context, organization uuid.UUID) (map[uuid.
 	return members, err
 }
 
-// UserToken is what Coder lists of an API token.
+// UserToken is an API token in Coder's list.
 type UserToken struct {
 	TokenInfo
 	Owner uuid.UUID
 }
 
-// Tokens lists the API tokens of all users that have not expired, as far as the client's
-// own token may see them. Sessions are not in it.
+// Tokens lists the API tokens of all users that have not expired and that the client's user may
+// read. It does not list sessions.
 func (c *Client) Tokens(ctx context.Context) ([]UserToken, error) {
 	var all []UserToken
 	err := c.call(ctx, "listing the tokens of all users", func(ctx context.Context) error {
@@ -115,8 +115,7 @@ func (c *Client) Tokens(ctx context.Context) ([]UserToken, error) {
 	return all, err
 }
 
-// roleNames are the names of roles, in a fixed order. Every user has the role member, so
-// it is left out.
+// roleNames returns the names of roles, sorted. It omits the role member, which every user has.
 func roleNames(roles []codersdk.SlimRole) []string {
 	names := make([]string, 0, len(roles))
 	for _, role := range roles {
@@ -128,7 +127,7 @@ func roleNames(roles []codersdk.SlimRole) []string {
 func boundRoles(names []string) []string {
 	var out []string
 	for _, name := range names[:min(len(names), maxTexts)] {
-		// Coder writes a role of an organization with its id in some of its answers.
+		// In some responses Coder appends the organization's id to a role of an organization.
 		name, _, _ = strings.Cut(name, ":")
 		if name != roleMember && name != roleOrganizationMember {
 			out = append(out, boundName(name))
@@ -138,7 +137,7 @@ func boundRoles(names []string) []string {
 	return slices.Compact(out)
 }
 
-// The roles that everybody has.
+// The roles that every user has.
 const (
 	roleMember             = "member"
 	roleOrganizationMember = "organization-member"
@@ -152,8 +151,8 @@ func (c *Client) SetFullName(ctx context.Context, user User, name string) error 
 	})
 }
 
-// SetPassword changes the password of a user, which ends all sessions and tokens. The
-// password that the user has already is no error.
+// SetPassword changes the password of a user, which ends all sessions and revokes all tokens. If
+// the user already has this password, it returns no error.
 func (c *Client) SetPassword(ctx context.Context, user User, password string) error {
 	err := c.changeUser(ctx, "setting the password of user", user, func(ctx context.Context, id string) error {
 		return c.sdk.UpdateUserPassword(ctx, id, codersdk.UpdateUserPasswordRequest{Password: password})
@@ -164,10 +163,10 @@ func (c *Client) SetPassword(ctx context.Context, user User, password string) er
 	return withoutSecret(err, password)
 }
 
-// samePassword (400) is what Coder says of the password that a user has already.
+// samePassword is Coder's message (400) if the user already has the password.
 const samePassword = "New password cannot match old password"
 
-// SetSuspended suspends a user, or ends that.
+// SetSuspended suspends a user, or ends the suspension.
 func (c *Client) SetSuspended(ctx context.Context, user User, suspended bool) error {
 	status := codersdk.UserStatusActive
 	if suspended {
@@ -179,7 +178,7 @@ func (c *Client) SetSuspended(ctx context.Context, user User, suspended bool) er
 	})
 }
 
-// DeleteUser deletes a user. It is a conflict while there are workspaces of the user.
+// DeleteUser deletes a user. If the user has workspaces, the error is a conflict.
 func (c *Client) DeleteUser(ctx context.Context, user User) error {
 	err := c.changeUser(ctx, "deleting user", user, func(ctx context.Context, _ string) error {
 		return c.sdk.DeleteUser(ctx, user.ID)
@@ -192,7 +191,7 @@ func (c *Client) DeleteUser(ctx context.Context, user User) error {
 	return err
 }
 
-// AddMember makes a user a member of an organization.
+// AddMember adds a user to an organization.
 func (c *Client) AddMember(ctx context.Context, organization uuid.UUID, user User) error {
 	return c.changeUser(ctx, "adding to an organization user", user, func(ctx context.Context, id string) error {
 		_, err := c.sdk.PostOrganizationMember(ctx, organization, id)
@@ -200,14 +199,14 @@ func (c *Client) AddMember(ctx context.Context, organization uuid.UUID, user Use
 	})
 }
 
-// RemoveMember ends the membership of a user in an organization.
+// RemoveMember removes a user from an organization.
 func (c *Client) RemoveMember(ctx context.Context, organization uuid.UUID, user User) error {
 	return c.changeUser(ctx, "removing from an organization user", user, func(ctx context.Context, id string) error {
 		return c.sdk.DeleteOrganizationMember(ctx, organization, id)
 	})
 }
 
-// SetMemberRoles sets exactly these roles of a user in an organization.
+// SetMemberRoles sets the roles of a user in an organization to exactly these roles.
 func (c *Client) SetMemberRoles(ctx context.Context, organization uuid.UUID, user User, roles []string) error {
 	return c.changeUser(ctx, "setting the roles in an organization of user", user, func(ctx context.Context, id string) error {
 		_, err := c.sdk.UpdateOrganizationMemberRoles(ctx, organization, id, codersdk.UpdateRoles{Roles: append([]string{}, roles...)})

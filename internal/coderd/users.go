@@ -14,18 +14,18 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// Me stands for the user of the token wherever a user is asked for.
+// Me is the name of the token's own user in requests for a user.
 const Me = "me"
 
-// FirstUser is the account that a fresh deployment is given.
+// FirstUser is the first account of a new deployment.
 type FirstUser struct {
 	Username, Email, Name, Password string
 }
 
-// NewUser is an account to make. Coder wants one organization at least.
+// NewUser describes a new account. Coder requires at least one organization.
 type NewUser struct {
 	Username, Email, Name, Password string
-	// LoginType is password where it is empty. The other types have no password.
+	// LoginType defaults to password. Accounts with another type have no password.
 	LoginType       string
 	OrganizationIDs []uuid.UUID
 }
@@ -35,27 +35,27 @@ type User struct {
 	ID       uuid.UUID
 	Username string
 	Email    string
-	// Status is active, dormant (it becomes active when it is used) or suspended.
+	// Status is active, dormant (active again after the next use) or suspended.
 	Status string
-	// Roles are those of the deployment, not those of an organization.
+	// Roles are the site roles, not the roles in organizations.
 	Roles []string
-	// Name is the full name, and may be empty.
+	// Name is the full name. It may be empty.
 	Name string
 	// LoginType is how the user logs in: password, oidc, github or none.
 	LoginType string
 	CreatedAt time.Time
-	// LastSeenAt is zero for a user who never logged in.
+	// LastSeenAt is zero for a user who has never logged in.
 	LastSeenAt      time.Time
 	OrganizationIDs []uuid.UUID
-	// OrganizationRoles are the roles in each of these organizations. It is nil in lists,
-	// because Coder does not say them there.
+	// OrganizationRoles are the roles in each of these organizations. It is nil in lists, because
+	// Coder's lists do not contain them.
 	OrganizationRoles map[uuid.UUID][]string
 }
 
-// IsOwner reports whether the user may do everything in Coder.
+// IsOwner reports whether the user has the role owner, which has all permissions in Coder.
 func (u User) IsOwner() bool { return slices.Contains(u.Roles, codersdk.RoleOwner) }
 
-// IsSuspended reports whether Coder refuses the user everything.
+// IsSuspended reports whether the user is suspended, so that Coder denies all access.
 func (u User) IsSuspended() bool { return u.Status == string(codersdk.UserStatusSuspended) }
 
 func newUser(u codersdk.User) User {
@@ -66,7 +66,7 @@ func newUser(u codersdk.User) User {
 	}
 }
 
-// HasFirstUser says whether anybody has an account yet. It needs no token.
+// HasFirstUser reports whether any account exists. It needs no token.
 func (c *Client) HasFirstUser(ctx context.Context) (bool, error) {
 	var out bool
 	err := c.callWithoutToken(ctx, "asking whether Coder has a first user", func(ctx context.Context) error {
@@ -77,8 +77,8 @@ func (c *Client) HasFirstUser(ctx context.Context) (bool, error) {
 	return out, err
 }
 
-// CreateFirstUser makes the first account, an owner. Once there is any account
-// it is a conflict.
+// CreateFirstUser creates the first account, an owner. If any account exists, the error is a
+// conflict.
 func (c *Client) CreateFirstUser(ctx context.Context, user FirstUser) error {
 	return c.callWithoutToken(ctx, "creating the first user of Coder", func(ctx context.Context) error {
 		_, err := c.sdk.CreateFirstUser(ctx, codersdk.CreateFirstUserRequest{
@@ -91,7 +91,7 @@ func (c *Client) CreateFirstUser(ctx context.Context, user FirstUser) error {
 	})
 }
 
-// Login gives a session token for a password. It does not change this client.
+// Login returns a session token for a password. It does not change this client.
 func (c *Client) Login(ctx context.Context, email, password string) (string, error) {
 	var out string
 	err := c.callWithoutToken(ctx, fmt.Sprintf("logging in to Coder as %q", email), func(ctx context.Context) error {
@@ -105,7 +105,7 @@ func (c *Client) Login(ctx context.Context, email, password string) (string, err
 // Logout ends the session of this client's token.
 func (c *Client) Logout(ctx context.Context) error {
 	return c.call(ctx, "logging out of Coder", func(ctx context.Context) error {
-		// Coder's client does not look at the answer of this call.
+		// Coder's client ignores the response of this call.
 		res, err := c.sdk.Request(ctx, http.MethodPost, "/api/v2/users/logout", nil)
 		if err != nil {
 			return err
@@ -117,10 +117,10 @@ func (c *Client) Logout(ctx context.Context) error {
 	})
 }
 
-// Me is the account of this client's token.
+// Me returns the account of this client's token.
 func (c *Client) Me(ctx context.Context) (User, error) { return c.UserByName(ctx, Me) }
 
-// UserByName reads an account by its name, its id, or Me.
+// UserByName returns an account by its name, its id, or Me.
 func (c *Client) UserByName(ctx context.Context, name string) (User, error) {
 	op := fmt.Sprintf("reading user %q", name)
 	if err := checkNames(op, name); err != nil {
@@ -137,16 +137,15 @@ func (c *Client) UserByName(ctx context.Context, name string) (User, error) {
 	return out, err
 }
 
-// usersFound is how many users a search returns at most. Coder searches for a part of the
-// text, so it may find more than is meant.
+// usersFound is the maximum number of users in a search. Coder searches for parts of the text, so
+// it may find other users too.
 const usersFound = 100
 
-// UsersByEmail returns all users with an email address, upper and lower case being the
-// same.
+// UsersByEmail returns all users with an email address, ignoring case.
 func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error) {
 	op := fmt.Sprintf("looking for the user with the email %q", email)
 	if strings.ContainsAny(email, ": \t\n\"") {
-		// Coder would read it as another question.
+		// Coder would interpret it as another search filter.
 		return nil, &Error{Op: op, StatusCode: http.StatusBadRequest, Message: "it is no email address"}
 	}
 	var out []User
@@ -162,7 +161,7 @@ func (c *Client) UsersByEmail(ctx context.Context, email string) ([]User, error)
 	return out, err
 }
 
-// CreateUser makes an account. A name or an email that exists is a conflict.
+// CreateUser creates an account. If the name or the email exists, the error is a conflict.
 func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
 	var out User
 	err := c.call(ctx, fmt.Sprintf("creating user %q", user.Username), func(ctx context.Context) error {
@@ -180,8 +179,7 @@ func (c *Client) CreateUser(ctx context.Context, user NewUser) (User, error) {
 	return out, withoutSecret(err, user.Password)
 }
 
-// SetRoles gives a user exactly these roles of the deployment, for example
-// owner.
+// SetRoles sets the site roles of a user to exactly these roles, for example owner.
 func (c *Client) SetRoles(ctx context.Context, user string, roles []string) error {
 	op := fmt.Sprintf("setting the roles of user %q", user)
 	if err := checkNames(op, user); err != nil {

@@ -13,28 +13,28 @@ import (
 	"github.com/coder/coder/v2/codersdk"
 )
 
-// errUnrestricted is that Coder made a token that may do more than was asked for.
+// errUnrestricted reports that Coder created a token with more permissions than requested.
 var errUnrestricted = errors.New("the token is not restricted to the workspace")
 
-// IsUnrestricted reports whether Coder ignored the restriction of a token to a
-// workspace, because it is too old to know it.
+// IsUnrestricted reports whether Coder is too old to restrict a token to a workspace, and ignored
+// the restriction.
 func IsUnrestricted(err error) bool { return errors.Is(err, errUnrestricted) }
 
-// workspaceScopes returns what a token that is restricted to a workspace may do, as far as
-// its user may. It can neither make other tokens nor change users or templates: either
-// would lead to other workspaces.
+// workspaceScopes returns the scopes of a token that is restricted to a workspace. They include
+// neither the creation of tokens nor changes of users or templates, because these would give access
+// to other workspaces.
 func workspaceScopes() []codersdk.APIKeyScope {
 	return []codersdk.APIKeyScope{
 		codersdk.APIKeyScopeWorkspaceRead, codersdk.APIKeyScopeWorkspaceUpdate,
 		codersdk.APIKeyScopeWorkspaceStart, codersdk.APIKeyScopeWorkspaceStop,
 		codersdk.APIKeyScopeWorkspaceSsh, codersdk.APIKeyScopeWorkspaceApplicationConnect,
-		// Coder shows and starts a workspace only to users who may read and use its template.
+		// Coder shows and starts a workspace only for users who may read and use its template.
 		codersdk.APIKeyScopeTemplateRead, codersdk.APIKeyScopeTemplateUse,
 	}
 }
 
-// workspaceAllowList returns the objects to which a token is restricted. With the id of
-// one template, Coder 2.30 cannot list templates, and does not show the workspace.
+// workspaceAllowList returns the objects to which a token is restricted. It allows all templates:
+// with the id of one template, Coder 2.30 cannot list templates and does not show the workspace.
 func workspaceAllowList(workspace uuid.UUID) []codersdk.APIAllowListTarget {
 	return []codersdk.APIAllowListTarget{
 		codersdk.AllowResourceTarget(codersdk.ResourceWorkspace, workspace),
@@ -42,8 +42,8 @@ func workspaceAllowList(workspace uuid.UUID) []codersdk.APIAllowListTarget {
 	}
 }
 
-// CreateWorkspaceToken makes an API token of a user that is restricted to one workspace.
-// A token that Coder did not restrict is revoked, and the error is IsUnrestricted.
+// CreateWorkspaceToken creates an API token of a user that is restricted to one workspace. If Coder
+// did not restrict the token, it is revoked, and IsUnrestricted is true for the error.
 func (c *Client) CreateWorkspaceToken(ctx context.Context, user string, workspace uuid.UUID, request TokenRequest) (Token, TokenInfo, error) {
 	token, err := c.createToken(ctx, user, codersdk.CreateTokenRequest{
 		TokenName: request.Name, Lifetime: request.Lifetime,
@@ -60,14 +60,14 @@ func (c *Client) CreateWorkspaceToken(ctx context.Context, user string, workspac
 	if err == nil {
 		return token, newTokenInfo(key), nil
 	}
-	// Also if the caller is gone.
+	// Revoke the token even if the caller is gone.
 	if revokeErr := c.DeleteToken(Apart(context.WithoutCancel(ctx)), user, token.ID); revokeErr != nil && !IsNotFound(revokeErr) {
 		err = errors.Join(err, fmt.Errorf("and it could not be revoked: %w", revokeErr))
 	}
 	return Token{}, TokenInfo{}, err
 }
 
-// restricted reports whether a key may do nothing in another workspace.
+// restricted reports whether a key has no access to any other workspace.
 func restricted(key codersdk.APIKey, workspace uuid.UUID) bool {
 	for _, target := range key.AllowList {
 		if !slices.Contains(workspaceAllowList(workspace), target) {
@@ -82,11 +82,11 @@ func restricted(key codersdk.APIKey, workspace uuid.UUID) bool {
 	return len(key.AllowList) > 0 && len(key.Scopes) > 0
 }
 
-// AllTokens lists the API tokens of all users whose tokens this client's user may read.
+// AllTokens lists the API tokens of all users that this client's user may read.
 func (c *Client) AllTokens(ctx context.Context) ([]TokenInfo, error) {
 	var out []TokenInfo
 	err := c.call(ctx, "listing the tokens of all users", func(ctx context.Context) error {
-		// Coder's own type cannot be decoded if a token has a scope of a later release.
+		// Coder's type cannot be decoded if a token has a scope of a later release.
 		var tokens []struct {
 			ID        string    `json:"id"`
 			Name      string    `json:"token_name"`

@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CoderSelfReview says who the caller is in each Coder of a namespace, and which rule
-// of spec.identity of the CoderControlPlane decided that. It can only be created and
-// is not kept: the answer has the status. Nobody can ask about somebody else.
+// CoderSelfReview reports as which Coder user the caller acts in each Coder of a namespace, and
+// which rule of spec.identity of the CoderControlPlane decided that. It can only be created and is
+// not stored: the response contains the status. Callers can review only themselves.
 //
 // +kubebuilder:object:root=true
 type CoderSelfReview struct {
@@ -18,7 +18,7 @@ type CoderSelfReview struct {
 	Status CoderSelfReviewStatus `json:"status,omitempty"`
 }
 
-// CoderSelfReviewStatus is who the caller is.
+// CoderSelfReviewStatus is the identity of the caller.
 type CoderSelfReviewStatus struct {
 	// user is the caller's name in Kubernetes.
 	// +optional
@@ -27,7 +27,7 @@ type CoderSelfReviewStatus struct {
 	// +optional
 	// +listType=atomic
 	Groups []string `json:"groups,omitempty"`
-	// extra are the caller's extra attributes, as rules can match them.
+	// extra are the caller's extra attributes that rules can match.
 	// +optional
 	// +listType=atomic
 	Extra []CoderSelfExtra `json:"extra,omitempty"`
@@ -47,7 +47,7 @@ type CoderSelfExtra struct {
 	Values []string `json:"values,omitempty"`
 }
 
-// CoderSelf is who the caller is in one Coder.
+// CoderSelf is the identity of the caller in one Coder.
 type CoderSelf struct {
 	// controlPlane is the name of the CoderControlPlane.
 	ControlPlane string `json:"controlPlane"`
@@ -57,7 +57,7 @@ type CoderSelf struct {
 	// rule matches.
 	// +optional
 	Rule *int32 `json:"rule,omitempty"`
-	// reason says how the rule matched.
+	// reason explains how the rule matched.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// coderUser is the username of the Coder user as whom the caller acts.
@@ -66,10 +66,10 @@ type CoderSelf struct {
 	// coderUserID is the id of that user.
 	// +optional
 	CoderUserID string `json:"coderUserID,omitempty"`
-	// problem is why the caller cannot act as the user that the rule names.
+	// problem explains why the caller cannot act as the user that the rule names.
 	// +optional
 	Problem string `json:"problem,omitempty"`
-	// permission is what an unmapped caller needs to change something.
+	// permission is the permission that an unmapped caller needs to change an object.
 	// +optional
 	Permission string `json:"permission,omitempty"`
 }

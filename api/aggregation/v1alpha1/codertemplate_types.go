@@ -2,10 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CoderTemplate is a template in a Coder deployment: the Terraform from which
-// workspaces are built. Its name is <organization>.<template>, with
-// <control-plane>. in front where its namespace holds more than one control
-// plane.
+// CoderTemplate is a template in a Coder deployment: the Terraform code from which workspaces are
+// built. Its name is <organization>.<template>. It begins with status.objectNamePrefix of the
+// CoderControlPlane, which is "<control-plane>." for all but the first one of the namespace.
 //
 // +kubebuilder:object:root=true
 type CoderTemplate struct {
@@ -14,10 +13,10 @@ type CoderTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the template that is wanted.
+	// spec is the desired state of the template.
 	// +optional
 	Spec CoderTemplateSpec `json:"spec,omitempty"`
-	// status is the template as Coder last told it.
+	// status is the state of the template that Coder last reported.
 	// +optional
 	Status CoderTemplateStatus `json:"status,omitempty"`
 }
@@ -33,72 +32,72 @@ type CoderTemplateList struct {
 	Items []CoderTemplate `json:"items"`
 }
 
-// CoderTemplateSpec is the template that is wanted.
+// CoderTemplateSpec is the desired state of a template.
 type CoderTemplateSpec struct {
-	// organization is the name that the organization had in Coder when the object was
-	// made. It equals the organization in the object's name and cannot change.
+	// organization is the name that the organization had in Coder when the object was created. It
+	// equals the organization in the object's name and cannot change.
 	// +optional
 	Organization string `json:"organization,omitempty"`
-	// versionID is the UUID of an existing version that becomes active, to pin it
-	// or to roll back. It excludes files on creation.
+	// versionID is the UUID of an existing version that becomes active, to pin it or to roll back.
+	// It cannot be combined with files on creation.
 	// +optional
 	VersionID string `json:"versionID,omitempty"`
-	// versionName is the name of the next version that is made of files, variables
-	// or tags. Unset, it is made of their hash. A name can be used once, so a named
-	// version needs a new name with each change.
+	// versionName is the name of the next version that is created from files, variables or tags. If
+	// unset, the name is derived from their hash. A name can be used once, so a named version needs
+	// a new name with each change.
 	// +optional
 	VersionName string `json:"versionName,omitempty"`
-	// versionMessage describes the next version that is made.
+	// versionMessage describes the next version that is created.
 	// +optional
 	VersionMessage string `json:"versionMessage,omitempty"`
-	// displayName is shown instead of the name. Unset keeps what Coder has.
+	// displayName is shown instead of the name. If unset, Coder's value is kept.
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
-	// description is shown beside the name. Unset keeps what Coder has.
+	// description is shown with the name. If unset, Coder's value is kept.
 	// +optional
 	Description string `json:"description,omitempty"`
-	// icon is the address of an image, for example /icon/k8s.png. Unset keeps what
-	// Coder has.
+	// icon is the address of an image, for example /icon/k8s.png. If unset, Coder's value is kept.
 	// +optional
 	Icon string `json:"icon,omitempty"`
-	// files are the source of the template: paths, and the text of each. A change
-	// uploads a new version, which becomes active when its build has succeeded.
+	// files are the source of the template: a map of paths to texts. A change uploads a new
+	// version, which becomes active after its build succeeded.
 	// +optional
 	// +mapType=atomic
 	Files map[string]string `json:"files,omitempty"`
-	// variables are values for the Terraform variables of the template. A change
-	// makes a new version of the same files.
+	// variables are values for the Terraform variables of the template. A change creates a new
+	// version of the same files.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Variables []TemplateVariable `json:"variables,omitempty"`
-	// provisionerTags choose the provisioners that build the template and its
-	// workspaces. A change makes a new version of the same files.
+	// provisionerTags select the provisioners that build the template and its workspaces. A change
+	// creates a new version of the same files.
 	// +optional
 	// +mapType=atomic
 	ProvisionerTags map[string]string `json:"provisionerTags,omitempty"`
-	// failedVersionsHistoryLimit is how many versions whose build failed are kept.
-	// Older ones are archived. Unset is 3.
+	// failedVersionsHistoryLimit is the number of versions with a failed build that are kept, the
+	// newest ones. Older ones are archived. The default is 3, but if this field is unset and no
+	// version was created through this API, no version is archived.
 	// +optional
 	FailedVersionsHistoryLimit *int32 `json:"failedVersionsHistoryLimit,omitempty"`
-	// defaultTTLMillis is after how many milliseconds workspaces stop by themselves
-	// where their owner chose nothing else. 0 is never. Unset keeps what Coder has.
+	// defaultTTLMillis is the time in milliseconds after which a workspace stops by itself if its
+	// owner chose no other time. 0 means never. If unset, Coder's value is kept.
 	// +optional
 	DefaultTTLMillis *int64 `json:"defaultTTLMillis,omitempty"`
-	// activityBumpMillis is by how many milliseconds the use of a workspace puts
-	// off its stop. Unset keeps what Coder has.
+	// activityBumpMillis is the time in milliseconds by which activity in a workspace postpones its
+	// stop. If unset, Coder's value is kept.
 	// +optional
 	ActivityBumpMillis *int64 `json:"activityBumpMillis,omitempty"`
-	// allowUserCancelWorkspaceJobs lets owners cancel builds of their workspaces.
-	// Unset keeps what Coder has.
+	// allowUserCancelWorkspaceJobs allows owners to cancel builds of their workspaces. If unset,
+	// Coder's value is kept.
 	// +optional
 	AllowUserCancelWorkspaceJobs *bool `json:"allowUserCancelWorkspaceJobs,omitempty"`
-	// corsBehavior is that of apps which are reached through Coder: simple or
-	// passthru. Unset keeps what Coder has.
+	// corsBehavior is the CORS behavior of apps that are reached through Coder: simple or passthru.
+	// If unset, Coder's value is kept.
 	// +optional
 	CORSBehavior string `json:"corsBehavior,omitempty"`
-	// useClassicParameterFlow shows parameters as Coder did before they were
-	// dynamic. Unset keeps what Coder has.
+	// useClassicParameterFlow shows parameters as Coder did before dynamic parameters. If unset,
+	// Coder's value is kept.
 	// +optional
 	UseClassicParameterFlow *bool `json:"useClassicParameterFlow,omitempty"`
 }
@@ -107,23 +106,23 @@ type CoderTemplateSpec struct {
 type TemplateVariable struct {
 	// name is the name of the variable.
 	Name string `json:"name"`
-	// value is its value as text. It excludes valueFrom.
+	// value is the value as text. It cannot be combined with valueFrom.
 	// +optional
 	Value string `json:"value,omitempty"`
-	// valueFrom takes the value from elsewhere.
+	// valueFrom reads the value from another object.
 	// +optional
 	ValueFrom *TemplateVariableSource `json:"valueFrom,omitempty"`
 }
 
-// TemplateVariableSource is where the value of a variable is kept.
+// TemplateVariableSource is the source of a variable's value.
 type TemplateVariableSource struct {
-	// secretKeyRef is a key of a Secret in the namespace of the template. Who sets
+	// secretKeyRef selects a key of a Secret in the namespace of the template. The caller who sets
 	// it must be allowed to read that Secret.
 	// +optional
 	SecretKeyRef *SecretKeySelector `json:"secretKeyRef,omitempty"`
 }
 
-// SecretKeySelector is a key of a Secret in the same namespace.
+// SecretKeySelector selects a key of a Secret in the same namespace.
 type SecretKeySelector struct {
 	// name of the Secret.
 	Name string `json:"name"`
@@ -131,16 +130,15 @@ type SecretKeySelector struct {
 	Key string `json:"key"`
 }
 
-// CoderTemplateStatus is the template as Coder last told it.
+// CoderTemplateStatus is the state of a template that Coder last reported.
 type CoderTemplateStatus struct {
-	// observedGeneration is the metadata.generation that Coder was told.
+	// observedGeneration is the metadata.generation that was last applied to Coder.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// id is the UUID of the template in Coder.
 	// +optional
 	ID string `json:"id,omitempty"`
-	// templateName is the name of the template in Coder now. The object keeps the name
-	// that it had first.
+	// templateName is the current name of the template in Coder. The object keeps its first name.
 	// +optional
 	TemplateName string `json:"templateName,omitempty"`
 	// organizationName is the name of its organization.
@@ -155,11 +153,11 @@ type CoderTemplateStatus struct {
 	// latestVersionID is the UUID of the newest version, active or not.
 	// +optional
 	LatestVersionID string `json:"latestVersionID,omitempty"`
-	// latestVersionStatus is the status of its build: pending, running,
-	// succeeded, failed, canceling or canceled.
+	// latestVersionStatus is the build status of the newest version: pending, running, succeeded,
+	// failed, canceling or canceled.
 	// +optional
 	LatestVersionStatus string `json:"latestVersionStatus,omitempty"`
-	// latestVersionError is why its build failed.
+	// latestVersionError is the error of the build of the newest version, if it failed.
 	// +optional
 	LatestVersionError string `json:"latestVersionError,omitempty"`
 	// latestVersionName is the name of the newest version.
@@ -168,39 +166,39 @@ type CoderTemplateStatus struct {
 	// source describes the files of the template.
 	// +optional
 	Source *TemplateSource `json:"source,omitempty"`
-	// deprecated says that no workspace can be made from the template any more.
+	// deprecated is true if no workspace can be created from the template any more.
 	// +optional
 	Deprecated bool `json:"deprecated,omitempty"`
-	// deprecationMessage is what users are told about that.
+	// deprecationMessage is the message that users see about the deprecation.
 	// +optional
 	DeprecationMessage string `json:"deprecationMessage,omitempty"`
 	// updatedAt is when the template last changed.
 	// +optional
 	UpdatedAt *metav1.Time `json:"updatedAt,omitempty"`
-	// conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced,
-	// BuildSucceeded, and FilesAvailable where spec.files cannot be shown.
+	// conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded,
+	// and FilesAvailable if spec.files cannot be shown.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// TemplateSource describes the archive of which a template's version was made.
-// Subresource files reads all of it.
+// TemplateSource describes the archive from which a template's version was created. The subresource
+// files returns the whole archive.
 type TemplateSource struct {
 	// fileID is the UUID of the archive in Coder.
 	// +optional
 	FileID string `json:"fileID,omitempty"`
-	// versionID is the UUID of the version whose source it is.
+	// versionID is the UUID of the version whose source this is.
 	// +optional
 	VersionID string `json:"versionID,omitempty"`
-	// inline says that spec.files has all of it.
+	// inline is true if spec.files contains the whole source.
 	// +optional
 	Inline bool `json:"inline,omitempty"`
 	// fileCount is the number of files.
 	// +optional
 	FileCount int32 `json:"fileCount,omitempty"`
-	// sizeBytes is the size of all files together.
+	// sizeBytes is the total size of all files in bytes.
 	// +optional
 	SizeBytes int64 `json:"sizeBytes,omitempty"`
 }

@@ -2,97 +2,96 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CoderTemplateParameterList is the answer to a GET of the subresource parameters
-// of codertemplates: what a version of the template asks about each workspace.
+// CoderTemplateParameterList is the response to a GET of the subresource parameters of
+// codertemplates: the parameters that a version of the template defines for each workspace.
 //
 // +kubebuilder:object:root=true
 type CoderTemplateParameterList struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ListMeta `json:"metadata,omitempty"`
-	// versionID is the UUID of the version that asks.
+	// versionID is the UUID of the version that defines the parameters.
 	VersionID string `json:"versionID"`
-	// items are the parameters in the order in which people are asked.
+	// items are the parameters in the order in which users are asked for them.
 	Items []CoderTemplateParameter `json:"items"`
-	// presets are sets of values that have a name.
+	// presets are named sets of values.
 	// +optional
 	Presets []CoderTemplatePreset `json:"presets,omitempty"`
 }
 
-// CoderTemplateParameter is one thing that a template asks about each workspace.
+// CoderTemplateParameter is a parameter that a template defines for each workspace.
 type CoderTemplateParameter struct {
-	// name is what spec.parameters of a workspace calls it.
+	// name is the name of the parameter in spec.parameters of a workspace.
 	Name string `json:"name"`
-	// displayName is what people see instead of the name.
+	// displayName is shown to users instead of the name.
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
-	// description says what it is for. It may be Markdown.
+	// description describes the parameter. It may be Markdown.
 	// +optional
 	Description string `json:"description,omitempty"`
 	// type is string, number, bool or list(string). The value of a list is JSON.
 	Type string `json:"type"`
-	// formType is how people are asked: for example radio, dropdown or slider.
+	// formType is the form control that asks for the value: for example radio, dropdown or slider.
 	// +optional
 	FormType string `json:"formType,omitempty"`
-	// required says that there is no default, so that a new workspace must give a
-	// value.
+	// required is true if there is no default, so that a new workspace must set a value.
 	Required bool `json:"required"`
-	// defaultValue counts where a workspace gives no value.
+	// defaultValue is used if a workspace sets no value.
 	// +optional
 	DefaultValue string `json:"defaultValue,omitempty"`
-	// mutable says that the value of an existing workspace may change.
+	// mutable is true if the value of an existing workspace may change.
 	Mutable bool `json:"mutable"`
-	// ephemeral says that the value counts for one build and is not kept.
+	// ephemeral is true if the value applies to one build and is not kept.
 	Ephemeral bool `json:"ephemeral"`
-	// options are the only values that are allowed. None allows any.
+	// options are the only allowed values. If empty, any value is allowed.
 	// +optional
 	Options []CoderTemplateParameterOption `json:"options,omitempty"`
-	// validation says which values are allowed.
+	// validation restricts the allowed values.
 	// +optional
 	Validation *CoderTemplateParameterValidation `json:"validation,omitempty"`
 }
 
-// CoderTemplateParameterOption is a value that may be chosen.
+// CoderTemplateParameterOption is an allowed value of a parameter.
 type CoderTemplateParameterOption struct {
-	// name is what people see.
+	// name is shown to users.
 	Name string `json:"name"`
-	// value is what a workspace gives.
+	// value is the value that a workspace sets.
 	Value string `json:"value"`
-	// description says what it means.
+	// description describes the option.
 	// +optional
 	Description string `json:"description,omitempty"`
 }
 
-// CoderTemplateParameterValidation says which values of a parameter are allowed.
+// CoderTemplateParameterValidation restricts the values of a parameter.
 type CoderTemplateParameterValidation struct {
-	// min is the least number.
+	// min is the minimum of a number.
 	// +optional
 	Min *int32 `json:"min,omitempty"`
-	// max is the greatest number.
+	// max is the maximum of a number.
 	// +optional
 	Max *int32 `json:"max,omitempty"`
-	// regex must match a string.
+	// regex is a regular expression that a string must match.
 	// +optional
 	Regex string `json:"regex,omitempty"`
-	// error is what people are told of a value that is not allowed.
+	// error is the message that users see for a value that is not allowed.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// monotonic says how a number may change: increasing or decreasing.
+	// monotonic is the direction in which a number may change: increasing or decreasing.
 	// +optional
 	Monotonic string `json:"monotonic,omitempty"`
 }
 
-// CoderTemplatePreset is a set of values of a version's parameters.
+// CoderTemplatePreset is a named set of values for a version's parameters.
 type CoderTemplatePreset struct {
-	// name is what people choose it by.
+	// name is the name by which users choose the preset.
 	Name string `json:"name"`
-	// description says what it is for.
+	// description describes the preset.
 	// +optional
 	Description string `json:"description,omitempty"`
-	// default says that people are offered it first.
+	// default is true if the preset is preselected for users.
 	// +optional
 	Default bool `json:"default,omitempty"`
-	// parameters are the values, by the names of parameters.
+	// parameters maps names of parameters to values.
 	// +optional
 	Parameters map[string]string `json:"parameters,omitempty"`
 }
@@ -104,7 +103,7 @@ type CoderTemplatePreset struct {
 type CoderTemplateParameterOptions struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// version is the UUID of a version of the template. Unset is the active one.
+	// version is the UUID of a version of the template. If unset, the active version is used.
 	// +optional
 	Version string `json:"version,omitempty"`
 }

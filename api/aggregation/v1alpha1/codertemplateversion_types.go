@@ -2,10 +2,10 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CoderTemplateVersionList is the answer to a GET of the subresource versions of
-// codertemplates: the versions of one template, the newest first. Where there are
-// more, metadata.continue is what the query parameter after must be to get them,
-// and metadata.remainingItemCount is how many they are.
+// CoderTemplateVersionList is the response to a GET of the subresource versions of codertemplates:
+// the versions of one template, the newest first. If there are more, metadata.continue is the value
+// of the query parameter after for the next request, and metadata.remainingItemCount is their
+// number.
 //
 // +kubebuilder:object:root=true
 type CoderTemplateVersionList struct {
@@ -16,28 +16,28 @@ type CoderTemplateVersionList struct {
 	Items []CoderTemplateVersion `json:"items"`
 }
 
-// CoderTemplateVersion is one version of the files of a template.
+// CoderTemplateVersion is one version of a template.
 type CoderTemplateVersion struct {
-	// id is the UUID of the version in Coder. spec.versionID of a template takes it.
+	// id is the UUID of the version in Coder, as in spec.versionID of a template.
 	ID string `json:"id"`
 	// name is unique within the template.
 	Name string `json:"name"`
 	// message describes the version.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// status is that of its build: pending, running, succeeded, failed, canceling or
-	// canceled.
+	// status is the status of the version's build: pending, running, succeeded, failed, canceling
+	// or canceled.
 	Status string `json:"status"`
-	// error is why its build failed.
+	// error is the error of the build, if it failed.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// active says that workspaces are built from it.
+	// active is true if workspaces are built from the version.
 	Active bool `json:"active"`
-	// archived says that nobody is offered it any more.
+	// archived is true if the version is hidden from users.
 	Archived bool `json:"archived"`
-	// createdAt is when it was made.
+	// createdAt is when the version was created.
 	CreatedAt metav1.Time `json:"createdAt"`
-	// createdBy is the username in Coder of who made it.
+	// createdBy is the Coder username of the user who created the version.
 	// +optional
 	CreatedBy string `json:"createdBy,omitempty"`
 }
@@ -49,31 +49,31 @@ type CoderTemplateVersion struct {
 type CoderTemplateVersionOptions struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// limit is how many versions are told at most: 1 to 200. Unset is 50.
+	// limit is the maximum number of versions to return, from 1 to 200. The default is 50.
 	// +optional
 	Limit int32 `json:"limit,omitempty"`
-	// after is the UUID of a version. Only those that are older are told.
+	// after is the UUID of a version. Only older versions are returned.
 	// +optional
 	After string `json:"after,omitempty"`
-	// archived tells archived versions too.
+	// archived includes archived versions.
 	// +optional
 	Archived bool `json:"archived,omitempty"`
 }
 
-// CoderTemplateLogOptions are the query parameters of a GET of the subresource log
-// of codertemplates. Its answer is plain text, as that of coderworkspaces.
+// CoderTemplateLogOptions are the query parameters of a GET of the subresource log of
+// codertemplates. The response is plain text, as for coderworkspaces.
 //
 // +kubebuilder:object:root=true
 type CoderTemplateLogOptions struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// version is the UUID of a version of the template. Unset is the newest one.
+	// version is the UUID of a version of the template. If unset, the newest version is used.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// follow keeps the answer open until the build has ended.
+	// follow keeps the response open until the build has ended.
 	// +optional
 	Follow bool `json:"follow,omitempty"`
-	// after leaves out the first lines: up to the one that has this id in Coder.
+	// after skips the first lines, up to and including the line with this id in Coder.
 	// +optional
 	After int64 `json:"after,omitempty"`
 }

@@ -2,13 +2,14 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CoderUser is a user of a Coder deployment. Its name is the username in lower case, with
-// <control-plane>. in front where its namespace holds more than one control plane.
+// CoderUser is a user of a Coder deployment. Its name is the username in lower case. It begins with
+// status.objectNamePrefix of the CoderControlPlane, which is "<control-plane>." for all but the
+// first one of the namespace.
 //
-// Every user of Coder has an object. What a manifest does not set belongs to Coder, and is
-// shown as it is there. What it sets is brought to Coder again if somebody changes it there.
-// Deleting the object suspends the user, and the object comes back as that of a suspended
-// user; with spec.reclaimPolicy Delete the user is deleted in Coder.
+// Every user of Coder has an object. Fields that a manifest does not set are managed in Coder, and
+// are shown with Coder's values. Fields that a manifest sets are applied to Coder again if they are
+// changed there. Deleting the object suspends the user in Coder, and the object appears again as a
+// suspended user. With spec.reclaimPolicy Delete the user is deleted in Coder.
 //
 // +kubebuilder:object:root=true
 type CoderUser struct {
@@ -17,10 +18,10 @@ type CoderUser struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the user that is wanted.
+	// spec is the desired state of the user.
 	// +optional
 	Spec CoderUserSpec `json:"spec,omitempty"`
-	// status is the user as Coder last reported it.
+	// status is the state of the user that Coder last reported.
 	// +optional
 	Status CoderUserStatus `json:"status,omitempty"`
 }
@@ -36,78 +37,77 @@ type CoderUserList struct {
 	Items []CoderUser `json:"items"`
 }
 
-// CoderUserSpec is the user that is wanted.
+// CoderUserSpec is the desired state of a user.
 type CoderUserSpec struct {
 	// email is required on creation. Coder's API cannot change it later.
 	// +optional
 	Email string `json:"email,omitempty"`
-	// fullName is the name of the person. Unset keeps what Coder has.
+	// fullName is the full name of the user. If unset, Coder's value is kept.
 	// +optional
 	FullName string `json:"fullName,omitempty"`
-	// loginType is how the user logs in: password, oidc, or none for an account that is
-	// used with tokens alone. It is required on creation and cannot change. Users that were
-	// made elsewhere may have another type, for example github.
+	// loginType is how the user logs in: password, oidc, or none for an account that only uses
+	// tokens. It is required on creation and cannot change. Users that were not created with this
+	// API may have another type, for example github.
 	// +optional
 	LoginType string `json:"loginType,omitempty"`
-	// passwordFrom takes the password from a Secret. It is read when the user is created and
-	// when this field changes, and not when the Secret changes. Unset, a new user with the
-	// login type password gets a random password that nobody knows.
+	// passwordFrom reads the password from a Secret. The Secret is read when the user is created
+	// and when this field changes, but not when the Secret changes. If unset, a new user with login
+	// type password gets a random password that is not stored.
 	// +optional
 	PasswordFrom *CoderUserPasswordSource `json:"passwordFrom,omitempty"`
-	// suspended refuses the user everything in Coder. Unset keeps what Coder has.
+	// suspended denies the user all access to Coder. If unset, Coder's value is kept.
 	// +optional
 	Suspended *bool `json:"suspended,omitempty"`
-	// roles are the site roles, for example user-admin, template-admin, auditor or owner,
-	// as the whole list. Unset keeps what Coder has. Every user has the role member, which
-	// is not listed.
+	// roles is the complete list of the site roles, for example user-admin, template-admin, auditor
+	// or owner. If unset, Coder's value is kept. Every user has the role member, which is not
+	// listed.
 	// +optional
 	// +listType=atomic
 	Roles []string `json:"roles,omitempty"`
-	// organizations are the organizations that the user is a member of, as the whole list.
-	// Unset keeps what Coder has; a new user becomes a member of the default organization.
+	// organizations is the complete list of the organizations that the user is a member of. If
+	// unset, Coder's value is kept, and a new user becomes a member of the default organization.
 	// +optional
 	// +listType=atomic
 	Organizations []CoderUserOrganization `json:"organizations,omitempty"`
-	// reclaimPolicy is what deleting the object does: Suspend, which is the default, or
-	// Delete. Coder deletes only users without workspaces.
+	// reclaimPolicy is the effect of deleting the object: Suspend or Delete. The default is
+	// Suspend. Coder deletes only users without workspaces.
 	// +optional
 	ReclaimPolicy string `json:"reclaimPolicy,omitempty"`
 }
 
 // CoderUserOrganization is the membership of a user in an organization.
 type CoderUserOrganization struct {
-	// name of the organization.
+	// name is the name of the organization.
 	Name string `json:"name"`
-	// roles of the user in it, for example organization-admin, as the whole list.
+	// roles is the complete list of the user's roles in it, for example organization-admin.
 	// +optional
 	// +listType=atomic
 	Roles []string `json:"roles,omitempty"`
 }
 
-// CoderUserPasswordSource is where a password is kept.
+// CoderUserPasswordSource is the source of a password.
 type CoderUserPasswordSource struct {
-	// secretKeyRef is a key of a Secret in the namespace of the object. The caller who sets
-	// it must be allowed to read that Secret.
+	// secretKeyRef selects a key of a Secret in the namespace of the object. The caller who sets it
+	// must be allowed to read that Secret.
 	// +optional
 	SecretKeyRef *SecretKeySelector `json:"secretKeyRef,omitempty"`
 }
 
-// CoderUserStatus is the user as Coder last reported it.
+// CoderUserStatus is the state of a user that Coder last reported.
 type CoderUserStatus struct {
-	// observedGeneration is the metadata.generation that Coder was told.
+	// observedGeneration is the metadata.generation that was last applied to Coder.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// id is the UUID of the user in Coder.
 	// +optional
 	ID string `json:"id,omitempty"`
-	// username is the name of the user in Coder now. The object keeps the name that it had
-	// first.
+	// username is the current name of the user in Coder. The object keeps its first name.
 	// +optional
 	Username string `json:"username,omitempty"`
-	// email is the address in Coder.
+	// email is the email address in Coder.
 	// +optional
 	Email string `json:"email,omitempty"`
-	// fullName is the name of the person in Coder.
+	// fullName is the full name of the user in Coder.
 	// +optional
 	FullName string `json:"fullName,omitempty"`
 	// loginType is how the user logs in.
@@ -124,7 +124,7 @@ type CoderUserStatus struct {
 	// +optional
 	// +listType=atomic
 	Organizations []CoderUserOrganization `json:"organizations,omitempty"`
-	// lastSeenAt is when the user last did something in Coder, to about an hour.
+	// lastSeenAt is when the user was last active in Coder, with a precision of about an hour.
 	// +optional
 	LastSeenAt *metav1.Time `json:"lastSeenAt,omitempty"`
 	// tokens are the API tokens of the user that have not expired, at most 20, without their
@@ -136,7 +136,7 @@ type CoderUserStatus struct {
 	// tokenCount is how many there are, if there are more.
 	// +optional
 	TokenCount int32 `json:"tokenCount,omitempty"`
-	// conditions: Ready, Reconciling and Stalled as kstatus reads them, and Synced.
+	// conditions are Ready, Reconciling and Stalled as defined by kstatus, and Synced.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -3,8 +3,8 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // CoderWorkspace is a workspace in a Coder deployment. Its name is
-// <organization>.<user>.<workspace>, with <control-plane>. in front where its
-// namespace holds more than one control plane.
+// <organization>.<user>.<workspace>. It begins with status.objectNamePrefix of the
+// CoderControlPlane, which is "<control-plane>." for all but the first one of the namespace.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspace struct {
@@ -13,10 +13,10 @@ type CoderWorkspace struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the workspace that is wanted.
+	// spec is the desired state of the workspace.
 	// +optional
 	Spec CoderWorkspaceSpec `json:"spec,omitempty"`
-	// status is the workspace as Coder last told it.
+	// status is the state of the workspace that Coder last reported.
 	// +optional
 	Status CoderWorkspaceStatus `json:"status,omitempty"`
 }
@@ -32,55 +32,52 @@ type CoderWorkspaceList struct {
 	Items []CoderWorkspace `json:"items"`
 }
 
-// CoderWorkspaceSpec is the workspace that is wanted.
+// CoderWorkspaceSpec is the desired state of a workspace.
 type CoderWorkspaceSpec struct {
-	// organization is the name that the organization had in Coder when the object was
-	// made. It equals the organization in the object's name and cannot change.
+	// organization is the name that the organization had in Coder when the object was created. It
+	// equals the organization in the object's name and cannot change.
 	// +optional
 	Organization string `json:"organization,omitempty"`
-	// templateName is the name that the template in the same organization had when the
-	// object was made. It cannot change.
+	// templateName is the name that the template had when the object was created. The template is
+	// in the same organization. It cannot change.
 	// +optional
 	TemplateName string `json:"templateName,omitempty"`
-	// templateVersionID pins a version of the template, as a UUID. Empty takes
-	// the active version at creation and keeps the present one later. A change
-	// builds the workspace anew.
+	// templateVersionID is the UUID of the template version to use. If unset, a new workspace uses
+	// the active version, and an existing one keeps its version. A change rebuilds the workspace.
 	// +optional
 	TemplateVersionID string `json:"templateVersionID,omitempty"`
-	// templateVersionPreset is the name of a preset of the template version. It
-	// gives values to parameters; what parameters names wins. It is brought to Coder
-	// with a build that changes parameters, the preset or the version, not with a
-	// plain start or stop.
+	// templateVersionPreset is the name of a preset of the template version. The preset sets values
+	// of parameters. Values in parameters take precedence. The preset is applied with a build that
+	// changes parameters, the preset or the version, not with a plain start or stop.
 	// +optional
 	TemplateVersionPreset string `json:"templateVersionPreset,omitempty"`
-	// parameters are values for the parameters of the template version. What is
-	// not named here keeps the value that it has in Coder, and is not shown; what is
-	// shown has the value of the newest build. A change builds the workspace anew. An
-	// ephemeral parameter is refused, because its value counts for one build.
+	// parameters are values for the parameters of the template version. Parameters that are not
+	// listed keep their values in Coder and are not shown. Listed parameters show the value of the
+	// newest build. A change rebuilds the workspace. Ephemeral parameters are rejected, because
+	// their values apply to a single build.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Parameters []WorkspaceParameter `json:"parameters,omitempty"`
-	// running says whether the workspace shall run. Unset, a new workspace is
-	// started and an existing one is left as it is. Coder starts what it creates:
-	// a workspace that is created with false is stopped when it was built.
+	// running is true if the workspace should run and false if it should be stopped. If unset, a
+	// new workspace is started and an existing one is left as it is. Coder starts every new
+	// workspace, so one that is created with false is stopped after its first build.
 	// +optional
 	Running *bool `json:"running,omitempty"`
-	// ttlMillis is after how many milliseconds a started workspace stops by
-	// itself. Unset, or 0 at creation, takes the template's default; 0 later is
-	// never.
+	// ttlMillis is the time in milliseconds after which a started workspace stops by itself. If
+	// unset, or 0 on creation, the template's default is used. Later 0 means never.
 	// +optional
 	TTLMillis *int64 `json:"ttlMillis,omitempty"`
-	// autostartSchedule is a cron schedule in Coder's form, for example
-	// "CRON_TZ=Europe/Berlin 30 9 * * 1-5".
+	// autostartSchedule is a cron schedule in Coder's format, for example "CRON_TZ=Europe/Berlin 30
+	// 9 * * 1-5".
 	// +optional
 	AutostartSchedule *string `json:"autostartSchedule,omitempty"`
-	// automaticUpdates says whether a start takes the active version of the
-	// template: always or never. Unset keeps what Coder has.
+	// automaticUpdates is always if each start uses the active version of the template, or never.
+	// If unset, Coder's value is kept.
 	// +optional
 	AutomaticUpdates string `json:"automaticUpdates,omitempty"`
-	// dormant says whether the workspace is put to sleep: it is stopped, and cannot
-	// start before it is woken with false. Unset keeps what Coder has.
+	// dormant is true if the workspace should be dormant: it is stopped and cannot start until
+	// dormant is false. If unset, Coder's value is kept.
 	// +optional
 	Dormant *bool `json:"dormant,omitempty"`
 }
@@ -89,14 +86,14 @@ type CoderWorkspaceSpec struct {
 type WorkspaceParameter struct {
 	// name is the name of the parameter in the template.
 	Name string `json:"name"`
-	// value is its value as text. Lists are written as JSON.
+	// value is the value as text. Lists are encoded as JSON.
 	Value string `json:"value"`
 }
 
-// CoderWorkspaceStatus is the workspace as Coder last told it.
+// CoderWorkspaceStatus is the state of a workspace that Coder last reported.
 type CoderWorkspaceStatus struct {
-	// observedGeneration is the metadata.generation that Coder was told. It is
-	// behind while a change waits for a build to end.
+	// observedGeneration is the metadata.generation that was last applied to Coder. It is lower
+	// than metadata.generation while a change waits for the end of a build.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// id is the UUID of the workspace in Coder.
@@ -106,11 +103,10 @@ type CoderWorkspaceStatus struct {
 	// Stopping, Stopped, Failed, Canceling, Canceled, Deleting or Deleted.
 	// +optional
 	Phase string `json:"phase,omitempty"`
-	// workspaceName is the name of the workspace in Coder now. The object keeps the
-	// name that it had first.
+	// workspaceName is the current name of the workspace in Coder. The object keeps its first name.
 	// +optional
 	WorkspaceName string `json:"workspaceName,omitempty"`
-	// ownerName is the user that owns the workspace.
+	// ownerName is the username of the workspace's owner.
 	// +optional
 	OwnerName string `json:"ownerName,omitempty"`
 	// organizationName is the name of its organization.
@@ -122,36 +118,36 @@ type CoderWorkspaceStatus struct {
 	// latestBuildID is the UUID of the newest build.
 	// +optional
 	LatestBuildID string `json:"latestBuildID,omitempty"`
-	// latestBuildStatus is the status of the newest build in Coder's own words.
+	// latestBuildStatus is the status of the newest build as Coder reports it.
 	// +optional
 	LatestBuildStatus string `json:"latestBuildStatus,omitempty"`
-	// latestBuildError is why the newest build failed.
+	// latestBuildError is the error of the newest build, if it failed.
 	// +optional
 	LatestBuildError string `json:"latestBuildError,omitempty"`
 	// latestBuild is the newest build.
 	// +optional
 	LatestBuild *WorkspaceBuild `json:"latestBuild,omitempty"`
-	// agents are those of the newest build, sorted by name.
+	// agents are the agents of the newest build, sorted by name.
 	// +optional
 	// +listType=atomic
 	Agents []WorkspaceAgent `json:"agents,omitempty"`
-	// healthy says whether a running workspace can be used: its agents are connected,
-	// their startup scripts did not fail, and its pods have no problem. It is absent
-	// while agents connect for the first time.
+	// healthy is true if a running workspace can be used: its agents are connected, their startup
+	// scripts did not fail, and its pods have no problem. It is unset while agents connect for the
+	// first time.
 	// +optional
 	Healthy *bool `json:"healthy,omitempty"`
-	// outdated says that the template has a newer active version.
+	// outdated is true if the template has a newer active version.
 	// +optional
 	Outdated bool `json:"outdated,omitempty"`
-	// autoShutdown is when the workspace stops by itself.
+	// autoShutdown is when the workspace will stop by itself.
 	// +optional
 	AutoShutdown *metav1.Time `json:"autoShutdown,omitempty"`
-	// lastUsedAt is when it was last used.
+	// lastUsedAt is when the workspace was last used.
 	// +optional
 	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`
-	// conditions: Ready, Reconciling and Stalled as kstatus reads them, Synced,
-	// BuildSucceeded, AgentsConnected and Outdated; PodsHealthy while a pod has a
-	// problem, and DeletionFailed where a deletion did.
+	// conditions are Ready, Reconciling and Stalled as defined by kstatus, Synced, BuildSucceeded,
+	// AgentsConnected and Outdated. PodsHealthy is present while a pod has a problem, and
+	// DeletionFailed after a deletion failed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -160,7 +156,7 @@ type CoderWorkspaceStatus struct {
 
 // WorkspaceBuild is one start, stop or deletion of a workspace.
 type WorkspaceBuild struct {
-	// id is its UUID in Coder.
+	// id is the UUID of the build in Coder.
 	// +optional
 	ID string `json:"id,omitempty"`
 	// number counts the builds of the workspace from 1.
@@ -169,52 +165,51 @@ type WorkspaceBuild struct {
 	// transition is start, stop or delete.
 	// +optional
 	Transition string `json:"transition,omitempty"`
-	// status is that of the workspace after this build, in Coder's own words.
+	// status is the status of the workspace after this build, as Coder reports it.
 	// +optional
 	Status string `json:"status,omitempty"`
-	// reason is why it was built, for example initiator, autostart or autostop.
+	// reason is the reason of the build, for example initiator, autostart or autostop.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// error is why it failed.
+	// error is the error of the build, if it failed.
 	// +optional
 	Error string `json:"error,omitempty"`
-	// templateVersionID is the UUID of the template version that it was built
-	// from.
+	// templateVersionID is the UUID of the template version of the build.
 	// +optional
 	TemplateVersionID string `json:"templateVersionID,omitempty"`
 	// templateVersionName is the name of that version.
 	// +optional
 	TemplateVersionName string `json:"templateVersionName,omitempty"`
-	// createdAt is when it was asked for.
+	// createdAt is when the build was requested.
 	// +optional
 	CreatedAt *metav1.Time `json:"createdAt,omitempty"`
 }
 
-// WorkspaceAgent runs inside a workspace.
+// WorkspaceAgent is an agent, which runs inside a workspace.
 type WorkspaceAgent struct {
 	// name is unique within the workspace.
 	Name string `json:"name"`
 	// status is connecting, connected, disconnected or timeout.
 	// +optional
 	Status string `json:"status,omitempty"`
-	// lifecycleState is how far the agent's scripts are: created, starting, ready,
-	// start_timeout, start_error, shutting_down, shutdown_timeout, shutdown_error or off.
+	// lifecycleState is the state of the agent's scripts: created, starting, ready, start_timeout,
+	// start_error, shutting_down, shutdown_timeout, shutdown_error or off.
 	// +optional
 	LifecycleState string `json:"lifecycleState,omitempty"`
 	// unhealthy is why Coder reports the agent as unhealthy. It is empty if the agent
 	// is healthy or connecting.
 	// +optional
 	Unhealthy string `json:"unhealthy,omitempty"`
-	// version is the release of the agent's program.
+	// version is the version of the agent.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// operatingSystem is that of the agent, for example linux.
+	// operatingSystem is the operating system of the agent, for example linux.
 	// +optional
 	OperatingSystem string `json:"operatingSystem,omitempty"`
-	// architecture is that of the agent, for example amd64.
+	// architecture is the CPU architecture of the agent, for example amd64.
 	// +optional
 	Architecture string `json:"architecture,omitempty"`
-	// directory is where sessions begin.
+	// directory is the directory in which sessions begin.
 	// +optional
 	Directory string `json:"directory,omitempty"`
 	// readyAt is when the startup scripts ended.
@@ -223,7 +218,7 @@ type WorkspaceAgent struct {
 	// disconnectedAt is when the connection of a disconnected agent ended.
 	// +optional
 	DisconnectedAt *metav1.Time `json:"disconnectedAt,omitempty"`
-	// apps are those that Coder shows to users, sorted by slug.
+	// apps are the apps that Coder shows to users, sorted by slug.
 	// +optional
 	// +listType=atomic
 	Apps []WorkspaceApp `json:"apps,omitempty"`
@@ -234,10 +229,10 @@ type WorkspaceAgent struct {
 type WorkspaceApp struct {
 	// slug is unique within the agent.
 	Slug string `json:"slug"`
-	// displayName is its name for people.
+	// displayName is shown to users instead of the slug.
 	// +optional
 	DisplayName string `json:"displayName,omitempty"`
-	// url is where a browser opens it. It is a path if the access URL of Coder is not
+	// url is the address of the app for a browser. It is a path if the access URL of Coder is not
 	// known.
 	// +optional
 	URL string `json:"url,omitempty"`

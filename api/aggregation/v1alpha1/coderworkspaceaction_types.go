@@ -2,52 +2,49 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CoderWorkspaceAction asks for something to be done with a workspace at once. It
-// is the body of a POST to the subresources start, stop and restart of
-// coderworkspaces, and is not kept: the answer is the workspace. Its body may be
-// an empty object.
+// CoderWorkspaceAction requests an immediate action on a workspace. It is the body of a POST to the
+// subresources start, stop and restart of coderworkspaces. It is not stored: the response is the
+// workspace. The body may be an empty object.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspaceAction struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard object's metadata. A name must be that of the workspace.
+	// Standard object's metadata. If a name is set, it must be the name of the workspace.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 }
 
-// CoderWorkspaceLogOptions are the query parameters of a GET of the subresource
-// log of coderworkspaces. Its answer is plain text: a line for each line of the
-// log, with the time, the stage of the build or the name of the script, and what it
-// wrote.
+// CoderWorkspaceLogOptions are the query parameters of a GET of the subresource log of
+// coderworkspaces. The response is plain text. Each line contains the time, the stage of the build
+// or the name of the script, and the output.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspaceLogOptions struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// source is the log that is meant: build, or agent for what the scripts of an agent
-	// wrote, for example its startup script. Empty is build.
+	// source is build for the log of a build, or agent for the output of an agent's scripts, for
+	// example its startup script. The default is build.
 	// +optional
 	Source string `json:"source,omitempty"`
-	// agent is the name of the agent, with source=agent. It may be empty if the
-	// workspace has one agent.
+	// agent is the name of the agent if source is agent. It may be empty if the workspace has one
+	// agent.
 	// +optional
 	Agent string `json:"agent,omitempty"`
-	// script leaves out all but the lines of one script, by its display name, with
-	// source=agent.
+	// script returns only the lines of the script with this display name. It needs source=agent.
 	// +optional
 	Script string `json:"script,omitempty"`
-	// tailLines leaves out all but the last lines of those that are there. 0 is all.
+	// tailLines returns only this number of lines from the end of the present log. 0 means all.
 	// +optional
 	TailLines int64 `json:"tailLines,omitempty"`
-	// follow keeps the answer open until the build has ended. The log of an agent ends
-	// when the workspace is built again.
+	// follow keeps the response open until the build has ended. The log of an agent ends when the
+	// workspace is built again.
 	// +optional
 	Follow bool `json:"follow,omitempty"`
-	// build is the number of the build. 0 is the newest one. The logs of agents are
-	// those of the newest build.
+	// build is the number of the build, with source=build. 0 means the newest one. Logs of agents
+	// are available only for the newest build.
 	// +optional
 	Build int32 `json:"build,omitempty"`
-	// after leaves out the first lines: up to the one that has this id in Coder.
+	// after skips the first lines, up to and including the line with this id in Coder.
 	// +optional
 	After int64 `json:"after,omitempty"`
 }
@@ -65,27 +62,27 @@ type CoderWorkspaceExecOptions struct {
 	// workspace has one agent.
 	// +optional
 	Agent string `json:"agent,omitempty"`
-	// command is the program and its arguments, one parameter for each. Without it
-	// the login shell runs.
+	// command is the program and its arguments, one query parameter for each. If unset, the login
+	// shell runs.
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
-	// stdin says that the client sends the input of the command.
+	// stdin is true if the client sends the standard input of the command.
 	// +optional
 	Stdin bool `json:"stdin,omitempty"`
-	// stdout says that the client receives the output of the command.
+	// stdout is true if the client receives the standard output of the command.
 	// +optional
 	Stdout bool `json:"stdout,omitempty"`
-	// stderr says that the client receives the errors of the command. With tty they
-	// are part of its output.
+	// stderr is true if the client receives the standard error of the command. With tty it is part
+	// of the standard output.
 	// +optional
 	Stderr bool `json:"stderr,omitempty"`
-	// tty gives the command a terminal.
+	// tty runs the command in a terminal.
 	// +optional
 	TTY bool `json:"tty,omitempty"`
-	// ssh connects stdin and stdout to the SSH server of the agent, which asks for no
-	// password, instead of running a command. It is for an SSH client on the user's
-	// machine. It needs stdin and stdout, and excludes stderr, tty and command.
+	// ssh connects stdin and stdout to the SSH server of the agent, which requires no password,
+	// instead of running a command. It is for an SSH client on the user's machine. It requires
+	// stdin and stdout, and cannot be combined with stderr, tty or command.
 	// +optional
 	SSH bool `json:"ssh,omitempty"`
 }
@@ -99,8 +96,8 @@ type CoderWorkspaceExecOptions struct {
 type CoderWorkspacePortForwardOptions struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// agent is the name of the agent whose ports are meant. It may be empty if the
-	// workspace has one agent.
+	// agent is the name of the agent whose ports are forwarded. It may be empty if the workspace
+	// has one agent.
 	// +optional
 	Agent string `json:"agent,omitempty"`
 }

@@ -2,67 +2,69 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CoderWorkspaceToken asks for a token of Coder that is restricted to one workspace. It is
-// the body of a POST to the subresource token of coderworkspaces, and is not kept: the
-// answer has the token, which nobody can read again.
+// CoderWorkspaceToken requests a Coder token that is restricted to one workspace. It is the body of
+// a POST to the subresource token of coderworkspaces. It is not stored: only the response contains
+// the token, which cannot be read again.
 //
-// The token is one of the caller's Coder user if spec.identity of the CoderControlPlane
-// maps them to one, and otherwise of the owner of the workspace, for which the caller
-// needs the verb impersonate on coderusers. It ends with the workspace.
+// If spec.identity of the CoderControlPlane maps the caller to a Coder user, the token belongs to
+// that user. Otherwise it belongs to the owner of the workspace, and a caller that no rule matches
+// needs the verb impersonate on coderusers. The token is revoked when the workspace is deleted.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspaceToken struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard object's metadata. A name must be that of the workspace.
+	// Standard object's metadata. If a name is set, it must be the name of the workspace.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what is asked for.
+	// spec describes the requested token.
 	// +optional
 	Spec CoderWorkspaceTokenSpec `json:"spec,omitempty"`
-	// status is filled in by the server. In a dry run it has no token.
+	// status is filled in by the server. It contains no token in a dry run.
 	// +optional
 	Status CoderWorkspaceTokenStatus `json:"status,omitempty"`
 }
 
-// CoderWorkspaceTokenSpec is what is asked for.
+// CoderWorkspaceTokenSpec describes the requested token.
 type CoderWorkspaceTokenSpec struct {
-	// expirationSeconds is how long the token is valid: 60 to 3600. Unset is 3600.
+	// expirationSeconds is the validity of the token in seconds, from 60 to 3600. The default is
+	// 3600.
 	// +optional
 	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
 }
 
 // CoderWorkspaceTokenStatus is a token.
 type CoderWorkspaceTokenStatus struct {
-	// token is the value of the token. It is only in the answer to the request that made it.
+	// token is the value of the token. Only the response to the request that created it contains
+	// it.
 	// +optional
 	Token string `json:"token,omitempty"`
-	// tokenID names the token in Coder and in a list. It is no secret.
+	// tokenID is the id of the token in Coder. It is not secret.
 	// +optional
 	TokenID string `json:"tokenID,omitempty"`
 	// expirationTimestamp is when the token expires.
 	// +optional
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp,omitempty"`
-	// coderUser is the username of the Coder user whose token it is.
+	// coderUser is the username of the Coder user to whom the token belongs.
 	// +optional
 	CoderUser string `json:"coderUser,omitempty"`
-	// workspaceID is the id of the workspace in Coder. A holder of the token names the
-	// workspace by it, for example: coder ssh <id>.
+	// workspaceID is the UUID of the workspace in Coder. With the token, commands name the
+	// workspace by this id, for example: coder ssh <id>.
 	// +optional
 	WorkspaceID string `json:"workspaceID,omitempty"`
-	// requestedBy is the Kubernetes user who asked for the token, as it is in the name of
-	// the token in Coder: cut, and with an underscore in the place of special characters.
+	// requestedBy is the Kubernetes user who requested the token, as in the token's name in Coder:
+	// truncated, and with underscores instead of special characters.
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// creationTimestamp is when the token was made, by the clock of Coder.
+	// creationTimestamp is when the token was created, by the clock of Coder.
 	// +optional
 	CreationTimestamp *metav1.Time `json:"creationTimestamp,omitempty"`
 }
 
-// CoderWorkspaceTokenList is the answer to a GET of the subresource token of
-// coderworkspaces: the tokens of one workspace, the oldest first, without their values. It
-// is also the answer to a DELETE: the tokens that were revoked. With preconditions.uid a
-// DELETE revokes the token with this tokenID alone.
+// CoderWorkspaceTokenList is the response to a GET of the subresource token of coderworkspaces: the
+// tokens of one workspace, the oldest first, without their values. It is also the response to a
+// DELETE: the tokens that were revoked. With preconditions.uid, a DELETE revokes only the token
+// with this tokenID.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspaceTokenList struct {

@@ -9,7 +9,7 @@ import (
 // GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "aggregation.coder.com", Version: "v1alpha1"}
 
-// Resource gives the group-qualified name of a resource of this group.
+// Resource returns the group-qualified name of a resource of this group.
 func Resource(name string) schema.GroupResource {
 	return GroupVersion.WithResource(name).GroupResource()
 }
@@ -21,7 +21,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// Types gives one object of each type of this group.
+// Types returns one object of each type of this group.
 func Types() []runtime.Object {
 	return []runtime.Object{
 		&CoderWorkspace{}, &CoderWorkspaceList{}, &CoderTemplate{}, &CoderTemplateList{},

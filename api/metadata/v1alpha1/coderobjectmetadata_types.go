@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// CoderObjectMetadata is what Kubernetes knows of a workspace or a template and
-// Coder has no place for: labels, annotations, finalizers, owners, managed
-// fields, generation, deletion. The aggregated API makes one where there is
-// something to keep. Who deletes one loses that and nothing else.
+// CoderObjectMetadata is the metadata of a workspace or a template that Kubernetes has and Coder
+// cannot store: labels, annotations, finalizers, owners, managed fields, generation and deletion.
+// The aggregated API creates one if there is something to store. Deleting one loses that metadata
+// and nothing else.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=coderobjectmetadata,singular=coderobjectmetadata,scope=Namespaced
@@ -25,7 +25,7 @@ type CoderObjectMetadata struct {
 	Spec CoderObjectMetadataSpec `json:"spec"`
 }
 
-// CoderObjectMetadataList is a list of them.
+// CoderObjectMetadataList is a list of CoderObjectMetadata objects.
 //
 // +kubebuilder:object:root=true
 type CoderObjectMetadataList struct {
@@ -35,41 +35,41 @@ type CoderObjectMetadataList struct {
 	Items []CoderObjectMetadata `json:"items"`
 }
 
-// CoderObjectMetadataSpec says what is kept, and of which object.
+// CoderObjectMetadataSpec is the stored metadata, and the object that it belongs to.
 //
 // +kubebuilder:validation:XValidation:rule="self.kind == oldSelf.kind",message="kind cannot be changed: delete this record instead"
 // +kubebuilder:validation:XValidation:rule="has(self.controlPlane) == has(oldSelf.controlPlane) && (!has(self.controlPlane) || self.controlPlane == oldSelf.controlPlane)",message="controlPlane cannot be changed: delete this record instead"
 type CoderObjectMetadataSpec struct {
-	// ControlPlane names the CoderControlPlane of the object, in this namespace. It
-	// is unset where the Coder is a given one without such a resource.
+	// ControlPlane is the name of the object's CoderControlPlane in this namespace. It is unset if
+	// the Coder is configured without such a resource.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ControlPlane string `json:"controlPlane,omitempty"`
-	// Kind is that of the object.
+	// Kind is the kind of the object.
 	// +kubebuilder:validation:Enum=CoderWorkspace;CoderTemplate
 	Kind string `json:"kind"`
-	// Name is that of the object.
+	// Name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// UID is the object's, and its id in Coder. It is unset while the object is
-	// being created there.
+	// UID is the UID of the object, which is its id in Coder. It is unset while the object is being
+	// created in Coder.
 	// +optional
 	// +kubebuilder:validation:MaxLength=36
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')",message="must be a UUID in lower case"
 	UID string `json:"uid,omitempty"`
-	// PendingUID is the UID of the record that stood here while the object was being
-	// created, and which this one replaces.
+	// PendingUID is the UID of the record that this one replaces. That record existed while the
+	// object was being created.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	PendingUID string `json:"pendingUID,omitempty"`
 
-	// Metadata is what is laid over the object's own.
+	// Metadata is merged into the object's own metadata.
 	// +optional
 	// +structType=atomic
 	Metadata KeptMetadata `json:"metadata,omitzero"`
-	// Intent is what the operator still has to bring to Coder for the object, or has
-	// to remember.
+	// Intent is state of the operator for the object: changes that are not applied to Coder yet,
+	// and values to remember.
 	// +optional
 	// +structType=atomic
 	// +kubebuilder:validation:Type=object
@@ -77,7 +77,7 @@ type CoderObjectMetadataSpec struct {
 	Intent *runtime.RawExtension `json:"intent,omitempty"`
 }
 
-// KeptMetadata are fields of an object's metadata.
+// KeptMetadata contains fields of an object's metadata.
 type KeptMetadata struct {
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
@@ -102,8 +102,8 @@ type KeptMetadata struct {
 	DeletionGracePeriodSeconds *int64 `json:"deletionGracePeriodSeconds,omitempty"`
 }
 
-// ManagedFieldsEntry is one of metadata.managedFields. It is a type of its own
-// because the schema that is generated for that of Kubernetes drops the fields.
+// ManagedFieldsEntry is an entry of metadata.managedFields. It is a separate type because the
+// schema that is generated for the type of Kubernetes drops the fields.
 type ManagedFieldsEntry struct {
 	// +optional
 	Manager string `json:"manager,omitempty"`

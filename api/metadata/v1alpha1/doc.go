@@ -1,10 +1,9 @@
-// Package v1alpha1 holds the types of the API group internal.coder.com: what the
-// operator keeps for itself in the cluster.
+// Package v1alpha1 contains the types of the API group internal.coder.com: objects in which the
+// operator stores its own state in the cluster.
 //
-// It owns the shape of CoderObjectMetadata, in which the aggregated API keeps what
-// Kubernetes knows of a workspace or a template and Coder has no place for.
-// Nobody but the operator is meant to write it, and it may change with any
-// version of the operator.
+// The aggregated API stores in them the objects that it serves, with the metadata that Kubernetes
+// has and Coder cannot store. Only the operator writes them. They may change with any version of
+// the operator.
 //
 // Invariants: types and their registration only.
 //

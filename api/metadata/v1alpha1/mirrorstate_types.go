@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CoderMirrorState says how much the aggregated API knows of one CoderControlPlane. It
-// has the control plane's namespace and name. Nobody but the operator writes it.
+// CoderMirrorState is the sync status of one CoderControlPlane in the aggregated API. It has the
+// control plane's namespace and name. Only the operator writes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=codermirrorstates,singular=codermirrorstate,scope=Namespaced
@@ -19,7 +19,7 @@ type CoderMirrorState struct {
 	Spec MirrorStateSpec `json:"spec"`
 }
 
-// CoderMirrorStateList is a list of them.
+// CoderMirrorStateList is a list of CoderMirrorState objects.
 //
 // +kubebuilder:object:root=true
 type CoderMirrorStateList struct {
@@ -29,7 +29,7 @@ type CoderMirrorStateList struct {
 	Items []CoderMirrorState `json:"items"`
 }
 
-// MirrorStateSpec is how much is known of a control plane.
+// MirrorStateSpec is the sync status of a control plane.
 type MirrorStateSpec struct {
 	// State is Syncing, Ready, Stale or Quarantined.
 	// +kubebuilder:validation:Enum=Syncing;Ready;Stale;Quarantined
@@ -37,19 +37,19 @@ type MirrorStateSpec struct {
 	// Since is when the state began.
 	// +optional
 	Since metav1.MicroTime `json:"since,omitzero"`
-	// Message says for people why it is not Ready.
+	// Message explains why the state is not Ready.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// NamePrefix stands in front of the names of its objects.
+	// NamePrefix is the prefix of the names of the control plane's objects.
 	// +optional
 	NamePrefix string `json:"namePrefix,omitempty"`
-	// Seen says that it was read once, so that there is a record of each object.
+	// Seen is true if all objects were read once, so that each of them has a record.
 	// +optional
 	Seen bool `json:"seen,omitempty"`
-	// NeverServed says that nobody was ever shown its objects.
+	// NeverServed is true if the objects were never served to a client.
 	// +optional
 	NeverServed bool `json:"neverServed,omitempty"`
-	// Unnamed says that NamePrefix is not settled yet.
+	// Unnamed is true while NamePrefix is not final.
 	// +optional
 	Unnamed bool `json:"unnamed,omitempty"`
 }

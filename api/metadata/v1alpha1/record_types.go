@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CoderWorkspaceRecord is what the aggregated API knows of one CoderWorkspace: the
-// object as it is served, and what Coder has no place for. It has the namespace and
-// the name of the object. Nobody but the operator writes it.
+// CoderWorkspaceRecord is the state of one CoderWorkspace in the aggregated API: the object as it
+// is served, and metadata that Coder cannot store. It has the namespace and the name of the object.
+// Only the operator writes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=coderworkspacerecords,singular=coderworkspacerecord,scope=Namespaced
@@ -24,7 +24,7 @@ type CoderWorkspaceRecord struct {
 	Spec RecordSpec `json:"spec"`
 }
 
-// CoderWorkspaceRecordList is a list of them.
+// CoderWorkspaceRecordList is a list of CoderWorkspaceRecord objects.
 //
 // +kubebuilder:object:root=true
 type CoderWorkspaceRecordList struct {
@@ -34,9 +34,9 @@ type CoderWorkspaceRecordList struct {
 	Items []CoderWorkspaceRecord `json:"items"`
 }
 
-// CoderTemplateRecord is what the aggregated API knows of one CoderTemplate: the
-// object as it is served, and what Coder has no place for. It has the namespace and
-// the name of the object. Nobody but the operator writes it.
+// CoderTemplateRecord is the state of one CoderTemplate in the aggregated API: the object as it is
+// served, and metadata that Coder cannot store. It has the namespace and the name of the object.
+// Only the operator writes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=codertemplaterecords,singular=codertemplaterecord,scope=Namespaced
@@ -54,7 +54,7 @@ type CoderTemplateRecord struct {
 	Spec RecordSpec `json:"spec"`
 }
 
-// CoderTemplateRecordList is a list of them.
+// CoderTemplateRecordList is a list of CoderTemplateRecord objects.
 //
 // +kubebuilder:object:root=true
 type CoderTemplateRecordList struct {
@@ -64,9 +64,9 @@ type CoderTemplateRecordList struct {
 	Items []CoderTemplateRecord `json:"items"`
 }
 
-// CoderUserRecord is what the aggregated API knows of one CoderUser: the
-// object as it is served, and what Coder has no place for. It has the namespace and
-// the name of the object. Nobody but the operator writes it.
+// CoderUserRecord is the state of one CoderUser in the aggregated API: the object as it is served,
+// and metadata that Coder cannot store. It has the namespace and the name of the object. Only the
+// operator writes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=coderuserrecords,singular=coderuserrecord,scope=Namespaced
@@ -84,7 +84,7 @@ type CoderUserRecord struct {
 	Spec RecordSpec `json:"spec"`
 }
 
-// CoderUserRecordList is a list of them.
+// CoderUserRecordList is a list of CoderUserRecord objects.
 //
 // +kubebuilder:object:root=true
 type CoderUserRecordList struct {
@@ -94,9 +94,9 @@ type CoderUserRecordList struct {
 	Items []CoderUserRecord `json:"items"`
 }
 
-// CoderTemplateSource is a part of the files of templates: compressed, and named by the
-// hash of its content. The records of templates name the parts that they need, and what
-// no record names is removed after a while. Nobody but the operator writes it.
+// CoderTemplateSource is a part of the files of templates. It is compressed, and named by the hash
+// of its content. The records of templates refer to the parts that they need. Parts without a
+// reference are removed after a while. Only the operator writes it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=codertemplatesources,singular=codertemplatesource,scope=Namespaced
@@ -105,11 +105,11 @@ type CoderTemplateSource struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec has the content in object, in base64.
+	// Spec holds the content in object, as base64.
 	Spec RecordSpec `json:"spec"`
 }
 
-// CoderTemplateSourceList is a list of them.
+// CoderTemplateSourceList is a list of CoderTemplateSource objects.
 //
 // +kubebuilder:object:root=true
 type CoderTemplateSourceList struct {
@@ -119,38 +119,38 @@ type CoderTemplateSourceList struct {
 	Items []CoderTemplateSource `json:"items"`
 }
 
-// RecordSpec is what is known of an object.
+// RecordSpec is the stored state of an object.
 type RecordSpec struct {
-	// ControlPlane names the CoderControlPlane of the object, in this namespace.
+	// ControlPlane is the name of the object's CoderControlPlane in this namespace.
 	// +optional
 	ControlPlane string `json:"controlPlane,omitempty"`
-	// ID is the id of the object in Coder, and its UID. It is unset while the object is
-	// being created there.
+	// ID is the id of the object in Coder, and its UID. It is unset while the object is being
+	// created in Coder.
 	// +optional
 	ID string `json:"id,omitempty"`
-	// CoderName is the name that the object would get now, where something of its name was
-	// changed in Coder since. The object keeps its first name.
+	// CoderName is the name that the object would get now, if a part of its name was changed in
+	// Coder. The object keeps its first name.
 	// +optional
 	CoderName string `json:"coderName,omitempty"`
-	// State says for people how the object is.
+	// State is a readable summary of the object's state.
 	// +optional
 	State string `json:"state,omitempty"`
-	// Pending says for people what is still to be done in Coder.
+	// Pending is a readable summary of the changes that are not applied to Coder yet.
 	// +optional
 	Pending string `json:"pending,omitempty"`
-	// Claim names the replica that is changing the object in Coder now.
+	// Claim is the name of the replica that is changing the object in Coder now.
 	// +optional
 	Claim string `json:"claim,omitempty"`
-	// Kept is JSON: labels and other metadata that Coder has no place for, and what is
-	// still to be done.
+	// Kept is JSON: labels and other metadata that Coder cannot store, and changes that are not
+	// applied to Coder yet.
 	// +optional
 	Kept string `json:"kept,omitempty"`
-	// Files names the CoderTemplateSources that the files of a template consist of, in their
-	// order, with a space between two.
+	// Files are the names of the CoderTemplateSources that contain the files of a template, in
+	// order, separated by spaces.
 	// +optional
 	Files string `json:"files,omitempty"`
-	// Object is JSON: the object as it was last served. It is text, so that kube-apiserver
-	// need not look into it. It is unset while the object is being created.
+	// Object is JSON: the object as it was last served. It is a string, so that kube-apiserver does
+	// not have to parse it. It is unset while the object is being created.
 	// +optional
 	Object string `json:"object,omitempty"`
 }

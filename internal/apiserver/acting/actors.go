@@ -26,24 +26,23 @@ import (
 )
 
 const (
-	// userTTL is how long it is believed that a user of Coder is active, has a name, and has
-	// roles.
+	// userTTL is how long the status, the name and the roles of a Coder user are cached.
 	userTTL = time.Minute
-	// garbageCollector deletes objects whose owners are gone. It may do so with the
-	// operator's account unless a rule says otherwise, because who adds an owner reference
-	// needs what a deletion needs.
+	// garbageCollector deletes objects whose owners are gone. Unless a rule says otherwise, it may
+	// use the operator's account, because adding an owner reference requires the permissions of a
+	// deletion.
 	garbageCollector = "system:serviceaccount:kube-system:generic-garbage-collector"
 )
 
-// Config is what Actors work with.
+// Config configures Actors.
 type Config struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	Sessions   *sessions.Manager
 	Clock      clock.PassiveClock
 }
 
-// Actors decides as whom requests change something in Coder. A nil one is for tests:
-// everything is done with the operator's account.
+// Actors decides as which Coder user a request changes Coder. A nil Actors uses the operator's
+// account for all requests. It is for tests.
 type Actors struct {
 	config Config
 	mu     sync.Mutex
@@ -53,7 +52,7 @@ type Actors struct {
 type userKey struct {
 	controlPlane types.NamespacedName
 	uid          types.UID
-	// name is "name:", "email:", "id:" or "owner:" with what the user is looked up by.
+	// name is "name:", "email:", "id:" or "owner:", followed by the key of the lookup.
 	name string
 }
 
@@ -65,24 +64,24 @@ type knownUser struct {
 // New returns Actors.
 func New(config Config) *Actors { return &Actors{config: config, users: map[userKey]knownUser{}} }
 
-// As is as whom something is done later that was asked for now. Records keep it. Nil is
-// the operator's account.
+// As is the Coder user as whom a change is made later than it was requested. It is stored in
+// records. Nil means the operator's account.
 type As struct {
-	// ID and Username are those of the Coder user.
+	// ID and Username identify the Coder user.
 	ID       uuid.UUID `json:"id"`
 	Username string    `json:"username"`
 }
 
-// Subject is what a caller wants to change, or to use.
+// Subject is the object that a caller wants to change or use.
 type Subject struct {
 	Resource schema.GroupResource
 	Name     string
 	// Owner is the username of the workspace's owner. It is empty for a template.
 	Owner string
-	// Deletes says that it is to be deleted.
+	// Deletes is true if the subject is to be deleted.
 	Deletes bool
-	// IsUser says that the subject is the Coder user Owner itself, Grants are the roles that
-	// the user gets, those in organizations as <organization>/<role>.
+	// IsUser is true if the subject is the Coder user Owner itself. Grants are the roles that the
+	// user gets. A role in an organization has the form <organization>/<role>.
 	IsUser bool
 	Grants []string
 }
@@ -91,9 +90,10 @@ func (s Subject) forbidden(format string, args ...any) error {
 	return apierrors.NewForbidden(s.Resource, s.Name, fmt.Errorf(format, args...))
 }
 
-// Begin decides as whom the caller changes the subject. The context has all changes that
-// are made with it made as that user. The client of a connection may be nil, where it
-// cannot be asked now. Errors are API statuses.
+// Begin decides as whom the caller changes the subject. Changes with the returned context are made
+// as the caller's Coder user, or else with the operator's account if the caller has the permission
+// for that. The client of a connection may be nil if Coder cannot be reached now. Errors are API
+// statuses.
 func (a *Actors) Begin(ctx context.Context, connection connections.Connection, s Subject) (context.Context, *As, error) {
 	if a == nil {
 		return ctx, nil, nil
@@ -107,15 +107,15 @@ func (a *Actors) Begin(ctx context.Context, connection connections.Connection, s
 	case outcome == identity.Unmapped:
 		err = a.mayUnmapped(ctx, connection, caller, s)
 	case s.IsUser && !(s.Deletes && caller.GetName() == garbageCollector):
-		// With the operator's account anybody could be made an Owner.
+		// With the operator's account every user could be made an Owner.
 		err = a.mayOperate(ctx, connection, caller, s)
 	}
 	return ctx, nil, err
 }
 
-// Client returns the client with which the caller uses the subject: their own, or the
-// operator's for callers that are not mapped, whom RBAC alone has let in. Errors are API
-// statuses.
+// Client returns the client with which the caller uses the subject: the client of the caller's
+// Coder user, or the operator's client for unmapped callers, which RBAC alone authorizes. Errors
+// are API statuses.
 func (a *Actors) Client(ctx context.Context, connection connections.Connection, s Subject) (*coderd.Client, error) {
 	if a == nil {
 		return connection.Client, nil
@@ -127,13 +127,13 @@ func (a *Actors) Client(ctx context.Context, connection connections.Connection, 
 	return session.Client(), nil
 }
 
-// Later returns a context in which what was asked for earlier is done, as the user who
-// asked. Errors are API statuses.
+// Later returns a context for changes that were requested earlier. They are made as the user who
+// requested them. Errors are API statuses.
 func (a *Actors) Later(ctx context.Context, connection connections.Connection, as *As, s Subject) (context.Context, error) {
 	if a == nil {
 		return ctx, nil
 	}
-	// Who does something now is not who asked for it.
+	// The present caller is not the one who requested the change.
 	ctx = coderd.WithActor(ctx, nil)
 	if as == nil {
 		return ctx, nil
@@ -158,7 +158,7 @@ func (a *Actors) Later(ctx context.Context, connection connections.Connection, a
 	return coderd.WithActor(ctx, session), nil
 }
 
-// mapped returns the session of a caller that is mapped to a Coder user. Otherwise it is
+// mapped returns the session of a caller that is mapped to a Coder user. Otherwise the session is
 // nil, and the outcome is Operator or Unmapped. Errors are API statuses.
 func (a *Actors) mapped(
 	ctx context.Context, connection connections.Connection, s Subject,
@@ -212,7 +212,7 @@ func (a *Actors) session(ctx context.Context, connection connections.Connection,
 	}
 }
 
-// mayUnmapped wants the virtual permission of a caller that is not mapped.
+// mayUnmapped checks the impersonate permission of an unmapped caller.
 func (a *Actors) mayUnmapped(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
 	unmapped := fmt.Sprintf("no rule of spec.identity.rules of CoderControlPlane %s matches you", connection.ControlPlane)
 	if s.Owner == "" || s.IsUser {
@@ -230,8 +230,8 @@ func (a *Actors) mayUnmapped(ctx context.Context, connection connections.Connect
 	return a.mayForOwner(ctx, connection, caller, s, unmapped)
 }
 
-// mayOperate wants of a caller whom a rule lets act as the operator the permission for
-// Owners, if the subject is one or becomes one.
+// mayOperate checks the permission for Owners if the subject is an Owner or becomes one. It is for
+// callers to whom a rule assigns the operator's account.
 func (a *Actors) mayOperate(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
 	if slices.Contains(s.Grants, roleOwner) {
 		return a.mayMakeOwner(ctx, connection, caller, s)
@@ -239,10 +239,10 @@ func (a *Actors) mayOperate(ctx context.Context, connection connections.Connecti
 	return a.mayForOwner(ctx, connection, caller, s, "a rule lets you act with the operator's account")
 }
 
-// mayForOwner wants the permission for Owners if the user of the subject is one. Because
-// says why the operator's account is used.
+// mayForOwner checks the permission for Owners if the user of the subject is one. because is the
+// reason why the operator's account is used.
 func (a *Actors) mayForOwner(ctx context.Context, connection connections.Connection, caller user.Info, s Subject, because string) error {
-	// Who may act for Owners too needs no question to Coder.
+	// A caller with the permission for Owners needs no lookup in Coder.
 	refused := a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("%s, and user %q is an Owner in Coder", because, s.Owner))
 	if !apierrors.IsForbidden(refused) {
 		return refused
@@ -260,8 +260,8 @@ func (a *Actors) mayForOwner(ctx context.Context, connection connections.Connect
 	return refused
 }
 
-// mayGrant wants of a caller who gives roles with the operator's account the permissions
-// over everybody over whom the roles give power.
+// mayGrant checks the permissions of a caller who assigns roles with the operator's account: the
+// caller needs permissions for all users that the roles have power over.
 func (a *Actors) mayGrant(ctx context.Context, connection connections.Connection, caller user.Info, s Subject) error {
 	if slices.Contains(s.Grants, roleOwner) {
 		if err := a.mayMakeOwner(ctx, connection, caller, s); err != nil {
@@ -271,7 +271,7 @@ func (a *Actors) mayGrant(ctx context.Context, connection connections.Connection
 	if len(s.Grants) == 0 {
 		return nil
 	}
-	// No name stands for all users.
+	// An empty name means all users.
 	return a.require(ctx, caller, connection, s, "", "",
 		fmt.Sprintf("it gives user %q the roles %s, which give power over other users", s.Owner, strings.Join(s.Grants, ", ")))
 }
@@ -280,11 +280,11 @@ func (a *Actors) mayMakeOwner(ctx context.Context, connection connections.Connec
 	return a.require(ctx, caller, connection, s, subresourceOwner, s.Owner, fmt.Sprintf("it makes user %q an Owner in Coder", s.Owner))
 }
 
-// roleOwner may do everything in Coder.
+// roleOwner is the role that may do everything in Coder.
 const roleOwner = "owner"
 
-// require wants the verb impersonate on coderusers, or on a subresource of it. Because
-// says why it is needed.
+// require checks the verb impersonate on coderusers, or on a subresource of it. because is the
+// reason why it is needed.
 func (a *Actors) require(
 	ctx context.Context, caller user.Info, connection connections.Connection, s Subject, subresource, name, because string,
 ) error {
@@ -309,7 +309,7 @@ func (a *Actors) require(
 		because, of, namespace, caller.GetName())
 }
 
-// known returns a user that was looked up lately, or looks it up.
+// known returns a user from the cache, or looks it up.
 func (a *Actors) known(connection connections.Connection, by string, look func() (coderd.User, error)) (coderd.User, error) {
 	k := userKey{connection.ControlPlane, connection.UID, by}
 	now := a.config.Clock.Now()
@@ -335,7 +335,7 @@ func (a *Actors) known(connection connections.Connection, by string, look func()
 	return found, nil
 }
 
-// status is the API status of an error about a Coder user.
+// status returns the API status of an error about a Coder user.
 func (s Subject) status(err error) error {
 	if message, ok := problemOf(err); ok {
 		return s.forbidden("%s", message)
@@ -343,9 +343,9 @@ func (s Subject) status(err error) error {
 	return coderfault.Subject{Resource: s.Resource, Name: s.Name}.Status(err)
 }
 
-// May returns nil if the user as whom the context acts has the permissions in Coder.
-// Without such a user it is nil. It is for what Coder is not told at once, and so
-// cannot refuse. Errors are API statuses.
+// May returns nil if the Coder user of the context has the permissions, or if the context has no
+// user. It is for changes that are sent to Coder later, so that Coder cannot reject them at once.
+// Errors are API statuses.
 func May(ctx context.Context, client *coderd.Client, s Subject, wanted ...coderd.Permission) error {
 	actor := coderd.ActorFrom(ctx)
 	if actor == nil {

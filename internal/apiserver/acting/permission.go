@@ -10,8 +10,8 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// The virtual resources whose verb impersonate lets callers act for others. No object of
-// them exists.
+// The virtual resources for the verb impersonate, with which callers act for others. They have no
+// objects.
 const (
 	verbImpersonate = "impersonate"
 	// resourceUsers with a Coder username: change the workspaces of that user with the
@@ -25,18 +25,18 @@ const (
 	subresourceOperator = "operator"
 )
 
-// Needed is what an unmapped caller needs, for people.
+// Needed describes the permissions of an unmapped caller in messages.
 const Needed = "the verb impersonate on coderusers/<username> (group aggregation.coder.com) for workspaces, " +
 	"on coderusers/owner for those of an Owner, on coderusers/operator for templates, and on both coderusers and " +
 	"coderusers/operator for users"
 
-// NeededForOwner is what a caller needs, beside the rule, who is mapped to an Owner.
+// NeededForOwner describes the permission that a caller mapped to an Owner needs besides the rule.
 func NeededForOwner(username string) string {
 	return fmt.Sprintf("the verb impersonate on coderusers/owner (group %s) with the name %q, because the user is an Owner in Coder",
 		aggregationv1alpha1.GroupVersion.Group, strings.ToLower(username))
 }
 
-// impersonation is the question whether a caller may act for somebody.
+// impersonation returns the attributes to check whether a caller may act for another user.
 func impersonation(caller user.Info, namespace, subresource, name string) authorizer.Attributes {
 	return authorizer.AttributesRecord{
 		User: caller, Verb: verbImpersonate, Namespace: namespace, ResourceRequest: true,

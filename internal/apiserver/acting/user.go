@@ -9,7 +9,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/identity"
 )
 
-// ProblemError is why a caller cannot act as the Coder user that a rule names.
+// ProblemError explains why a caller cannot act as the Coder user that a rule names.
 type ProblemError struct{ Message string }
 
 // Error implements error.
@@ -17,8 +17,8 @@ func (e *ProblemError) Error() string { return e.Message }
 
 func problem(format string, args ...any) error { return &ProblemError{fmt.Sprintf(format, args...)} }
 
-// FindUser returns the Coder user that a decision names. It is a ProblemError if there
-// is none as whom anybody could act.
+// FindUser returns the Coder user that a decision names. It returns a ProblemError if there is no
+// user that a caller can act as.
 func FindUser(ctx context.Context, client *coderd.Client, d identity.Decision) (coderd.User, error) {
 	var found coderd.User
 	switch {
@@ -26,7 +26,7 @@ func FindUser(ctx context.Context, client *coderd.Client, d identity.Decision) (
 		return found, problem("%s, but %s", d.Reason, d.Problem)
 	case d.Username != "":
 		user, err := client.UserByName(ctx, d.Username)
-		// Coder takes ids for names too, and does not look at upper and lower case.
+		// Coder also accepts ids as names, and ignores case.
 		if coderd.IsNotFound(err) || err == nil && user.Username != d.Username {
 			return found, problem("%s, but there is no user %q in Coder; a user who was renamed there needs another rule", d.Reason, d.Username)
 		}
@@ -52,7 +52,7 @@ func FindUser(ctx context.Context, client *coderd.Client, d identity.Decision) (
 	return found, nil
 }
 
-// problemOf returns the text of a ProblemError, or nothing.
+// problemOf returns the message of a ProblemError, and whether err is one.
 func problemOf(err error) (string, bool) {
 	var p *ProblemError
 	if !errors.As(err, &p) {

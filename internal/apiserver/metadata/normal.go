@@ -14,8 +14,8 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// normalize gives equivalent records the same form, so that they can be compared. Times have whole
-// seconds, and JSON has sorted keys.
+// normalize converts equivalent records to the same form, so that they can be compared. Times have
+// whole seconds, and JSON has sorted keys.
 func normalize(record *Record) error {
 	record.Labels, record.Annotations = withoutOwn(record.Labels), nonEmpty(record.Annotations)
 	record.Finalizers = slices.DeleteFunc(slices.Clone(record.Finalizers), func(f string) bool { return f == aggregationv1alpha1.FinalizerWorkspace })

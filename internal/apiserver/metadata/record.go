@@ -11,16 +11,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Record is what Kubernetes knows of an object and Coder has no place for.
+// Record is the metadata of an object that Kubernetes has and Coder cannot store.
 type Record struct {
-	// ControlPlane is where the object lives. The record is in its namespace.
+	// ControlPlane is the control plane of the object. The record is in its namespace.
 	ControlPlane types.NamespacedName
 	// Kind is CoderWorkspace, CoderTemplate or CoderUser.
 	Kind string
-	// Name is that of the object.
+	// Name is the name of the object.
 	Name string
-	// UID is the object's, which is its id in Coder. It is empty while the object
-	// is being created there.
+	// UID is the UID of the object, which is its id in Coder. It is empty while the object is being
+	// created in Coder.
 	UID types.UID
 
 	Labels                     map[string]string
@@ -32,21 +32,21 @@ type Record struct {
 	DeletionTimestamp          *metav1.Time
 	DeletionGracePeriodSeconds *int64
 
-	// Intent is what the kind still has to bring to Coder, or must remember for the
-	// object. It belongs to the kind, and is a JSON object or nothing.
+	// Intent is state of the kind: changes that are not applied to Coder yet, and values to
+	// remember. It is a JSON object or empty.
 	Intent json.RawMessage
 
-	// CreatedAt is when the record was made.
+	// CreatedAt is when the record was created.
 	CreatedAt metav1.Time
-	// Version is that of the record itself, for Records.Put: who writes a record
-	// gives back the Version that was read. Empty makes a new one.
+	// Version is the version of the record itself. A caller of Records.Put passes the Version that
+	// it read. With an empty Version, Put creates a record.
 	Version string
 }
 
-// Pending says that the object is still being created.
+// Pending reports whether the object is still being created.
 func (r *Record) Pending() bool { return r.UID == "" }
 
-// IsEmpty says that there is nothing to keep. Nil is empty.
+// IsEmpty reports whether there is nothing to store. A nil Record is empty.
 func (r *Record) IsEmpty() bool {
 	return r == nil || len(r.Labels) == 0 && len(r.Annotations) == 0 && len(r.Finalizers) == 0 &&
 		len(r.OwnerReferences) == 0 && onlyDefault(r.ManagedFields) && r.Generation <= 1 &&
@@ -61,7 +61,7 @@ func noIntent(intent json.RawMessage) bool {
 	return false
 }
 
-// DeepCopy gives a record that can be changed.
+// DeepCopy returns a copy that the caller may change.
 func (r *Record) DeepCopy() *Record {
 	if r == nil {
 		return nil

@@ -52,8 +52,8 @@ func (r *Record) Text() (string, error) {
 	return string(data), err
 }
 
-// Normalize gives equivalent records the same form, so that they can be compared. Its error is an
-// API status: Invalid if the record is too large.
+// Normalize converts equivalent records to the same form, so that they can be compared. Its error
+// is an API status: Invalid if the record is too large.
 func Normalize(record *Record) error {
 	if record.Name == "" || record.ControlPlane.Namespace == "" {
 		return apierrors.NewInternalError(errors.New("what is to be kept does not name its object"))

@@ -10,18 +10,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// batch is a number of objects that are committed together. It holds the locks of
-// their keys.
+// batch is a set of objects that are committed together. It holds the locks of their keys.
 type batch[Item any] struct {
 	feed      *feed[Item]
 	unlocks   []func()
 	proposals []records.Proposal
-	// waiting are the items of the proposals, done those whose object is in the log.
+	// waiting holds the items of the proposals. done holds the items whose object is in the log.
 	waiting, done []*seen[Item]
 }
 
-// lock takes the lock of the key of an object, and makes sure that it is still right
-// under it. It never waits: a client's write goes first.
+// lock takes the lock of an object's key and checks that the object is still up to date. It never
+// waits: a client's write has priority.
 func (b *batch[Item]) lock(ctx context.Context, connection connections.Connection, s *seen[Item]) bool {
 	first := len(b.unlocks)
 	unlock, ok := b.feed.Store.TryLock(s.key)
@@ -41,7 +40,7 @@ func (b *batch[Item]) lock(ctx context.Context, connection connections.Connectio
 	return true
 }
 
-// complete brings the record of an object up to date.
+// complete updates the record of an object.
 func (b *batch[Item]) complete(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
 	key := s.key
 	if err := b.feed.adopt(ctx, connection, s); err != nil {
@@ -53,7 +52,7 @@ func (b *batch[Item]) complete(ctx context.Context, connection connections.Conne
 	return b.feed.keepGeneration(ctx, s)
 }
 
-// add proposes what the log does not have.
+// add proposes the object if it differs from the log.
 func (b *batch[Item]) add(_ context.Context, s *seen[Item]) {
 	switch {
 	case s.entry == nil:
@@ -70,7 +69,7 @@ func (b *batch[Item]) propose(s *seen[Item], expect uint64) {
 	b.waiting = append(b.waiting, s)
 }
 
-// commit brings everything into the log.
+// commit commits all proposals to the log.
 func (b *batch[Item]) commit(ctx context.Context) error {
 	err := b.feed.Store.Propose(ctx, b.proposals...)
 	changed, err := changedKeys(err)

@@ -8,24 +8,25 @@ import (
 )
 
 const (
-	// fewDeletions are believed at once, whatever part of all they are.
+	// fewDeletions is the number of deletions that are always admitted at once.
 	fewDeletions = 1
-	// manyDeletions, or more than one in partDeletions, are looked at again.
+	// More than manyDeletions, or more than one in partDeletions of the known objects, must be
+	// confirmed.
 	manyDeletions = 50
 	partDeletions = 5
-	// deletionWindow is the time in which deletions count together.
+	// deletionWindow is the period over which deletions are counted together.
 	deletionWindow = 10 * time.Minute
 )
 
-// breaker holds deletions back that are too many to be believed at once. Those
-// that it holds must be proven a second time, some time later.
+// breaker holds back deletions if there are too many at once. A deletion that it holds back must be
+// proven again after confirmAfter.
 type breaker struct {
 	confirmAfter time.Duration
 
 	mu sync.Mutex
-	// suspects is when an object was first found to be gone.
+	// suspects maps an object to the time at which it was first found to be gone.
 	suspects map[uuid.UUID]time.Time
-	// done is when unexpected deletions were let through.
+	// done holds the times of the unexpected deletions that were admitted.
 	done []time.Time
 }
 
@@ -33,9 +34,9 @@ func newBreaker(confirmAfter time.Duration) *breaker {
 	return &breaker{confirmAfter: confirmAfter, suspects: map[uuid.UUID]time.Time{}}
 }
 
-// admit takes deletions that were just proven and that nobody announced, of so many
-// known objects. It gives those that may happen, and those that must be proven again
-// at the given time.
+// admit takes the ids of deletions that were just proven and that were not announced. known is the
+// number of known objects. It returns the deletions that are admitted, the ones that are held back,
+// and the time at which these must be proven again.
 func (b *breaker) admit(now time.Time, ids []uuid.UUID, known int) (allowed, held []uuid.UUID, again time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,14 +77,14 @@ func (b *breaker) expireLocked(now time.Time) {
 	}
 }
 
-// acquit takes note that an object is there, or that it went in another way.
+// acquit removes an object from the suspects, because it exists or was deleted in another way.
 func (b *breaker) acquit(id uuid.UUID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.suspects, id)
 }
 
-// held is how many deletions are held back.
+// held returns the number of deletions that are held back.
 func (b *breaker) held() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,22 +10,22 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// recount is when a number that does not fit is counted again before everything is
-// read: a workspace may just have come or gone.
+// recount is the delay before a number that differs is counted again. All workspaces are read only
+// if it still differs, because a workspace may just have been created or deleted.
 const recount = 5 * time.Second
 
-// census compares the number of workspaces with Coder's. It finds those that came or
-// went without anybody's notice.
+// census is the drift check: it compares the number of workspaces in the log with Coder's, to find
+// creations and deletions that were missed.
 type census struct {
 	plane *plane
 	task  *task
 	next  time.Time
 	swept time.Time
-	// wrong says that the last number did not fit.
+	// wrong is true if the last number differed.
 	wrong bool
 
 	mu sync.Mutex
-	// hidden is how many Coder counts and does not show.
+	// hidden is the number of workspaces that Coder counts but does not show.
 	hidden int
 	early  bool
 }
@@ -36,14 +36,14 @@ func newCensus(p *plane) *census {
 	return c
 }
 
-// learn takes note of how many workspaces Coder counts and does not show.
+// learn records how many workspaces Coder counts but does not show.
 func (c *census) learn(hidden int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hidden = hidden
 }
 
-// soon has the workspaces counted at once.
+// soon requests an immediate count.
 func (c *census) soon() {
 	c.mu.Lock()
 	c.early = true
@@ -51,7 +51,7 @@ func (c *census) soon() {
 	c.task.wake()
 }
 
-// due says whether it is time, and forgets that it was wanted early.
+// due reports whether a count is due, and resets the request of soon.
 func (c *census) due(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *census) step(ctx context.Context) time.Time {
 	return c.next
 }
 
-// compare says whether the number of workspaces is Coder's.
+// compare reports whether the number of workspaces equals Coder's.
 func (c *census) compare(ctx context.Context, coder Coder) (bool, error) {
 	f := c.plane.workspaces
 	count, err := c.count(ctx, coder)
@@ -111,7 +111,7 @@ func (c *census) count(ctx context.Context, coder Coder) (count int, err error) 
 	return count, err
 }
 
-// sweep removes records whose object has long been gone.
+// sweep removes records without an object.
 func (c *census) sweep(ctx context.Context) {
 	p := c.plane
 	now := p.config.Clock.Now()
@@ -128,14 +128,14 @@ func (c *census) sweep(ctx context.Context) {
 	}
 }
 
-// exists says that the object of a record is there, or is being made.
+// exists reports whether the object of a record exists or is being created.
 func (p *plane) exists(record *metadata.Record) bool {
 	f := p.feedOf(record.Kind)
-	// What is kept of a kind that is not known is left alone.
+	// Records of unknown kinds are kept.
 	return f == nil || f.exists(record)
 }
 
-// feedOf is the feed of a kind, or nil.
+// feedOf returns the feed of a kind, or nil.
 func (p *plane) feedOf(kind string) kindFeed {
 	for _, f := range p.feeds {
 		if f.kindName() == kind {

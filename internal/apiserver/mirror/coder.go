@@ -8,7 +8,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// Coder is what the mirror asks of one. It changes nothing there.
+// Coder is the part of the Coder API that the mirror reads. It has no method that changes data.
 type Coder interface {
 	Me(ctx context.Context) (coderd.User, error)
 	Organizations(ctx context.Context) ([]coderd.Organization, error)

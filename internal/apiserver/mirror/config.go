@@ -16,52 +16,49 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Resource is where the objects of one kind are kept, and what they are made of.
+// Resource is the store for the objects of one kind, and the Kind that composes them.
 type Resource[Item any] struct {
 	Store *records.Store
 	Kind  Kind[Item]
 }
 
-// DefaultMaxWorkspaces is five times what docs/explanation/performance.md has figures
-// for.
+// DefaultMaxWorkspaces is the default of Config.MaxWorkspaces. It is five times the largest number
+// of workspaces that docs/explanation/performance.md has measurements for.
 const DefaultMaxWorkspaces = 50_000
 
-// Config of a Mirror.
+// Config configures a Mirror.
 type Config struct {
 	Connections connections.Provider
 	Records     metadata.Records
 	Board       *partition.Board
 	Workspaces  Resource[coderd.Workspace]
 	Templates   Resource[coderd.Template]
-	// Users may have no Store: then no users are mirrored.
+	// Users may have no Store. Then users are not mirrored.
 	Users Resource[coderd.User]
-	// Released says that a namespace is being deleted, so that its objects leave the
-	// log without a call to Coder. Nil means that none is.
+	// Released reports whether a namespace is being deleted. The objects of such a namespace are
+	// removed from the log without requests to Coder. If nil, no namespace is being deleted.
 	Released func(namespace string) bool
-	// Members is called with the control planes that are served, each time they were
-	// looked at. Nil is not called.
+	// Members is called with the served control planes each time they were listed. It may be nil.
 	Members func([]connections.Member)
-	// Unsettled reports whether something outside of Coder says that a workspace changes
-	// soon, so that it is read again. Nil is never.
+	// Unsettled reports whether state outside of Coder shows that a workspace changes soon. Such a
+	// workspace is read again soon. If nil, no workspace is unsettled.
 	Unsettled func(controlPlane types.NamespacedName, w coderd.Workspace) bool
-	// Gone is called with a workspace that was deleted in Coder. Nil is not called.
+	// Gone is called after a workspace was deleted in Coder. It may be nil.
 	Gone func(controlPlane types.NamespacedName, id uuid.UUID)
-	// Held says that no other replica mirrors for certain. Nil means always.
+	// Held reports whether it is certain that no other replica mirrors. Nil means always.
 	Held func() bool
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Timing is when things happen. Its zero values mean the defaults.
+	// Timing holds the intervals and limits. Zero fields take their defaults.
 	Timing Timing
-	// Clock is the time. Nil means the real one.
+	// Clock is the source of time. Nil means the real clock.
 	Clock clock.WithTicker
-	// Jitter gives a number from 0 up to 1. It is safe for concurrent use. Nil means a
-	// random one.
+	// Jitter returns a number in [0, 1). It is safe for concurrent use. Nil means rand.Float64.
 	Jitter func() float64
-	// MaxWorkspaces is how many workspaces one Coder may have. A control plane with
-	// more is not served, because the objects of all of them are in memory. 0 means
-	// DefaultMaxWorkspaces.
+	// MaxWorkspaces is the maximum number of workspaces in one Coder. A control plane with more is
+	// not served, because all objects are kept in memory. 0 means DefaultMaxWorkspaces.
 	MaxWorkspaces int
-	// Open gives what is asked of a connection. Nil means its Client.
+	// Open returns the API client of a connection. Nil means the connection's Client.
 	Open func(connections.Connection) Coder
 }
 
@@ -110,15 +107,16 @@ func (r *Resource[Item]) complete() bool {
 	return r.Store != nil && r.Kind != nil
 }
 
-// Timing is when things happen.
+// Timing holds the intervals and limits of a Mirror.
 type Timing struct {
-	// Members is how often the control planes are looked at. 0 means 1s.
+	// Members is how often the served control planes are listed. 0 means 1s.
 	Members time.Duration
-	// Jobs is how often Coder is asked what it is building, whatever the number of
+	// Jobs is how often Coder is asked for its active builds, independent of the number of
 	// organizations. 0 means 1.8s.
 	Jobs time.Duration
-	// Busy is how often what is changing is read, Drowsy how often what has been
-	// changing for longer than Patience. 0 means 2s, 30s and 5min.
+	// Busy is how often an object that is changing is read. Drowsy is the interval for an object
+	// that has been changing for longer than Patience. 0 means 2s for Busy, 30s for Drowsy and 5min
+	// for Patience.
 	Busy, Drowsy, Patience time.Duration
 	// Templates is how often all templates are read. 0 means 30s.
 	Templates time.Duration
@@ -126,27 +124,28 @@ type Timing struct {
 	Users time.Duration
 	// Count is how often the workspaces are counted. 0 means 60s.
 	Count time.Duration
-	// Batch is how often some of all known workspaces are read, Round how long a
-	// round of them takes at least. 0 means 6s and 10s.
+	// Batch is the minimum interval between two reads of a batch of known workspaces. Round is the
+	// minimum duration of one round over all of them. 0 means 6s for Batch and 10s for Round.
 	Batch, Round time.Duration
 	// Agents is how often Coder is asked for disconnected agents. 0 means 8s.
 	Agents time.Duration
 	// Organizations is how often the organizations are read. 0 means 5min.
 	Organizations time.Duration
-	// Probe is how often a Coder that does not answer is tried. 0 means 5s.
+	// Probe is how often a Coder that does not answer is probed. 0 means 5s.
 	Probe time.Duration
-	// StaleAfter and QuarantineAfter are how long Coder must not have answered. A sixth of
-	// StaleAfter is enough where it never answered this replica.
-	// RefusedAfter is how long it must have refused the token. 0 means 30s, 5min and
-	// 5s.
+	// StaleAfter and QuarantineAfter are how long Coder must not have answered before the control
+	// plane is stale or quarantined. A sixth of StaleAfter is enough while the state is from
+	// another writer and Coder has not answered this replica yet. RefusedAfter is how long Coder
+	// must have refused the token. 0 means 30s for StaleAfter, 5min for QuarantineAfter and 5s for
+	// RefusedAfter.
 	StaleAfter, QuarantineAfter, RefusedAfter time.Duration
-	// ConfirmAfter is when many deletions at once are looked at again. 0 means 60s.
+	// ConfirmAfter is the delay before many deletions at once are confirmed. 0 means 60s.
 	ConfirmAfter time.Duration
-	// Sweep is how often records without an object are looked for. 0 means 5min.
+	// Sweep is how often records without an object are looked up and removed. 0 means 5min.
 	Sweep time.Duration
-	// Rate is the most requests a second to one Coder. 0 means 6.
+	// Rate is the maximum number of requests per second to one Coder. 0 means 6.
 	Rate float64
-	// Page is how many workspaces the first sync reads at once. 0 means 1000.
+	// Page is the page size of the first sync, in workspaces. 0 means coderd.MaxWorkspacePage.
 	Page int
 }
 

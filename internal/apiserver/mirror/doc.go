@@ -1,16 +1,15 @@
-// Package mirror keeps the logs of workspaces and templates equal to what each
-// served Coder has, while this replica is the writer.
+// Package mirror keeps the logs of workspaces, templates and users equal to the state of each
+// served Coder while this replica is the writer.
 //
 // Invariants:
-//   - It commits under the lock of a key, and only what was read after the log's
-//     entry was made. Whatever else it has read it reads again.
-//   - An object is removed only where Coder's list has it no more and a question
-//     for it alone says that it is gone; many at once only after a second look.
-//     Whatever a control plane does that is not this leaves its objects as they
-//     were last seen.
-//   - A control plane that is no longer served is released: its objects leave the
-//     log, and Coder is not called.
-//   - What it asks of Coder does not depend on the number of clients.
-//   - It knows of an object what the log knows. So who becomes the writer goes on
-//     with the log that it has.
+//   - It commits under the lock of a key, and only items that were read after the log's entry
+//     was made. Any other item is read again.
+//   - An object is removed only if Coder's list no longer contains it and a request for that
+//     object alone confirms that it is gone. Many removals at once need a second confirmation
+//     later. In all other cases the objects of a control plane stay as they were last seen.
+//   - If a control plane is no longer served, its objects are removed from the log without
+//     requests to Coder.
+//   - The number of requests to Coder does not depend on the number of clients.
+//   - All state about an object is in the log, so a new writer continues with its own copy of
+//     the log.
 package mirror

@@ -16,28 +16,30 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// era is the time in which this replica is the writer.
+// era is one leader epoch: the time during which this replica is the writer.
 type era struct {
 	config     *Config
 	workspaces *stock[coderd.Workspace]
 	templates  *stock[coderd.Template]
-	// users is nil where no users are mirrored.
+	// users is nil if users are not mirrored.
 	users *stock[coderd.User]
-	// stocks are those of all kinds.
+	// stocks are the stocks of all kinds.
 	stocks  []kindStock
 	janitor *metadata.Janitor
-	// inherited is what the writer before knew.
+	// inherited is the sync status that the previous writer published.
 	inherited map[types.NamespacedName]partition.Partition
-	// start lets a control plane run.
+	// start starts the tasks of a control plane.
 	start func(ctx context.Context, p *plane)
 
 	mu     sync.Mutex
 	planes map[types.NamespacedName]*member
-	// orphaned are those that went while their name is served again.
+	// orphaned holds the stopped control planes whose objects are still in the log. A name may
+	// already be served again by a new control plane.
 	orphaned map[types.NamespacedName]bool
-	// publishing keeps the board from going back in time.
+	// publishing serializes updates of the board, so that an older state cannot replace a newer
+	// one.
 	publishing sync.Mutex
-	// looked says that the control planes are known. It is guarded by publishing.
+	// looked is true once the control planes were listed. It is guarded by publishing.
 	looked bool
 }
 
@@ -68,7 +70,7 @@ func newEra(config *Config) *era {
 	return e
 }
 
-// plane is the mirror of a control plane, or nil.
+// plane returns the mirror of a control plane, or nil.
 func (e *era) plane(controlPlane types.NamespacedName) *plane {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,7 +80,7 @@ func (e *era) plane(controlPlane types.NamespacedName) *plane {
 	return nil
 }
 
-// all are the control planes in the order of their names.
+// all returns the mirrored control planes, sorted by name.
 func (e *era) all() []*member {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,12 +92,12 @@ func (e *era) all() []*member {
 	return all
 }
 
-// tick looks at which control planes are there, and lets the time work.
+// tick lists the control planes, starts and stops their mirrors, and re-evaluates their health.
 func (e *era) tick(ctx context.Context) {
 	members, err := e.config.Connections.Members(ctx)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Looking for the control planes")
-		// What was true a second ago still holds; only the time goes on.
+		// The last known list still holds. Only the time has passed.
 		for _, m := range e.all() {
 			m.lapse()
 		}
@@ -128,7 +130,7 @@ func (e *era) tick(ctx context.Context) {
 	e.publish()
 }
 
-// retire stops the control planes that are not served any more.
+// retire stops the control planes that are no longer served.
 func (e *era) retire(served map[types.NamespacedName]connections.Member) {
 	for _, m := range e.all() {
 		if now, ok := served[m.name]; ok && now.UID == m.uid {
@@ -139,7 +141,7 @@ func (e *era) retire(served map[types.NamespacedName]connections.Member) {
 		e.mu.Lock()
 		delete(e.planes, m.name)
 		e.mu.Unlock()
-		// Another one that gets the name inherits nothing.
+		// A new control plane of the same name inherits nothing.
 		delete(e.inherited, m.name)
 		e.config.Metrics.forget(m.name)
 		e.janitor.Forget(m.name)
@@ -149,7 +151,7 @@ func (e *era) retire(served map[types.NamespacedName]connections.Member) {
 	}
 }
 
-// ensure mirrors a control plane.
+// ensure starts the mirror of a control plane, or updates it.
 func (e *era) ensure(ctx context.Context, found connections.Member) {
 	if p := e.plane(found.ControlPlane); p != nil {
 		p.update(found)
@@ -168,7 +170,7 @@ func (e *era) ensure(ctx context.Context, found connections.Member) {
 	e.start(ctx, m.plane)
 }
 
-// goStart gives each task of a control plane a goroutine.
+// goStart starts a goroutine for each task of a control plane.
 func (e *era) goStart(ctx context.Context, p *plane) {
 	e.mu.Lock()
 	m := e.planes[p.name]
@@ -178,7 +180,7 @@ func (e *era) goStart(ctx context.Context, p *plane) {
 	}
 }
 
-// publish brings the board up to date.
+// publish updates the board.
 func (e *era) publish() {
 	e.publishing.Lock()
 	defer e.publishing.Unlock()
@@ -192,7 +194,7 @@ func (e *era) publish() {
 	e.config.Board.Replace(all)
 }
 
-// end stops everything. Another replica is the writer now.
+// end stops all control planes, because another replica is the writer now.
 func (e *era) end() {
 	for _, m := range e.all() {
 		m.stop()

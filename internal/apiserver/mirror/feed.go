@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// commitsAtOnce is how many objects are committed together.
+	// commitsAtOnce is the maximum number of objects in one commit.
 	commitsAtOnce = 100
-	// soon is when something is tried again that another one was in the way of.
+	// soon is the delay before an operation is retried that conflicted with another one.
 	soon = 250 * time.Millisecond
 )
 
-// feed brings the items of one kind from one control plane into the log.
+// feed writes the items of one kind from one control plane into the log.
 type feed[Item any] struct {
 	*stock[Item]
 	plane   *plane
@@ -46,7 +46,7 @@ func newFeed[Item any](p *plane, s *stock[Item]) *feed[Item] {
 // kindFeed is a feed of any kind.
 type kindFeed interface {
 	kindName() string
-	// tasks read and settle what is due.
+	// tasks returns the tasks that read and settle objects that are due.
 	tasks() []*task
 	tell()
 	mark(id uuid.UUID, after time.Duration)
@@ -64,31 +64,32 @@ func (f *feed[Item]) tell() {
 	f.plane.config.Metrics.counted(f.plane.name, f.kind, f.Store.Table.Count(f.plane.name), f.breaker.held())
 }
 
-// moment is a point in the order of what changes objects: the log's head, and how
-// many objects were settled.
+// moment is a point in the order of changes: the sequence of the log's head, and the number of
+// objects that were settled.
 type moment struct{ head, settled uint64 }
 
 func (f *feed[Item]) moment() moment {
 	return moment{head: f.Store.Table.Sequence(), settled: f.settle.count.Load()}
 }
 
-// seen is an item that was read, and what became of it.
+// seen is an item that was read, with the object that was composed of it.
 type seen[Item any] struct {
 	item Item
 	id   uuid.UUID
-	// began is before it was read.
+	// began is the moment before the item was read.
 	began  moment
 	record *metadata.Record
-	// entry is what the log has of it, or nil, since a revision.
+	// entry is the log's entry of the object, or nil. since is the revision of its last change.
 	entry  *records.Entry
 	since  uint64
 	object records.Object
-	// key is where it is kept, natural the name that Coder's names give it now.
+	// key is the object's key in the log. natural is the name that the current names in Coder
+	// result in.
 	key, natural string
 }
 
-// apply brings items into the log that were read when it had the given head. With
-// hot they were asked for, so that they are settled too.
+// apply writes items into the log that were read after began. If hot is true, the items were
+// requested by their ids or by a full read, and they are settled too.
 func (f *feed[Item]) apply(ctx context.Context, connection connections.Connection, items []Item, began moment, hot bool) error {
 	for len(items) > 0 {
 		if err := ctx.Err(); err != nil {
@@ -126,7 +127,7 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	now := f.plane.config.Clock.Now()
 	for _, s := range batch.done {
 		f.queue.setBusy(s.id, f.source.busy(f.plane.name, s.item), now)
-		// What went wrong is not tried again before its time, however often it is read.
+		// A failed operation is not retried before its time, no matter how often the item is read.
 		if hot || asks(s.record) && !f.queue.failing(s.id) {
 			f.settle.push(s, now)
 		}
@@ -134,17 +135,17 @@ func (f *feed[Item]) applyChunk(ctx context.Context, connection connections.Conn
 	return nil
 }
 
-// asks says that a record has something to bring on.
+// asks reports whether a record has pending work: an intent or a deletion.
 func asks(record *metadata.Record) bool {
 	return record != nil && (len(record.Intent) > 0 || record.DeletionTimestamp != nil)
 }
 
-// mark has an object read again after a while.
+// mark schedules a read of an object after a delay.
 func (f *feed[Item]) mark(id uuid.UUID, after time.Duration) {
 	f.queue.mark(id, f.plane.config.Clock.Now().Add(after))
 }
 
-// compose makes the object of an item, without a lock.
+// compose makes the object of an item. It takes no lock.
 func (f *feed[Item]) compose(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
 	s.entry, s.since = f.Store.Table.Find(f.plane.name, uidOf(s.id))
 	s.record, _ = f.plane.config.Records.Get(f.plane.name, uidOf(s.id))
@@ -169,12 +170,12 @@ func (f *feed[Item]) recompose(ctx context.Context, connection connections.Conne
 	return f.name(s)
 }
 
-// errNameTaken says that an object that may be gone has the name of another one.
+// errNameTaken reports that the name is held by another object that may be gone.
 var errNameTaken = errors.New("another object still has its name")
 
-// name gives an object the name that it has had first. A new one gets the name that
-// Coder's names give it, unless an object has that which was renamed in Coder since:
-// then its id is added, with two hyphens, which no name in Coder has.
+// name sets the name of an object. A known object keeps its first name. A new one gets the name
+// that its names in Coder result in. If an object that was renamed in Coder since has that name,
+// the id is appended after two hyphens, which no name in Coder contains.
 func (f *feed[Item]) name(s *seen[Item]) error {
 	table := f.Store.Table
 	s.natural = s.object.GetName()
@@ -183,12 +184,12 @@ func (f *feed[Item]) name(s *seen[Item]) error {
 		s.key = key
 	} else if occupant := table.Get(s.key); occupant != nil {
 		if occupant.Natural == "" {
-			// Coder gives a name once: the other one is gone, or was renamed just now.
+			// Names in Coder are unique: the other object is gone, or was renamed just now.
 			f.mark(idOf(occupant.Object), 0)
 			return fmt.Errorf("the %s %q: %w", f.kind, s.natural, errNameTaken)
 		}
 		plain, id := s.key, s.id.String()
-		// Another object that once had this name may have an id that begins alike.
+		// The id of an earlier object of this name may begin with the same characters.
 		if s.key = objectname.WithID(plain, id[:8]); table.Get(s.key) != nil {
 			s.key = objectname.WithID(plain, id)
 		}
@@ -198,19 +199,19 @@ func (f *feed[Item]) name(s *seen[Item]) error {
 	return nil
 }
 
-// unchanged says that nothing of what an object was made of has changed, and that
-// the log has nothing younger than what was read.
+// unchanged reports whether all inputs of an object are unchanged, and the log has nothing newer
+// than the read.
 func (f *feed[Item]) unchanged(s *seen[Item]) bool {
 	entry, since := f.Store.Table.Find(f.plane.name, uidOf(s.id))
 	record, _ := f.plane.config.Records.Get(f.plane.name, uidOf(s.id))
 	if revisionOf(entry) != revisionOf(s.entry) || since > s.began.head || versionOf(record) != versionOf(s.record) {
 		return false
 	}
-	// Settling changes Coder and the record, and not the log.
+	// Settling changes Coder and the record, but not the log.
 	if f.settle.settledSince(s.id, s.began.settled) {
 		return false
 	}
-	// The name may have been given to another object after the read.
+	// The name may have been assigned to another object after the read.
 	return f.Store.Table.Since(s.key) <= s.began.head
 }
 
@@ -228,7 +229,7 @@ func versionOf(record *metadata.Record) string {
 	return record.Version
 }
 
-// same says that a new object has nothing new.
+// same reports whether a new object equals the log's entry.
 func same(entry *records.Entry, next records.Object, natural string) bool {
 	next.SetResourceVersion(entry.Object.GetResourceVersion())
 	defer next.SetResourceVersion("")
@@ -236,15 +237,15 @@ func same(entry *records.Entry, next records.Object, natural string) bool {
 	return !entry.Damaged && (entry.Natural != "") == renamed && (!renamed || entry.Natural == natural) && equality.Semantic.DeepEqual(entry.Object, next)
 }
 
-// adopt gives an item without a record the one that was made before it, and the
-// object what is in it. The key's lock is held.
+// adopt binds the pending record of an interrupted creation to an item without a record, and
+// composes the object again with it. The caller holds the key's lock.
 func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connection, s *seen[Item]) error {
 	if s.record != nil || s.entry != nil {
 		return nil
 	}
 	records := f.plane.config.Records
-	// Coder was asked for the name before that record was made, and had nothing. And this
-	// was read after it.
+	// Before the pending record was made, Coder had no object of that name. The item was read after
+	// that.
 	pending, ok := records.PendingFor(f.plane.name, f.kind, s.object.GetName())
 	if !ok {
 		return nil
@@ -260,10 +261,9 @@ func (f *feed[Item]) adopt(ctx context.Context, connection connections.Connectio
 	return f.recompose(ctx, connection, s)
 }
 
-// keepGeneration writes a generation that has grown into the record, before
-// anybody sees it. An object without a record gets none for that: ten thousand
-// workspaces that stop by themselves at night must cost the cluster nothing. Its
-// generation is that of the log. The key's lock is held.
+// keepGeneration writes an increased generation into the record before the object is served. It
+// creates no record for an object without one, so that ten thousand workspaces that stop at night
+// cause no writes for it: their generation is kept in the log. The caller holds the key's lock.
 func (f *feed[Item]) keepGeneration(ctx context.Context, s *seen[Item]) error {
 	generation := s.object.GetGeneration()
 	if s.record == nil || generation <= max(1, s.record.Generation) {
@@ -279,7 +279,7 @@ func (f *feed[Item]) keepGeneration(ctx context.Context, s *seen[Item]) error {
 	return nil
 }
 
-// changedKeys are the keys of proposals that did not fit the log.
+// changedKeys returns the keys of proposals that conflicted with the log.
 func changedKeys(err error) (map[string]bool, error) {
 	if err == nil {
 		return nil, nil

@@ -10,16 +10,16 @@ import (
 type fault int
 
 const (
-	// unreachable: Coder gave no answer, or could not do its work.
+	// unreachable: any other failure, for example no answer or a server error.
 	unreachable fault = iota
-	// limited: Coder asks for fewer requests.
+	// limited: Coder answered 429 Too Many Requests.
 	limited
-	// refused: Coder does not accept the token, or what is asked with it.
+	// refused: Coder does not accept the token, or the token lacks a permission.
 	refused
 )
 
-// The calls whose success is needed, each for itself: one may fail while the
-// others work.
+// The calls that must succeed. Each is tracked by itself, because one may fail while the others
+// work.
 const (
 	callConnect       = "connect"
 	callOrganizations = "organizations"
@@ -28,21 +28,21 @@ const (
 	callPages         = "pages"
 	callWorkspaces    = "workspaces"
 	callTemplates     = "templates"
-	// callUsers never counts: workspaces and templates do not need the users.
+	// callUsers is never evaluated, because workspaces and templates do not need the users.
 	callUsers  = "users"
 	callUser   = "user"
 	callAgents = "agents"
 )
 
-// failure is a call that has failed ever since.
+// failure is a call that has failed since a time.
 type failure struct {
 	fault   fault
 	since   time.Time
 	message string
 }
 
-// health decides the state of a control plane from what its calls come to. It
-// knows no clock and is not safe for concurrent use.
+// health derives the state of a control plane from the results of its calls. It has no clock and is
+// not safe for concurrent use.
 type health struct {
 	timing *Timing
 
@@ -50,24 +50,24 @@ type health struct {
 	seen    bool
 	since   time.Time
 	message string
-	// began is when it was first looked at.
+	// began is when the control plane was first seen.
 	began time.Time
-	// outage is when the trouble began for which it is not Ready, told is what was
-	// said of it.
+	// outage is when the failure began that made the control plane not Ready. told is the message
+	// that was published for it.
 	outage time.Time
 	told   string
 
 	failing map[string]failure
-	// inherited says that what is known is from another writer: Coder has not answered yet.
+	// inherited is true while the state is from another writer, because Coder has not answered yet.
 	inherited bool
 }
 
-// newHealth is that of a control plane that was never read.
+// newHealth returns the health of a control plane that was never read.
 func newHealth(timing *Timing, now time.Time) *health {
 	return &health{timing: timing, state: partition.Syncing, since: now, began: now, failing: map[string]failure{}}
 }
 
-// resume goes on with what another writer knew.
+// resume continues with the state that another writer published.
 func (h *health) resume(known partition.Partition) {
 	h.state, h.seen, h.since, h.message = known.State, known.Seen, known.Since.Time, known.Message
 	h.inherited = true
@@ -79,13 +79,13 @@ func (h *health) resume(known partition.Partition) {
 	}
 }
 
-// succeeded takes note of an answer.
+// succeeded records a success.
 func (h *health) succeeded(call string) {
 	delete(h.failing, call)
 	h.inherited = false
 }
 
-// failed takes note of a call that was begun at a time and came to nothing.
+// failed records the failure of a call that was sent at began.
 func (h *health) failed(call string, what fault, began time.Time, message string) {
 	known, ok := h.failing[call]
 	if !ok || known.fault != what {
@@ -95,7 +95,7 @@ func (h *health) failed(call string, what fault, began time.Time, message string
 	h.failing[call] = known
 }
 
-// synced takes note that the log equals Coder.
+// synced records that the log equals Coder.
 func (h *health) synced(now time.Time) {
 	clear(h.failing)
 	h.seen = true
@@ -103,13 +103,13 @@ func (h *health) synced(now time.Time) {
 	h.turn(partition.Ready, now, "")
 }
 
-// quarantine takes note that Coder shows less than it should.
+// quarantine records that Coder shows fewer objects than it has.
 func (h *health) quarantine(now time.Time, message string) {
 	h.blame(now, message)
 	h.turn(partition.Quarantined, now, h.told)
 }
 
-// update lets the time work. It says whether something changed.
+// update re-evaluates the state at now and reports whether the state or its message changed.
 func (h *health) update(now time.Time) bool {
 	before, message := h.state, h.message
 	if !h.seen {
@@ -131,7 +131,7 @@ func (h *health) updateUnseen(now time.Time) {
 	}
 }
 
-// explain says why a control plane that was never read is not Ready.
+// explain returns why a control plane that was never read is not Ready.
 func (h *health) explain(worst *failure) string {
 	if worst != nil {
 		return worst.message
@@ -162,8 +162,8 @@ func (h *health) verdict(worst *failure, age time.Duration) partition.State {
 	return partition.Stale
 }
 
-// worst is the failure that has lasted too long and counts most, and how long it
-// has. It is nil where none has.
+// worst returns the most severe failure that has lasted longer than its patience, and its age. It
+// returns nil if there is none.
 func (h *health) worst(now time.Time) (*failure, time.Duration) {
 	var worst *failure
 	for _, call := range h.calls() {
@@ -181,8 +181,8 @@ func (h *health) worst(now time.Time) (*failure, time.Duration) {
 	return worst, now.Sub(worst.since)
 }
 
-// calls are those that count. Once everything was read, only those that are made
-// again and again do.
+// calls returns the calls that are evaluated. After the first full read these are only the repeated
+// calls.
 func (h *health) calls() []string {
 	repeated := []string{callConnect, callJobs, callWorkspaces, callTemplates, callCount, callOrganizations}
 	if h.seen {
@@ -191,8 +191,8 @@ func (h *health) calls() []string {
 	return append(repeated, callPages, callUser)
 }
 
-// patience is how long a fault may last. Coder is there while it asks for fewer
-// requests, so that may last longer.
+// patience returns how long a fault may last. A Coder that limits requests still works, so limited
+// may last longer.
 func (h *health) patience(what fault) time.Duration {
 	switch {
 	case what == refused:
@@ -200,14 +200,14 @@ func (h *health) patience(what fault) time.Duration {
 	case what == limited:
 		return 4 * h.timing.StaleAfter
 	case h.inherited:
-		// The writer before may have ended because of the same fault.
+		// The previous writer may have ended because of the same fault.
 		return h.timing.StaleAfter / 6
 	default:
 		return h.timing.StaleAfter
 	}
 }
 
-// blame begins an outage. What was said first stays, because it is written into
+// blame begins an outage. During an outage the first message stays, because it is written into
 // every object.
 func (h *health) blame(since time.Time, message string) {
 	if h.outage.IsZero() {

@@ -9,7 +9,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/partition"
 )
 
-// TestHealth is a table of what happens after how many seconds, and what comes of it.
+// TestHealth checks the state after a sequence of calls at given times, in seconds.
 func TestHealth(t *testing.T) {
 	start := time.Date(2026, time.May, 4, 12, 0, 0, 0, time.UTC)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
@@ -109,7 +109,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestOutageIsToldOnce keeps what is written into objects the same.
+// TestOutageIsToldOnce checks that the message of an outage does not change during it.
 func TestOutageIsToldOnce(t *testing.T) {
 	var timing Timing
 	timing.complete()

@@ -26,7 +26,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// live is a mirror with the real kinds that runs over a Coder behind HTTP.
+// live is a mirror with the real kinds over a Coder behind HTTP.
 type live struct {
 	*coderdtest.Server
 	t                     *testing.T
@@ -37,7 +37,7 @@ type live struct {
 	client                *coderd.Client
 }
 
-// build begins a build as a person does.
+// build starts a build as a user does.
 func (l *live) build(id uuid.UUID, transition coderd.Transition) {
 	l.t.Helper()
 	if _, err := l.client.Build(l.t.Context(), id, coderd.BuildRequest{Transition: transition}); err != nil {
@@ -50,7 +50,7 @@ func newLive(t *testing.T, options ...coderdtest.Option) *live {
 	return newLiveWith(t, func(*mirror.Timing) {}, options...)
 }
 
-// newLiveWith is newLive with other times.
+// newLiveWith is newLive with other timing.
 func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtest.Option) *live {
 	t.Helper()
 	l := &live{
@@ -70,8 +70,8 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Between Stale and Quarantined lies more than a busy machine can oversleep: who
-	// polls for the one must not find the other.
+	// The time between Stale and Quarantined must be longer than the delays of a busy machine, so
+	// that a test that polls for Stale does not find Quarantined.
 	timing := mirror.Timing{
 		Members: 10 * time.Millisecond, Jobs: 20 * time.Millisecond, Busy: 20 * time.Millisecond, Templates: 50 * time.Millisecond,
 		Count: 100 * time.Millisecond, Batch: 20 * time.Millisecond, Round: 20 * time.Millisecond, Probe: 20 * time.Millisecond,
@@ -96,7 +96,7 @@ func newLiveWith(t *testing.T, change func(*mirror.Timing), options ...coderdtes
 	return l
 }
 
-// run starts the mirror. What it gives stops it.
+// run starts the mirror. stop stops it.
 func (l *live) run() (stop func()) {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	var wg sync.WaitGroup
@@ -136,7 +136,7 @@ func (l *live) workspace(name string) *aggregationv1alpha1.CoderWorkspace {
 	return nil
 }
 
-// TestRunsOverHTTP follows a Coder through a day.
+// TestRunsOverHTTP follows a Coder through builds, deletions and outages.
 func TestRunsOverHTTP(t *testing.T) {
 	l := newLive(t, coderdtest.WithManualBuilds())
 	l.AddUser("ada")
@@ -185,7 +185,7 @@ func TestRunsOverHTTP(t *testing.T) {
 		t.Errorf("%d events for 150 workspaces and one outage", len(events))
 	}
 
-	// Another time as the writer begins with what is there.
+	// The second run as the writer continues with the existing log.
 	head = l.workspaces.Head()
 	late := l.AddWorkspaces(1, "ada", docker)[0]
 	l.run()
@@ -207,8 +207,8 @@ func TestRunsOverHTTP(t *testing.T) {
 	}
 }
 
-// TestShortBuildsOverHTTP sees builds that have ended when the request for them is
-// answered, although no other read finds them.
+// TestShortBuildsOverHTTP checks that builds are seen that have ended when the request for them is
+// answered, even if no other read finds them.
 func TestShortBuildsOverHTTP(t *testing.T) {
 	l := newLiveWith(t, func(timing *mirror.Timing) {
 		timing.Batch, timing.Round, timing.Templates, timing.Count = time.Hour, time.Hour, time.Hour, time.Hour
@@ -227,7 +227,7 @@ func TestShortBuildsOverHTTP(t *testing.T) {
 	l.until("deleted", func() bool { return l.workspace("coder.ada.dev") == nil })
 }
 
-// TestFirstSyncOverHTTP compares it with the pages alone.
+// TestFirstSyncOverHTTP compares the first sync with reading the pages alone.
 func TestFirstSyncOverHTTP(t *testing.T) {
 	if testing.Short() || mirror.RaceEnabled {
 		t.Skip("a measurement of many objects")

@@ -13,37 +13,36 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// livelyFor is how long an organization in which something was built is asked more
-// often than others.
+// livelyFor is how long an organization is polled more often after a build in it.
 const livelyFor = 5 * time.Minute
 
 const (
-	// newestPage is how many of the newest jobs are asked for. If none of them is known,
-	// coderd.MaxJobs are asked for at the next look.
+	// newestPage is the number of newest jobs that are requested. If none of them is known, the
+	// next poll requests coderd.MaxJobs.
 	newestPage = 100
-	// newestShare limits the load on Coder's database: the newest jobs are asked for
-	// again after this many times the time that the last answer took. With an answer in
-	// 85 ms this is at every look.
+	// newestShare limits the load on Coder's database: the newest jobs are requested again after
+	// this many times the duration of the last answer. With an answer in 85 ms this is at every
+	// poll.
 	newestShare = 20
 )
 
-// jobs asks Coder again and again what it is building. The workspaces and templates of
-// jobs that began or ended are read at once.
+// jobs polls the provisioner jobs of Coder. The workspaces and templates of jobs that began or
+// ended are read at once.
 //
-// A look asks either for the newest jobs or for the active ones. The newest ones include
-// jobs that began and ended between two looks.
+// A poll requests either the newest jobs or the active ones. The newest ones include jobs that
+// began and ended between two polls.
 type jobs struct {
 	plane *plane
 	task  *task
 
 	mu            sync.Mutex
 	organizations []*organization
-	// listed is when the organizations were read.
+	// listed is when the organizations were last listed.
 	listed time.Time
 	turn   int
 }
 
-// organization is one of those that are asked in turn.
+// organization is an organization that is polled in turn.
 type organization struct {
 	id   uuid.UUID
 	name string
@@ -51,14 +50,14 @@ type organization struct {
 	active map[uuid.UUID]coderd.Job
 	// newest are the ids of the newest jobs. It is nil before the first answer about them.
 	newest map[uuid.UUID]bool
-	// page is how many of the newest jobs the next look asks for, next the earliest time
-	// of that.
+	// page is how many of the newest jobs the next poll requests. next is the earliest time for
+	// that.
 	page int
 	next time.Time
-	// unseen is true if some of the active jobs were not among the newest ones, so that
-	// the next look asks for the active jobs.
+	// unseen is true if some of the active jobs were not among the newest ones, so that the next
+	// poll requests the active jobs.
 	unseen bool
-	// asked is when it was last asked, lively when something was being built.
+	// asked is when it was last polled. lively is when a build in it was last seen.
 	asked, lively time.Time
 }
 
@@ -85,8 +84,8 @@ func (j *jobs) step(ctx context.Context) time.Time {
 	return next
 }
 
-// ready says that the organizations are known while everything else is still being
-// read. What begins meanwhile must not be missed.
+// ready reports whether the organizations are known while the full read is running. Jobs that begin
+// meanwhile must not be missed.
 func (j *jobs) ready() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -99,7 +98,7 @@ func (j *jobs) unlisted() bool {
 	return j.plane.config.Clock.Since(j.listed) >= j.plane.config.Timing.Organizations
 }
 
-// list reads the organizations. What is known of them stays.
+// list lists the organizations. It keeps the state of known ones.
 func (j *jobs) list(ctx context.Context, coder Coder) error {
 	var all []coderd.Organization
 	err := j.plane.ask(ctx, callOrganizations, func(ctx context.Context) error {
@@ -128,8 +127,8 @@ func (j *jobs) list(ctx context.Context, coder Coder) error {
 	return nil
 }
 
-// choose gives the organization whose turn it is. Every other time it is one in which
-// something was built lately.
+// choose returns the organization that was polled longest ago. Every other time it prefers those
+// with recent builds.
 func (j *jobs) choose() *organization {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -150,7 +149,7 @@ func (j *jobs) choose() *organization {
 	return any
 }
 
-// pollAll reads the organizations and asks each.
+// pollAll lists the organizations and polls each of them.
 func (j *jobs) pollAll(ctx context.Context, coder Coder) error {
 	if err := j.list(ctx, coder); err != nil {
 		return err
@@ -166,10 +165,10 @@ func (j *jobs) pollAll(ctx context.Context, coder Coder) error {
 	return nil
 }
 
-// jobsTimeout bounds a question that Coder answers at once.
+// jobsTimeout is the timeout of a request that Coder normally answers at once.
 const jobsTimeout = 10 * time.Second
 
-// poll asks what is being built in an organization.
+// poll requests the jobs of an organization.
 func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 	p := j.plane
 	began := p.config.Clock.Now()
@@ -205,8 +204,8 @@ func (j *jobs) poll(ctx context.Context, coder Coder, o *organization) error {
 	return nil
 }
 
-// newestDue returns how many of the newest jobs the look asks for, or 0 if it asks for the
-// active jobs.
+// newestDue returns how many of the newest jobs the poll requests, or 0 if it requests the active
+// jobs.
 func (j *jobs) newestDue(o *organization, now time.Time) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -216,15 +215,15 @@ func (j *jobs) newestDue(o *organization, now time.Time) int {
 	return max(newestPage, o.page)
 }
 
-// newestTook determines when the newest jobs are asked for again.
+// newestTook sets the earliest time of the next request for the newest jobs.
 func (j *jobs) newestTook(o *organization, took time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o.next = j.plane.config.Clock.Now().Add(newestShare * took)
 }
 
-// notFound deals with an organization that was deleted, or whose jobs the token must
-// not read.
+// notFound handles 404 Not Found: the organization was deleted, or the token must not read its
+// jobs.
 func (j *jobs) notFound(ctx context.Context, coder Coder, o *organization, began time.Time) error {
 	if err := j.list(ctx, coder); err != nil {
 		return err
@@ -242,7 +241,7 @@ func (j *jobs) notFound(ctx context.Context, coder Coder, o *organization, began
 	return err
 }
 
-// takeActive compares all active jobs with the known ones. The lock is held.
+// takeActive compares all active jobs with the known ones. The caller holds the lock.
 func (j *jobs) takeActive(o *organization, found []coderd.Job, began time.Time) {
 	active := make(map[uuid.UUID]coderd.Job, len(found))
 	for _, job := range found {
@@ -263,8 +262,8 @@ func (j *jobs) takeActive(o *organization, found []coderd.Job, began time.Time) 
 	j.take(o, active, changed, began)
 }
 
-// takeNewest compares the newest jobs with the known ones. Active jobs that are not among
-// them stay. The lock is held.
+// takeNewest compares the newest jobs with the known ones. Active jobs that are not among them stay
+// active. The caller holds the lock.
 func (j *jobs) takeNewest(o *organization, found []coderd.Job, limit int, began time.Time) {
 	active := maps.Clone(o.active)
 	newest := make(map[uuid.UUID]bool, len(found))
@@ -294,7 +293,7 @@ func (j *jobs) takeNewest(o *organization, found []coderd.Job, limit int, began 
 	case overlap, o.newest == nil, len(found) < limit:
 		o.newest, o.page = newest, newestPage
 	case limit < coderd.MaxJobs:
-		// There are more new jobs than the page has.
+		// There are more new jobs than the page holds.
 		o.page, o.next = coderd.MaxJobs, began
 	default:
 		o.newest, o.page = newest, newestPage
@@ -302,7 +301,7 @@ func (j *jobs) takeNewest(o *organization, found []coderd.Job, limit int, began 
 	}
 }
 
-// take has the workspaces and templates of jobs read that began or ended. The lock is held.
+// take triggers reads of the workspaces and templates of changed jobs. The caller holds the lock.
 func (j *jobs) take(o *organization, active map[uuid.UUID]coderd.Job, changed []coderd.Job, began time.Time) {
 	p := j.plane
 	for _, job := range changed {

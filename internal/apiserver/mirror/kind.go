@@ -9,15 +9,15 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// Kind knows what one kind of object is made of. It is safe for concurrent use.
+// Kind composes and settles the objects of one kind. It is safe for concurrent use.
 type Kind[Item any] interface {
-	// Object makes the object of an item, with the record laid over it. The record
-	// and the previous object may be nil, and must not be written to.
+	// Object returns the object of an item, with the metadata of the record merged in. The record
+	// and the previous object may be nil. Object must not modify them.
 	Object(ctx context.Context, connection connections.Connection, item Item, record *metadata.Record, previous records.Object) (records.Object, error)
-	// Settle brings on what is recorded (intent, deletion) or waits in Coder and is
-	// due now. With again the item is read again soon.
+	// Settle applies to Coder the pending work of an object that is due now: recorded intent, a
+	// deletion, or work that is pending in Coder. If again is true, the item is read again soon.
 	Settle(ctx context.Context, connection connections.Connection, item Item, record *metadata.Record) (again bool, err error)
-	// WithSync gives a copy whose condition Synced says whether Coder answers. It is
-	// nil where nothing changes.
+	// WithSync returns a copy of the object whose condition Synced reports whether Coder answers.
+	// It returns nil if the condition would not change.
 	WithSync(previous records.Object, reachable bool, since time.Time, message string) records.Object
 }

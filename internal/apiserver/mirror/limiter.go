@@ -11,15 +11,16 @@ import (
 )
 
 const (
-	// slowest is the rate to which trouble brings a limiter at most.
+	// slowest is the minimum rate after failures, in requests per second.
 	slowest = 0.5
-	// firstBackoff doubles with each failure in a row, up to lastBackoff.
+	// firstBackoff is the delay after the first failure. It doubles with each further one, up to
+	// lastBackoff.
 	firstBackoff = 250 * time.Millisecond
 	lastBackoff  = 5 * time.Second
 )
 
-// limiter paces the requests to one Coder: not more than a rate, less when Coder
-// asks for it or is in trouble, slowly more again afterwards.
+// limiter limits the rate of requests to one Coder. It halves the rate when Coder limits requests
+// or cannot be reached, and raises it slowly after successes.
 type limiter struct {
 	clock  clock.WithTicker
 	jitter func() float64
@@ -29,9 +30,9 @@ type limiter struct {
 	rate   float64
 	tokens float64
 	filled time.Time
-	// blocked is before when nothing is sent.
+	// blocked is the time before which no request is sent.
 	blocked time.Time
-	// failures are those in a row.
+	// failures counts consecutive failures.
 	failures int
 }
 
@@ -39,7 +40,7 @@ func newLimiter(c clock.WithTicker, jitter func() float64, rate float64) *limite
 	return &limiter{clock: c, jitter: jitter, max: rate, rate: rate, tokens: rate, filled: c.Now()}
 }
 
-// wait returns when a request may be sent.
+// wait waits until a request may be sent.
 func (l *limiter) wait(ctx context.Context) error {
 	for {
 		delay := l.reserve(l.clock.Now())
@@ -52,7 +53,7 @@ func (l *limiter) wait(ctx context.Context) error {
 	}
 }
 
-// reserve takes a token, or says after when to ask again.
+// reserve takes a token, or returns the delay before the next attempt.
 func (l *limiter) reserve(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +71,7 @@ func (l *limiter) reserve(now time.Time) time.Duration {
 	return max(time.Millisecond, time.Duration((1-l.tokens)/l.rate*float64(time.Second)))
 }
 
-// note takes in how a request ended.
+// note adapts the rate to the result of a request.
 func (l *limiter) note(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +90,7 @@ func (l *limiter) note(err error) {
 	}
 }
 
-// backoff is between half of and the whole exponential delay.
+// backoff returns a random delay between half of and the full exponential delay.
 func (l *limiter) backoff() time.Duration {
 	delay := lastBackoff
 	if l.failures < 8 {
@@ -98,14 +99,14 @@ func (l *limiter) backoff() time.Duration {
 	return delay/2 + time.Duration(l.jitter()*float64(delay/2))
 }
 
-// reset forgets the trouble, for another connection.
+// reset resets the backoff for a new connection.
 func (l *limiter) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures, l.blocked = 0, time.Time{}
 }
 
-// sleep waits on a clock.
+// sleep waits for d on a clock, or until the context ends.
 func sleep(ctx context.Context, c clock.WithTicker, d time.Duration) error {
 	timer := c.NewTimer(d)
 	defer timer.Stop()

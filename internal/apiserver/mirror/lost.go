@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// lostPage is how many workspaces with a disconnected agent are read at every look.
+	// lostPage is how many workspaces with a disconnected agent are read in every step.
 	lostPage = 100
 	// agentDisconnected is the status of an agent that Coder no longer hears from.
 	agentDisconnected = "disconnected"
 )
 
-// lost finds workspaces whose agent was disconnected, or is connected again. No build and
-// no pod shows that. At every look it reads the first page of the workspaces with a
-// disconnected agent. The other pages are read only if the number of these workspaces or
-// the first page changed, and at most once in Timing.Count.
+// lost finds workspaces whose agent was disconnected, or is connected again. Neither builds nor
+// pods show that. Every step reads the first page of the workspaces with a disconnected agent. It
+// reads the other pages only if the number of these workspaces or the first page changed, and at
+// most once in Timing.Count.
 type lost struct {
 	plane *plane
 	task  *task
 	next  time.Time
-	// known are the workspaces with a disconnected agent. It is nil before the first look.
+	// known are the workspaces with a disconnected agent. It is nil before the first step.
 	known map[uuid.UUID]bool
-	// full is when all pages were read last.
+	// full is when all pages were last read.
 	full time.Time
 }
 
@@ -45,7 +45,7 @@ func (l *lost) step(ctx context.Context) time.Time {
 	connection, live := p.live()
 	switch {
 	case !live:
-		// What changed meanwhile is compared with the objects.
+		// The next step compares Coder with the objects in the log.
 		l.known = nil
 		return p.after(idle)
 	case p.config.Clock.Now().Before(l.next):

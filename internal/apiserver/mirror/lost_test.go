@@ -9,7 +9,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// setAgents gives the agents of workspaces a status. No build begins.
+// setAgents sets the status of the agents of workspaces, without a build.
 func (c *fakeCoder) setAgents(status string, ids ...uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,8 +28,8 @@ func (s *sim) lostOf(c *fakeCoder, ids ...uuid.UUID) (n int) {
 	return n
 }
 
-// TestAgentsAreLost is found within ten seconds among ten thousand workspaces, of which
-// many may have a disconnected agent for long, and so is that they are back.
+// TestAgentsAreLost checks that disconnected agents, and their return, are seen within ten seconds
+// among ten thousand workspaces, even if many agents are disconnected for long.
 func TestAgentsAreLost(t *testing.T) {
 	if RaceEnabled {
 		t.Skip("a simulation of one goroutine: hack/test.sh runs it without the race detector")
@@ -46,7 +46,7 @@ func TestAgentsAreLost(t *testing.T) {
 		s.until(time.Minute, "Ready", s.ready(c))
 		s.until(5*time.Minute, "those lost before", func() bool { return s.lostOf(c, old...) == long })
 		for range 5 {
-			// Beyond one page all are read at most once a minute.
+			// If there is more than one page, all pages are read at most once a minute.
 			s.run(70*time.Second + time.Duration(s.random.IntN(20_000))*time.Millisecond)
 			c.setAgents(agentDisconnected, some...)
 			s.until(limit, "lost", func() bool { return s.lostOf(c, some...) == len(some) })
@@ -62,7 +62,7 @@ func TestAgentsAreLost(t *testing.T) {
 	}
 }
 
-// TestAllAgentsAreLost is a cut network. Each workspace is read once.
+// TestAllAgentsAreLost simulates a network failure. Each workspace is read once.
 func TestAllAgentsAreLost(t *testing.T) {
 	if RaceEnabled {
 		t.Skip("a simulation of one goroutine: hack/test.sh runs it without the race detector")
@@ -80,7 +80,7 @@ func TestAllAgentsAreLost(t *testing.T) {
 	if n := c.requests() - before; n > 40 {
 		t.Errorf("%d requests in %s: %v", n, took, c.calls)
 	}
-	// Another replica goes on with the objects.
+	// Another replica continues with the objects.
 	s.lead()
 	s.until(time.Minute, "Ready", s.ready(c))
 	before = c.calls["ids"]

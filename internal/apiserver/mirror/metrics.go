@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/kube/collector"
 )
 
-// Metrics is what the mirror tells Prometheus. Nil tells nothing.
+// Metrics are the Prometheus metrics of the mirror. All methods of a nil Metrics do nothing.
 type Metrics struct {
 	lag     *prometheus.GaugeVec
 	syncs   *prometheus.CounterVec
@@ -22,7 +22,7 @@ type Metrics struct {
 	leader  prometheus.Gauge
 }
 
-// NewMetrics makes the metrics and registers them.
+// NewMetrics returns the metrics and registers them.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -61,28 +61,28 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	)
 }
 
-// leads tells whether this replica mirrors.
+// leads records whether this replica mirrors: 1 or 0.
 func (m *Metrics) leads(value float64) {
 	if m != nil {
 		m.leader.Set(value)
 	}
 }
 
-// committed counts changes.
+// committed counts changes that were written into records.
 func (m *Metrics) committed(kind string, changes int) {
 	if m != nil {
 		m.commits.WithLabelValues(kind).Add(float64(changes))
 	}
 }
 
-// synced counts a full read.
+// synced counts a full read by its result.
 func (m *Metrics) synced(controlPlane types.NamespacedName, result string) {
 	if m != nil {
 		m.syncs.WithLabelValues(controlPlane.Namespace, controlPlane.Name, result).Inc()
 	}
 }
 
-// told tells how far behind a control plane is, and in which state.
+// told records the lag and the state of a control plane.
 func (m *Metrics) told(controlPlane types.NamespacedName, state partition.State, lag time.Duration) {
 	if m == nil {
 		return
@@ -97,8 +97,8 @@ func (m *Metrics) told(controlPlane types.NamespacedName, state partition.State,
 	}
 }
 
-// counted tells how many objects of a kind a control plane has, and how many of
-// their deletions are held back.
+// counted records the number of objects of a kind in a control plane, and the number of their
+// deletions that are held back.
 func (m *Metrics) counted(controlPlane types.NamespacedName, kind string, objects, held int) {
 	if m != nil {
 		m.objects.WithLabelValues(controlPlane.Namespace, controlPlane.Name, kind).Set(float64(objects))
@@ -106,8 +106,8 @@ func (m *Metrics) counted(controlPlane types.NamespacedName, kind string, object
 	}
 }
 
-// forget drops what is told of a control plane, for its release or when another
-// replica becomes the writer.
+// forget deletes the metrics of a control plane, after its release or when another replica becomes
+// the writer.
 func (m *Metrics) forget(controlPlane types.NamespacedName) {
 	if m == nil {
 		return

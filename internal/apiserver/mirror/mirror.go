@@ -11,7 +11,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// Mirror keeps the logs equal to every served Coder.
+// Mirror keeps the logs equal to the state of every served Coder.
 type Mirror struct {
 	config Config
 
@@ -20,7 +20,7 @@ type Mirror struct {
 	era *era
 }
 
-// New makes a mirror. It does nothing before Run.
+// New returns a Mirror. It starts nothing: call Run.
 func New(config Config) (*Mirror, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
@@ -30,8 +30,7 @@ func New(config Config) (*Mirror, error) {
 	return m, nil
 }
 
-// Run mirrors until the context ends. It can be run again afterwards, whenever
-// this replica is the writer.
+// Run mirrors until the context ends. Call it again each time this replica becomes the writer.
 func (m *Mirror) Run(ctx context.Context) {
 	e := newEra(&m.config)
 	e.start = e.goStart
@@ -58,7 +57,7 @@ func (m *Mirror) set(e *era) {
 	m.era = e
 }
 
-// plane is the mirror of a control plane, or nil.
+// plane returns the mirror of a control plane, or nil if this replica does not mirror it.
 func (m *Mirror) plane(controlPlane types.NamespacedName) *plane {
 	m.mu.Lock()
 	e := m.era
@@ -69,39 +68,39 @@ func (m *Mirror) plane(controlPlane types.NamespacedName) *plane {
 	return e.plane(controlPlane)
 }
 
-// HintWorkspace has a workspace read at once, because somebody has just written it.
-// Where this replica is not the writer it does nothing.
+// HintWorkspace triggers an immediate read of a workspace that was just written. It does nothing if
+// this replica is not the writer.
 func (m *Mirror) HintWorkspace(controlPlane types.NamespacedName, id uuid.UUID) {
 	m.hint(controlPlane, kindWorkspace, id)
 }
 
-// podsGap is how long after a change of its pods a workspace is read, so that a pod
-// that changes all the time costs one request a second.
+// podsGap is the delay between a change of a workspace's pods and the read of the workspace. It
+// limits pods that change all the time to one request a second.
 const podsGap = time.Second
 
-// HintPods has a known workspace read soon, because its pods changed.
+// HintPods triggers a read of a known workspace after podsGap, because its pods changed.
 func (m *Mirror) HintPods(controlPlane types.NamespacedName, id uuid.UUID) {
 	p := m.plane(controlPlane)
 	if p == nil {
 		return
 	}
-	// Anybody can write the id of no workspace on a pod.
+	// A pod may carry the id of a workspace that does not exist. Such ids are ignored.
 	if entry, _ := p.workspaces.Store.Table.Find(controlPlane, uidOf(id)); entry != nil {
 		p.workspaces.mark(id, podsGap)
 	}
 }
 
-// HintTemplate does the same for a template.
+// HintTemplate triggers an immediate read of a template.
 func (m *Mirror) HintTemplate(controlPlane types.NamespacedName, id uuid.UUID) {
 	m.hint(controlPlane, kindTemplate, id)
 }
 
-// HintUser does the same for a user.
+// HintUser triggers an immediate read of a user.
 func (m *Mirror) HintUser(controlPlane types.NamespacedName, id uuid.UUID) {
 	m.hint(controlPlane, kindUser, id)
 }
 
-// recordChanged has an object read again whose record somebody else changed.
+// recordChanged triggers a read of an object whose record was changed by another component.
 func (m *Mirror) recordChanged(record *metadata.Record) {
 	id, err := uuid.Parse(string(record.UID))
 	if err != nil {
@@ -110,7 +109,7 @@ func (m *Mirror) recordChanged(record *metadata.Record) {
 	m.hint(record.ControlPlane, record.Kind, id)
 }
 
-// hint has an object of a kind read at once.
+// hint triggers an immediate read of an object.
 func (m *Mirror) hint(controlPlane types.NamespacedName, kind string, id uuid.UUID) {
 	if p := m.plane(controlPlane); p != nil {
 		if f := p.feedOf(kind); f != nil {

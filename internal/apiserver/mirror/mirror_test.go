@@ -24,8 +24,8 @@ func (s *sim) equal(c *fakeCoder) {
 	}
 }
 
-// TestFirstSync reads everything, and what is read costs hardly more time than
-// Coder's own pages.
+// TestFirstSync checks that the first sync reads all objects in little more time than Coder's own
+// pages take.
 func TestFirstSync(t *testing.T) {
 	for _, n := range []int{0, 1, 999, 10_000} {
 		s := newSim(t, 1)
@@ -42,8 +42,8 @@ func TestFirstSync(t *testing.T) {
 	}
 }
 
-// TestTooManyWorkspaces does not read them into memory, and says why. Others are
-// served.
+// TestTooManyWorkspaces checks that a control plane with too many workspaces is not read into
+// memory and reports the reason. Other control planes are served.
 func TestTooManyWorkspaces(t *testing.T) {
 	s := newSim(t, 1)
 	s.mirror.config.MaxWorkspaces = 5
@@ -62,7 +62,7 @@ func TestTooManyWorkspaces(t *testing.T) {
 	s.equal(many)
 }
 
-// TestRequestsAtRest counts them.
+// TestRequestsAtRest counts the requests while nothing changes.
 func TestRequestsAtRest(t *testing.T) {
 	if RaceEnabled {
 		t.Skip("a simulation of one goroutine: hack/test.sh runs it without the race detector")
@@ -92,7 +92,7 @@ func TestRequestsAtRest(t *testing.T) {
 	}
 }
 
-// TestBuildReachesTheLog measures how long that takes.
+// TestBuildReachesTheLog measures the time until a build is in the log.
 func TestBuildReachesTheLog(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -124,7 +124,7 @@ func TestBuildReachesTheLog(t *testing.T) {
 	s.equal(c)
 }
 
-// shortBuilds begins and ends builds of workspaces, before anybody can ask for them.
+// shortBuilds starts and ends builds of workspaces before any poll.
 func (c *fakeCoder) shortBuilds(ids ...uuid.UUID) {
 	for _, id := range ids {
 		c.build(id, coderd.TransitionStop)
@@ -132,7 +132,7 @@ func (c *fakeCoder) shortBuilds(ids ...uuid.UUID) {
 	}
 }
 
-// stoppedOf returns how many of the workspaces are shown as stopped.
+// stoppedOf returns how many of the workspaces are stopped in the log.
 func (s *sim) stoppedOf(c *fakeCoder, ids ...uuid.UUID) (n int) {
 	for _, id := range ids {
 		if e, _ := s.era.workspaces.Store.Table.Find(c.name, uidOf(id)); e.Object.(*aggregationv1alpha1.CoderWorkspace).Status.LatestBuildStatus == "stopped" {
@@ -142,8 +142,8 @@ func (s *sim) stoppedOf(c *fakeCoder, ids ...uuid.UUID) (n int) {
 	return n
 }
 
-// TestBuildBetweenTwoQuestions is one that no question for active jobs meets. It is among
-// the newest jobs. If these take Coder long, they are asked for less often.
+// TestBuildBetweenTwoQuestions has a build that no poll of the active jobs finds. It is among the
+// newest jobs. If these take Coder long, they are requested less often.
 func TestBuildBetweenTwoQuestions(t *testing.T) {
 	for _, test := range []struct{ newest, limit time.Duration }{
 		{0, 2100 * time.Millisecond},
@@ -190,7 +190,7 @@ func TestJobsAreRefusedAtFirst(t *testing.T) {
 	s.until(2100*time.Millisecond, "the end of the build", func() bool { return s.stoppedOf(c, id) == 1 })
 }
 
-// TestManyShortBuilds has more of them between two questions than a question covers.
+// TestManyShortBuilds has more builds between two polls than a poll covers.
 func TestManyShortBuilds(t *testing.T) {
 	for n, limit := range map[int]time.Duration{150: 5 * time.Second, 1500: 2 * time.Minute} {
 		s := newSim(t, 1)
@@ -210,8 +210,8 @@ func TestManyShortBuilds(t *testing.T) {
 	}
 }
 
-// TestOutageOfTenMinutes deletes nothing, and says once in each object that Coder
-// does not answer.
+// TestOutageOfTenMinutes checks that an outage deletes nothing, and is written once into each
+// object.
 func TestOutageOfTenMinutes(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -220,7 +220,7 @@ func TestOutageOfTenMinutes(t *testing.T) {
 	s.until(time.Minute, "Ready", s.ready(c))
 	head, floor := s.workspaces.Head(), s.workspaces.Len()
 	c.fault = func(string) error { return &coderd.Error{Op: "asking", Message: "Coder cannot be reached"} }
-	// Who waits for the limiter takes the time with it, so a step may be longer.
+	// Waiting for the limiter advances the clock, so a step may take longer.
 	for began := s.clock.Now(); s.clock.Since(began) < 28*time.Second; s.run(time.Second) {
 		if got := s.state(c).State; got != partition.Ready {
 			t.Errorf("after %s it is %s", s.clock.Since(began), got)

@@ -2,5 +2,6 @@
 
 package mirror
 
-// RaceEnabled says that everything takes ten times as long.
+// RaceEnabled reports whether the race detector is enabled, which makes everything ten times
+// slower.
 const RaceEnabled = false

@@ -16,10 +16,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// errNotHeld says that another replica may mirror by now.
+// errNotHeld reports that another replica may mirror by now.
 var errNotHeld = errors.New("the Lease of the mirror was not renewed in time, so another replica may do the same")
 
-// errReleased says that the objects of a control plane are leaving the log.
+// errReleased reports that the objects of a control plane are being removed from the log.
 var errReleased = errors.New("the control plane is no longer served")
 
 // plane mirrors one control plane.
@@ -32,9 +32,9 @@ type plane struct {
 
 	workspaces *feed[coderd.Workspace]
 	templates  *feed[coderd.Template]
-	// users is nil where no users are mirrored.
+	// users is nil if users are not mirrored.
 	users *feed[coderd.User]
-	// feeds are those of all kinds.
+	// feeds are the feeds of all kinds.
 	feeds []kindFeed
 
 	sync   *syncer
@@ -42,23 +42,23 @@ type plane struct {
 	rounds *rounds
 	census *census
 	tasks  []*task
-	// publish tells everybody of another state.
+	// publish publishes the sync status of all control planes.
 	publish func()
 
 	mu         sync.Mutex
 	namePrefix string
 	named      bool
-	// neverServed says that its objects were never shown to anybody, by this replica
-	// or another one. It holds until they are read.
+	// neverServed reports that no replica has ever served the objects. It holds until they are
+	// read.
 	neverServed bool
 	connection  *connections.Connection
 	health      *health
-	// answered is when Coder last said what it is building.
+	// answered is the time of the last answer about active builds.
 	answered time.Time
 }
 
-// newPlane makes the mirror of a control plane. known is what another writer left on
-// the board, or nil.
+// newPlane returns the mirror of a control plane. known is the sync status that another writer
+// published, or nil.
 func newPlane(m *era, member connections.Member, known *partition.Partition) *plane {
 	config := m.config
 	now := config.Clock.Now()
@@ -94,15 +94,15 @@ func newPlane(m *era, member connections.Member, known *partition.Partition) *pl
 	return p
 }
 
-// wakeAll makes everything due at once.
+// wakeAll makes all tasks due at once.
 func (p *plane) wakeAll() {
 	for _, t := range p.tasks {
 		t.wake()
 	}
 }
 
-// update takes in what the cluster says of the control plane, and lets the time
-// work.
+// update takes over the control plane's connection and name prefix from the cluster, and
+// re-evaluates the health at the current time.
 func (p *plane) update(member connections.Member) {
 	now := p.config.Clock.Now()
 	p.mu.Lock()
@@ -131,7 +131,7 @@ func clientOf(connection *connections.Connection) *coderd.Client {
 	return connection.Client
 }
 
-// connected gives the connection, if there is one.
+// connected returns the connection, if there is one and the namespace is not being deleted.
 func (p *plane) connected() (connections.Connection, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +141,7 @@ func (p *plane) connected() (connections.Connection, bool) {
 	return *p.connection, true
 }
 
-// live gives the connection of a control plane that is Ready.
+// live returns the connection if the control plane is Ready and no full read is needed.
 func (p *plane) live() (connections.Connection, bool) {
 	if p.state() != partition.Ready || p.sync.needed() {
 		return connections.Connection{}, false
@@ -155,7 +155,8 @@ func (p *plane) state() partition.State {
 	return p.health.state
 }
 
-// outage says since when and why the objects are as they were last seen.
+// outage returns when and why the objects stopped being up to date. ok is false if there is no
+// outage.
 func (p *plane) outage() (since time.Time, message string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +164,7 @@ func (p *plane) outage() (since time.Time, message string, ok bool) {
 	return p.health.outage, p.health.told, ok
 }
 
-// certain says whether this replica may change something in Coder: no other one mirrors.
+// certain returns an error if another replica may mirror, so that this one must not change Coder.
 func (p *plane) certain(context.Context) error {
 	if !p.config.Held() {
 		return errNotHeld
@@ -171,7 +172,7 @@ func (p *plane) certain(context.Context) error {
 	return nil
 }
 
-// partition is what everybody is told.
+// partition returns the sync status to publish.
 func (p *plane) partition() partition.Partition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,8 +182,8 @@ func (p *plane) partition() partition.Partition {
 	}
 }
 
-// ask makes a request when it may be made, and takes note of how it ends. An error
-// that is expected is an answer.
+// ask waits for the rate limiter, sends a request and records its result. An error for which
+// expected returns true counts as a success.
 func (p *plane) ask(ctx context.Context, call string, request func(ctx context.Context) error, expected func(error) bool) error {
 	if err := p.limiter.wait(ctx); err != nil {
 		return err
@@ -211,14 +212,14 @@ func (p *plane) ask(ctx context.Context, call string, request func(ctx context.C
 	return err
 }
 
-// failed takes note of an answer that is as bad as none.
+// failed records an unusable response as a failure.
 func (p *plane) failed(call string, what fault, began time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.health.failed(call, what, began, err.Error())
 }
 
-// lapse lets the time work.
+// lapse re-evaluates the health at the current time and wakes the tasks if it changed.
 func (p *plane) lapse() {
 	p.mu.Lock()
 	changed := p.health.update(p.config.Clock.Now())
@@ -228,7 +229,8 @@ func (p *plane) lapse() {
 	}
 }
 
-// note writes down how a step ended, and draws the consequences.
+// note logs the error of a step. After errBlind it also quarantines the control plane and requests
+// a full read.
 func (p *plane) note(ctx context.Context, what string, err error) {
 	switch {
 	case err == nil, ctx.Err() != nil, errors.Is(err, errReleased):
@@ -244,7 +246,7 @@ func (p *plane) note(ctx context.Context, what string, err error) {
 	log.FromContext(ctx).Info("Failed "+what, "error", err.Error())
 }
 
-// synced takes note that the log equals Coder.
+// synced records that the log equals Coder.
 func (p *plane) synced() {
 	p.mu.Lock()
 	p.health.synced(p.config.Clock.Now())
@@ -253,8 +255,7 @@ func (p *plane) synced() {
 	p.wakeAll()
 }
 
-// answeredNow takes note that Coder said what it is building, and gives how long ago
-// it last did.
+// answeredNow records an answer about active builds and returns the time since the previous one.
 func (p *plane) answeredNow() time.Duration {
 	now := p.config.Clock.Now()
 	p.mu.Lock()
@@ -264,7 +265,7 @@ func (p *plane) answeredNow() time.Duration {
 	return gap
 }
 
-// tell brings the metrics up to date.
+// tell updates the metrics.
 func (p *plane) tell() {
 	p.mu.Lock()
 	state, lag := p.health.state, p.config.Clock.Since(p.answered)
@@ -275,8 +276,8 @@ func (p *plane) tell() {
 	}
 }
 
-// after is a moment from now on, moved a little so that control planes and replicas
-// do not ask in step.
+// after returns the time after d, with a jitter of 5 percent, so that control planes and replicas
+// do not send requests in step.
 func (p *plane) after(d time.Duration) time.Time {
 	return p.config.Clock.Now().Add(time.Duration(float64(d) * (0.95 + 0.1*p.config.Jitter())))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// deletions are the keys that were removed after a revision.
+// deletions returns the keys that were removed after a revision.
 func deletions(log *recordstest.Log, after uint64) []string {
 	events := log.Since(after)
 	var keys []string
@@ -25,7 +25,7 @@ func deletions(log *recordstest.Log, after uint64) []string {
 	return keys
 }
 
-// TestLostRights keeps everything when Coder shows nothing any more.
+// TestLostRights checks that all objects are kept if Coder shows nothing any more.
 func TestLostRights(t *testing.T) {
 	forbidden := &coderd.Error{Op: "asking", StatusCode: 403, Message: "you may not"}
 	for name, lose := range map[string]func(*fakeCoder){
@@ -71,7 +71,8 @@ func TestLostRights(t *testing.T) {
 	}
 }
 
-// TestAllTemplatesVanish believes it of an owner alone, after a second look.
+// TestAllTemplatesVanish checks that this is believed only of an owner's token, after a
+// confirmation.
 func TestAllTemplatesVanish(t *testing.T) {
 	for _, owner := range []bool{true, false} {
 		s := newSim(t, 1)
@@ -96,7 +97,7 @@ func TestAllTemplatesVanish(t *testing.T) {
 	}
 }
 
-// TestManyDeletions are believed after a second look, announced ones at once.
+// TestManyDeletions checks that many deletions need a confirmation, and announced ones do not.
 func TestManyDeletions(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -131,7 +132,7 @@ func TestManyDeletions(t *testing.T) {
 	s.equal(c)
 }
 
-// TestRelease drops the objects of what is no longer served, and asks Coder nothing.
+// TestRelease checks that objects that are no longer served are removed without requests to Coder.
 func TestRelease(t *testing.T) {
 	for name, leave := range map[string]func(*sim, *fakeCoder){
 		"gone": func(s *sim, c *fakeCoder) { s.members.remove(c.name) },
@@ -177,7 +178,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestTakeover goes on with the log, without reading everything again.
+// TestTakeover checks that a new writer continues with the log without a full read.
 func TestTakeover(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -211,7 +212,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestNeverConnected holds nobody up for long.
+// TestNeverConnected checks that a control plane that never connects is Quarantined after five minutes,
+// and does not delay another one.
 func TestNeverConnected(t *testing.T) {
 	s := newSim(t, 1)
 	good := s.add("team", "prod")
@@ -229,8 +231,8 @@ func TestNeverConnected(t *testing.T) {
 	s.until(10*time.Second, "Ready", s.ready(dead))
 }
 
-// TestNeverServed holds until everything was read, also when another replica becomes
-// the writer meanwhile and the status already says that the token was accepted.
+// TestNeverServed checks that NeverServed holds until everything was read. It also holds if another
+// replica becomes the writer meanwhile and the status already reports that the token was accepted.
 func TestNeverServed(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "next")
@@ -254,7 +256,7 @@ func TestNeverServed(t *testing.T) {
 	}
 }
 
-// TestTokenChange loses nothing and tells nobody.
+// TestTokenChange checks that a new token loses no object and causes no event.
 func TestTokenChange(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -271,7 +273,8 @@ func TestTokenChange(t *testing.T) {
 	}
 }
 
-// TestOrganizationsShareTheBudget asks those more often in which something happens.
+// TestOrganizationsShareTheBudget checks that organizations with recent builds are polled more
+// often.
 func TestOrganizationsShareTheBudget(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -298,7 +301,7 @@ func TestOrganizationsShareTheBudget(t *testing.T) {
 	t.Logf("seen after %v", s.clock.Now().Sub(began))
 }
 
-// TestHint has it read at once.
+// TestHint checks that a hint causes an immediate read.
 func TestHint(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -317,8 +320,7 @@ func TestHint(t *testing.T) {
 	s.equal(c)
 }
 
-// TestDisplacedNames follows objects whose names in Coder go round in a circle. None of
-// them goes.
+// TestDisplacedNames renames objects in Coder in a cycle. No object may disappear.
 func TestDisplacedNames(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")

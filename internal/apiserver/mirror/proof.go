@@ -15,24 +15,23 @@ import (
 )
 
 const (
-	// witnesses are how many other objects are asked for when some cannot be seen.
+	// witnesses is how many other objects the visibility probe requests.
 	witnesses = 20
-	// samples are how many of those that cannot be seen are asked for one by one
-	// before it is clear that the token still sees the others.
+	// samples is how many missing objects are requested one by one before the visibility probe.
 	samples = 3
 )
 
-// errBlind says that Coder shows less than it has: its answer proves nothing.
+// errBlind reports that Coder hides objects that it has, so its answer proves no deletion.
 var errBlind = errors.New("Coder no longer shows objects that it has, as if the operator's token had lost its rights; " +
 	"they are kept as they were last seen; give the operator's user the role of an owner again")
 
-// blindError is errBlind about some objects.
+// blindError returns errBlind for a number of objects.
 func blindError(kind string, n int) error {
 	return fmt.Errorf("%d objects of kind %s cannot be seen: %w", n, kind, errBlind)
 }
 
-// missing deals with known objects that Coder's list does not have, of which some
-// were returned. Those that Coder says are gone leave the log.
+// missing handles known objects that are absent from Coder's answer. returned is the number of
+// items in that answer. Objects whose deletion is proven are removed from the log.
 func (f *feed[Item]) missing(ctx context.Context, connection connections.Connection, coder Coder, ids []uuid.UUID, returned int) error {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
 		entry, _ := f.Store.Table.Find(f.plane.name, uidOf(id))
@@ -70,7 +69,7 @@ func (f *feed[Item]) missing(ctx context.Context, connection connections.Connect
 	return f.remove(ctx, gone)
 }
 
-// refusal makes errBlind of an answer that Coder gives to whom it does not trust.
+// refusal wraps 401 Unauthorized and 403 Forbidden in errBlind.
 func refusal(err error) error {
 	if coderd.IsForbidden(err) || coderd.IsUnauthorized(err) {
 		return fmt.Errorf("%w: %w", errBlind, err)
@@ -78,12 +77,12 @@ func refusal(err error) error {
 	return err
 }
 
-// deletion is an object that Coder says is not there.
+// deletion is an object that Coder reports as absent.
 type deletion struct {
 	id uuid.UUID
-	// began is the log's head before Coder was asked.
+	// began is the log's head before the request.
 	began uint64
-	// proven says that the answer cannot come from missing rights.
+	// proven is true if missing permissions cannot cause the answer.
 	proven bool
 }
 
@@ -93,7 +92,7 @@ func allCertain(all []deletion) bool {
 	return !slices.ContainsFunc(all, func(d deletion) bool { return !d.proven })
 }
 
-// ask reads one object that the list does not have. It is nil where it is there.
+// ask reads one object that is absent from the list. It returns nil if the object exists.
 func (f *feed[Item]) ask(ctx context.Context, connection connections.Connection, coder Coder, id uuid.UUID) (*deletion, error) {
 	began := f.moment()
 	var item Item
@@ -112,9 +111,10 @@ func (f *feed[Item]) ask(ctx context.Context, connection connections.Connection,
 	}
 }
 
-// witness makes sure that the token sees what is there: another object that the log
-// has. Where there is none, it counts that the operator's user may see everything,
-// but not for several workspaces: of deleted ones Coder would say that they are gone.
+// witness is the visibility probe. It requests other objects of the log and returns errBlind if
+// Coder shows none of them. If the log has no other object, the operator's user must have the role
+// owner. Without ownerSeesAll that is not enough for more than one absent object: if they were
+// deleted, Coder would answer 410 Gone.
 func (f *feed[Item]) witness(ctx context.Context, coder Coder, absent []uuid.UUID) error {
 	lost := make(map[uuid.UUID]bool, len(absent))
 	for _, id := range absent {
@@ -144,7 +144,7 @@ func (f *feed[Item]) witness(ctx context.Context, coder Coder, absent []uuid.UUI
 	return err
 }
 
-// roleOwner may see everything.
+// roleOwner is the site role that may read everything.
 const roleOwner = "owner"
 
 func (f *feed[Item]) seeAny(ctx context.Context, coder Coder, others []uuid.UUID, absent int) error {
@@ -160,7 +160,7 @@ func (f *feed[Item]) seeAny(ctx context.Context, coder Coder, others []uuid.UUID
 	return err
 }
 
-// remove takes objects out of the log, if they are not too many at once.
+// remove removes objects from the log, unless the breaker holds their deletions back.
 func (f *feed[Item]) remove(ctx context.Context, gone []deletion) error {
 	now := f.plane.config.Clock.Now()
 	var surprising []uuid.UUID
@@ -224,8 +224,8 @@ func (f *feed[Item]) removeOne(ctx context.Context, d deletion) error {
 	return f.dropRecord(ctx, d.id)
 }
 
-// dropRecord removes the record of an object that is gone. A failure is left to the
-// janitor.
+// dropRecord deletes the record of an object that is gone. If it fails, the garbage collector
+// deletes the record later.
 func (f *feed[Item]) dropRecord(ctx context.Context, id uuid.UUID) error {
 	records := f.plane.config.Records
 	record, ok := records.Get(f.plane.name, uidOf(id))

@@ -18,19 +18,19 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// chaos changes a Coder and its surroundings at random, and watches the logs.
+// chaos changes a Coder and its surroundings at random, and checks the logs.
 type chaos struct {
 	*sim
 	coder *fakeCoder
-	// read is up to where the logs were watched.
+	// read is the revision up to which the logs were checked.
 	read [2]uint64
-	// newest is the version of an object that was last seen.
+	// newest is the version of each object that was last seen.
 	newest map[types.UID]int
-	// calm says that nothing goes wrong any more.
+	// calm is true if no more faults are injected.
 	calm  bool
 	locks []func()
 	names int
-	// deletions and deletable count what was seen.
+	// deletions counts the deletions that were seen.
 	deletions int
 }
 
@@ -47,7 +47,7 @@ func (c *chaos) pick() uuid.UUID {
 	return ids[c.random.IntN(len(ids))]
 }
 
-// happen does something.
+// happen makes one random change.
 func (c *chaos) happen() {
 	coder, id := c.coder, c.pick()
 	switch c.random.IntN(20) {
@@ -76,8 +76,7 @@ func (c *chaos) happen() {
 	}
 }
 
-// write is what a client does: under the lock of the key, first in Coder, then in the
-// log.
+// write writes as a client does: under the lock of the key, first to Coder, then to the log.
 func (c *chaos) write(id uuid.UUID) {
 	table := c.records.Workspaces.Table
 	entry, _ := table.Find(c.coder.name, uidOf(id))
@@ -127,7 +126,7 @@ func (c *chaos) write(id uuid.UUID) {
 	c.locks = append(c.locks, finish)
 }
 
-// unlock lets some of the clients go on.
+// unlock lets some of the clients continue.
 func (c *chaos) unlock(all bool) {
 	for len(c.locks) > 0 && (all || c.random.IntN(3) == 0) {
 		c.locks[0]()
@@ -175,7 +174,7 @@ func (f *fakeCoder) changeTemplates(what int, name string) {
 	f.mu.Unlock()
 }
 
-// trouble makes something go wrong, or right again.
+// trouble starts or ends a fault.
 func (c *chaos) trouble() {
 	coder := c.coder
 	coder.mu.Lock()
@@ -183,7 +182,7 @@ func (c *chaos) trouble() {
 	down := &coderd.Error{Op: "asking", Message: "Coder cannot be reached"}
 	kind := c.random.IntN(11)
 	for id := range coder.items {
-		// Coder leaves out of its lists what it finds no template for.
+		// Coder's lists omit workspaces without a template.
 		coder.hidden[id] = kind >= 9 && c.random.IntN(4) == 0
 	}
 	switch kind {
@@ -241,7 +240,7 @@ func (c *chaos) watch() {
 	}
 }
 
-// prove makes sure that Coder does not have what was deleted.
+// prove checks that a deleted object is not in Coder.
 func (c *chaos) prove(e recordstest.LogEvent) {
 	uid := e.Previous.Object.GetUID()
 	c.coder.mu.Lock()
@@ -258,8 +257,7 @@ func (c *chaos) prove(e recordstest.LogEvent) {
 	}
 }
 
-// TestConverges lets anything happen, and then waits until the logs are equal to
-// Coder.
+// TestConverges makes random changes, and then waits until the logs equal Coder.
 func TestConverges(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() || RaceEnabled {
@@ -277,7 +275,7 @@ func TestConverges(t *testing.T) {
 				if c.calm {
 					return
 				}
-				// What clients write now is younger than the answer that is on its way.
+				// Writes of clients are now younger than the pending answer.
 				for range c.random.IntN(6) {
 					c.write(c.pick())
 				}
@@ -306,7 +304,7 @@ func TestConverges(t *testing.T) {
 	}
 }
 
-// settle lets nothing happen any more.
+// settle ends all random changes.
 func (c *chaos) settle() {
 	c.calm = true
 	c.unlock(true)
@@ -321,7 +319,7 @@ func (c *chaos) settle() {
 	c.run(15 * time.Minute)
 }
 
-// TestADamagedRecordIsWrittenAgain makes a record unreadable, while nothing changes in Coder.
+// TestADamagedRecordIsWrittenAgain damages a record while nothing changes in Coder.
 func TestADamagedRecordIsWrittenAgain(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -345,7 +343,7 @@ func TestADamagedRecordIsWrittenAgain(t *testing.T) {
 	}
 }
 
-// TestRecordsSurvive has records follow their objects.
+// TestRecordsSurvive checks that records follow their objects.
 func TestRecordsSurvive(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -396,8 +394,8 @@ func TestRecordsSurvive(t *testing.T) {
 	s.equal(c)
 }
 
-// mirrorThatSettles is one of five workspaces, of which Kubernetes wants something of the
-// one with the given id. settle says, for how often it was asked, what the kind says.
+// mirrorThatSettles returns a mirror of five workspaces. The workspace with the given id has
+// pending work. settle returns the result of the kind for each number of calls.
 func mirrorThatSettles(t *testing.T, settle func(r *metadata.Record, times int) (bool, error)) (s *sim, kind *workspaceKind, id uuid.UUID) {
 	t.Helper()
 	s = newSim(t, 1)
@@ -406,7 +404,7 @@ func mirrorThatSettles(t *testing.T, settle func(r *metadata.Record, times int) 
 	id = c.ids()[0]
 	kind = s.mirror.config.Workspaces.Kind.(*workspaceKind)
 	kind.settle = func(_ coderd.Workspace, r *metadata.Record) (bool, error) {
-		// All five are read, and so settled, because they were built lately.
+		// All five are read and settled, because they were built recently.
 		if r == nil {
 			return false, nil
 		}
@@ -419,7 +417,7 @@ func mirrorThatSettles(t *testing.T, settle func(r *metadata.Record, times int) 
 	return s, kind, id
 }
 
-// TestSettle has a kind asked as long as it wants.
+// TestSettle checks that a kind is called as long as it returns again.
 func TestSettle(t *testing.T) {
 	s, kind, id := mirrorThatSettles(t, func(r *metadata.Record, times int) (bool, error) {
 		if len(r.Intent) > 0 && times == 1 {
@@ -427,19 +425,19 @@ func TestSettle(t *testing.T) {
 		}
 		return times < 4, nil
 	})
-	// The round that reads everything again comes after 10 s, and settles what asks.
+	// The next round comes after 10 s. It settles the workspace with pending work.
 	s.run(9 * time.Second)
 	if n := kind.settled[id]; n != 4 {
 		t.Errorf("settled %d times, want 4", n)
 	}
 }
 
-// TestSettleThatFails is tried again less and less often, although the rounds read the
-// workspace every 10 s.
+// TestSettleThatFails checks the exponential backoff, although the rounds read the workspace every
+// 10 s.
 func TestSettleThatFails(t *testing.T) {
 	s, kind, id := mirrorThatSettles(t, func(*metadata.Record, int) (bool, error) { return false, errors.New("a bad moment") })
 	s.run(10 * time.Minute)
-	// After 2, 4, 8 s and so on, and then every 256 s.
+	// The retries come after 2, 4, 8 s and so on, up to 256 s.
 	if n := kind.settled[id]; n < 8 || n > 10 {
 		t.Errorf("tried %d times in ten minutes", n)
 	}

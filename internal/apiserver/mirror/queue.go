@@ -8,18 +8,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// queue knows which objects of a control plane must be read again, and when.
+// queue holds the objects of a control plane that must be read again, each with its time.
 type queue struct {
 	timing *Timing
 
 	mu sync.Mutex
-	// due is when an object must be read.
+	// due maps an object to the time of its next read.
 	due map[uuid.UUID]time.Time
-	// busy is since when an object has been changing.
+	// busy maps an object to the time since which it has been changing.
 	busy map[uuid.UUID]time.Time
-	// failed counts the failures in a row of an object.
+	// failed maps an object to its number of consecutive failures.
 	failed map[uuid.UUID]int
-	// stir is called when something becomes due earlier. It must not block.
+	// stir is called when the next read becomes due earlier. It must not block.
 	stir func()
 }
 
@@ -27,7 +27,7 @@ func newQueue(timing *Timing) *queue {
 	return &queue{timing: timing, due: map[uuid.UUID]time.Time{}, busy: map[uuid.UUID]time.Time{}, failed: map[uuid.UUID]int{}}
 }
 
-// mark has an object read at a time, or earlier where that is wanted already.
+// mark schedules a read of an object at the given time, unless an earlier read is scheduled.
 func (q *queue) mark(id uuid.UUID, at time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,7 +43,7 @@ func (q *queue) markLocked(id uuid.UUID, at time.Time) {
 	}
 }
 
-// setBusy has an object read again soon for as long as it changes.
+// setBusy schedules another read of an object that is changing, or stops these reads.
 func (q *queue) setBusy(id uuid.UUID, busy bool, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,7 +63,7 @@ func (q *queue) setBusy(id uuid.UUID, busy bool, now time.Time) {
 	q.markLocked(id, now.Add(interval))
 }
 
-// retry has an object read again that something went wrong with, each time later.
+// retry schedules another read of an object after a failure, with exponential backoff.
 func (q *queue) retry(id uuid.UUID, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,22 +72,21 @@ func (q *queue) retry(id uuid.UUID, now time.Time) {
 	q.markLocked(id, now.Add(q.timing.Busy<<failed))
 }
 
-// failing says that something went wrong with an object, which is why it will be read
-// again at its time.
+// failing reports whether the last attempt for an object failed, so that a retry is scheduled.
 func (q *queue) failing(id uuid.UUID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.failed[id] > 0
 }
 
-// worked forgets what went wrong with an object.
+// worked resets the failures of an object.
 func (q *queue) worked(id uuid.UUID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.failed, id)
 }
 
-// forget drops an object that is gone.
+// forget removes an object that is gone.
 func (q *queue) forget(id uuid.UUID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -96,8 +95,8 @@ func (q *queue) forget(id uuid.UUID) {
 	delete(q.failed, id)
 }
 
-// take gives up to limit objects that are due, those that have waited longest
-// first. They are no longer due.
+// take returns up to limit objects that are due and removes them from the queue. Those that have
+// waited longest come first.
 func (q *queue) take(now time.Time, limit int) []uuid.UUID {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,7 +119,7 @@ func (q *queue) take(now time.Time, limit int) []uuid.UUID {
 	return ids
 }
 
-// next is when something is due, or fallback where that is earlier.
+// next returns the time when the next object is due, or fallback if that is earlier.
 func (q *queue) next(fallback time.Time) time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// refreshGap is the least time between two reads of what is due, so that what
-// becomes due together is read together.
+// refreshGap is the minimum time between two reads of due objects. Objects that become due within
+// it are read together.
 const refreshGap = 200 * time.Millisecond
 
-// newRefreshTask reads what is due.
+// newRefreshTask returns a task that reads the objects that are due.
 func newRefreshTask[Item any](p *plane, f *feed[Item]) *task {
 	t := newTask("refresh "+f.kind, nil)
 	var earliest time.Time
@@ -49,7 +49,7 @@ func (f *feed[Item]) refresh(ctx context.Context, connection connections.Connect
 	return f.readSome(ctx, connection, ids, true)
 }
 
-// readSome reads objects and brings them into the log. With hot they are settled too.
+// readSome reads objects and writes them into the log. If hot is true, they are settled too.
 func (f *feed[Item]) readSome(ctx context.Context, connection connections.Connection, ids []uuid.UUID, hot bool) error {
 	coder := f.plane.config.Open(connection)
 	began := f.moment()
@@ -71,7 +71,7 @@ func (f *feed[Item]) readSome(ctx context.Context, connection connections.Connec
 	return f.missing(ctx, connection, coder, absent, len(items))
 }
 
-// absentFrom are the ids that no item has.
+// absentFrom returns the ids that no item has.
 func absentFrom[Item any](ids []uuid.UUID, items []Item, idOf func(Item) uuid.UUID) []uuid.UUID {
 	there := make(map[uuid.UUID]bool, len(items))
 	for _, item := range items {
@@ -86,7 +86,7 @@ func absentFrom[Item any](ids []uuid.UUID, items []Item, idOf func(Item) uuid.UU
 	return absent
 }
 
-// newSettleTask brings on what is to be done.
+// newSettleTask returns a task that settles pending objects.
 func newSettleTask[Item any](p *plane, f *feed[Item]) *task {
 	t := newTask("settle "+f.kind, nil)
 	t.step = func(ctx context.Context) time.Time {
@@ -97,7 +97,7 @@ func newSettleTask[Item any](p *plane, f *feed[Item]) *task {
 	return t
 }
 
-// newListTask reads all items of a kind now and then.
+// newListTask returns a task that reads all items of a kind periodically.
 func newListTask[Item any](p *plane, f *feed[Item], every time.Duration) *task {
 	var next time.Time
 	t := newTask(f.source.call, nil)
@@ -119,10 +119,10 @@ func newListTask[Item any](p *plane, f *feed[Item], every time.Duration) *task {
 	return t
 }
 
-// asking makes a request when it may be made.
+// asking waits for the rate limiter and sends a request.
 type asking func(ctx context.Context, request func(ctx context.Context) error) error
 
-// readList brings all items into the log. With hot they are settled too.
+// readList reads all items into the log. If hot is true, they are settled too.
 func (f *feed[Item]) readList(ctx context.Context, connection connections.Connection, hot bool) error {
 	coder := f.plane.config.Open(connection)
 	began := f.moment()

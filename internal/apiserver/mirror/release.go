@@ -11,8 +11,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// releaseAllBut takes the objects out of the logs whose control plane is not served.
-// It gives the control planes that still have some.
+// releaseAllBut removes the objects of control planes that are not served from the logs. It returns
+// the control planes that still have objects.
 func (e *era) releaseAllBut(ctx context.Context, served map[types.NamespacedName]connections.Member) map[types.NamespacedName]bool {
 	left := map[types.NamespacedName]bool{}
 	for _, name := range e.orphans(served) {
@@ -36,7 +36,7 @@ func (e *era) releaseAllBut(ctx context.Context, served map[types.NamespacedName
 	return left
 }
 
-// orphans are the control planes that have objects and nobody who mirrors them.
+// orphans returns the control planes that have objects in the log but no mirror.
 func (e *era) orphans(served map[types.NamespacedName]connections.Member) []types.NamespacedName {
 	seen := map[types.NamespacedName]bool{}
 	var all []types.NamespacedName
@@ -63,11 +63,11 @@ type kindStock interface {
 	releasePlane(ctx context.Context, name types.NamespacedName) (done bool, err error)
 }
 
-// controlPlanes are those that have objects in the log.
+// controlPlanes returns the control planes that have objects in the log.
 func (s *stock[Item]) controlPlanes() []types.NamespacedName { return s.Store.Table.ControlPlanes() }
 
-// releasePlane takes the objects of a control plane out of a log, but for those that
-// are being written. It says whether none is left.
+// releasePlane removes the objects of a control plane from a log, except those that are being
+// written. It reports whether none is left.
 func (s *stock[Item]) releasePlane(ctx context.Context, name types.NamespacedName) (done bool, err error) {
 	entries := s.Store.Table.Of(name)
 	for len(entries) > 0 && err == nil {
@@ -80,7 +80,7 @@ func (s *stock[Item]) releasePlane(ctx context.Context, name types.NamespacedNam
 	return err == nil && s.Store.Table.Count(name) == 0, err
 }
 
-// release takes entries out of the log whose locks are free.
+// release removes the entries whose locks are free from the log.
 func (s *stock[Item]) release(entries []*records.Entry, propose func(...records.Proposal) error) error {
 	var proposals []records.Proposal
 	for _, entry := range entries {
@@ -95,9 +95,9 @@ func (s *stock[Item]) release(entries []*records.Entry, propose func(...records.
 	return err
 }
 
-// Release takes all objects of a namespace from the logs, without a call to Coder.
-// It is for the writer, in a namespace for which Released is true: elsewhere they
-// come back. It returns when they are gone.
+// Release removes all objects of a namespace from the logs, without requests to Coder. It returns
+// when they are gone. Only the writer may call it, and only for a namespace for which
+// Config.Released returns true. In any other namespace the objects would come back.
 func (m *Mirror) Release(ctx context.Context, namespace string) error {
 	if err := releaseNamespace(ctx, m.config.Workspaces, namespace); err != nil {
 		return fmt.Errorf("releasing the workspaces of namespace %q: %w", namespace, err)
@@ -127,11 +127,11 @@ func releaseNamespace[Item any](ctx context.Context, r Resource[Item], namespace
 	return ctx.Err()
 }
 
-// releaseEntries waits for the lock of each, and takes all out of the log together.
+// releaseEntries waits for the lock of each entry, then removes all of them in one commit.
 func releaseEntries[Item any](ctx context.Context, r Resource[Item], entries []*records.Entry) error {
 	var proposals []records.Proposal
 	for _, entry := range entries {
-		// Keys are locked in their order here, and nobody else waits for more than one.
+		// The keys are locked in their order. No other code waits for more than one lock.
 		unlock, err := r.Store.Table.Lock(ctx, entry.Key)
 		if err != nil {
 			return fmt.Errorf("waiting for a write of %s: %w", entry.Key, err)

@@ -11,17 +11,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// rounds reads all known workspaces again and again, some at a time, those first that
-// changed longest ago. It finds what Coder tells in no other way.
+// rounds reads all known workspaces again in batches, those that changed longest ago first. It
+// finds changes that Coder reports in no other way.
 type rounds struct {
 	plane *plane
 	task  *task
-	// left are the ids that this round has not reached, pause is the time between two
-	// reads in it.
+	// left holds the ids that this round has not reached yet. pause is the time between two batches
+	// of the round.
 	left  []uuid.UUID
 	pause time.Duration
 	next  time.Time
-	// hurried says that a round is wanted soon, because something was missed.
+	// hurried reports that a round is wanted soon, because a change was missed.
 	hurried atomic.Bool
 }
 
@@ -31,7 +31,7 @@ func newRounds(p *plane) *rounds {
 	return r
 }
 
-// hurry has a round made faster than usual.
+// hurry starts a faster round.
 func (r *rounds) hurry() {
 	r.hurried.Store(true)
 	r.task.wake()
@@ -78,7 +78,7 @@ func (r *rounds) begin(hurried bool) {
 	}
 }
 
-// reread reads objects again that nobody asked for.
+// reread reads objects again that were not marked for a read.
 func (f *feed[Item]) reread(ctx context.Context, connection connections.Connection, ids []uuid.UUID) error {
 	return f.readSome(ctx, connection, ids, false)
 }

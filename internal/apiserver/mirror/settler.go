@@ -13,29 +13,27 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// settleWithin is how old an item may be when it is settled. Older ones are read
-// again first.
+// settleWithin is the maximum age of an item that is settled. Older items are read again first.
 const settleWithin = 10 * time.Second
 
-// settler has the kind bring on what is to be done, one object after the other,
-// so that reading does not wait for it.
+// settler calls the kind's Settle, one object after the other, so that reads do not wait for it.
 type settler[Item any] struct {
 	feed *feed[Item]
 
 	mu    sync.Mutex
 	items map[uuid.UUID]settling[Item]
 	order []uuid.UUID
-	// last is for each object the count when it was settled last.
+	// last maps an object to the value of count when it was last settled.
 	last map[uuid.UUID]uint64
-	// wake has what waits settled.
+	// wake wakes the task that settles the pending objects.
 	wake func()
-	// count is how many objects were settled.
+	// count is the number of objects that were settled.
 	count atomic.Uint64
 }
 
 type settling[Item any] struct {
 	item Item
-	// revision is that of the log's entry when the item was read.
+	// revision is the revision of the log's entry when the item was read.
 	revision uint64
 	read     time.Time
 }
@@ -44,7 +42,7 @@ func newSettler[Item any](f *feed[Item]) *settler[Item] {
 	return &settler[Item]{feed: f, items: map[uuid.UUID]settling[Item]{}, last: map[uuid.UUID]uint64{}}
 }
 
-// push has an item settled. The key's lock is held.
+// push queues an item to be settled. The caller holds the key's lock.
 func (t *settler[Item]) push(s *seen[Item], now time.Time) {
 	_, revision := t.feed.Store.Table.Find(t.feed.plane.name, uidOf(s.id))
 	t.mu.Lock()
@@ -68,7 +66,7 @@ func (t *settler[Item]) pop() (id uuid.UUID, next settling[Item], ok bool) {
 	return id, next, true
 }
 
-// step settles what waits.
+// step settles the pending objects.
 func (t *settler[Item]) step(ctx context.Context) {
 	for ctx.Err() == nil {
 		id, next, ok := t.pop()
@@ -79,9 +77,9 @@ func (t *settler[Item]) step(ctx context.Context) {
 	}
 }
 
-// settled notes that what was read of an object until now is old. Where that was
-// about to be settled, it waits no more, and again says that it is to be read again.
-// The key's lock is held.
+// settled records that items of an object that were read until now are outdated. If one of them is
+// queued, it is removed, and again reports that the object must be read again. The caller holds the
+// key's lock.
 func (t *settler[Item]) settled(id uuid.UUID) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -93,7 +91,7 @@ func (t *settler[Item]) settled(id uuid.UUID) (again bool) {
 	return again
 }
 
-// settledSince says that an object was settled after a count was taken.
+// settledSince reports whether an object was settled after the count was taken.
 func (t *settler[Item]) settledSince(id uuid.UUID, count uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +126,7 @@ func (t *settler[Item]) settle(ctx context.Context, id uuid.UUID, next settling[
 		return
 	}
 	if !config.Held() {
-		// Another replica may be doing the same.
+		// Another replica may be settling the same object.
 		f.mark(id, soon)
 		return
 	}

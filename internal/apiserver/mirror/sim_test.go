@@ -27,7 +27,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// simClock is a clock on which who sleeps makes the time pass.
+// simClock is a clock whose time passes when a goroutine sleeps.
 type simClock struct{ *clocktesting.FakeClock }
 
 func (c simClock) NewTimer(d time.Duration) clock.Timer {
@@ -43,8 +43,7 @@ func (t firedTimer) C() <-chan time.Time      { return t }
 func (t firedTimer) Stop() bool               { return true }
 func (t firedTimer) Reset(time.Duration) bool { return true }
 
-// sim is a mirror whose tasks are done one after the other, in the order in which
-// they are due.
+// sim is a mirror whose tasks run one after the other, in the order in which they are due.
 type sim struct {
 	t       testing.TB
 	ctx     context.Context
@@ -61,7 +60,7 @@ type sim struct {
 
 	workspaces, templates, users *recordstest.Log
 	released                     map[string]bool
-	// before each step something may happen.
+	// before is called before each step.
 	before func()
 }
 
@@ -82,7 +81,7 @@ func newSim(t testing.TB, seed uint64) *sim {
 	return s
 }
 
-// lead makes another writer of the same logs.
+// lead creates another writer of the same logs.
 func (s *sim) lead() {
 	s.t.Helper()
 	m, err := New(Config{
@@ -104,7 +103,7 @@ func (s *sim) lead() {
 	m.set(s.era)
 }
 
-// add makes a control plane with a Coder of its own.
+// add creates a control plane with its own Coder.
 func (s *sim) add(namespace, name string) *fakeCoder {
 	c := newFakeCoder(s, types.NamespacedName{Namespace: namespace, Name: name})
 	s.coders[c.name] = c
@@ -112,7 +111,7 @@ func (s *sim) add(namespace, name string) *fakeCoder {
 	return c
 }
 
-// run lets the time pass.
+// run runs the tasks for a duration.
 func (s *sim) run(d time.Duration) {
 	end := s.clock.Now().Add(d)
 	for {
@@ -133,7 +132,7 @@ func (s *sim) run(d time.Duration) {
 	}
 }
 
-// next is what is due first.
+// next returns the time and the function of the task that is due first.
 func (s *sim) next() (time.Time, func()) {
 	due := s.ticked.Add(time.Second)
 	step := func() {
@@ -151,7 +150,7 @@ func (s *sim) next() (time.Time, func()) {
 	return due, step
 }
 
-// until runs until something is so.
+// until runs until a condition is true.
 func (s *sim) until(limit time.Duration, what string, done func() bool) time.Duration {
 	s.t.Helper()
 	began := s.clock.Now()
@@ -178,8 +177,8 @@ func (s *sim) ready(c *fakeCoder) func() bool {
 	return func() bool { return s.state(c).State == partition.Ready }
 }
 
-// objects are those of a log, by the name that Coder gives them in a namespace, with what tells their
-// versions.
+// objects returns the objects of a log in a namespace. It maps the name in Coder to the UID and
+// the version.
 func objects(log *recordstest.Log, namespace string) map[string]string {
 	all := map[string]string{}
 	for _, e := range log.Live() {
@@ -244,29 +243,29 @@ type fakeCoder struct {
 	mu    sync.Mutex
 	items map[uuid.UUID]*fakeWorkspace
 	gone  map[uuid.UUID]bool
-	// templates are by id, the value is a version.
+	// templates maps ids to versions.
 	templates     map[uuid.UUID]coderd.Template
 	users         map[uuid.UUID]coderd.User
 	organizations []coderd.Organization
 	next          uint64
 	roles         []string
-	// jobs are all that ever began, the newest last.
+	// jobs are all jobs that ever began, the newest last.
 	jobs []*fakeJob
-	// latency of a call, of each row of a page, and what the newest jobs take besides.
+	// The latency of a call, of each row of a page, and the additional latency of the newest jobs.
 	latency, rowLatency, newestLatency time.Duration
-	// fault is asked before each call, during after the answer was taken.
+	// fault is called before each call, and during is called after the answer was computed.
 	fault  func(call string) error
 	during func(call string)
 	blind  bool
-	// hidden are in no list.
+	// hidden workspaces are in no list.
 	hidden map[uuid.UUID]bool
-	// calls counts requests.
+	// calls counts requests by name.
 	calls map[string]int
 }
 
 type fakeWorkspace struct {
 	coderd.Workspace
-	// building until the job is done.
+	// building is true until the job is done.
 	building bool
 	job      *fakeJob
 }
@@ -276,7 +275,7 @@ type fakeJob struct {
 	organization uuid.UUID
 }
 
-// begin begins a job for a workspace.
+// begin starts a job for a workspace.
 func (c *fakeCoder) begin(w *fakeWorkspace) {
 	w.building = true
 	w.job = &fakeJob{Job: coderd.Job{ID: c.id(), Status: "running", Active: true, Workspace: w.ID}, organization: w.OrganizationID}
@@ -312,14 +311,14 @@ func (c *fakeCoder) create(owner, name string) uuid.UUID {
 	return w.ID
 }
 
-// fill makes many workspaces that run.
+// fill creates many running workspaces.
 func (c *fakeCoder) fill(n int) {
 	for i := range n {
 		c.finish(c.create("user"+fmt.Sprint(i%50), fmt.Sprintf("ws%d", i)))
 	}
 }
 
-// build begins a build; finish ends it.
+// build starts a build. finish ends it.
 func (c *fakeCoder) build(id uuid.UUID, t coderd.Transition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -355,7 +354,7 @@ func (c *fakeCoder) finish(id uuid.UUID) {
 	}
 }
 
-// drop removes a workspace without a build, as somebody with the database does.
+// drop removes a workspace without a build, as a change in Coder's database does.
 func (c *fakeCoder) drop(id uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -363,7 +362,7 @@ func (c *fakeCoder) drop(id uuid.UUID) {
 	c.gone[id] = true
 }
 
-// touch changes a workspace silently.
+// touch changes a workspace without a build.
 func (c *fakeCoder) touch(id uuid.UUID, change func(*coderd.Workspace)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -401,7 +400,7 @@ func (c *fakeCoder) ids() []uuid.UUID {
 	return ids
 }
 
-// want is what the log should have.
+// want returns the expected content of the log.
 func (c *fakeCoder) want() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -430,7 +429,7 @@ func (c *fakeCoder) putTemplate(name, displayName string) uuid.UUID {
 	return t.ID
 }
 
-// call is one request. The answer is taken in the middle of it.
+// call simulates one request. The answer is computed in the middle of its latency.
 func (c *fakeCoder) call(name string, requests int, answer func()) error {
 	c.sim.clock.Step(c.latency / 2)
 	c.mu.Lock()
@@ -495,7 +494,7 @@ func (c *fakeCoder) NewestJobs(_ context.Context, organization uuid.UUID, limit 
 	return jobs, err
 }
 
-// visible are the workspaces in the order of Coder's pages.
+// visible returns the workspaces in the order of Coder's pages.
 func (c *fakeCoder) visible() []*fakeWorkspace {
 	if c.blind {
 		return nil
@@ -514,7 +513,7 @@ func (c *fakeCoder) visible() []*fakeWorkspace {
 
 func (c *fakeCoder) WorkspaceCount(context.Context) (n int, err error) {
 	err = c.call("count", 1, func() {
-		// Coder counts what it hides.
+		// Coder's count includes hidden workspaces.
 		if !c.blind {
 			n = len(c.items)
 		}
@@ -604,12 +603,12 @@ func objectName(w coderd.Workspace) string {
 	return strings.ToLower(w.OrganizationName + "." + w.OwnerName + "." + w.Name)
 }
 
-// workspaceKind makes objects that show which version of the workspace they are.
+// workspaceKind makes objects that show the version of the workspace.
 type workspaceKind struct {
 	sim     *sim
 	mu      sync.Mutex
 	settled map[uuid.UUID]int
-	// settle is asked what to do.
+	// settle implements Settle.
 	settle func(coderd.Workspace, *metadata.Record) (bool, error)
 }
 

@@ -7,9 +7,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/records"
 )
 
-// newStaleTask writes into every object of a control plane that Coder does not
-// answer, once for each outage. That it answers again is written when the object is
-// read again.
+// newStaleTask returns a task that sets the condition Synced of every object of a control plane to
+// False, once for each outage. The condition becomes True again when the object is read again.
 func newStaleTask(p *plane) *task {
 	t := newTask("stale", nil)
 	var told time.Time
@@ -37,8 +36,7 @@ func newStaleTask(p *plane) *task {
 	return t
 }
 
-// desync writes into the objects that Coder does not answer. It says whether it is
-// done.
+// desync sets the condition Synced of all objects to False. It reports whether it is done.
 func (f *feed[Item]) desync(ctx context.Context) (done bool, err error) {
 	entries := f.Store.Table.Of(f.plane.name)
 	done = true

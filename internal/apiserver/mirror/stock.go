@@ -14,44 +14,44 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd"
 )
 
-// The kinds as records and metrics name them.
+// The names of the kinds in records and metrics.
 const (
 	kindWorkspace = "CoderWorkspace"
 	kindTemplate  = "CoderTemplate"
 	kindUser      = "CoderUser"
 )
 
-// stock is what all control planes share of one kind.
+// stock holds the state of one kind that all control planes share.
 type stock[Item any] struct {
 	Resource[Item]
-	// kind is the name of the kind, prefix the beginning of its keys.
+	// kind is the name of the kind. prefix is the prefix of its keys in the log.
 	kind, prefix string
 	source       source[Item]
 }
 
 // source reads the items of one kind from Coder.
 type source[Item any] struct {
-	// call is what health knows its reads by.
+	// call is the name under which health counts the reads.
 	call string
-	// batch is how many are read at once.
+	// batch is the maximum number of items in one read.
 	batch int
 	id    func(Item) uuid.UUID
-	// read gives those of the ids that are there; others may come with them.
+	// read returns those of the ids that exist. The result may contain other items too.
 	read func(ctx context.Context, coder Coder, ids []uuid.UUID) ([]Item, error)
 	one  func(ctx context.Context, coder Coder, id uuid.UUID) (Item, error)
-	// list reads all items, for kinds that are read as a whole. It asks with ask.
+	// list reads all items. It is set for kinds that are read as a whole. It sends each request
+	// through ask.
 	list func(ctx context.Context, ask asking, coder Coder) ([]Item, error)
-	// busy says that the item changes by itself soon.
+	// busy reports whether the item is about to change by itself.
 	busy func(controlPlane types.NamespacedName, item Item) bool
-	// busyObject says the same of an object in the log.
+	// busyObject reports the same for an object in the log.
 	busyObject func(records.Object) bool
-	// gone says that an error proves a deletion by itself: that the token would see
-	// the item if it were there.
+	// gone reports whether an error alone proves a deletion, which means that the token would see
+	// the item if it existed.
 	gone func(error) bool
-	// removed is called when an item was deleted. It may be nil.
+	// removed is called after an item was deleted. It may be nil.
 	removed func(controlPlane types.NamespacedName, id uuid.UUID)
-	// ownerSeesAll says that "not found" proves a deletion where the token is an
-	// owner's.
+	// ownerSeesAll is set if "not found" proves a deletion for the token of an owner.
 	ownerSeesAll bool
 }
 
@@ -75,8 +75,8 @@ func newWorkspaces(
 				return busyWorkspace(w) || unsettled(controlPlane, w)
 			},
 			busyObject: busyWorkspaceObject,
-			// Coder says of a deleted workspace that it is gone. What the token must not
-			// see is not found.
+			// Coder answers 410 Gone for a deleted workspace, and 404 Not Found for a workspace
+			// that the token must not see.
 			gone: isGone, removed: removed,
 		},
 	}
@@ -124,8 +124,8 @@ func newUsers(r Resource[coderd.User]) *stock[coderd.User] {
 	}
 }
 
-// readUser reads one user. Coder keeps deleted users, and says that they are gone. One who
-// is not found is one whom the token may not see any more.
+// readUser reads one user. Coder keeps deleted users and answers 410 Gone for them. If a user is
+// not found, the token may no longer see that user.
 func readUser(ctx context.Context, coder Coder, id uuid.UUID) (coderd.User, error) {
 	user, err := coder.UserByID(ctx, id)
 	if coderd.IsNotFound(err) && !isGone(err) {
@@ -138,12 +138,12 @@ func keyPrefix(resource string) string {
 	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + resource + "/"
 }
 
-// key is where an object is in the log.
+// key returns the key of an object in the log.
 func (s *stock[Item]) key(object records.Object) string {
 	return s.prefix + object.GetNamespace() + "/" + object.GetName()
 }
 
-// controlPlaneOf is where an object lives.
+// controlPlaneOf returns the control plane of an object.
 func controlPlaneOf(object records.Object) types.NamespacedName {
 	return types.NamespacedName{
 		Namespace: object.GetNamespace(),
@@ -151,10 +151,10 @@ func controlPlaneOf(object records.Object) types.NamespacedName {
 	}
 }
 
-// uidOf is the uid of an item's object.
+// uidOf returns the UID of an item's object.
 func uidOf(id uuid.UUID) types.UID { return types.UID(id.String()) }
 
-// idOf is the id in Coder of an object.
+// idOf returns the id in Coder of an object, or uuid.Nil if its UID is not a UUID.
 func idOf(object records.Object) uuid.UUID {
 	id, err := uuid.Parse(string(object.GetUID()))
 	if err != nil {
@@ -163,8 +163,8 @@ func idOf(object records.Object) uuid.UUID {
 	return id
 }
 
-// readTemplates asks for one by its id, for more by Coder's list, which has no
-// pages. One that is not found is looked for in the list too.
+// readTemplates requests a single template by its id, and reads several from Coder's list, which
+// has no pages. A single template that is not found is looked up in the list too.
 func readTemplates(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.Template, error) {
 	if len(ids) == 1 {
 		template, err := coder.Template(ctx, ids[0])
@@ -176,14 +176,14 @@ func readTemplates(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.
 }
 
 const (
-	// usersAtOnce is how many users are read one by one, because they changed.
+	// usersAtOnce is the maximum number of users that are read one by one because they changed.
 	usersAtOnce = 5
-	// maxUsers is how many users one Coder may have.
+	// maxUsers is the maximum number of users in one Coder.
 	maxUsers = 50_000
 )
 
-// readUsers reads users one by one: Coder cannot be asked for several. Those that are not
-// found are left out.
+// readUsers reads users one by one, because Coder has no request for several ids. Users that are
+// not found are left out.
 func readUsers(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.User, error) {
 	var all []coderd.User
 	for _, id := range ids {
@@ -198,9 +198,9 @@ func readUsers(ctx context.Context, coder Coder, ids []uuid.UUID) ([]coderd.User
 	return all, nil
 }
 
-// listUsers reads all users. Pages are by name, so a user who is renamed or deleted
-// meanwhile moves others from one page to another: those who are missed are read by
-// themselves before they are believed to be gone.
+// listUsers reads all users. Coder sorts the pages by name, so a user that is renamed or deleted
+// meanwhile moves other users to another page. The caller requests missing users one by one before
+// they are removed.
 func listUsers(ctx context.Context, ask asking, coder Coder) ([]coderd.User, error) {
 	var all []coderd.User
 	found := map[uuid.UUID]bool{}
@@ -227,7 +227,7 @@ func listUsers(ctx context.Context, ask asking, coder Coder) ([]coderd.User, err
 	return all, nil
 }
 
-// unsettled are the statuses of a workspace that change by themselves.
+// unsettled holds the statuses of a workspace that change by themselves.
 var unsettled = [...]string{"pending", "starting", "stopping", "canceling", "deleting"}
 
 func busyWorkspace(w coderd.Workspace) bool {
@@ -244,7 +244,7 @@ func busyWorkspaceObject(object records.Object) bool {
 	return ok && slices.Contains(unsettled[:], workspace.Status.LatestBuildStatus)
 }
 
-// isGone says that Coder knows the thing and has deleted it.
+// isGone reports whether Coder answered 410 Gone: it knows the item and has deleted it.
 func isGone(err error) bool {
 	var e *coderd.Error
 	return errors.As(err, &e) && e.StatusCode == 410

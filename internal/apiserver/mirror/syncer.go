@@ -13,26 +13,26 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// longestRetry bounds how long a full read that failed waits for the next one.
+// longestRetry is the maximum delay before a failed full read is retried.
 const longestRetry = time.Minute
 
-// syncer makes a control plane Ready: at first, after trouble, and when another
-// replica was the writer before.
+// syncer makes a control plane Ready: at first, after an outage, and after another replica was the
+// writer.
 type syncer struct {
 	plane *plane
 	task  *task
 
-	// wanted says that the log must be brought up to date although the state may be
-	// Ready. running says that this is happening.
+	// wanted is true if the log must be brought up to date even if the state is Ready. running is
+	// true while this happens.
 	wanted, running atomic.Bool
-	// takeover says that the log is nearly right.
+	// takeover is true if the previous writer left a log that is nearly up to date.
 	takeover bool
 	next     time.Time
 	failures int
 }
 
-// newSyncer makes the syncer of a control plane of which another writer knew
-// something, or nothing.
+// newSyncer returns the syncer of a control plane. known is the sync status that another writer
+// published, or nil.
 func newSyncer(p *plane, known *partition.Partition) *syncer {
 	s := &syncer{plane: p}
 	s.wanted.Store(true)
@@ -45,7 +45,7 @@ func newSyncer(p *plane, known *partition.Partition) *syncer {
 	return s
 }
 
-// need has everything read again.
+// need requests a full read.
 func (s *syncer) need() { s.wanted.Store(true) }
 
 func (s *syncer) needed() bool { return s.wanted.Load() }
@@ -77,7 +77,7 @@ func (s *syncer) step(ctx context.Context) time.Time {
 	return s.next
 }
 
-// run brings the log up to date. It says whether Coder could be reached at all.
+// run brings the log up to date. It reports whether Coder was reached at all.
 func (s *syncer) run(ctx context.Context, connection connections.Connection) (reached bool, err error) {
 	p := s.plane
 	coder := p.config.Open(connection)
@@ -107,11 +107,12 @@ func (s *syncer) run(ctx context.Context, connection connections.Connection) (re
 	return true, nil
 }
 
-// resume goes on with the log that is there: only what was changing is read.
+// resume continues with the present log. It reads only the objects that were changing, and the
+// templates.
 func (s *syncer) resume() {
 	p := s.plane
 	markBusy(p.workspaces)
-	// All of them are one request.
+	// All templates are read with one request.
 	for _, entry := range p.templates.Store.Table.Of(p.name) {
 		p.templates.mark(idOf(entry.Object), 0)
 	}
@@ -129,7 +130,7 @@ func markBusy[Item any](f *feed[Item]) {
 	}
 }
 
-// readAll brings everything into the log.
+// readAll reads all objects into the log.
 func (s *syncer) readAll(ctx context.Context, connection connections.Connection, coder Coder) error {
 	p := s.plane
 	if err := s.readWorkspaces(ctx, connection, coder); err != nil {
@@ -141,8 +142,8 @@ func (s *syncer) readAll(ctx context.Context, connection connections.Connection,
 	return s.readUsers(ctx, connection)
 }
 
-// readUsers brings all users into the log. A Coder whose users cannot be read is served
-// without them.
+// readUsers reads all users into the log. If the users of a Coder cannot be read, the Coder is
+// served without them.
 func (s *syncer) readUsers(ctx context.Context, connection connections.Connection) error {
 	f := s.plane.users
 	if f == nil {
@@ -171,8 +172,8 @@ func (s *syncer) readWorkspaces(ctx context.Context, connection connections.Conn
 			absent = append(absent, id)
 		}
 	}
-	// The first ones show whether the token still sees what is there. The others can
-	// wait.
+	// The first batch shows whether the token still sees existing workspaces. The others are read
+	// later.
 	for _, id := range absent[min(len(absent), f.source.batch):] {
 		f.mark(id, 0)
 	}
@@ -186,12 +187,12 @@ func (s *syncer) readWorkspaces(ctx context.Context, connection connections.Conn
 // page is one page of workspaces.
 type page struct {
 	items []coderd.Workspace
-	// began is before it was read.
+	// began is the moment before the page was read.
 	began moment
 }
 
-// enumerate reads all workspaces page by page. While one is brought into the log the
-// next is on its way. It gives the ids that it found and Coder's count.
+// enumerate reads all workspaces page by page. It writes a page into the log while the next one is
+// read. It returns the ids that it found, and Coder's count.
 func (s *syncer) enumerate(ctx context.Context, connection connections.Connection, coder Coder) (found map[uuid.UUID]bool, count int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -216,14 +217,14 @@ func (s *syncer) enumerate(ctx context.Context, connection connections.Connectio
 }
 
 const (
-	// overlap is by how much pages overlap: a workspace that starts or stops meanwhile
-	// moves others over the edge of a page.
+	// overlap is the number of workspaces by which pages overlap, because a workspace that starts
+	// or stops meanwhile moves others across the edge of a page.
 	overlap = 10
-	// passes bounds how often the pages are read for workspaces that were missed.
+	// passes is the maximum number of passes over the pages to find missed workspaces.
 	passes = 3
 )
 
-// pages reads pages until there are as many workspaces as Coder counts.
+// pages reads pages until it has found as many workspaces as Coder counts, or passes is reached.
 func (s *syncer) pages(ctx context.Context, coder Coder, out chan<- page) (found map[uuid.UUID]bool, count int, err error) {
 	found = map[uuid.UUID]bool{}
 	size := s.plane.config.Timing.Page
@@ -251,7 +252,7 @@ func (s *syncer) pages(ctx context.Context, coder Coder, out chan<- page) (found
 	return found, count, nil
 }
 
-// newOnes are those that were not found before.
+// newOnes returns the workspaces that were not found before, and adds them to found.
 func newOnes(found map[uuid.UUID]bool, all []coderd.Workspace) []coderd.Workspace {
 	out := make([]coderd.Workspace, 0, len(all))
 	for i := range all {
@@ -263,7 +264,7 @@ func newOnes(found map[uuid.UUID]bool, all []coderd.Workspace) []coderd.Workspac
 	return out
 }
 
-// pageAttempts is how often a page is tried before the whole read starts over.
+// pageAttempts is the number of attempts to read a page before the full read fails.
 const pageAttempts = 3
 
 func (s *syncer) page(ctx context.Context, coder Coder, offset, limit int) (read coderd.WorkspacePage, err error) {

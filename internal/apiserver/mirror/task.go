@@ -8,18 +8,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// idle is how long a task without anything to do sleeps. It is woken before.
+// idle is how long a task without work sleeps, unless it is woken earlier.
 const idle = time.Minute
 
-// task is one thing that is done again and again for a control plane.
+// task is periodic work for one control plane.
 type task struct {
 	name string
-	// step does what is due, and says when it is due again.
+	// step does the work that is due. It returns the time of the next step.
 	step func(ctx context.Context) time.Time
 
 	mu  sync.Mutex
 	due time.Time
-	// stirred says that wake was called since the last step began.
+	// stirred is true if wake was called since the last step began.
 	stirred bool
 	wakes   chan struct{}
 }
@@ -28,7 +28,7 @@ func newTask(name string, step func(ctx context.Context) time.Time) *task {
 	return &task{name: name, step: step, wakes: make(chan struct{}, 1)}
 }
 
-// wake makes it due at once. It never blocks.
+// wake makes the next step due at once. It never blocks.
 func (t *task) wake() {
 	t.mu.Lock()
 	t.stirred = true
@@ -39,7 +39,7 @@ func (t *task) wake() {
 	}
 }
 
-// dueAt is when the next step is due.
+// dueAt returns the time of the next step.
 func (t *task) dueAt() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,7 +49,7 @@ func (t *task) dueAt() time.Time {
 	return t.due
 }
 
-// once does one step.
+// once runs one step.
 func (t *task) once(ctx context.Context) {
 	t.mu.Lock()
 	t.stirred = false
@@ -60,7 +60,7 @@ func (t *task) once(ctx context.Context) {
 	t.mu.Unlock()
 }
 
-// run does steps until the context ends.
+// run runs steps until the context ends.
 func (t *task) run(ctx context.Context, c clock.WithTicker) {
 	for ctx.Err() == nil {
 		if delay := t.dueAt().Sub(c.Now()); delay > 0 {

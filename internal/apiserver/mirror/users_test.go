@@ -20,7 +20,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/connections"
 )
 
-// userKind makes objects that show the full name, which counts the versions of a user.
+// userKind makes objects with the full name, which counts the versions of a user.
 type userKind struct{}
 
 func (userKind) Object(_ context.Context, c connections.Connection, u coderd.User, r *metadata.Record, _ records.Object) (records.Object, error) {
@@ -96,7 +96,7 @@ func (s *sim) wantUsers(within time.Duration, want map[string]string) {
 	}
 }
 
-// TestUsers sees what happens to users within a minute.
+// TestUsers checks that changes of users are seen within a minute.
 func TestUsers(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")
@@ -110,16 +110,16 @@ func TestUsers(t *testing.T) {
 	c.changeUser(ada, func(u *coderd.User) { u.Username, u.Name = "lovelace", "3" })
 	delete(c.users, bob)
 	s.wantUsers(time.Minute, map[string]string{"ada": "3", "eve": "1", "new": "1"})
-	// A hint has one read at once.
+	// A hint causes an immediate read.
 	c.changeUser(ada, func(u *coderd.User) { u.Name = "4" })
 	s.mirror.HintUser(c.name, ada)
 	s.wantUsers(2*time.Second, map[string]string{"ada": "4", "eve": "1", "new": "1"})
-	// Nothing is believed of a Coder that shows no user any more.
+	// If Coder shows no user any more, no user is removed.
 	c.blind = true
 	s.wantUsers(2*time.Minute, map[string]string{"ada": "4", "eve": "1", "new": "1"})
 }
 
-// TestUsersCannotBeRead serves the other kinds.
+// TestUsersCannotBeRead checks that the other kinds are served.
 func TestUsersCannotBeRead(t *testing.T) {
 	s := newSim(t, 1)
 	c := s.add("team", "prod")

@@ -12,7 +12,7 @@ const maxPart = 64
 
 var part = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
 
-// Template is the name of a template, taken apart.
+// Template contains the parts of a template's name.
 type Template struct {
 	// Prefix is empty or "<control-plane>.".
 	Prefix       string
@@ -20,7 +20,7 @@ type Template struct {
 	Name         string
 }
 
-// Workspace is the name of a workspace, taken apart.
+// Workspace contains the parts of a workspace's name.
 type Workspace struct {
 	// Prefix is empty or "<control-plane>.".
 	Prefix       string
@@ -29,17 +29,17 @@ type Workspace struct {
 	Name         string
 }
 
-// String gives the name of the object.
+// String returns the name of the object.
 func (t Template) String() string {
 	return strings.ToLower(t.Prefix + t.Organization + "." + t.Name)
 }
 
-// String gives the name of the object.
+// String returns the name of the object.
 func (w Workspace) String() string {
 	return strings.ToLower(w.Prefix + w.Organization + "." + w.Owner + "." + w.Name)
 }
 
-// ParseTemplate takes the name of a template's object apart.
+// ParseTemplate splits the name of a template's object into its parts.
 func ParseTemplate(name string) (Template, error) {
 	prefix, parts, err := split(name, 2, "<organization>.<template>", "coder.")
 	if err != nil {
@@ -48,7 +48,7 @@ func ParseTemplate(name string) (Template, error) {
 	return Template{Prefix: prefix, Organization: parts[0], Name: parts[1]}, nil
 }
 
-// ParseWorkspace takes the name of a workspace's object apart.
+// ParseWorkspace splits the name of a workspace's object into its parts.
 func ParseWorkspace(name string) (Workspace, error) {
 	prefix, parts, err := split(name, 3, "<organization>.<user>.<workspace>", "coder.ada.")
 	if err != nil {
@@ -57,17 +57,17 @@ func ParseWorkspace(name string) (Workspace, error) {
 	return Workspace{Prefix: prefix, Organization: parts[0], Owner: parts[1], Name: parts[2]}, nil
 }
 
-// User is the name of a user, taken apart.
+// User contains the parts of a user's name.
 type User struct {
 	// Prefix is empty or "<control-plane>.".
 	Prefix string
 	Name   string
 }
 
-// String gives the name of the object.
+// String returns the name of the object.
 func (u User) String() string { return strings.ToLower(u.Prefix + u.Name) }
 
-// ParseUser takes the name of a user's object apart.
+// ParseUser splits the name of a user's object into its parts.
 func ParseUser(name string) (User, error) {
 	parts := strings.Split(name, ".")
 	if len(parts) > 2 {
@@ -84,18 +84,19 @@ func ParseUser(name string) (User, error) {
 	return User{Prefix: parts[0] + ".", Name: parts[1]}, nil
 }
 
-// idSuffix is what WithID adds. No name in Coder has two hyphens next to each other.
+// idSuffix matches the suffix that WithID appends. No name in Coder contains two consecutive
+// hyphens.
 var idSuffix = regexp.MustCompile(`--[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|--[0-9a-f]{8}$`)
 
-// WithID returns the name of an object whose own name belongs to an object that was
-// renamed in Coder. The id is a whole one, or its first eight digits.
+// WithID returns the name of an object whose natural name belongs to an object that was renamed in
+// Coder. id is a whole UUID or its first eight digits.
 func WithID(name, id string) string { return name + "--" + id }
 
-// WithoutID returns the name without what WithID added.
+// WithoutID returns the name without the suffix of WithID.
 func WithoutID(name string) string { return idSuffix.ReplaceAllString(name, "") }
 
-// split takes a name apart. The example is what may be in front of a name in Coder, which
-// people give instead of the name of the object.
+// split splits a name into its parts. example is a prefix for the error message if the name is only
+// the name in Coder.
 func split(name string, want int, form, example string) (string, []string, error) {
 	parts := strings.Split(name, ".")
 	if len(parts) == 1 && part.MatchString(name) && len(name) <= maxPart {

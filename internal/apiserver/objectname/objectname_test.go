@@ -103,8 +103,8 @@ func seeds() []string {
 	return []string{"coder.ada.dev", "two.coder.ada.dev", "coder.docker", "two.coder.docker", "...", "a..b", "-a.b-.c", "A.b.c", "a.b.c\x00", "\xff.b", strings.Repeat("x.", 40)}
 }
 
-// wantParts wants what can stand in the address of a request to Coder, and a name
-// that Kubernetes takes too.
+// wantParts checks that the parts are valid in URLs of Coder, and that the name is valid in
+// Kubernetes.
 func wantParts(t *testing.T, name, prefix string, parts ...string) {
 	t.Helper()
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 && len(name) <= validation.DNS1123SubdomainMaxLength {

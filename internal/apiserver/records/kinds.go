@@ -7,7 +7,7 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/metadata"
 )
 
-// Workspaces is the configuration for the records of workspaces.
+// Workspaces returns the configuration for the records of workspaces.
 func Workspaces(cluster Cluster, replica, namespace string, c clock.PassiveClock) Config {
 	config := common(cluster, replica, namespace, c)
 	config.Kind, config.Prefix = "CoderWorkspace", keyPrefix("coderworkspaces")
@@ -16,8 +16,7 @@ func Workspaces(cluster Cluster, replica, namespace string, c clock.PassiveClock
 	return config
 }
 
-// Templates is the configuration for the records of templates, and the parts of their
-// files.
+// Templates returns the configuration for the records of templates, and the parts of their files.
 func Templates(cluster, parts Cluster, replica, namespace string, c clock.PassiveClock) Config {
 	config := common(cluster, replica, namespace, c)
 	config.Files = NewFiles(parts)
@@ -27,7 +26,7 @@ func Templates(cluster, parts Cluster, replica, namespace string, c clock.Passiv
 	return config
 }
 
-// Users is the configuration for the records of users.
+// Users returns the configuration for the records of users.
 func Users(cluster Cluster, replica, namespace string, c clock.PassiveClock) Config {
 	config := common(cluster, replica, namespace, c)
 	config.Kind, config.Prefix = "CoderUser", keyPrefix("coderusers")
@@ -43,12 +42,12 @@ func common(cluster Cluster, replica, namespace string, c clock.PassiveClock) Co
 	}
 }
 
-// keyPrefix is what the keys of a resource begin with.
+// keyPrefix returns the prefix of the keys of a resource.
 func keyPrefix(resource string) string {
 	return "/" + aggregationv1alpha1.GroupVersion.Group + "/" + resource
 }
 
-// pending says for people what is still to be done in Coder.
+// pending returns a readable summary of the changes that are not applied to Coder yet.
 func pending(record *metadata.Record) string {
 	switch {
 	case record == nil:

@@ -18,31 +18,31 @@ import (
 )
 
 const (
-	// MinLifetime is how long a token lives at least.
+	// MinLifetime is the minimum lifetime of a token.
 	MinLifetime = time.Minute
-	// MaxLifetime is how long a token lives at most.
+	// MaxLifetime is the maximum lifetime of a token.
 	MaxLifetime = time.Hour
-	// MaxTokens is how many tokens of a user may be valid for one workspace.
+	// MaxTokens is the maximum number of valid tokens of a user for one workspace.
 	MaxTokens = 50
-	// shownFor is how long after their end tokens are still listed: the clocks of Coder and
-	// of this machine may differ.
+	// shownFor is how long expired tokens are still listed, because the clocks of Coder and of this
+	// machine may differ.
 	shownFor = 5 * time.Minute
-	// sweepInterval is how often the tokens of deleted workspaces are looked for, if there
+	// sweepInterval is the interval at which the tokens of deleted workspaces are revoked, if there
 	// are deleted workspaces.
 	sweepInterval = 5 * time.Second
-	// retryAfter is when that is tried again after a failure.
+	// retryAfter is the delay before a failed revocation is retried.
 	retryAfter = time.Minute
-	// maxGone limits the deleted workspaces whose tokens are looked for at once.
+	// maxGone is the maximum number of deleted workspaces whose tokens are still to be revoked.
 	maxGone = 20_000
 )
 
-// Request is a token that somebody asks for.
+// Request is a request for a token.
 type Request struct {
-	// Workspace is the one to which the token is restricted.
+	// Workspace is the workspace to which the token is restricted.
 	Workspace uuid.UUID
-	// User is the Coder user whose token it is.
+	// User is the Coder user to whom the token belongs.
 	User uuid.UUID
-	// By is the Kubernetes user who asks for it.
+	// By is the Kubernetes user who requests the token.
 	By       string
 	Lifetime time.Duration
 }
@@ -50,11 +50,11 @@ type Request struct {
 // Token is a token of a workspace.
 type Token struct {
 	coderd.TokenInfo
-	// By is who asked for it.
+	// By is the Kubernetes user who requested the token.
 	By string
 }
 
-// TooManyError is that a user has MaxTokens for a workspace.
+// TooManyError reports that a user already has MaxTokens for a workspace.
 type TooManyError struct{ Tokens int }
 
 // Error implements error.
@@ -62,15 +62,15 @@ func (e *TooManyError) Error() string {
 	return fmt.Sprintf("%d tokens of this Coder user are valid for the workspace, and no more than %d may be: revoke some, or wait until they expire", e.Tokens, MaxTokens)
 }
 
-// Manager makes, lists and revokes tokens. It is safe for concurrent use.
+// Manager creates, lists and revokes tokens. It is safe for concurrent use.
 type Manager struct {
 	provider connections.Provider
 	clock    clock.PassiveClock
 
 	mu sync.Mutex
-	// gone are the workspaces that were deleted, by when.
+	// gone maps the deleted workspaces to the time of their deletion.
 	gone map[workspace]time.Time
-	// next is when they are looked at again.
+	// next is the time of the next sweep.
 	next time.Time
 }
 
@@ -84,7 +84,8 @@ func New(provider connections.Provider, c clock.PassiveClock) *Manager {
 	return &Manager{provider: provider, clock: c, gone: map[workspace]time.Time{}}
 }
 
-// Create makes a token. The client's account makes it, or the Actor of the context.
+// Create creates a token. The request is made by the Actor of the context, or else the client's
+// user.
 func (m *Manager) Create(ctx context.Context, client *coderd.Client, r Request) (value string, made Token, err error) {
 	known, err := client.TokensOf(ctx, r.User.String())
 	if err != nil {
@@ -107,7 +108,7 @@ func (m *Manager) List(ctx context.Context, client *coderd.Client, id uuid.UUID)
 	return m.of(all, id), nil
 }
 
-// of returns the tokens that are a workspace's and have not ended for long.
+// of returns the tokens of a workspace, without those that expired more than shownFor ago.
 func (m *Manager) of(all []coderd.TokenInfo, id uuid.UUID) (tokens []Token) {
 	now := m.clock.Now()
 	for _, info := range all {
@@ -119,7 +120,7 @@ func (m *Manager) of(all []coderd.TokenInfo, id uuid.UUID) (tokens []Token) {
 	return tokens
 }
 
-// Gone has the tokens of a deleted workspace revoked soon.
+// Gone schedules the revocation of the tokens of a deleted workspace.
 func (m *Manager) Gone(controlPlane types.NamespacedName, id uuid.UUID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,8 +143,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep revokes the tokens of deleted workspaces. It lists the tokens of a Coder once,
-// however many of its workspaces were deleted.
+// Sweep revokes the tokens of deleted workspaces. It lists the tokens of each Coder once,
+// independent of the number of deleted workspaces.
 func (m *Manager) Sweep(ctx context.Context) {
 	planes := m.due()
 	if len(planes) == 0 {
@@ -174,8 +175,8 @@ func (m *Manager) Sweep(ctx context.Context) {
 	}
 }
 
-// due returns the deleted workspaces of each control plane. It forgets those that were
-// deleted so long ago that their tokens have expired.
+// due returns the deleted workspaces of each control plane. It forgets workspaces that were deleted
+// so long ago that their tokens have expired.
 func (m *Manager) due() map[types.NamespacedName]map[uuid.UUID]time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

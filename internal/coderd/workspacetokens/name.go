@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// NamePrefix begins the names of the tokens in Coder.
+	// NamePrefix is the prefix of the tokens' names in Coder.
 	NamePrefix = "coder-k8s-workspace-"
-	// maxBy limits the part of a name that says who asked.
+	// maxBy is the maximum length of the part of a name that identifies the requesting user.
 	maxBy = 80
-	// byHash is how many digits of a hash end a user name that had to be changed.
+	// byHash is the number of hash digits at the end of a user name that had to be changed.
 	byHash = 8
-	// idLength is that of a UUID.
+	// idLength is the length of a UUID.
 	idLength = 36
 )
 
@@ -25,9 +25,8 @@ func newName(workspace uuid.UUID, by string) string {
 	return NamePrefix + workspace.String() + "-" + strings.ToLower(rand.Text()[:12]) + "." + nameOf(by)
 }
 
-// nameOf returns a Kubernetes user name as it is in the name of a token. Other characters
-// than those of ordinary user names become underscores, and long names are cut. A hash
-// then distinguishes it from other users.
+// nameOf returns a Kubernetes user name in the form for the name of a token. Unusual characters
+// become underscores, and long names are truncated. A hash then distinguishes the user from others.
 func nameOf(user string) string {
 	plain := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-@:/", r) {
@@ -42,8 +41,8 @@ func nameOf(user string) string {
 	return plain[:min(len(plain), maxBy-byHash-1)] + "_" + hex.EncodeToString(hash[:])[:byHash]
 }
 
-// parseName returns for which workspace a token is, and who asked for it. It reports
-// whether the token is one of this package.
+// parseName returns the workspace of a token and the user who requested it. It reports whether the
+// token was created by this package.
 func parseName(name string) (workspace uuid.UUID, by string, ok bool) {
 	rest, ok := strings.CutPrefix(name, NamePrefix)
 	if !ok || len(rest) < idLength {

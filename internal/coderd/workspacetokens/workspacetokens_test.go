@@ -52,7 +52,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// provider is one control plane.
+// provider provides one control plane.
 type provider struct {
 	connections.Provider
 	connection connections.Connection
@@ -104,7 +104,7 @@ func (f *fixture) create(id uuid.UUID) (string, Token) {
 	return value, token
 }
 
-// names are those of ada's tokens that are of this package.
+// names returns the names of ada's tokens of this package.
 func (f *fixture) names() []string {
 	return slices.DeleteFunc(f.coder.TokenNames("ada"), func(name string) bool { return !strings.HasPrefix(name, NamePrefix) })
 }
@@ -137,7 +137,8 @@ func TestATokenIsOfOneWorkspace(t *testing.T) {
 	}
 }
 
-// TestNoUnrestrictedTokenIsReturned: what Coder ignores or does not confirm is revoked.
+// TestNoUnrestrictedTokenIsReturned: a token whose restriction Coder ignores or does not confirm is
+// revoked.
 func TestNoUnrestrictedTokenIsReturned(t *testing.T) {
 	request := func(f *fixture) Request {
 		return Request{Workspace: uuid.New(), User: f.ada.ID, By: "alice", Lifetime: time.Hour}
@@ -187,7 +188,7 @@ func TestTokensEndWithTheirWorkspace(t *testing.T) {
 	if got := f.coder.Requests(); len(got) > 0 {
 		t.Errorf("Coder is asked at rest: %v", got)
 	}
-	// Coder away, and a control plane that cannot be called: later.
+	// Coder is away, or the control plane cannot be called: the sweep is retried later.
 	f.Gone(plane, one)
 	f.provider.away = true
 	f.Sweep(t.Context())
@@ -210,7 +211,7 @@ func TestTokensEndWithTheirWorkspace(t *testing.T) {
 	if got := f.coder.Requests(); len(got) > 0 {
 		t.Errorf("Coder is asked after that: %v", got)
 	}
-	// Of a control plane that is gone for good nothing is remembered for ever.
+	// Workspaces of a control plane that is gone for good are forgotten after a while.
 	f.Gone(types.NamespacedName{Namespace: "gone", Name: "coder"}, two)
 	f.clock.SetTime(f.clock.Now().Add(2 * MaxLifetime))
 	f.Sweep(t.Context())

@@ -17,11 +17,11 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// Forward makes ports of what the subresource at this address serves reachable on
-// localhost, until the context is done. Each port is PORT or LOCAL:PORT. A connection that
-// fails, for example because nothing listens there, ends alone and is reported on errOut.
-// The error is portforward.ErrLostConnectionToPod if the connection to the server ended.
-// It tries again for a few seconds if no server answers.
+// Forward forwards ports on localhost to the ports that the subresource at this address serves,
+// until the context is done. Each port is PORT or LOCAL:PORT. If a connection fails, for example
+// because no process listens on the port, only this connection ends, and the error is written to
+// errOut. The error is portforward.ErrLostConnectionToPod if the connection to the server ended. If
+// no server answers, Forward retries for a few seconds.
 func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, ports []string, out, errOut io.Writer) error {
 	transport, upgrader, err := spdy.RoundTripperFor(cfg)
 	if err != nil {
@@ -48,8 +48,8 @@ func Forward(ctx context.Context, cfg *rest.Config, subresource *url.URL, ports 
 	return err
 }
 
-// lasting is a dialer whose connection client-go does not close: it would do that as soon
-// as one of the forwarded connections fails, and so end all others.
+// lasting is a dialer whose connections client-go cannot close. It would close the connection as
+// soon as one of the forwarded connections fails, which would end all others.
 type lasting struct {
 	httpstream.Dialer
 	ctx  context.Context //nolint:containedctx // Dial has none.
@@ -60,7 +60,7 @@ type lasting struct {
 // Dial implements httpstream.Dialer.
 func (l *lasting) Dial(protocols ...string) (httpstream.Connection, string, error) {
 	var protocol string
-	// A port-forward that began without an answer has done nothing yet.
+	// A port-forward that started without an answer has done nothing yet.
 	unanswered := func(err error) bool { return unreached(err) || lost(err) }
 	l.err = Retry(l.ctx, unanswered, func() (err error) {
 		l.conn, protocol, err = l.Dialer.Dial(protocols...)
@@ -75,19 +75,19 @@ func (l *lasting) Dial(protocols ...string) (httpstream.Connection, string, erro
 	return unclosed{l.conn}, protocol, nil
 }
 
-// unclosed is a connection that Close does not close.
+// unclosed is a connection whose Close does nothing.
 type unclosed struct{ httpstream.Connection }
 
 // Close implements httpstream.Connection.
 func (unclosed) Close() error { return nil }
 
-// failures is a log that writes a line for each connection that failed.
+// failures is a log sink that writes a line for each failed connection.
 type failures struct {
 	mu sync.Mutex
 	to io.Writer
 }
 
-// forwardPrefix is the end of what the protocol's server writes before the cause.
+// forwardPrefix is the end of the text that the protocol's server writes before the cause.
 const forwardPrefix = ", uid : "
 
 // Error implements logr.LogSink.

@@ -23,8 +23,8 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/polltest"
 )
 
-// ports serves port-forwards, after some refusals as kube-apiserver writes them: port
-// 7 echoes, and nothing listens on the others.
+// ports serves port-forwards, after some refusals in the format of kube-apiserver. Port 7 echoes,
+// and no other port is open.
 type ports struct {
 	mu       sync.Mutex
 	refusals []string
@@ -55,7 +55,7 @@ func (p *ports) PortForward(_ context.Context, _, _ string, port int32, stream i
 	return err
 }
 
-// lines is what was written so far.
+// lines collects the written text.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -73,7 +73,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// forwarding forwards the ports until the test ends. addresses are the local ones.
+// forwarding forwards the ports until the test ends. addresses are the local addresses.
 func forwarding(t *testing.T, host string, remote ...string) (addresses []string, errOut *lines, ended <-chan error) {
 	t.Helper()
 	to, err := url.Parse(host)
@@ -98,7 +98,7 @@ func forwarding(t *testing.T, host string, remote ...string) (addresses []string
 	return addresses, errOut, done
 }
 
-// connect opens a connection whose reads and writes end with the test's time.
+// connect opens a connection whose deadline is the end of the test.
 func connect(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(polltest.Context(t), "tcp", address)
@@ -123,7 +123,7 @@ func echo(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// TestRefusedPort has a connection to a port on which nothing listens end alone.
+// TestRefusedPort checks that a refused connection ends alone.
 func TestRefusedPort(t *testing.T) {
 	server := httptest.NewUnstartedServer(&ports{})
 	sessions := make(chan net.Conn, 1)

@@ -53,7 +53,7 @@ func (p *proxy) ExecInContainer(_ context.Context, _, _, _ string, _ []string, i
 func TestReplicaGone(t *testing.T) {
 	for name, c := range map[string]struct {
 		refusals []string
-		// ran is how often the command ran, and says is a part of the error.
+		// ran is how often the command ran. says is a part of the error.
 		ran  int32
 		says string
 	}{

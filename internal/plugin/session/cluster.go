@@ -25,17 +25,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/version"
 )
 
-// Cluster is what the flags and the kubeconfig name.
+// Cluster is the cluster that the flags and the kubeconfig select.
 type Cluster struct {
 	client.Client
-	// Kube is for what is no object: logs, the server's version, port-forwards.
+	// Kube is for requests that are not for objects: logs, the server's version, port-forwards.
 	Kube   kubernetes.Interface
 	Config *rest.Config
-	// Namespace is that of the flags, or of the kubeconfig's context.
+	// Namespace is the namespace of the flags, or else of the kubeconfig's context.
 	Namespace string
 }
 
-// Cluster connects. Nothing is sent yet.
+// Cluster returns the clients for the cluster. It sends no request.
 func (s *Session) Cluster() (*Cluster, error) {
 	config, err := cli.Cluster(s.Flags, "kubectl-"+version.UserAgent())
 	if err != nil {
@@ -74,7 +74,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// Kinds are those of which the plugin reads objects. All are in namespaces.
+// Kinds returns the kinds of which the plugin reads objects. All are namespaced.
 func Kinds() []schema.GroupVersionKind {
 	var all []schema.GroupVersionKind
 	add := func(gv schema.GroupVersion, kinds ...string) {
@@ -99,12 +99,12 @@ func newMapper() meta.RESTMapper {
 	for _, kind := range Kinds() {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
-	// It can be created and not read.
+	// CoderSelfReview can be created but not read.
 	mapper.Add(aggregationv1alpha1.GroupVersion.WithKind("CoderSelfReview"), meta.RESTScopeNamespace)
 	return mapper
 }
 
-// Reach says that kube-apiserver answers, whatever it answers.
+// Reach returns nil if kube-apiserver answers, even with an error status.
 func (c *Cluster) Reach(ctx context.Context) error {
 	err := c.Kube.CoreV1().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 	var status apierrors.APIStatus
@@ -114,14 +114,14 @@ func (c *Cluster) Reach(ctx context.Context) error {
 	return fmt.Errorf("the cluster cannot be reached: %w", err)
 }
 
-// IsTemporary reports whether a request that failed may succeed in a moment, for
-// example because a replica of the operator restarts.
+// IsTemporary reports whether a failed request may succeed soon, for example because a replica of
+// the operator restarts.
 func IsTemporary(err error) bool {
 	return apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
-// Stream reads a subresource of the aggregated API that is no object. The caller
-// closes it.
+// Stream reads a subresource of the aggregated API that is not an object. The caller closes the
+// result.
 func (c *Cluster) Stream(ctx context.Context, namespace, resource, name, subresource string, query map[string]string) (io.ReadCloser, error) {
 	request := c.Kube.CoreV1().RESTClient().Get().AbsPath("/apis/" + aggregationv1alpha1.GroupVersion.String()).
 		Namespace(namespace).Resource(resource).Name(name).SubResource(subresource)

@@ -16,13 +16,12 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// CompletionTimeout bounds how long a shell waits for names.
+// CompletionTimeout is the maximum time that a shell waits for names.
 const CompletionTimeout = 5 * time.Second
 
-// CompleteNames completes any number of names of objects of these kinds: those of the
-// first kind as they are, the others as KIND/NAME. Like the commands it takes the end of
-// a name that only one object has, and each word for a kind. If the cluster does not
-// answer there is nothing to offer.
+// CompleteNames completes any number of names of objects of these kinds: names of the first kind as
+// they are, the others as KIND/NAME. As in the commands, a unique end of a name and any alias of a
+// kind can be used. If the cluster does not answer, there are no completions.
 func (s *Session) CompleteNames(kinds ...string) cobra.CompletionFunc {
 	return s.complete(func(ctx context.Context, c *Cluster, _ []string, begun string) []string {
 		word, _, typed := strings.Cut(begun, "/")
@@ -56,8 +55,7 @@ func (s *Session) CompleteName(kinds ...string) cobra.CompletionFunc {
 	}
 }
 
-// withEnds adds to the names their ends that only one of them has, if a user has begun
-// to type something that may be one.
+// withEnds adds the unique ends of the names if the user has begun to type a text that may be one.
 func withEnds(names []string, ends bool) []string {
 	if !ends {
 		return names
@@ -79,7 +77,7 @@ func withEnds(names []string, ends bool) []string {
 	return append(slices.Clone(names), unique...)
 }
 
-// complete offers what the function finds on the cluster and begins with what was typed.
+// complete offers the results of find that begin with the typed text.
 func (s *Session) complete(find func(ctx context.Context, c *Cluster, args []string, begun string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		cluster, err := s.Cluster()
@@ -98,15 +96,15 @@ func (s *Session) complete(find func(ctx context.Context, c *Cluster, args []str
 	}
 }
 
-// CompleteFlag completes a flag of a command with what is found on the cluster. The
-// arguments are those of the command.
+// CompleteFlag completes a flag of a command with the results of find. args are the arguments of
+// the command.
 func (s *Session) CompleteFlag(cmd *cobra.Command, flag string, find func(ctx context.Context, c *Cluster, args []string) []string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, s.complete(func(ctx context.Context, c *Cluster, args []string, _ string) []string {
 		return find(ctx, c, args)
 	}))
 }
 
-// CompleteWorkspaceFields completes a flag with what the workspaces of the namespace have.
+// CompleteWorkspaceFields completes a flag with values of the workspaces in the namespace.
 func (s *Session) CompleteWorkspaceFields(cmd *cobra.Command, flag string, values func(*aggregationv1alpha1.CoderWorkspace) []string) {
 	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, _ []string) []string {
 		var list aggregationv1alpha1.CoderWorkspaceList
@@ -122,8 +120,7 @@ func (s *Session) CompleteWorkspaceFields(cmd *cobra.Command, flag string, value
 	})
 }
 
-// CompleteAgents completes a flag with the agents of the workspace that is the first
-// argument.
+// CompleteAgents completes a flag with the agents of the workspace in the first argument.
 func (s *Session) CompleteAgents(cmd *cobra.Command, flag string) {
 	s.CompleteFlag(cmd, flag, func(ctx context.Context, c *Cluster, args []string) []string {
 		if len(args) == 0 {
@@ -160,7 +157,7 @@ func (s *Session) CompleteNamespaces(cmd *cobra.Command, flag string) {
 	})
 }
 
-// names are those of all objects of a kind in the namespace.
+// names returns the names of all objects of a kind in the namespace.
 func (c *Cluster) names(ctx context.Context, kind string) []string {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kindOf(kind).GroupVersion().WithKind(kind + "List"))
@@ -183,10 +180,10 @@ func kindOf(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Kind: kind}
 }
 
-// shortKind is what people may write for a kind, the shortest whole word.
+// shortKind returns the short form of a kind that users may type.
 func shortKind(kind string) string { return strings.ToLower(strings.TrimPrefix(kind, "Coder")) }
 
-// CompleteFlags completes the values of the flags that choose the cluster and the user.
+// CompleteFlags completes the values of the flags that select the cluster and the user.
 func (s *Session) CompleteFlags(cmd *cobra.Command) {
 	s.CompleteNamespaces(cmd, "namespace")
 	for flag, names := range map[string]func(clientcmdapi.Config) []string{

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// browse opens an address with the program that the system has for that.
+// browse opens an address with the system's default program.
 func browse(ctx context.Context, url string) error {
 	command := []string{"xdg-open", url}
 	switch runtime.GOOS {
@@ -24,8 +24,8 @@ func browse(ctx context.Context, url string) error {
 	return nil
 }
 
-// copyText gives the text to the first program for the clipboard that is there, on
-// its standard input, so that it stands in no list of processes.
+// copyText passes the text to the first clipboard program that exists, on its standard input, so
+// that the text is not in the list of processes.
 func copyText(ctx context.Context, text string) error {
 	var failed error
 	for _, command := range [][]string{{"pbcopy"}, {"wl-copy"}, {"xclip", "-selection", "clipboard"}, {"xsel", "--clipboard", "--input"}, {"clip.exe"}} {

@@ -1,7 +1,7 @@
-// Package session owns what every command of the plugin works with: the streams,
-// the clock, the desktop around it, and the cluster that the flags name.
+// Package session provides what all commands of the plugin share: the streams, the clock, the
+// desktop, and the cluster that the flags select.
 //
-// The plugin reaches Kubernetes alone, with the rights of its caller. It knows which
-// resources there are and asks no discovery, so that it also works, and says what is
-// wrong, where the aggregated API is not there.
+// The plugin connects only to Kubernetes, with the permissions of its caller. The resources are
+// built in, without discovery. So it also works, and reports the problem, if the aggregated API is
+// not available.
 package session

@@ -18,12 +18,12 @@ type Endpoint struct {
 	Port           int
 }
 
-// Forwarder makes a port of a pod reachable on this machine, until ctx is done. Local
-// 0 takes any free port. Ready is called once with the port that it is.
+// Forwarder forwards a local port to a port of a pod until ctx is done. Local 0 selects a free
+// port. It calls ready once with the local port.
 type Forwarder func(ctx context.Context, c *Cluster, to Endpoint, local int, ready func(local int)) error
 
-// forward goes through kube-apiserver, with WebSockets or, where that is older, with
-// SPDY, as kubectl does. It listens on this machine's own addresses only.
+// forward connects through kube-apiserver, with WebSockets, or with SPDY if kube-apiserver is
+// older, as kubectl does. It listens only on loopback addresses.
 func forward(ctx context.Context, c *Cluster, to Endpoint, local int, ready func(local int)) error {
 	url := c.Kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(to.Namespace).Name(to.Pod).SubResource("portforward").URL()
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)

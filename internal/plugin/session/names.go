@@ -14,13 +14,13 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/cli"
 )
 
-// Target is an object on the command line, as KIND/NAME or NAME alone.
+// Target is an object on the command line, as KIND/NAME or NAME.
 type Target struct {
-	// Kind is the kind of the object, or empty where none was given.
+	// Kind is the kind of the object. It is empty if the text has none.
 	Kind, Name string
 }
 
-// aliases are what people may write for a kind.
+// aliases maps the words that users may type for a kind to the kind.
 var aliases = map[string]string{
 	"workspace": "CoderWorkspace", "workspaces": "CoderWorkspace", "ws": "CoderWorkspace",
 	"cws": "CoderWorkspace", "coderworkspace": "CoderWorkspace", "coderworkspaces": "CoderWorkspace",
@@ -30,9 +30,8 @@ var aliases = map[string]string{
 	"ccp": "CoderControlPlane", "codercontrolplane": "CoderControlPlane", "codercontrolplanes": "CoderControlPlane",
 }
 
-// ParseTarget reads KIND/NAME. A kind with its group, as -o name prints it, will do.
-// Allowed are the kinds that the command knows; the first one is meant where none is
-// given.
+// ParseTarget parses KIND/NAME. The kind may include its group, as in the output of -o name.
+// allowed are the kinds that the command accepts. The first one is the default.
 func ParseTarget(text string, allowed ...string) (Target, error) {
 	kind, name, found := strings.Cut(text, "/")
 	if !found {
@@ -52,8 +51,8 @@ func ParseTarget(text string, allowed ...string) (Target, error) {
 	return Target{Kind: known, Name: name}, nil
 }
 
-// Workspace reads a workspace of the namespace. The end of its name will do, as dev
-// or ada.dev for coder.ada.dev, where only one ends so.
+// Workspace returns a workspace of the namespace. The name may be a unique end of the object's
+// name, for example dev or ada.dev for coder.ada.dev.
 func (c *Cluster) Workspace(ctx context.Context, name string) (*aggregationv1alpha1.CoderWorkspace, error) {
 	found, err := named(ctx, c, name, &aggregationv1alpha1.CoderWorkspaceList{}, func(l *aggregationv1alpha1.CoderWorkspaceList) []aggregationv1alpha1.CoderWorkspace {
 		return l.Items
@@ -61,7 +60,7 @@ func (c *Cluster) Workspace(ctx context.Context, name string) (*aggregationv1alp
 	return found, explainAbsence(err, "coderworkspaces")
 }
 
-// Template is Workspace for templates: hello for coder.hello.
+// Template is like Workspace for templates: hello for coder.hello.
 func (c *Cluster) Template(ctx context.Context, name string) (*aggregationv1alpha1.CoderTemplate, error) {
 	found, err := named(ctx, c, name, &aggregationv1alpha1.CoderTemplateList{}, func(l *aggregationv1alpha1.CoderTemplateList) []aggregationv1alpha1.CoderTemplate {
 		return l.Items
@@ -69,8 +68,8 @@ func (c *Cluster) Template(ctx context.Context, name string) (*aggregationv1alph
 	return found, explainAbsence(err, "codertemplates")
 }
 
-// ControlPlane reads a control plane of the namespace: the only one where no name is
-// given.
+// ControlPlane returns a control plane of the namespace. If the name is empty, it returns the only
+// one.
 func (c *Cluster) ControlPlane(ctx context.Context, name string) (*coderv1alpha1.CoderControlPlane, error) {
 	if name != "" {
 		cp := &coderv1alpha1.CoderControlPlane{}
@@ -100,8 +99,8 @@ type object[T any] interface {
 	client.Object
 }
 
-// named finds the object of exactly that name, or else the only one whose name ends
-// with it after a dot.
+// named returns the object of exactly that name, or else the only one whose name ends with a dot
+// and that name.
 func named[T any, P object[T], L client.ObjectList](ctx context.Context, c *Cluster, name string, list L, items func(L) []T) (P, error) {
 	exact := P(new(T))
 	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, exact)
@@ -109,10 +108,10 @@ func named[T any, P object[T], L client.ObjectList](ctx context.Context, c *Clus
 		return exact, err
 	}
 	if failed := c.List(ctx, list, client.InNamespace(c.Namespace)); apierrors.IsForbidden(failed) {
-		// A user who may read one by name and not list them has to give the whole name.
+		// A user who may get an object but not list objects has to type the whole name.
 		return nil, err
 	} else if failed != nil {
-		// That the name is not found says nothing if the others cannot be read.
+		// Without the other names, a missing exact name proves nothing.
 		return nil, failed
 	}
 	var candidates []string
@@ -132,7 +131,7 @@ func named[T any, P object[T], L client.ObjectList](ctx context.Context, c *Clus
 	return nil, cli.Usage("%q could be any of %s: give the whole name", name, strings.Join(candidates, ", "))
 }
 
-// explainAbsence says what to do where there is no object of that name.
+// explainAbsence adds a hint to the error for an object that does not exist.
 func explainAbsence(err error, resource string) error {
 	if !apierrors.IsNotFound(err) {
 		return err

@@ -19,10 +19,10 @@ import (
 	coderv1alpha1 "github.com/coder-k8s/coder-k8s/api/v1alpha1"
 )
 
-// WorkspaceIDLabel is on what the templates of Coder make for a workspace.
+// WorkspaceIDLabel is the label on the objects that Coder's templates create for a workspace.
 const WorkspaceIDLabel = "com.coder.workspace.id"
 
-// PodsOf are the pods of a Deployment, found by its own selector, the oldest first.
+// PodsOf returns the pods of a Deployment, selected by its own selector, the oldest first.
 func (c *Cluster) PodsOf(ctx context.Context, namespace, deployment string) ([]corev1.Pod, error) {
 	d := &appsv1.Deployment{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
@@ -35,9 +35,9 @@ func (c *Cluster) PodsOf(ctx context.Context, namespace, deployment string) ([]c
 	return c.pods(ctx, namespace, selector)
 }
 
-// WorkspacePods are the pods of a workspace in the namespaces, or else in those in
-// which the workspaces of its control plane are made. Where says which that were. A
-// namespace that the caller may not look into is left out, if there are others.
+// WorkspacePods returns the pods of a workspace in the given namespaces, or else in those in which
+// its control plane creates workspaces. where is the list of these namespaces. A namespace that the
+// caller may not read is skipped if there are others.
 func (c *Cluster) WorkspacePods(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace, namespaces []string) (pods []corev1.Pod, where []string, err error) {
 	if ws.Status.ID == "" {
 		return nil, namespaces, nil
@@ -64,8 +64,8 @@ func (c *Cluster) WorkspacePods(ctx context.Context, ws *aggregationv1alpha1.Cod
 	return pods, where, nil
 }
 
-// PodsByWorkspace are the pods of all workspaces of the namespace, by the UUID of the
-// workspace. The error names the namespaces that could not be looked into.
+// PodsByWorkspace returns the pods of all workspaces of the namespace by the UUID of the workspace.
+// The error names the namespaces that could not be read.
 func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod, error) {
 	exists, err := labels.NewRequirement(WorkspaceIDLabel, selection.Exists, nil)
 	if err != nil {
@@ -86,8 +86,8 @@ func (c *Cluster) PodsByWorkspace(ctx context.Context) (map[string][]corev1.Pod,
 	return found, errors.Join(failed...)
 }
 
-// workspaceNamespaces are the namespaces in which the control planes of a namespace,
-// and their provisioners, may make pods: that namespace first.
+// workspaceNamespaces returns the namespaces in which the control planes of a namespace, and their
+// provisioners, may create pods. The namespace itself is the first one.
 func (c *Cluster) workspaceNamespaces(ctx context.Context, namespace string) []string {
 	all := []string{namespace}
 	var planes coderv1alpha1.CoderControlPlaneList

@@ -17,10 +17,10 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/installation"
 )
 
-// Clock tells the time and passes it.
+// Clock returns the time and waits.
 type Clock interface {
 	Now() time.Time
-	// Wait returns after that time, or with the error of a context that is done.
+	// Wait returns after d, or with the error of the context if that is done before.
 	Wait(ctx context.Context, d time.Duration) error
 }
 
@@ -29,27 +29,27 @@ type Session struct {
 	genericiooptions.IOStreams
 	Flags *genericclioptions.ConfigFlags
 	Clock Clock
-	// Paint is for standard output.
+	// Paint formats standard output.
 	Paint terminal.Paint
-	// Screen says that standard output is a terminal of so many ScreenColumns.
+	// Screen is true if standard output is a terminal, with ScreenColumns columns.
 	Screen        bool
 	ScreenColumns int
-	// Interactive says that somebody can answer on standard input.
+	// Interactive is true if a user can answer on standard input.
 	Interactive bool
-	// Live says that standard error is a terminal of so many Columns.
+	// Live is true if standard error is a terminal, with Columns columns.
 	Live    bool
 	Columns int
 	// Browse opens an address in the browser.
 	Browse func(ctx context.Context, url string) error
-	// Copy puts a text on the clipboard.
+	// Copy copies a text to the clipboard.
 	Copy func(ctx context.Context, text string) error
-	// Forward makes a port of a pod reachable on this machine.
+	// Forward forwards a local port to a port of a pod.
 	Forward Forwarder
-	// Check looks at the installation of the operator.
+	// Check checks the installation of the operator.
 	Check func(context.Context, *rest.Config, installation.Expectation) ([]installation.Problem, error)
 }
 
-// New is the session of the process.
+// New returns the session of the process.
 func New(streams genericiooptions.IOStreams) *Session {
 	s := &Session{
 		IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), Clock: wallClock{},
@@ -75,13 +75,13 @@ func columns(stream io.Writer) int {
 	return width
 }
 
-// Progress begins to tell how far something is.
+// Progress starts a progress display.
 func (s *Session) Progress() *terminal.Progress {
 	return terminal.NewProgress(s.ErrOut, s.Live, s.Columns, s.Clock.Now())
 }
 
-// Confirm asks before something is done that cannot be undone, unless yes was given
-// with --yes. Where nobody can answer, that is a mistake of the command line.
+// Confirm asks for confirmation of an action that cannot be undone, unless yes is set by --yes. If
+// standard input is not interactive, it returns a usage error.
 func (s *Session) Confirm(ctx context.Context, yes bool, question string) error {
 	if yes {
 		return nil

@@ -8,8 +8,8 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// WorkspaceState is the word for a workspace, as kubectl get shows it: STATUS, or
-// HEALTH if the workspace runs and cannot be used.
+// WorkspaceState returns the state of a workspace as kubectl get shows it: STATUS, or HEALTH if the
+// workspace runs but cannot be used.
 func WorkspaceState(w *aggregationv1alpha1.CoderWorkspace) string {
 	healthy := w.Status.Healthy
 	switch {
@@ -22,7 +22,7 @@ func WorkspaceState(w *aggregationv1alpha1.CoderWorkspace) string {
 	}
 }
 
-// TemplateState is the word for a template, as kubectl get shows it in STATUS.
+// TemplateState returns the state of a template as kubectl get shows it in STATUS.
 func TemplateState(t *aggregationv1alpha1.CoderTemplate) string {
 	if t.DeletionTimestamp != nil {
 		return aggregationv1alpha1.ReasonDeleting

@@ -10,7 +10,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// ReadSubresource reads a subresource of the aggregated API that is a list.
+// ReadSubresource reads a subresource of the aggregated API and decodes it.
 func (c *Cluster) ReadSubresource(ctx context.Context, of client.Object, resource, subresource string, into any) error {
 	return c.decode(ctx, of.GetNamespace(), resource, of.GetName(), subresource, nil, into)
 }
@@ -25,7 +25,7 @@ func (c *Cluster) DeleteSubresource(ctx context.Context, of client.Object, resou
 	result := c.Kube.CoreV1().RESTClient().Delete().AbsPath("/apis/"+aggregationv1alpha1.GroupVersion.String()).
 		Namespace(of.GetNamespace()).Resource(resource).Name(of.GetName()).SubResource(subresource).
 		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx)
-	// Unlike that of Raw, this error has the message of the answer.
+	// Unlike the error of Raw, this error contains the message of the response.
 	if err := result.Error(); err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	aggregationv1alpha1 "github.com/coder-k8s/coder-k8s/api/aggregation/v1alpha1"
 )
 
-// TemplateVersion finds a version of a template by its name or UUID.
+// TemplateVersion returns a version of a template by its name or UUID.
 func (c *Cluster) TemplateVersion(ctx context.Context, tmpl *aggregationv1alpha1.CoderTemplate, nameOrID string) (aggregationv1alpha1.CoderTemplateVersion, error) {
 	var seen []string
 	query := map[string]string{"archived": "true", "limit": "200"}
@@ -48,7 +48,7 @@ func (c *Cluster) TemplateVersionNames(ctx context.Context, tmpl *aggregationv1a
 	return names
 }
 
-// decode reads a subresource that is JSON.
+// decode reads a subresource and decodes its JSON.
 func (c *Cluster) decode(ctx context.Context, namespace, resource, name, subresource string, query map[string]string, into any) error {
 	stream, err := c.Stream(ctx, namespace, resource, name, subresource, query)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// buildsWatched is how many builds are started.
+// buildsWatched is the number of builds that are started.
 const buildsWatched = 20
 
 // seen is an event of the workspace that a watcher received.
@@ -39,7 +39,7 @@ func (b *bench) builds(ctx context.Context) error {
 	}()
 	var begun, done []time.Duration
 	for i := range buildsWatched {
-		// At any moment of the mirror's round.
+		// Builds start at random moments of the mirror's round.
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -104,7 +104,7 @@ func (k *kube) watchBuilds(ctx context.Context, path string, events chan<- seen)
 	}
 }
 
-// follow waits until a build is seen, and until it is seen to have ended.
+// follow waits until a build is seen, and until its end is seen.
 func follow(ctx context.Context, events <-chan seen, number int) (first, last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

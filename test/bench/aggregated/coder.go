@@ -17,10 +17,10 @@ import (
 //go:embed clone.sql
 var cloneSQL string
 
-// pageSize is Coder's largest page of workspaces.
+// pageSize is the maximum size of Coder's pages of workspaces.
 const pageSize = 1000
 
-// syncs is how often the first sync is measured, and Coder's pages beside it.
+// syncs is how often the first sync, and Coder's pages for comparison, are measured.
 const syncs = 3
 
 // clone creates copies of the workspace that Coder built in Coder's database, up to a

@@ -52,7 +52,7 @@ func newMirrored(b *testing.B, client *coderd.Client) *mirrored {
 	return m
 }
 
-// sync runs the mirror until it has everything.
+// sync runs the mirror until it has all objects.
 func (m *mirrored) sync(b *testing.B) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 5*time.Minute)
@@ -117,7 +117,7 @@ func benchmarkFirstSync(b *testing.B, n int) {
 	b.ReportMetric(float64(heap)/float64(b.N)/float64(n), "B/workspace")
 }
 
-// live is the heap without garbage.
+// live returns the size of the heap after a garbage collection.
 func live() uint64 {
 	runtime.GC()
 	runtime.GC()

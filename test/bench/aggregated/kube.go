@@ -24,15 +24,15 @@ const workspaces = "/apis/aggregation.coder.com/v1alpha1/coderworkspaces"
 type kube struct {
 	options
 	config *rest.Config
-	// client is an administrator's over HTTP/2. It asks for no compression: that
-	// would measure gzip.
+	// client is an administrator's over HTTP/2. It requests no compression, because that would
+	// measure gzip.
 	client *http.Client
 	// direct trusts any certificate: it connects only to this machine.
 	direct  *http.Client
 	account string
 	// token is the operator's token for Coder.
 	token string
-	// pod is the address of the operator, pid its process, since when it runs.
+	// pod is the address of the operator, pid its process, and since the start of that process.
 	pod string
 	pid int
 }

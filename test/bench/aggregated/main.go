@@ -20,7 +20,7 @@ type options struct {
 	kubeconfig, database, cgroup, namespace, coder, account string
 	// workspace is the one that was built by Coder; the others are copies of it.
 	workspace string
-	// phases are those to run. Empty means all.
+	// phases are the phases to run. Empty means all.
 	phases string
 	count  int
 	rest   time.Duration
@@ -56,7 +56,7 @@ type bench struct {
 	options
 	kube  *kube
 	table *table
-	// small is the heap with a tenth of the workspaces.
+	// small is the memory with a tenth of the workspaces.
 	small memory
 	began time.Time
 }

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// memory of the operator's process in bytes.
+// memory is the memory of the operator's process in bytes.
 type memory struct {
-	// resident is all of it, file the part that is the program's file, which the limit
-	// of a container does not count and which processes of one node share; peak is the
-	// most that was ever resident.
+	// resident is the resident memory. file is the part of it that is mapped from the program's
+	// file, which a container's limit does not count and which processes of one node share. peak is
+	// the maximum of resident.
 	resident, file, peak float64
-	// heap is what the garbage collector cannot free: the least that was seen in use.
+	// heap is the minimum heap in use, which the garbage collector cannot free.
 	heap float64
 }
 
@@ -62,7 +62,7 @@ func (k *kube) memory(ctx context.Context) (memory, error) {
 // heapWindow is how long the heap is observed.
 const heapWindow = 30 * time.Second
 
-// withOne measures what the process holds with one workspace.
+// withOne measures the memory with one workspace.
 func (b *bench) withOne(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,7 +82,7 @@ func (b *bench) withOne(ctx context.Context) error {
 	return nil
 }
 
-// withTenth measures it with a tenth of the workspaces.
+// withTenth measures the memory with a tenth of the workspaces.
 func (b *bench) withTenth(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

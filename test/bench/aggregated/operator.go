@@ -59,7 +59,7 @@ func (k *kube) listing(ctx context.Context) (time.Time, error) {
 	return time.Now(), err
 }
 
-// ready waits until the API lists as many workspaces through kube-apiserver.
+// ready waits until the API lists this number of workspaces through kube-apiserver.
 func (k *kube) ready(ctx context.Context, want int) error {
 	if _, err := k.listing(ctx); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (k *kube) mirroring(ctx context.Context) (time.Time, error) {
 	return time.Time{}, errors.New("the operator's log does not say that it mirrors Coder")
 }
 
-// process finds the process of a name in the pods of the cluster.
+// process finds a process by its name in the pods of the cluster.
 func process(name, cgroup string) (int, error) {
 	all, err := filepath.Glob("/proc/[0-9]*/comm")
 	if err != nil {
@@ -138,7 +138,7 @@ func process(name, cgroup string) (int, error) {
 	return 0, fmt.Errorf("no process %s runs in the pods of %s", name, cgroup)
 }
 
-// metrics reads the operator's metrics. The labels are part of the names.
+// metrics reads the operator's metrics. The keys include the labels.
 func (k *kube) metrics(ctx context.Context) (map[string]float64, error) {
 	response, err := send(ctx, k.direct, http.MethodGet, "https://"+k.pod+":8443/metrics", k.account, "", nil)
 	if err != nil {

@@ -107,7 +107,7 @@ func (b *bench) atRest(ctx context.Context) error {
 	return nil
 }
 
-// listAgain lists with kubectl until the context ends, and counts.
+// listAgain lists with kubectl until the context ends, and returns the number of lists.
 func (k *kube) listAgain(ctx context.Context) int {
 	for n := 0; ; n++ {
 		command := exec.CommandContext(ctx, "kubectl", "--kubeconfig", k.kubeconfig, "get", "coderworkspaces", "-A")

@@ -25,8 +25,8 @@ func recordsIn(namespace string) string {
 
 type object = map[string]any
 
-// definition is a kind that takes any content, as the cheapest custom resource
-// does.
+// definition returns a custom resource definition that accepts any content, as the cheapest custom
+// resource does.
 func definition() object {
 	anything := object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
 	return object{
@@ -136,7 +136,7 @@ func (k *kube) padding(ctx context.Context, sample object) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The empty annotation is there in both readings.
+	// Both reads contain the empty annotation.
 	padding := 1
 	for range 2 {
 		if err := k.record(ctx, sample, padding); err != nil {

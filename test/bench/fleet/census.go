@@ -29,7 +29,7 @@ func controlPlanes() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "coder.com", Version: "v1alpha1", Resource: "codercontrolplanes"}
 }
 
-// children are the objects that every control plane of the fleet has one of.
+// children returns the kinds of which every control plane of the fleet has one object.
 func children() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		{Group: "apps", Version: "v1", Resource: "deployments"},

@@ -1,10 +1,10 @@
-// Command fleet measures what many control planes cost on a real cluster: how
-// long it takes from kubectl apply until all of them have their objects and a
-// status, and what the operator does and holds once nothing changes any more.
-// hack/bench/fleet.sh starts the cluster, installs the operator and calls it.
+// Command fleet measures the cost of many control planes on a real cluster: the time from kubectl
+// apply until all of them have their objects and a status, and then the requests and the memory of
+// the operator at rest. hack/bench/fleet.sh starts the cluster, installs the operator and runs this
+// command.
 //
-// The control planes have no replicas, so no Coder runs: the figures are the
-// operator's own and those of the API server, not Coder's.
+// The control planes have no replicas, so no Coder runs. The figures are those of the operator and
+// the API server, not Coder's.
 package main
 
 import (

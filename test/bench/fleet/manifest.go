@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// manifest writes the control planes that are not there yet, as a user would.
+// manifest writes a manifest of the control planes that do not exist yet.
 func manifest(o options) (string, error) {
 	file, err := os.CreateTemp("", "fleet-*.yaml")
 	if err != nil {

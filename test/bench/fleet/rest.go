@@ -44,11 +44,11 @@ func atRest(ctx context.Context, o options, c *census) error {
 	return nil
 }
 
-// counters are sums of the operator's own metrics.
+// counters are sums of the operator's metrics.
 type counters struct {
-	// requests to the API server by method. PUT is the leader's Lease alone.
+	// requests counts the requests to the API server by method. PUT is only the leader's Lease.
 	requests map[string]float64
-	// coder is how many requests went to any Coder.
+	// coder is the number of requests to all Coders.
 	coder float64
 }
 
@@ -63,7 +63,7 @@ func readMetrics(ctx context.Context, o options) (counters, error) {
 		return sums, err
 	}
 	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	// The certificate is the process's own; the address is on this machine.
+	// The process serves its own certificate, and its address is on this machine.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	response, err := client.Do(request)
 	if err != nil {
@@ -110,9 +110,8 @@ func cutLast(s, separator string) (before, after string, found bool) {
 	return s[:at], s[at+len(separator):], true
 }
 
-// residentMemory is the memory of a process in megabytes: all of it (VmRSS), and
-// what is not mapped from the program's file (RssAnon), which is what the limit of
-// a container counts.
+// residentMemory returns the memory of a process in megabytes: VmRSS, the resident memory, and
+// RssAnon, the part that is not mapped from files, which a container's limit counts.
 func residentMemory(pid int) (map[string]float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -25,38 +25,38 @@ import (
 // Plural is the name of the resource.
 const Plural = "coderworkspaces"
 
-// Config is what workspaces are served with.
+// Config configures the kind.
 type Config struct {
 	Connections connections.Provider
 	Records     metadata.Records
 	Typer       runtime.ObjectTyper
 	Clock       clock.PassiveClock
-	// Actors decides as whom callers act. Nil acts with the operator's account.
+	// Actors decides as whom callers act. If nil, the operator's account is used.
 	Actors *acting.Actors
 	// Agents are the connections to the agents of workspaces.
 	Agents *agents.Pool
-	// Tokens are those that are restricted to one workspace.
+	// Tokens manages the tokens that are restricted to one workspace.
 	Tokens *workspacetokens.Manager
-	// Pods knows the problems of pods. Nil knows none.
+	// Pods reports problems of pods. If nil, no problems are reported.
 	Pods Pods
-	// Hint tells the mirror that a workspace changes. It may be nil.
+	// Hint triggers a read of a workspace that changes. It may be nil.
 	Hint func(controlPlane types.NamespacedName, id uuid.UUID)
 }
 
-// Pods knows the problems of pods of workspaces.
+// Pods reports problems of the pods of workspaces.
 type Pods interface {
-	// Problem returns the problem of the pods of a workspace, or nil. builtAt is when it
-	// was built, and zero unless it runs. Shown is what the workspace shows since its last
-	// build, and is returned on a replica that does not watch the pods.
+	// Problem returns the problem of the pods of a workspace, or nil. builtAt is when the workspace
+	// was built, or zero if it does not run. shown is the problem that the workspace shows since
+	// its last build. It is returned by a replica that does not watch the pods.
 	Problem(controlPlane types.NamespacedName, id uuid.UUID, builtAt time.Time, shown *workspacepods.Problem) *workspacepods.Problem
 }
 
-// Kind is all that workspaces are.
+// Kind implements the behavior of workspaces.
 type Kind struct {
 	config Config
 	values *registry.BuildCache[map[string]string]
 	causes *registry.Causes
-	// labelSets are the labels of each control plane, by its types.NamespacedName.
+	// labelSets caches the labels of each control plane by its types.NamespacedName.
 	labelSets sync.Map
 }
 
@@ -65,12 +65,12 @@ var (
 	_ registry.Checker = (*Kind)(nil)
 )
 
-// New makes the kind.
+// New returns the kind.
 func New(config Config) *Kind {
 	return &Kind{config: config, values: registry.NewBuildCache[map[string]string](), causes: registry.NewCauses(config.Clock)}
 }
 
-// Registry describes workspaces to the registry.
+// Registry returns the description of workspaces for the registry.
 func (k *Kind) Registry() registry.Kind {
 	return registry.Kind{
 		Plural: Plural, Singular: "coderworkspace", ShortNames: []string{"cws"},
@@ -87,15 +87,15 @@ func (k *Kind) Registry() registry.Kind {
 	}
 }
 
-// Strategy is that of the Store.
+// Strategy returns the strategy of the Store.
 func (k *Kind) Strategy() registry.FullStrategy {
 	return strategy{registry.NewStrategy(k.config.Typer)}
 }
 
-// Table makes what kubectl get shows.
+// Table returns the converter for the columns of kubectl get.
 func (k *Kind) Table() rest.TableConvertor { return table{registry.Ages{Clock: k.config.Clock}} }
 
-// Prefix gives the part of an object's name that tells its control plane.
+// Prefix returns the part of an object's name that identifies its control plane.
 func (k *Kind) Prefix(name string) string {
 	parsed, err := objectname.ParseWorkspace(objectname.WithoutID(name))
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/apiserver/registry"
 )
 
-// Store is what the subresources stand on.
+// Store is the storage that the subresources use.
 type Store interface {
 	rest.Getter
 	Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, createValidation rest.ValidateObjectFunc,
 		updateValidation rest.ValidateObjectUpdateFunc, forceAllowCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error)
 }
 
-// Subresources are the storages below coderworkspaces, by name.
+// Subresources returns the storages of the subresources of coderworkspaces by name.
 func (k *Kind) Subresources(store Store, authorizer authorizer.UnconditionalAuthorizer) map[string]rest.Storage {
 	access := accessREST{store: store, kind: k, authorizer: authorizer}
 	return map[string]rest.Storage{
@@ -41,8 +41,8 @@ func (k *Kind) Subresources(store Store, authorizer authorizer.UnconditionalAuth
 	}
 }
 
-// AddToScheme registers what clients may ask of workspaces beyond the types: the
-// fields of selectors, the query of the log, and the Scale.
+// AddToScheme registers what requests for workspaces use besides the types: field labels of
+// selectors, the query of the log, and the Scale.
 func AddToScheme(s *runtime.Scheme) error {
 	gvk := aggregationv1alpha1.GroupVersion.WithKind(kindName)
 	if err := s.AddFieldLabelConversionFunc(gvk, FieldLabel); err != nil {
@@ -71,7 +71,7 @@ func AddToScheme(s *runtime.Scheme) error {
 		})
 }
 
-// readLogOptions reads the query of a log.
+// readLogOptions decodes the query of the subresource log.
 func readLogOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspaceLogOptions) error {
 	return registry.ReadQuery(query,
 		registry.TextParameter("source", &options.Source),
@@ -83,7 +83,7 @@ func readLogOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspac
 		registry.NumberParameter("after", &options.After))
 }
 
-// readExecOptions reads the query of a command.
+// readExecOptions decodes the query of the subresource exec.
 func readExecOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspaceExecOptions) error {
 	options.Command = query["command"]
 	return registry.ReadQuery(query,
@@ -95,7 +95,7 @@ func readExecOptions(query url.Values, options *aggregationv1alpha1.CoderWorkspa
 		registry.BoolParameter("ssh", &options.SSH))
 }
 
-// changeOf is an update that changes the workspace that is there.
+// changeOf is an update that changes the existing workspace.
 type changeOf struct {
 	preconditions func() *metav1.Preconditions
 	change        func(ctx context.Context, ws *aggregationv1alpha1.CoderWorkspace) error

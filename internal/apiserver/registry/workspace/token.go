@@ -28,17 +28,17 @@ import (
 	"github.com/coder-k8s/coder-k8s/internal/coderd/workspacetokens"
 )
 
-// TokenSubresource is the name of the subresource whose answers have tokens.
+// TokenSubresource is the name of the subresource whose responses contain tokens.
 const TokenSubresource = "token"
 
-// The annotations of the audit log of the aggregated API for a token that was made.
+// The annotations in the audit log of the aggregated API for a new token.
 const (
 	auditTokenID   = "aggregation.coder.com/token-id"
 	auditTokenUser = "aggregation.coder.com/token-coder-user"
 )
 
-// tokenREST is coderworkspaces/token: POST makes a token that is restricted to the
-// workspace, GET lists such tokens, DELETE revokes them.
+// tokenREST implements coderworkspaces/token: POST creates a token that is restricted to the
+// workspace, GET lists such tokens, and DELETE revokes them.
 type tokenREST struct {
 	store Store
 	kind  *Kind
@@ -51,7 +51,7 @@ var (
 	_ rest.StorageMetadata = (*tokenREST)(nil)
 )
 
-// New implements rest.Storage. It is the body of the request.
+// New implements rest.Storage. It returns the type of the request body.
 func (*tokenREST) New() runtime.Object { return &aggregationv1alpha1.CoderWorkspaceToken{} }
 
 // Destroy implements rest.Storage.
@@ -120,12 +120,12 @@ func (r *tokenREST) Create(
 	audit.AddAuditAnnotations(ctx, auditTokenID, made.ID, auditTokenUser, user.Username)
 	log.FromContext(ctx).Info("Made a token for a workspace", "workspace", name, "user", caller.GetName(), "coderUser", user.Username, "id", t.id)
 	out.Status = statusOfToken(t.id, made)
-	// By this clock, as kube-apiserver does it. Coder's clock may differ.
+	// As in kube-apiserver, this is by the local clock. Coder's clock may differ.
 	out.Status.Token, out.Status.ExpirationTimestamp = value, metav1.NewTime(now.Add(lifetime).Truncate(time.Second))
 	return out, nil
 }
 
-// lifetimeOf returns how long a token shall live.
+// lifetimeOf returns the requested lifetime of a token.
 func lifetimeOf(name string, spec aggregationv1alpha1.CoderWorkspaceTokenSpec) (time.Duration, error) {
 	if spec.ExpirationSeconds == nil {
 		return workspacetokens.MaxLifetime, nil
@@ -163,12 +163,12 @@ func (r *tokenREST) target(ctx context.Context, name string) (t tokenTarget, err
 	return t, err
 }
 
-// user decides whose token the caller gets: one of their own Coder user, or else of the
-// owner of the workspace, but never of the operator's account. The context makes the
-// token as that decides. Errors are API statuses.
+// user decides who owns the token: the caller's own Coder user, or else the owner of the workspace,
+// but never the operator's account. The returned context creates the token as decided. Errors are
+// API statuses.
 func (t *tokenTarget) user(ctx context.Context, actors *acting.Actors) (context.Context, coderd.User, error) {
 	client, name := t.connection.Client, t.ws.Name
-	// The object may be older than a deletion, or another owner.
+	// The object may be older than a deletion or a change of the owner.
 	w, err := client.Workspace(ctx, t.id)
 	if err != nil {
 		return ctx, coderd.User{}, fault(name, err)
@@ -209,7 +209,7 @@ func (t *tokenTarget) user(ctx context.Context, actors *acting.Actors) (context.
 	return ctx, user, nil
 }
 
-// tokenFault returns the API status of an error of a token that was to be made.
+// tokenFault returns the API status of an error from the creation of a token.
 func tokenFault(name, username string, err error) error {
 	var many *workspacetokens.TooManyError
 	var told *coderd.Error
@@ -222,13 +222,13 @@ func tokenFault(name, username string, err error) error {
 			Message: "this Coder is too old: it makes no tokens that are restricted to a workspace. The token that it made is revoked. Upgrade Coder; 2.30 makes them",
 		}}
 	case coderd.IsInvalid(err) && errors.As(err, &told):
-		// For example a maximum lifetime of Coder that is less than what is asked for.
+		// For example, Coder's maximum lifetime is shorter than requested.
 		return invalidLifetime(name, field.OmitValueType{}, fmt.Sprintf("Coder makes no such token of user %q: %v", username, told))
 	}
 	return fault(name, err)
 }
 
-// Get implements rest.Getter. Nothing is done as anybody: RBAC decides who sees the list.
+// Get implements rest.Getter. It does not act as a Coder user: RBAC decides who may see the list.
 func (r *tokenREST) Get(ctx context.Context, name string, _ *metav1.GetOptions) (_ runtime.Object, err error) {
 	defer coderfault.Name(ctx, &err)
 	t, err := r.target(ctx, name)
@@ -242,7 +242,7 @@ func (r *tokenREST) Get(ctx context.Context, name string, _ *metav1.GetOptions) 
 	return listOfTokens(t, tokens), nil
 }
 
-// Delete implements rest.GracefulDeleter. It answers with the tokens that were revoked.
+// Delete implements rest.GracefulDeleter. It returns the tokens that were revoked.
 func (r *tokenREST) Delete(
 	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 ) (_ runtime.Object, _ bool, err error) {
@@ -284,8 +284,8 @@ func (r *tokenREST) Delete(
 	return listOfTokens(t, tokens), true, nil
 }
 
-// revoke revokes tokens, and returns those that it revoked. One that the caller may not
-// revoke keeps it not from the others.
+// revoke revokes tokens and returns those that it revoked. If the caller may not revoke one of
+// them, the others are still revoked.
 func revoke(ctx context.Context, t tokenTarget, tokens []workspacetokens.Token) (revoked []workspacetokens.Token, _ error) {
 	var failed []error
 	for _, token := range tokens {
