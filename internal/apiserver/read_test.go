@@ -191,6 +191,7 @@ func TestDiscoveryAndForms(t *testing.T) {
 		"codertemplates/log  CoderTemplate[] [] [get]",
 		"codertemplates/parameters  CoderTemplateParameterList[] [] [get]",
 		"codertemplates/versions  CoderTemplateVersionList[] [] [get]",
+		"coderusers coderuser CoderUser[cusr] [coder] [create delete deletecollection get list patch update watch]",
 		"coderworkspaces coderworkspace CoderWorkspace[cws] [coder] [create delete deletecollection get list patch update watch]",
 		"coderworkspaces/exec  CoderWorkspace[] [] [create get]",
 		"coderworkspaces/log  CoderWorkspace[] [] [get]",
