@@ -106,7 +106,7 @@ func (a *Actors) Begin(ctx context.Context, connection connections.Connection, s
 		return coderd.WithActor(ctx, session), &As{ID: session.UserID(), Username: session.Username()}, nil
 	case outcome == identity.Unmapped:
 		err = a.mayUnmapped(ctx, connection, caller, s)
-	case s.IsUser && !(s.Deletes && caller.GetName() == garbageCollector):
+	case s.IsUser && (!s.Deletes || caller.GetName() != garbageCollector):
 		// With the operator's account every user could be made an Owner.
 		err = a.mayOperate(ctx, connection, caller, s)
 	}
